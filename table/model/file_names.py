@@ -1,0 +1,64 @@
+"""Names of data files: parse and print side by side.
+
+base file  <fileId>_<writeToken>_<instant>.<extension>
+log file   .<fileId>_<instant>.log.<version>_<writeToken>[.cdc]
+
+A write token is ``<task>-<stage>-<attempt>``. The instant of a log file is the delta commit that
+wrote it (table version 8 and later). Source: ``FSUtils`` of Apache Hudi 1.2.0.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_BASE = re.compile(r"^([a-zA-Z0-9-]+)_([a-zA-Z0-9-]+)_([0-9]+)\.([a-zA-Z0-9]+)$")
+_LOG = re.compile(r"^\.([^._]+)_([^.]*)\.(?:log|archive)\.(\d+)(?:_(\d+-\d+-\d+)(\.cdc)?)?$")
+
+
+@dataclass(frozen=True, slots=True)
+class BaseFileName:
+    """Name of a base file, taken apart."""
+
+    file_id: str
+    write_token: str
+    instant: str
+    extension: str = "parquet"
+
+    @classmethod
+    def parse(cls, name: str) -> BaseFileName | None:
+        """The parts of ``name``, or None when it does not name a base file."""
+        match = _BASE.match(name)
+        return cls(*match.groups()) if match else None
+
+    def __str__(self) -> str:
+        return f"{self.file_id}_{self.write_token}_{self.instant}.{self.extension}"
+
+
+@dataclass(frozen=True, slots=True)
+class LogFileName:
+    """Name of a log file, taken apart; ``write_token`` is None in very old tables."""
+
+    file_id: str
+    instant: str
+    version: int
+    write_token: str | None
+    is_cdc: bool = False
+
+    @classmethod
+    def parse(cls, name: str) -> LogFileName | None:
+        """The parts of ``name``, or None when it does not name a log file."""
+        match = _LOG.match(name)
+        if match is None:
+            return None
+        file_id, instant, version, token, cdc = match.groups()
+        return cls(file_id, instant, int(version), token, cdc is not None)
+
+    def __str__(self) -> str:
+        token = "" if self.write_token is None else f"_{self.write_token}"
+        return f".{self.file_id}_{self.instant}.log.{self.version}{token}{'.cdc' * self.is_cdc}"
+
+    @property
+    def scan_order(self) -> tuple[str, int, str, bool]:
+        """Order in which a slice's logs are read (``HoodieLogFile.LogFileComparator``)."""
+        return (self.instant, self.version, self.write_token or "", self.is_cdc)

@@ -1,0 +1,29 @@
+"""The five columns that Hudi puts before a record's own (specification, "Meta fields")."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+COMMIT_TIME = "_hoodie_commit_time"
+COMMIT_SEQNO = "_hoodie_commit_seqno"
+RECORD_KEY = "_hoodie_record_key"
+PARTITION_PATH = "_hoodie_partition_path"
+FILE_NAME = "_hoodie_file_name"
+
+META_COLUMNS = (COMMIT_TIME, COMMIT_SEQNO, RECORD_KEY, PARTITION_PATH, FILE_NAME)
+
+#: A boolean column of the user's own: true marks the record's key as deleted.
+IS_DELETED = "_hoodie_is_deleted"
+
+
+def with_meta_columns(schema: pa.Schema) -> pa.Schema:
+    """The user's schema with the five nullable string columns in front, present or not before."""
+    user = without_meta_columns(schema)
+    meta = [pa.field(name, pa.string(), nullable=True) for name in META_COLUMNS]
+    return pa.schema([*meta, *user], metadata=schema.metadata)
+
+
+def without_meta_columns(schema: pa.Schema) -> pa.Schema:
+    """The user's own columns."""
+    own = [field for field in schema if field.name not in META_COLUMNS]
+    return pa.schema(own, metadata=schema.metadata)

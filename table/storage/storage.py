@@ -1,0 +1,181 @@
+"""What the table format asks of a place to keep files.
+
+Invariants every implementation keeps, and ``tests/contract/test_storage.py`` proves on each:
+
+- an object appears whole or not at all, and is seen by everyone once it was written;
+- ``create`` never replaces; two callers creating one path: exactly one succeeds;
+- ``publish`` makes one object out of a prepared one, and fails once the prepared one is gone, so
+  that whoever deletes it first has the last word (the fence of the commit);
+- paths are relative, ``/`` between segments, without ``..``, empty segments or control characters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import BinaryIO, Protocol
+
+from table.errors import HudiError, Permanent
+
+
+class NotFound(Permanent):
+    """No object at this path."""
+
+
+class AlreadyExists(HudiError):
+    """An object that was to be created is there already; reading it tells whose it is."""
+
+
+class PreconditionFailed(HudiError):
+    """The object is no longer the version that was to be replaced."""
+
+
+@dataclass(frozen=True, slots=True)
+class StorageLocation:
+    """Where a table lies, and how to get there; small, and picklable to workers.
+
+    Attributes:
+        url: ``file:///…`` or a plain local path, ``s3://bucket/prefix``, ``gs://``, ``az://``,
+            ``memory://name``.
+        options: what the store's client needs (endpoint, keys); never printed.
+    """
+
+    url: str
+    options: dict[str, str] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectInfo:
+    """An object as a listing shows it; ``path`` is relative to the storage's root."""
+
+    path: str
+    size_bytes: int
+    modified_at: datetime
+    etag: str | None = None
+
+    @property
+    def name(self) -> str:
+        """Last segment of the path."""
+        return self.path.rsplit("/", 1)[-1]
+
+
+class StreamingFile(Protocol):
+    """A file being written front to back; nothing is visible before ``close``."""
+
+    def write(self, data: bytes | memoryview, /) -> int:
+        """Append bytes; bounded memory, whatever the size of the file."""
+        ...
+
+    def close(self) -> int:
+        """Make the whole file visible; returns its size in bytes.
+
+        Raises:
+            AlreadyExists: a file with other bytes lies there. The same bytes count as ours.
+        """
+        ...
+
+    def abort(self) -> None:
+        """Forget what was written; safe to call at any time, also after ``close``."""
+        ...
+
+
+class Storage(Protocol):
+    """One root on one store. All paths are relative to it."""
+
+    @property
+    def location(self) -> StorageLocation:
+        """What opens the same root elsewhere."""
+        ...
+
+    @property
+    def supports_compare_and_swap(self) -> bool:
+        """Whether ``replace`` works (object stores and memory, not a local disk)."""
+        ...
+
+    def read(self, path: str) -> bytes:
+        """The whole object.
+
+        Raises:
+            NotFound: nothing lies there.
+        """
+        ...
+
+    def read_versioned(self, path: str) -> tuple[bytes, str | None]:
+        """The whole object and the version (e-tag) that ``replace`` expects."""
+        ...
+
+    def open(self, path: str) -> AbstractContextManager[BinaryIO]:
+        """Random access to an object, as pyarrow wants it (``read``, ``seek``, ``tell``)."""
+        ...
+
+    def head(self, path: str) -> ObjectInfo | None:
+        """Size and version of an object, or None when nothing lies there."""
+        ...
+
+    def list_folder(self, folder: str) -> tuple[list[str], list[ObjectInfo]]:
+        """Folders (paths) and objects directly inside ``folder`` ("" is the root); may be empty."""
+        ...
+
+    def list_tree(self, folder: str) -> list[ObjectInfo]:
+        """Every object at any depth below ``folder``."""
+        ...
+
+    def create(self, path: str, data: bytes) -> None:
+        """Write a new object.
+
+        An answer that is lost on the way is settled by reading: the same bytes count as ours.
+
+        Raises:
+            AlreadyExists: other bytes lie there; they are untouched.
+        """
+        ...
+
+    def create_streaming(self, path: str) -> StreamingFile:
+        """A new object written front to back, for files that may not fit in memory."""
+        ...
+
+    def put(self, path: str, data: bytes) -> None:
+        """Write or replace an object."""
+        ...
+
+    def replace(self, path: str, data: bytes, version: str) -> str:
+        """Replace exactly the version that was read; returns the new one.
+
+        Raises:
+            PreconditionFailed: the object changed or went away since.
+            Unsupported: a local disk, which has no compare-and-swap.
+        """
+        ...
+
+    def publish(self, prepared: str, path: str) -> None:
+        """Make ``path`` out of the object at ``prepared``, at once and by the store itself.
+
+        A second call with the same arguments is harmless. Not a read followed by a write: a
+        process stopped before the call and resumed after ``prepared`` was deleted fails.
+
+        Raises:
+            NotFound: the prepared object is gone; nothing was made.
+            AlreadyExists: other bytes lie at ``path``.
+        """
+        ...
+
+    def delete(self, paths: Iterable[str]) -> None:
+        """Remove objects; those that are gone already do not count as failures."""
+        ...
+
+
+def check_path(path: str) -> str:
+    """``path`` itself, when it is one that may be written.
+
+    Raises:
+        ValueError: it would leave the root, or a store refuses it.
+    """
+    segments: Sequence[str] = path.split("/")
+    if any(s in ("", ".", "..") for s in segments) or any(
+        ord(c) < 32 or ord(c) == 127 for c in path
+    ):
+        message = f"not a path inside the table: {path!r}"
+        raise ValueError(message)
+    return path
