@@ -1,0 +1,111 @@
+"""How far a table has read a Kafka topic.
+
+Written as ``topic,0:123,1:456``: the next offset to read of each partition, sorted by partition
+(Apache Hudi's ``KafkaOffsetGen.CheckpointUtils``). Offsets are positions in Kafka's log, not
+counts of records: transactional and compacted topics leave gaps between them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_PARTITION = re.compile(r"(\d{1,10}):(\d{1,19})", re.ASCII)
+
+
+@dataclass(frozen=True, eq=False)
+class KafkaCheckpoint:
+    """The next offset to read of each partition of one topic; sorted, immutable, hashable.
+
+    ``a <= b`` holds when ``b`` has read at least what ``a`` has: the same topic, every partition
+    of ``a``, none of them further back. Two checkpoints can be unordered.
+
+    Attributes:
+        topic: name of the topic.
+        offsets: partition to next offset, in order of the partitions.
+
+    Raises:
+        ValueError: a name that Kafka does not allow, or a negative number.
+    """
+
+    topic: str
+    offsets: Mapping[int, int]
+
+    def __post_init__(self) -> None:
+        if _TOPIC.fullmatch(self.topic) is None:
+            message = f"{self.topic!r} is not the name of a Kafka topic"
+            raise ValueError(message)
+        if any(number < 0 for pair in self.offsets.items() for number in pair):
+            message = f"negative partition or offset in {dict(self.offsets)}"
+            raise ValueError(message)
+        ordered = MappingProxyType(dict(sorted(self.offsets.items())))
+        object.__setattr__(self, "offsets", ordered)
+
+    @classmethod
+    def parse(cls, text: str) -> KafkaCheckpoint:
+        """The checkpoint that ``str`` printed, or that Apache Hudi's streamer wrote.
+
+        Raises:
+            ValueError: the text is not ``topic,partition:offset,…``; the message says where.
+        """
+        topic, *parts = text.split(",")
+        offsets: dict[int, int] = {}
+        for part in parts:
+            match = _PARTITION.fullmatch(part)
+            if match is None or int(match[1]) in offsets:
+                message = f"expected topic,partition:offset,… and found {part!r} in {text!r}"
+                raise ValueError(message)
+            offsets[int(match[1])] = int(match[2])
+        return cls(topic, offsets)
+
+    def advanced_by(self, records: Mapping[int, int]) -> KafkaCheckpoint:
+        """This checkpoint after so many more offsets of each partition; a new one counts from 0.
+
+        Raises:
+            ValueError: a negative count.
+        """
+        if any(count < 0 for count in records.values()):
+            message = f"a checkpoint only moves forward, not by {dict(records)}"
+            raise ValueError(message)
+        partitions = self.offsets.keys() | records.keys()
+        return KafkaCheckpoint(
+            self.topic, {p: self.offsets.get(p, 0) + records.get(p, 0) for p in partitions}
+        )
+
+    def distance_from(self, earlier: KafkaCheckpoint) -> dict[int, int]:
+        """Offsets between ``earlier`` and this one, for each partition of this one.
+
+        A partition that ``earlier`` does not know counts from 0.
+
+        Raises:
+            ValueError: the other is not earlier, or of another topic.
+        """
+        if not earlier <= self:
+            message = f"checkpoint {earlier} is not before {self}"
+            raise ValueError(message)
+        return {p: offset - earlier.offsets.get(p, 0) for p, offset in self.offsets.items()}
+
+    def __str__(self) -> str:
+        return ",".join([self.topic, *(f"{p}:{offset}" for p, offset in self.offsets.items())])
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, KafkaCheckpoint):
+            return NotImplemented
+        return self.topic == other.topic and self.offsets == other.offsets
+
+    def __hash__(self) -> int:
+        return hash((self.topic, tuple(self.offsets.items())))
+
+    def __le__(self, other: KafkaCheckpoint) -> bool:
+        return self.topic == other.topic and all(
+            offset <= other.offsets.get(partition, -1) for partition, offset in self.offsets.items()
+        )
+
+    def __lt__(self, other: KafkaCheckpoint) -> bool:
+        return self <= other and self != other
+
+    def __reduce__(self) -> tuple[type[KafkaCheckpoint], tuple[str, dict[int, int]]]:
+        return (KafkaCheckpoint, (self.topic, dict(self.offsets)))

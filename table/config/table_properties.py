@@ -1,0 +1,251 @@
+"""``.hoodie/hoodie.properties``: what a table is (``HoodieTableConfig`` of Apache Hudi 1.2.0).
+
+The file is in the syntax of ``java.util.Properties``. Apache refuses one without its checksum, a
+CRC-32 of ``<database>.<table>``. ``=`` and ``:`` inside values stay unescaped, since hudi-rs
+does not unescape and Java's loader accepts both.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from table.config import keys
+from table.errors import CorruptData
+
+PROPERTIES_PATH = ".hoodie/hoodie.properties"
+BACKUP_PATH = ".hoodie/hoodie.properties.backup"
+
+
+class TableType(StrEnum):
+    """How changes are kept; the value is the stored word."""
+
+    MERGE_ON_READ = "MERGE_ON_READ"
+    COPY_ON_WRITE = "COPY_ON_WRITE"
+
+
+class MergeMode(StrEnum):
+    """Which of two changes to one record wins; the value is the stored word."""
+
+    EVENT_TIME = "EVENT_TIME_ORDERING"
+    COMMIT_TIME = "COMMIT_TIME_ORDERING"
+    CUSTOM = "CUSTOM"
+
+
+class KeyGeneratorType(StrEnum):
+    """How record keys and partition paths are made; the value is the stored word."""
+
+    SIMPLE = "SIMPLE"
+    COMPLEX = "COMPLEX"
+    NON_PARTITION = "NON_PARTITION"
+
+
+@dataclass(frozen=True, slots=True)
+class TableProperties:
+    """The stored properties, with those that the project uses typed."""
+
+    values: Mapping[str, str]
+
+    @property
+    def table_name(self) -> str:
+        """The table's name."""
+        return self.values[keys.TABLE_NAME]
+
+    @property
+    def table_type(self) -> TableType:
+        """Merge on read or copy on write."""
+        return TableType(self.values.get(keys.TABLE_TYPE, TableType.COPY_ON_WRITE))
+
+    @property
+    def version(self) -> int:
+        """Table version: 6, 8 and 9 are in use."""
+        return int(self.values.get(keys.TABLE_VERSION, "0"))
+
+    @property
+    def record_key_fields(self) -> tuple[str, ...]:
+        """Columns that make the record key."""
+        return _csv(self.values.get(keys.RECORD_KEY_FIELDS))
+
+    @property
+    def partition_fields(self) -> tuple[str, ...]:
+        """Columns that make the partition path; none for a non-partitioned table."""
+        return _csv(self.values.get(keys.PARTITION_FIELDS))
+
+    @property
+    def ordering_fields(self) -> tuple[str, ...]:
+        """Columns that order changes to one record, most significant first."""
+        stored = self.values.get(keys.ORDERING_FIELDS)
+        return _csv(stored or self.values.get(keys.PRECOMBINE_FIELD))
+
+    @property
+    def merge_mode(self) -> MergeMode:
+        """The stored merge mode, or the one that Hudi infers from the ordering fields."""
+        stored = self.values.get(keys.MERGE_MODE)
+        if stored:
+            return MergeMode(stored)
+        return MergeMode.EVENT_TIME if self.ordering_fields else MergeMode.COMMIT_TIME
+
+    @property
+    def key_generator(self) -> str:
+        """Stored word of the key generator."""
+        return self.values.get(keys.KEY_GENERATOR_TYPE, KeyGeneratorType.SIMPLE)
+
+    @property
+    def hive_style(self) -> bool:
+        """Whether a partition folder is named ``field=value``."""
+        return _flag(self.values.get(keys.HIVE_STYLE_PARTITIONING))
+
+    @property
+    def url_encode(self) -> bool:
+        """Whether special characters of a partition value are written ``%XX``."""
+        return _flag(self.values.get(keys.URL_ENCODE_PARTITIONING))
+
+    @property
+    def metadata_partitions(self) -> tuple[str, ...]:
+        """Partitions of the metadata table that readers trust; none when there is no such table."""
+        return _csv(self.values.get(keys.METADATA_PARTITIONS))
+
+    def without_metadata_table(self) -> TableProperties:
+        """The same table, read by listing storage."""
+        cleared = {keys.METADATA_PARTITIONS: "", keys.METADATA_PARTITIONS_INFLIGHT: ""}
+        return TableProperties({**self.values, **cleared})
+
+    def to_bytes(self) -> bytes:
+        """The stored text, with its checksum, in a fixed order."""
+        stored = {**self.values, keys.TABLE_CHECKSUM: checksum(self.values)}
+        lines = [f"{key}={_escape(value)}" for key, value in sorted(stored.items())]
+        return "\n".join(["#Properties of an Apache Hudi table", *lines, ""]).encode()
+
+    @classmethod
+    def parse(cls, data: bytes, path: str = PROPERTIES_PATH) -> TableProperties:
+        """The properties in ``data``.
+
+        Raises:
+            CorruptData: no table name, or the checksum is missing or another.
+        """
+        values = parse_properties(data)
+        if keys.TABLE_NAME not in values:
+            raise CorruptData(path, None, f"the property {keys.TABLE_NAME}", "none")
+        expected, actual = checksum(values), values.get(keys.TABLE_CHECKSUM, "none")
+        if actual != expected:
+            raise CorruptData(path, None, f"{keys.TABLE_CHECKSUM}={expected}", actual)
+        try:
+            properties = cls(values)
+            _ = properties.table_type, properties.version, properties.merge_mode
+        except ValueError as error:
+            raise CorruptData(
+                path, None, "a known table type, version and mode", str(error)
+            ) from None
+        return properties
+
+
+def checksum(values: Mapping[str, str]) -> str:
+    """``hoodie.table.checksum``: CRC-32 of database and table name, unsigned decimal."""
+    name = f"{values.get(keys.DATABASE_NAME, '')}.{values.get(keys.TABLE_NAME, '')}"
+    return str(zlib.crc32(name.encode()))
+
+
+def new_table_properties(
+    name: str,
+    table_type: TableType,
+    record_key_fields: Iterable[str],
+    partition_fields: Iterable[str],
+    ordering_fields: Iterable[str],
+    merge_mode: MergeMode,
+    hive_style: bool = False,
+    url_encode: bool = False,
+) -> TableProperties:
+    """Properties of a new table of version 9, as Apache Hudi 1.2 writes them, timeline in UTC."""
+    record_key, partition = tuple(record_key_fields), tuple(partition_fields)
+    ordering = ",".join(ordering_fields)
+    return TableProperties(
+        {
+            keys.TABLE_NAME: name,
+            keys.TABLE_TYPE: table_type,
+            keys.TABLE_VERSION: "9",
+            keys.INITIAL_VERSION: "9",
+            keys.TABLE_FORMAT: "native",
+            keys.TIMELINE_LAYOUT_VERSION: "2",
+            keys.TIMELINE_PATH: "timeline",
+            keys.TIMELINE_HISTORY_PATH: "history",
+            keys.TIMELINE_TIMEZONE: "UTC",
+            keys.ARCHIVELOG_FOLDER: "history",
+            keys.RECORD_KEY_FIELDS: ",".join(record_key),
+            **({keys.PARTITION_FIELDS: ",".join(partition)} if partition else {}),
+            **({keys.ORDERING_FIELDS: ordering} if ordering else {}),
+            keys.MERGE_MODE: merge_mode,
+            keys.KEY_GENERATOR_TYPE: key_generator_type(record_key, partition),
+            keys.POPULATE_META_FIELDS: "true",
+            keys.BASE_FILE_FORMAT: "PARQUET",
+            keys.HIVE_STYLE_PARTITIONING: str(hive_style).lower(),
+            keys.URL_ENCODE_PARTITIONING: str(url_encode).lower(),
+            keys.DROP_PARTITION_COLUMNS: "false",
+            keys.CDC_ENABLED: "false",
+            keys.PARTITION_METAFILE_USE_BASE_FORMAT: "false",
+            keys.MULTIPLE_BASE_FILE_FORMATS: "false",
+            keys.METADATA_PARTITIONS: "",
+        }
+    )
+
+
+def key_generator_type(
+    record_key_fields: tuple[str, ...], partition_fields: tuple[str, ...]
+) -> KeyGeneratorType:
+    """The key generator that Hudi infers from the fields."""
+    if not partition_fields:
+        return KeyGeneratorType.NON_PARTITION
+    if len(record_key_fields) == 1 and len(partition_fields) == 1:
+        return KeyGeneratorType.SIMPLE
+    return KeyGeneratorType.COMPLEX
+
+
+_LOGICAL_LINE_END = re.compile(r"(?<!\\)((?:\\\\)*)\\\n[ \t\f]*")
+_KEY_END = re.compile(r"(?<!\\)(?:\\\\)*[ \t\f]*[=:]|(?<!\\)(?:\\\\)*[ \t\f]+")
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)")
+_NAMED_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def parse_properties(data: bytes) -> dict[str, str]:
+    """Key-values of a ``java.util.Properties`` text, escapes resolved; comments are dropped."""
+    text = data.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
+    text = _LOGICAL_LINE_END.sub(r"\1", text)
+    stripped = (line.lstrip(" \t\f") for line in text.split("\n"))
+    return dict(_entry(line) for line in stripped if line and line[0] not in "#!")
+
+
+def _entry(line: str) -> tuple[str, str]:
+    end = _KEY_END.search(line)
+    if end is None:
+        return _unescape(line), ""
+    key = line[: end.end()].rstrip(" \t\f")
+    key = key[:-1] if key.endswith(("=", ":")) else key
+    value = line[end.end() :].lstrip(" \t\f")
+    if line[: end.end()].rstrip(" \t\f") == key and value[:1] in ("=", ":"):
+        value = value[1:].lstrip(" \t\f")
+    return _unescape(key.rstrip(" \t\f")), _unescape(value)
+
+
+def _unescape(text: str) -> str:
+    return _ESCAPE.sub(_resolve, text)
+
+
+def _resolve(match: re.Match[str]) -> str:
+    word = match.group(1)
+    if word[0] == "u" and len(word) == 5:
+        return chr(int(word[1:], 16))
+    return _NAMED_ESCAPES.get(word, word)
+
+
+def _escape(value: str) -> str:
+    return value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
+
+
+def _csv(value: str | None) -> tuple[str, ...]:
+    return tuple(part.strip() for part in (value or "").split(",") if part.strip())
+
+
+def _flag(value: str | None) -> bool:
+    return (value or "false").strip().lower() == "true"

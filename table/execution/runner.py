@@ -1,0 +1,36 @@
+"""Where tasks run: threads of this process, or a Spark cluster (``table.spark.runner``).
+
+Workers return small values; only the driver touches the timeline.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol, TypeVar
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+
+class Runner(Protocol):
+    """Applies one function to many tasks, in parallel, and keeps their order."""
+
+    def map(self, function: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
+        """One result for each task; the first failure is raised once no task is running."""
+        ...
+
+
+class LocalRunner:
+    """Threads of this process; Arrow's kernels and file I/O let go of the interpreter's lock."""
+
+    def __init__(self, threads: int | None = None) -> None:
+        self._threads = threads or os.cpu_count() or 1
+
+    def map(self, function: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
+        """One result for each task; the first failure is raised once no task is running."""
+        if len(tasks) <= 1 or self._threads == 1:
+            return [function(task) for task in tasks]
+        with ThreadPoolExecutor(min(self._threads, len(tasks))) as pool:
+            return list(pool.map(function, tasks))

@@ -1,0 +1,74 @@
+"""What a rollback is about to remove, and what it removed (``HoodieRollbackPlan``, ``…Metadata``).
+
+Apache writes absolute paths here. It follows them only when it finishes a rollback that it finds
+pending, so ours are absolute too: the table's URL and the path from its root.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class RollbackPlan:
+    """An instant to undo and the files it left.
+
+    Attributes:
+        instant: requested time of the instant to undo.
+        action: its action.
+        files: partition path → absolute paths of files to delete.
+    """
+
+    instant: str
+    action: str
+    files: Mapping[str, tuple[str, ...]]
+
+    def to_record(self) -> dict[str, Any]:
+        """The stored record."""
+        return {
+            "instantToRollback": {"commitTime": self.instant, "action": self.action},
+            "RollbackRequests": [
+                {
+                    "partitionPath": partition,
+                    "fileId": "",
+                    "latestBaseInstant": "",
+                    "filesToBeDeleted": list(paths),
+                    "logBlocksToBeDeleted": {},
+                }
+                for partition, paths in self.files.items()
+            ],
+            "version": 1,
+        }
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> RollbackPlan:
+        """From the stored record."""
+        target = record.get("instantToRollback") or {}
+        files: dict[str, tuple[str, ...]] = {}
+        for request in record.get("RollbackRequests") or ():
+            partition = request["partitionPath"]
+            files[partition] = (*files.get(partition, ()), *request["filesToBeDeleted"])
+        return cls(target.get("commitTime", ""), target.get("action", ""), files)
+
+    def metadata_record(self, started_at: str, took_ms: int) -> dict[str, Any]:
+        """The record of the completed rollback."""
+        return {
+            "startRollbackTime": started_at,
+            "timeTakenInMillis": took_ms,
+            "totalFilesDeleted": sum(map(len, self.files.values())),
+            "commitsRollback": [self.instant],
+            "partitionMetadata": {
+                partition: {
+                    "partitionPath": partition,
+                    "successDeleteFiles": list(paths),
+                    "failedDeleteFiles": [],
+                    "rollbackLogFiles": {},
+                    "logFilesFromFailedCommit": {},
+                }
+                for partition, paths in self.files.items()
+            },
+            "version": 1,
+            "instantsRollback": [{"commitTime": self.instant, "action": self.action}],
+        }
