@@ -1,1 +1,1 @@
-""""""
+"""Kafka offsets, and how commits of a table keep them."""

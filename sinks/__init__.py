@@ -1,1 +1,1 @@
-""""""
+"""A batch and its checkpoint become one commit."""

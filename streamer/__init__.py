@@ -1,1 +1,1 @@
-""""""
+"""The application: from a pipeline file to a running stream, and the command line."""

@@ -60,6 +60,11 @@ class TableProperties:
         return TableType(self.values.get(keys.TABLE_TYPE, TableType.COPY_ON_WRITE))
 
     @property
+    def is_merge_on_read(self) -> bool:
+        """Whether changes go to logs."""
+        return self.table_type is TableType.MERGE_ON_READ
+
+    @property
     def version(self) -> int:
         """Table version: 6, 8 and 9 are in use."""
         return int(self.values.get(keys.TABLE_VERSION, "0"))

@@ -3,21 +3,29 @@
 Invariants every implementation keeps, and ``tests/contract/test_storage.py`` proves on each:
 
 - an object appears whole or not at all, and is seen by everyone once it was written;
-- ``create`` never replaces; two callers creating one path: exactly one succeeds;
+- ``create`` never replaces; two callers creating one path with unlike bytes: exactly one succeeds;
 - ``publish`` makes one object out of a prepared one, and fails once the prepared one is gone, so
   that whoever deletes it first has the last word (the fence of the commit);
-- paths are relative, ``/`` between segments, without ``..``, empty segments or control characters.
+- a folder is there as long as an object lies below it;
+- paths are relative, ``/`` between segments, without ``..``, empty segments or control characters;
+- every method raises ``StorageUnavailable`` when the store does not answer in time. Of a write
+  that did, nobody knows whether it landed: call it again with the same arguments, or look.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import BinaryIO, Protocol
 
 from table.errors import HudiError, Permanent
+
+
+class InvalidPath(Permanent, ValueError):
+    """A path that leaves the table's root, or that some store refuses."""
 
 
 class NotFound(Permanent):
@@ -37,13 +45,19 @@ class StorageLocation:
     """Where a table lies, and how to get there; small, and picklable to workers.
 
     Attributes:
-        url: ``file:///…`` or a plain local path, ``s3://bucket/prefix``, ``gs://``, ``az://``,
-            ``memory://name``.
-        options: what the store's client needs (endpoint, keys); never printed.
+        url: ``file:///…`` or a plain local path, ``s3://bucket/prefix`` (``s3a://``), ``gs://``,
+            ``az://container/prefix`` (``abfss://``), ``memory://name``. Taken as it is written,
+            without percent-decoding.
+        options: what the store's client needs (endpoint, keys); never printed. Its environment
+            variables (``AWS_…``, ``GOOGLE_…``, ``AZURE_…``) fill in what is not given.
     """
 
     url: str
     options: dict[str, str] = field(default_factory=dict, repr=False)
+
+    def child(self, folder: str) -> StorageLocation:
+        """A folder of this place as a root of its own, reached in the same way."""
+        return StorageLocation(f"{self.url.rstrip('/')}/{check_path(folder)}", self.options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +78,17 @@ class ObjectInfo:
 class StreamingFile(Protocol):
     """A file being written front to back; nothing is visible before ``close``."""
 
+    @property
+    def closed(self) -> bool:
+        """Whether it takes no more bytes (closed or aborted); pyarrow asks for it."""
+        ...
+
     def write(self, data: bytes | memoryview, /) -> int:
         """Append bytes; bounded memory, whatever the size of the file."""
         ...
 
     def close(self) -> int:
-        """Make the whole file visible; returns its size in bytes.
+        """Make the whole file visible; returns its size in bytes. Closing again does nothing.
 
         Raises:
             AlreadyExists: a file with other bytes lies there. The same bytes count as ours.
@@ -77,7 +96,7 @@ class StreamingFile(Protocol):
         ...
 
     def abort(self) -> None:
-        """Forget what was written; safe to call at any time, also after ``close``."""
+        """Forget what was written; safe to call at any time. After ``close`` the file stays."""
         ...
 
 
@@ -103,11 +122,19 @@ class Storage(Protocol):
         ...
 
     def read_versioned(self, path: str) -> tuple[bytes, str | None]:
-        """The whole object and the version (e-tag) that ``replace`` expects."""
+        """The whole object and the version that ``replace`` expects (an e-tag, opaque).
+
+        Raises:
+            NotFound: nothing lies there.
+        """
         ...
 
     def open(self, path: str) -> AbstractContextManager[BinaryIO]:
-        """Random access to an object, as pyarrow wants it (``read``, ``seek``, ``tell``)."""
+        """Random access to an object, as pyarrow wants it (``read``, ``seek``, ``tell``).
+
+        Raises:
+            NotFound: nothing lies there; also while reading, once the object was removed.
+        """
         ...
 
     def head(self, path: str) -> ObjectInfo | None:
@@ -143,6 +170,9 @@ class Storage(Protocol):
     def replace(self, path: str, data: bytes, version: str) -> str:
         """Replace exactly the version that was read; returns the new one.
 
+        An answer that is lost on the way is settled by reading: the same bytes count as ours, so
+        what excludes others (a lock) writes bytes that nobody else would.
+
         Raises:
             PreconditionFailed: the object changed or went away since.
             Unsupported: a local disk, which has no compare-and-swap.
@@ -156,7 +186,8 @@ class Storage(Protocol):
         process stopped before the call and resumed after ``prepared`` was deleted fails.
 
         Raises:
-            NotFound: the prepared object is gone; nothing was made.
+            NotFound: the prepared object is gone, and nothing lies at ``path``.
+            OutcomeUnknown: the prepared object is gone, yet something lies at ``path``.
             AlreadyExists: other bytes lie at ``path``.
         """
         ...
@@ -167,15 +198,18 @@ class Storage(Protocol):
 
 
 def check_path(path: str) -> str:
-    """``path`` itself, when it is one that may be written.
+    """``path`` itself, when it is one that may be written on every store.
 
     Raises:
-        ValueError: it would leave the root, or a store refuses it.
+        InvalidPath: it would leave the root, or a store refuses it.
     """
-    segments: Sequence[str] = path.split("/")
-    if any(s in ("", ".", "..") for s in segments) or any(
-        ord(c) < 32 or ord(c) == 127 for c in path
-    ):
+    segments = path.split("/")
+    if any(s in ("", ".", "..") for s in segments) or _REFUSED.search(path):
         message = f"not a path inside the table: {path!r}"
-        raise ValueError(message)
+        raise InvalidPath(message)
     return path
+
+
+# Control characters; halves of surrogate pairs, which have no UTF-8; a last segment that ends in
+# "#" and digits, under which local stores keep unfinished files.
+_REFUSED = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]|#[0-9]+\Z")

@@ -1,0 +1,1 @@
+"""Measures: ingest from Kafka against the floor and the peers."""

@@ -1,0 +1,195 @@
+"""Measures ingest: one topic, read in turn by the floor, lakemark and Apache Hudi's own sink.
+
+Each engine runs alone, in a process of its own, on two threads and the same heap, first through
+large batches and then, once further records were sent, through small ones. Afterwards Apache Hudi
+reads every table, and each must hold exactly the newest version of every record that was sent.
+
+``python -m benchmarks.ingest [--records N] [--batch N] [--peers NAME,…] [--json FILE]``
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from benchmarks import broker
+from benchmarks.figures import Figures, as_lines, durations_s, ratios
+from benchmarks.orders import ORDERING, RECORD_KEY, Orders, newest
+from benchmarks.peers.contract import Answer, Task
+from tests.interop.oracle import Oracle, oracle_python
+from tests.interop.same_rows import assert_same_rows
+
+TOPIC = "orders"
+LAKEMARK = "lakemark"
+SMALL_BATCHES = 21
+SMALL_BATCH_RECORDS = 100
+_ROOT = Path(__file__).resolve().parents[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """A peer: a program that answers a task.
+
+    Attributes:
+        module: run by ``-m``.
+        on_spark35: whether it runs where Apache Hudi does.
+        flags: its own, after the task.
+        has_table: False for the floor, which writes nothing.
+    """
+
+    module: str
+    on_spark35: bool = False
+    flags: tuple[str, ...] = ()
+    has_table: bool = True
+
+
+ENGINES = {
+    "floor": Engine("benchmarks.peers.floor", has_table=False),
+    LAKEMARK: Engine("benchmarks.peers.lakemark_stream"),
+    "hudi": Engine("benchmarks.peers.hudi_streaming_sink", on_spark35=True),
+    "hudi_without_metadata": Engine(
+        "benchmarks.peers.hudi_streaming_sink", on_spark35=True, flags=("--no-metadata-table",)
+    ),
+}
+
+
+def main() -> None:
+    arguments = parse_arguments()
+    with tempfile.TemporaryDirectory(prefix="lakemark-benchmark-") as name:
+        report = measure(arguments, Path(name))
+    if arguments.json is not None:
+        arguments.json.write_text(json.dumps(report, indent=2) + "\n")
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--records", type=int, default=2_000_000)
+    parser.add_argument("--batch", type=int, default=200_000, help="records in a large batch")
+    parser.add_argument("--peers", type=engine_names, default=list(ENGINES))
+    parser.add_argument("--driver-memory", default="4g")
+    parser.add_argument("--json", type=Path, help="also write the report to this file")
+    return parser.parse_args()
+
+
+def engine_names(text: str) -> list[str]:
+    names = text.split(",")
+    unknown = set(names) - set(ENGINES)
+    if unknown:
+        message = f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(ENGINES)}"
+        raise argparse.ArgumentTypeError(message)
+    return names
+
+
+def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, object]:
+    """Run everything below ``folder``, print the figures, and return the report."""
+    sent = Orders(0, arguments.records)
+    sent_later = Orders(arguments.records, SMALL_BATCHES * SMALL_BATCH_RECORDS)
+    with broker.running_broker(folder) as address:
+        broker.create_topic(address, TOPIC)
+        large = _pass(arguments, folder, address, sent, arguments.batch)
+        small = _pass(arguments, folder, address, sent_later, SMALL_BATCH_RECORDS)
+    tables = {name: folder / name / "table" for name in large if ENGINES[name].has_table}
+    check_tables(tables, newest([sent, sent_later]), folder)
+    figures = {name: Figures.of(large[name], small[name]) for name in large}
+    print("\n".join(as_lines(figures, LAKEMARK)), flush=True)
+    return {
+        "machine": {"cpus": os.cpu_count(), "system": platform.platform()},
+        "settings": {"records": arguments.records, "batch": arguments.batch},
+        "figures": {name: asdict(each) for name, each in figures.items()},
+        "ratios": ratios(figures, LAKEMARK) if LAKEMARK in figures else {},
+        "large_batches_s": {name: durations_s(each) for name, each in large.items()},
+        "small_batches_s": {name: durations_s(each) for name, each in small.items()},
+    }
+
+
+def _pass(
+    arguments: argparse.Namespace, folder: Path, address: str, orders: Orders, batch: int
+) -> dict[str, Answer]:
+    """Send records, then let every engine read them, one after the other."""
+    print(f"sending {orders.count:,} records", flush=True)
+    broker.produce(address, TOPIC, orders)
+    answers = {}
+    for name in arguments.peers:
+        task = Task(
+            bootstrap=address,
+            topic=TOPIC,
+            table_path=str(folder / name / "table"),
+            scratch_path=str(folder / name),
+            answer_path=str(folder / name / "answer.json"),
+            records_per_batch=batch,
+            driver_memory=arguments.driver_memory,
+        )
+        answers[name] = run(name, task, orders.count)
+        took_s = sum(durations_s(answers[name]))
+        print(f"{name}: {len(answers[name].batches)} batches in {took_s:.1f} s", flush=True)
+    return answers
+
+
+def run(name: str, task: Task, records: int) -> Answer:
+    """One engine on one task, in its own process.
+
+    Raises:
+        RuntimeError: it failed, or did not read every record that was sent.
+    """
+    engine = ENGINES[name]
+    scratch = Path(task.scratch_path)
+    scratch.mkdir(exist_ok=True)
+    python = str(oracle_python()) if engine.on_spark35 else sys.executable
+    with (scratch / "engine.log").open("wb") as log:
+        ended = subprocess.run(
+            [python, "-m", engine.module, task.to_json(), *engine.flags],
+            cwd=_ROOT,
+            stdout=log,
+            stderr=log,
+            check=False,
+        )
+    if ended.returncode != 0:
+        tail = (scratch / "engine.log").read_text(errors="replace")[-4000:]
+        message = f"{name} ended with {ended.returncode}:\n{tail}"
+        raise RuntimeError(message)
+    answer = Answer.read(Path(task.answer_path))
+    read = sum(batch.records for batch in answer.batches)
+    if read != records:
+        message = f"{name} read {read:,} of {records:,} records"
+        raise RuntimeError(message)
+    return answer
+
+
+def check_tables(tables: dict[str, Path], expected: pa.Table, folder: Path) -> None:
+    """Compare every table, as Apache Hudi reads it, with what was sent.
+
+    Raises:
+        AssertionError: a table holds other rows; the message shows some.
+    """
+    if not tables:
+        return
+    oracle_folder = folder / "oracle"
+    oracle_folder.mkdir()
+    oracle = Oracle(oracle_folder)
+    try:
+        for name, path in tables.items():
+            print(f"{name}: comparing {expected.num_rows:,} rows", flush=True)
+            _check_rows(oracle.read(path).select(expected.column_names), expected)
+    finally:
+        oracle.close()
+
+
+def _check_rows(held: pa.Table, expected: pa.Table) -> None:
+    by_key: Sequence[tuple[str, str]] = [(RECORD_KEY, "ascending"), (ORDERING, "ascending")]
+    held = held.cast(expected.schema).sort_by(by_key)
+    if not held.equals(expected.sort_by(by_key)):
+        assert_same_rows(held, expected)
+
+
+if __name__ == "__main__":
+    main()

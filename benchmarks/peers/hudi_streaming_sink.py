@@ -1,0 +1,64 @@
+"""Apache Hudi's own streaming sink, set up for the same table as lakemark's.
+
+Merge-on-read, upsert, bucket index of as many buckets, compaction inline as often. Its metadata
+table is on, as it is by default, unless ``--no-metadata-table`` is given.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from pyspark.sql.functions import col, from_json
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from benchmarks import orders
+from benchmarks.peers.contract import Task
+from benchmarks.peers.spark_stream import (
+    kafka_stream,
+    run_until_caught_up,
+    start_session,
+)
+from tests.interop.oracle_server import HUDI_COORDINATE, HUDI_SETTINGS
+
+COLUMNS = "order_id STRING, customer_id STRING, region STRING, status STRING, amount DOUBLE, "
+COLUMNS += "quantity INT, note STRING, updated_at BIGINT"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("task", type=Task.from_json)
+    parser.add_argument("--no-metadata-table", action="store_true")
+    arguments = parser.parse_args()
+    task: Task = arguments.task
+    spark = start_session("hudi", task, [HUDI_COORDINATE], HUDI_SETTINGS)
+    values = col("value").cast("string")
+    rows = kafka_stream(spark, task).select(from_json(values, COLUMNS).alias("row")).select("row.*")
+    options = write_options(has_metadata_table=not arguments.no_metadata_table)
+    writer: DataStreamWriter = rows.writeStream.format("hudi").outputMode("append")
+    writer = writer.options(**options, path=task.table_path)
+    run_until_caught_up(writer, task).write(Path(task.answer_path))
+    spark.stop()
+
+
+def write_options(*, has_metadata_table: bool) -> dict[str, str]:
+    """The sink's options; whatever is not named keeps Hudi's default."""
+    return {
+        "hoodie.table.name": "orders",
+        "hoodie.datasource.write.table.type": "MERGE_ON_READ",
+        "hoodie.datasource.write.operation": "upsert",
+        "hoodie.datasource.write.recordkey.field": orders.RECORD_KEY,
+        "hoodie.datasource.write.partitionpath.field": orders.TABLE_PARTITION,
+        "hoodie.table.ordering.fields": orders.ORDERING,
+        "hoodie.index.type": "BUCKET",
+        "hoodie.bucket.index.num.buckets": str(orders.BUCKETS),
+        "hoodie.upsert.shuffle.parallelism": "4",
+        "hoodie.compact.inline": "true",
+        "hoodie.compact.inline.max.delta.commits": str(orders.COMPACT_EVERY),
+        "hoodie.datasource.compaction.async.enable": "false",
+        "hoodie.metadata.enable": str(has_metadata_table).lower(),
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""lakemark itself, run by its command line on ``orders.yaml`` as any user would.
+
+Its batches are read from its event log: the file that ``LAKEMARK_EVENTS_FILE`` names gets one JSON
+object for each event, with the event's name as ``event``, the time as ``at`` (ISO 8601, with its
+zone) and the event's own fields (``streamer/events.py``).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from benchmarks import orders
+from benchmarks.peers.contract import Answer, Batch, Task
+
+PIPELINE = Path(__file__).with_name("orders.yaml")
+
+#: Events after which the table is as the run leaves it.
+_WORK_DONE = ("BatchWritten", "CompactionDone", "ServiceDone")
+
+
+def main() -> None:
+    task = Task.from_json(sys.argv[1])
+    events_path = Path(task.scratch_path) / "events.jsonl"
+    events_path.unlink(missing_ok=True)
+    subprocess.run(
+        [str(Path(sys.executable).with_name("lakemark")), "run", str(PIPELINE), *overrides(task)],
+        env={**os.environ, "LAKEMARK_EVENTS_FILE": str(events_path)},
+        check=True,
+    )
+    with events_path.open() as lines:
+        answer(map(json.loads, lines)).write(Path(task.answer_path))
+
+
+def overrides(task: Task) -> list[str]:
+    """What differs from run to run, and what all engines must have alike."""
+    settings = {
+        "source.bootstrap": task.bootstrap,
+        "source.topic": task.topic,
+        "source.max_records_per_batch": task.records_per_batch,
+        "table.path": task.table_path,
+        "table.buckets": orders.BUCKETS,
+        "compaction.every_delta_commits": orders.COMPACT_EVERY,
+        "spark.conf.spark.driver.memory": task.driver_memory,
+    }
+    return [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
+
+
+def answer(events: Iterable[Mapping[str, Any]]) -> Answer:
+    """Batches from ``BatchPlanned`` to ``BatchWritten``, and when the last work was done."""
+    planned_s: dict[int, float] = {}
+    batches: list[Batch] = []
+    ended_s = 0.0
+    for event in events:
+        at_s = datetime.fromisoformat(event["at"]).timestamp()
+        if event["event"] == "BatchPlanned":
+            planned_s[event["batch_id"]] = at_s
+        if event["event"] == "BatchWritten":
+            batches.append(Batch(event["records_read"], planned_s[event["batch_id"]], at_s))
+        if event["event"] in _WORK_DONE:
+            ended_s = at_s
+    return Answer.of(batches, ended_s)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""What the peers on Spark share: a session, the topic as a stream, and the progress of a query."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from benchmarks.peers.contract import Answer, Batch, Task
+from streamer.toolchain import cache_home, resolve, spark_kafka_jars
+
+
+def start_session(
+    name: str, task: Task, packages: Sequence[str] = (), settings: Mapping[str, str] | None = None
+) -> SparkSession:
+    """A session of two threads with the Kafka connector and further Maven packages."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    jars = spark_kafka_jars()
+    for coordinate in packages:
+        jars += resolve([coordinate], cache_home() / "jars")
+    common = {
+        "spark.jars": ",".join(map(str, jars)),
+        "spark.driver.memory": task.driver_memory,
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "4",
+        "spark.sql.streaming.numRecentProgressUpdates": "100000",
+        "spark.ui.enabled": "false",
+    }
+    builder = SparkSession.builder.master("local[2]").appName(name)
+    for key, value in {**common, **(settings or {})}.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("WARN")
+    return spark
+
+
+def kafka_stream(spark: SparkSession, task: Task) -> DataFrame:
+    """The topic from its beginning, so many records at a time."""
+    return (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", task.bootstrap)
+        .option("subscribe", task.topic)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", task.records_per_batch)
+        .load()
+    )
+
+
+def run_until_caught_up(writer: DataStreamWriter, task: Task) -> Answer:
+    """Run a query until it has read what is in the topic now; its batches by its own progress."""
+    writer = writer.option("checkpointLocation", f"{task.scratch_path}/checkpoint")
+    query = writer.trigger(availableNow=True).start()
+    query.awaitTermination()
+    progress = [json.loads(each.json()) for each in query._jsq.recentProgress()]
+    return Answer.of([_batch(each) for each in progress])
+
+
+def _batch(progress: Mapping[str, Any]) -> Batch:
+    started_s = datetime.fromisoformat(progress["timestamp"]).timestamp()
+    took_s = progress["durationMs"]["triggerExecution"] / 1000
+    return Batch(_records(progress["sources"][0]), started_s, started_s + took_s)
+
+
+def _records(source: Mapping[str, Any]) -> int:
+    """Offsets that the batch advanced by; a sink that reads its input twice counts rows twice."""
+    return _total(source["endOffset"]) - _total(source["startOffset"])
+
+
+def _total(offsets: Mapping[str, Mapping[str, int]] | None) -> int:
+    return sum(sum(partitions.values()) for partitions in (offsets or {}).values())

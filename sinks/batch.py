@@ -1,0 +1,50 @@
+"""What a source hands to a sink, and what the sink says of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from pyspark.sql import DataFrame
+
+from checkpoints.checkpoint import KafkaCheckpoint
+
+
+@dataclass(frozen=True)
+class KafkaBatch:
+    """One micro-batch, not read yet: raw records and the offsets that it covers.
+
+    Attributes:
+        records: raw Kafka records; every action on it reads Kafka again.
+        start: next offset of each partition before the batch.
+        end: the same after it, as Spark planned it before it read anything.
+    """
+
+    records: DataFrame
+    start: KafkaCheckpoint
+    end: KafkaCheckpoint
+
+    @property
+    def planned_records(self) -> int:
+        """How many offsets the batch spans; no fewer than its records."""
+        return sum(self.end.distance_from(self.start).values())
+
+
+@dataclass(frozen=True)
+class BatchResult:
+    """What became of a batch.
+
+    Attributes:
+        instant: requested time of its commit.
+        records: records that came from Kafka.
+        rejected: those of them that went to the dead letters.
+        written_bytes: size of the files.
+        files: how many files were written.
+        seconds: by stage, in the order in which they ran.
+    """
+
+    instant: str
+    records: int
+    rejected: int
+    written_bytes: int
+    files: int
+    seconds: dict[str, float] = field(default_factory=dict)

@@ -1,0 +1,50 @@
+"""The dead-letter table: every record that was turned away, with its origin and the reason.
+
+It is a Hudi table like any other. The record key is topic, partition and offset, so a batch that
+is written again after a crash adds nothing.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from table.config.table_properties import MergeMode
+from table.config.table_spec import TableSpec
+from table.index.bucket import BucketIndex
+from table.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
+from table.model.changes import CHANGE_KIND_FIELD, ChangeKind
+from table.model.meta_columns import META_COLUMNS, PARTITION_PATH, RECORD_KEY, with_meta_columns
+from transforms.rejects import REJECTS_SCHEMA, Rejects
+
+KEY_FIELDS = ("topic", "partition", "offset")
+
+#: One file group: rejects are few, and a reader wants to see all of them.
+INDEX = BucketIndex(1, KEY_FIELDS)
+
+_KEYS = KeyGenerator(KeyGeneratorConfig(KEY_FIELDS))
+
+
+def dead_letter_spec(name: str) -> TableSpec:
+    """The dead-letter table of a pipeline."""
+    return TableSpec(name=name, record_key=KEY_FIELDS, merge_mode=MergeMode.COMMIT_TIME)
+
+
+def changes_of(rejects: Rejects) -> pa.Table:
+    """Rejects as upserts of the dead-letter table (layout of ``table.model.changes``)."""
+    rows = rejects.rows
+    made = {RECORD_KEY: _KEYS.record_keys(rows), PARTITION_PATH: _KEYS.partition_paths(rows)}
+    schema = with_meta_columns(REJECTS_SCHEMA).append(CHANGE_KIND_FIELD)
+    kinds = pa.array(np.full(rows.num_rows, ChangeKind.UPSERT, np.int8))
+    columns = {**{name: rows.column(name) for name in rows.column_names}, **made}
+    columns[CHANGE_KIND_FIELD.name] = kinds
+    nulls = pa.nulls(rows.num_rows, pa.string())
+    return pa.table([columns.get(field.name, nulls) for field in schema], schema=schema)
+
+
+def first_reason(changes: pa.Table) -> str | None:
+    """Why the first record of a table of dead letters was rejected; None for other tables."""
+    if changes.schema.names[len(META_COLUMNS) : -1] != REJECTS_SCHEMA.names or not changes.num_rows:
+        return None
+    reason: str = changes.column("reason")[0].as_py()
+    return reason

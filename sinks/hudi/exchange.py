@@ -1,0 +1,114 @@
+"""From raw records to written files: every record meets the others of its bucket, once.
+
+Two ways, one for each size of batch, with the same two functions in them:
+
+``prepare``   a chunk of raw Kafka records → changes, divided by bucket
+``write``     all changes of one bucket, in order of arrival → one file
+
+A small batch is collected to the driver as Arrow and written by its threads, without any Python
+worker. A large one runs as two Spark stages (``sinks.hudi.spark_exchange``).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Protocol
+
+import pyarrow as pa
+
+from sinks.batch import KafkaBatch
+from sinks.hudi.collect import collect
+from table.execution.runner import LocalRunner
+from table.merge.merge_stream import in_batches
+from table.model.commit_metadata import WriteStat
+from table.write.partitioner import Bucket
+
+#: Raw records decoded in one go.
+CHUNK_BYTES = 16 << 20
+
+
+class Target(IntEnum):
+    """Which table a change goes to."""
+
+    ROWS = 0
+    REJECTS = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Portion:
+    """Changes of one chunk that belong together."""
+
+    target: Target
+    bucket: Bucket
+    changes: pa.Table
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What became of one bucket.
+
+    Attributes:
+        target: the table.
+        arrived: changes that came for it, before any was merged away.
+        stat: the file; None when nothing was left to write.
+        first_reason: why the first of rejected records was turned away.
+    """
+
+    target: Target
+    arrived: int
+    stat: WriteStat | None
+    first_reason: str | None = None
+
+
+class Prepare(Protocol):
+    """Turns a chunk of raw records into portions, in order of arrival; pickles."""
+
+    def __call__(self, records: pa.Table, /) -> list[Portion]:
+        """Every record is in exactly one portion."""
+        ...
+
+
+class Write(Protocol):
+    """Writes one bucket's file; pickles."""
+
+    def __call__(self, target: Target, bucket: Bucket, changes: Iterable[pa.Table], /) -> Written:
+        """Takes the changes in order of arrival, once."""
+        ...
+
+
+#: Opens the commit (or commits), once it is known whether there may be rejects.
+OpenWrite = Callable[[bool], Write]
+
+
+class Exchange(Protocol):
+    """One way to bring a batch's records to their buckets."""
+
+    def run(self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite) -> list[Written]:
+        """Read the batch once, prepare it, write every bucket."""
+        ...
+
+
+class DriverExchange:
+    """Everything in the driver's threads, for batches that fit."""
+
+    def __init__(self, runner: LocalRunner) -> None:
+        self._runner = runner
+
+    def run(self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite) -> list[Written]:
+        """Collect, prepare, write; raises ``TooLarge`` when a record was cut short."""
+        records = collect(batch)
+        prepared = self._runner.map(prepare, list(in_batches(records, CHUNK_BYTES)))
+        grouped = _grouped(prepared)
+        write = open_write(any(target is Target.REJECTS for target, _ in grouped))
+        return self._runner.map(lambda key: write(*key, grouped[key]), sorted(grouped))
+
+
+def _grouped(prepared: Iterable[Sequence[Portion]]) -> dict[tuple[Target, Bucket], list[pa.Table]]:
+    grouped: dict[tuple[Target, Bucket], list[pa.Table]] = defaultdict(list)
+    for portions in prepared:
+        for portion in portions:
+            grouped[portion.target, portion.bucket].append(portion.changes)
+    return dict(grouped)

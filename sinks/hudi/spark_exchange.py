@@ -1,0 +1,232 @@
+"""The exchange of a large batch: two Spark stages and the only shuffle of the project.
+
+Map      Arrow batches of raw records gather to ``CHUNK_BYTES``; each chunk is prepared and leaves
+         as one payload for each reduce task: an Arrow IPC file with one record batch a bucket.
+Reduce   payloads go to the worker's disk as they come, unread. Then bucket after bucket is read
+         back, in order of the records' partition and offset, and written as one file.
+
+What bounds memory: a chunk (16 MiB of raw records, or one larger record), a payload (no more than
+a chunk, split further where Spark limits its Arrow batches by rows only), and one bucket's fold,
+which spills (``table.merge.merge_stream``).
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import tempfile
+import zlib
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import functions as f
+
+from sinks.batch import KafkaBatch
+from sinks.hudi.exchange import (
+    CHUNK_BYTES,
+    OpenWrite,
+    Portion,
+    Prepare,
+    Target,
+    Write,
+    Written,
+)
+from table.merge.merge_stream import in_batches
+from table.write.partitioner import Bucket
+
+_PORTIONS = b"lakemark.portions"
+_PAYLOAD = pa.schema([("route", pa.int32()), ("order", pa.string()), ("payload", pa.binary())])
+_RESULT = pa.schema([("written", pa.binary())])
+
+
+class SparkExchange:
+    """Two stages on the workers.
+
+    Args:
+        reduce_tasks: how many tasks write files.
+        max_payload_bytes: largest payload; on Spark 3.5, where Arrow batches are limited by rows
+            alone, the limit of bytes divided by that of rows.
+    """
+
+    def __init__(self, reduce_tasks: int, max_payload_bytes: int = CHUNK_BYTES) -> None:
+        self._reduce_tasks = reduce_tasks
+        self._max_payload_bytes = max_payload_bytes
+
+    def run(self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite) -> list[Written]:
+        """Read the batch once, prepare it, write every bucket; only statuses come back."""
+        write = open_write(True)
+        mapper = _Mapper(prepare, routes(self._reduce_tasks), self._max_payload_bytes)
+        results = (
+            batch.records.mapInArrow(mapper, "route int, order string, payload binary")
+            .repartition(self._reduce_tasks, f.col("route"))
+            .mapInArrow(_Reducer(write), "written binary")
+            .collect()
+        )
+        return [written for row in results for written in pickle.loads(row.written)]
+
+
+@dataclass(frozen=True)
+class _Mapper:
+    """Stage one: raw Arrow batches in, payloads out."""
+
+    prepare: Prepare
+    routes: tuple[int, ...]
+    max_payload_bytes: int
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for records in chunks(batches):
+            order = _order(records)
+            for reducer, portions in self._by_reducer(records).items():
+                for number, payload in enumerate(_payloads(portions, self.max_payload_bytes)):
+                    columns = [[self.routes[reducer]], [f"{order}-{number:06d}"], [payload]]
+                    arrays = [pa.array(c, t) for c, t in zip(columns, _PAYLOAD.types, strict=True)]
+                    yield pa.RecordBatch.from_arrays(arrays, schema=_PAYLOAD)
+
+    def _by_reducer(self, records: pa.Table) -> dict[int, list[Portion]]:
+        divided: dict[int, list[Portion]] = defaultdict(list)
+        for portion in self.prepare(records):
+            divided[reducer_of(portion.target, portion.bucket, len(self.routes))].append(portion)
+        return divided
+
+
+@dataclass(frozen=True)
+class _Reducer:
+    """Stage two: payloads in, one file for each bucket, statuses out."""
+
+    write: Write
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with tempfile.TemporaryDirectory(prefix="lakemark-exchange-") as folder:
+            spool = _Spool(Path(folder))
+            for batch in batches:
+                for order, payload in zip(batch.column(1), batch.column(2), strict=True):
+                    spool.add(order.as_py(), payload.as_buffer())
+            written = [self.write(*key, spool.read(key)) for key in spool.keys()]
+        yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(written)])], schema=_RESULT)
+
+
+class _Spool:
+    """Payloads on the worker's disk, and where in them each bucket's changes are."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._payloads = 0
+        self._places: dict[tuple[Target, Bucket], list[tuple[str, Path, int]]] = {}
+
+    def add(self, order: str, payload: pa.Buffer) -> None:
+        """Take one payload in; it is written as it is."""
+        path = self._folder / f"{self._payloads:08d}"
+        self._payloads += 1
+        path.write_bytes(payload)
+        with pa.ipc.open_file(pa.BufferReader(payload)) as file:
+            listed = json.loads(file.schema.metadata[_PORTIONS])
+        for index, (target, partition_path, number) in enumerate(listed):
+            key = (Target(target), Bucket(partition_path, number))
+            self._places.setdefault(key, []).append((order, path, index))
+
+    def keys(self) -> list[tuple[Target, Bucket]]:
+        """The buckets in all payloads."""
+        return sorted(self._places)
+
+    def read(self, key: tuple[Target, Bucket]) -> Iterator[pa.Table]:
+        """A bucket's changes in order of arrival, however the shuffle delivered them."""
+        for _, path, index in sorted(self._places[key]):
+            with pa.memory_map(str(path)) as mapped, pa.ipc.open_file(mapped) as file:
+                yield pa.Table.from_batches([file.get_batch(index)]).replace_schema_metadata(None)
+
+
+def chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Arrow batches gathered to about ``CHUNK_BYTES`` each."""
+    gathered: list[pa.RecordBatch] = []
+    gathered_bytes = 0
+    for batch in batches:
+        gathered.append(batch)
+        gathered_bytes += batch.nbytes
+        if gathered_bytes >= CHUNK_BYTES:
+            yield pa.Table.from_batches(gathered)
+            gathered, gathered_bytes = [], 0
+    if gathered:
+        yield pa.Table.from_batches(gathered)
+
+
+def reducer_of(target: Target, bucket: Bucket, reducers: int) -> int:
+    """Which reduce task writes a bucket; buckets of one partition spread over all of them."""
+    return (zlib.crc32(bucket.partition_path.encode()) + bucket.number + target) % reducers
+
+
+def routes(reducers: int) -> tuple[int, ...]:
+    """For each reduce task a number that Spark's ``repartition`` sends there.
+
+    Spark partitions by the Murmur3 hash of the column; an arbitrary number would leave some
+    tasks with several buckets and others with none.
+    """
+    found: dict[int, int] = {}
+    candidate = 0
+    while len(found) < reducers:
+        found.setdefault(_spark_hash(candidate) % reducers, candidate)
+        candidate += 1
+    return tuple(found[reducer] for reducer in range(reducers))
+
+
+def _spark_hash(value: int) -> int:
+    """``Murmur3_x86_32.hashInt(value, 42)``, as Spark hashes an integer column."""
+    mask = 0xFFFFFFFF
+    k = _rotate(value * 0xCC9E2D51 & mask, 15) * 0x1B873593 & mask
+    h = (_rotate(42 ^ k, 13) * 5 + 0xE6546B64) & mask
+    h ^= 4
+    h = (h ^ h >> 16) * 0x85EBCA6B & mask
+    h = (h ^ h >> 13) * 0xC2B2AE35 & mask
+    h ^= h >> 16
+    return h - (1 << 32) if h >> 31 else h
+
+
+def _rotate(word: int, bits: int) -> int:
+    return (word << bits | word >> 32 - bits) & 0xFFFFFFFF
+
+
+def _order(records: pa.Table) -> str:
+    partition, offset = records.column("partition")[0].as_py(), records.column("offset")[0].as_py()
+    return f"{partition:010d}-{offset:020d}"
+
+
+def _payloads(portions: list[Portion], max_bytes: int) -> Iterator[bytes]:
+    for group in _fitting(portions, max_bytes):
+        rows = [
+            [int(p.target), p.bucket.partition_path, p.bucket.number, p.changes.num_rows]
+            for p in group
+        ]
+        yield _ipc_file(group, json.dumps(rows).encode())
+
+
+def _fitting(portions: list[Portion], max_bytes: int) -> Iterator[list[Portion]]:
+    group: list[Portion] = []
+    for portion in _split(portions, max_bytes):
+        other_schema = bool(group) and group[0].changes.schema != portion.changes.schema
+        if group and (other_schema or sum(p.changes.nbytes for p in [*group, portion]) > max_bytes):
+            yield group
+            group = []
+        group.append(portion)
+    if group:
+        yield group
+
+
+def _split(portions: list[Portion], max_bytes: int) -> Iterator[Portion]:
+    for portion in portions:
+        for part in in_batches(portion.changes, max_bytes):
+            yield Portion(portion.target, portion.bucket, part)
+
+
+def _ipc_file(portions: list[Portion], listed: bytes) -> bytes:
+    sink = pa.BufferOutputStream()
+    schema = portions[0].changes.schema.with_metadata({_PORTIONS: listed})
+    with pa.ipc.new_file(sink, schema) as writer:
+        for portion in portions:
+            writer.write_batch(
+                portion.changes.combine_chunks()
+                .to_batches()[0]
+                .replace_schema_metadata(schema.metadata)
+            )
+    return sink.getvalue().to_pybytes()

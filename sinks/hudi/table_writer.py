@@ -1,0 +1,156 @@
+"""Commits to one table: the pipeline's own, or its dead letters."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from sinks.hudi.exchange import Written
+from sinks.hudi.placement import Placement
+from sinks.hudi.settings import SinkSettings
+from table.config import keys
+from table.execution.runner import Runner
+from table.hudi_table import HudiTable
+from table.model.action import Action
+from table.model.commit_metadata import CommitMetadata
+from table.model.compaction_plan import CompactionPlan
+from table.model.file_slice import FileSlice
+from table.model.instant import Instant
+from table.model.meta_columns import with_meta_columns, without_meta_columns
+from table.schema import avro
+from table.services.compaction import CompactionPolicy, execute, is_due, request
+from table.services.slice_rewrite import SliceRewriter
+from table.timeline.timeline import Timeline
+from table.transaction.rollback import recover, roll_back
+from table.transaction.transaction import Transaction
+from table.write.file_group_write import WriteContext
+
+
+@dataclass
+class TableWriter:
+    """Commits to one table: the pipeline's own, or its dead letters.
+
+    Attributes:
+        table: the open table.
+        schema: its columns as this writer writes them, without meta columns.
+        settings: bucket count and log format.
+    """
+
+    table: HudiTable
+    schema: pa.Schema
+    settings: SinkSettings
+    _transaction: Transaction | None = field(default=None, init=False)
+
+    def recover(self) -> list[str]:
+        """Roll back what dead writers left; returns the instants."""
+        rolled_back = recover(self.table.access)
+        self.table.refresh()
+        return rolled_back
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether an instant of ours is pending."""
+        return self._transaction is not None
+
+    @property
+    def pending_instant(self) -> str:
+        """Requested time of our pending instant."""
+        assert self._transaction is not None
+        return self._transaction.instant.requested_at
+
+    def begin(self) -> WriteContext:
+        """Request an instant; what the workers write is written in its name."""
+        self.table.refresh()
+        is_merge_on_read = self.table.properties.is_merge_on_read
+        action = Action.DELTA_COMMIT if is_merge_on_read else Action.COMMIT
+        self._transaction = Transaction.begin(self.table.access, action, self.table.timeline)
+        return self._context(self._transaction.instant.requested_at)
+
+    def placement(self) -> Placement:
+        """The buckets that have files, as of ``begin``."""
+        view = self.table.view()
+        count = self.settings.index.bucket_count
+        return Placement.of(view.slices_for_writing(), view.partitions, count)
+
+    def commit(
+        self,
+        written: list[Written],
+        extra_metadata: Mapping[str, str],
+        precondition: Callable[[Timeline], None] | None = None,
+    ) -> Instant:
+        """Publish what the workers wrote."""
+        assert self._transaction is not None
+        stats = tuple(w.stat for w in written if w.stat is not None)
+        metadata = CommitMetadata(
+            stats, {**self._own_metadata(), **extra_metadata}, self.settings.operation
+        )
+        instant, timeline = self._transaction.commit(metadata, precondition)
+        self.table.note_commit(instant, metadata, timeline)
+        self._transaction = None
+        return instant
+
+    def abandon(self) -> None:
+        """Undo the pending instant, if there is one that is still ours."""
+        if self._transaction is not None:
+            pending, self._transaction = self._transaction.instant, None
+            roll_back(self.table.access, pending)
+            self.table.refresh()
+
+    def cancel(self) -> None:
+        """Forget the pending instant, in whose name nothing was written."""
+        assert self._transaction is not None
+        self._transaction.cancel()
+        self._transaction = None
+
+    def compact_if_due(self, policy: CompactionPolicy, runner: Runner) -> list[Instant]:
+        """Finish pending compactions, whoever planned them, then plan and do one if it is time."""
+        self.table.refresh()
+        done = [self._compact(pending, runner) for pending in self._pending_compactions()]
+        if self.table.properties.is_merge_on_read and is_due(self.table.timeline, policy):
+            requested = request(self.table.access, self._slices_at)
+            if requested is not None:
+                self.table.note_request(*requested)
+                done.append(self._compact(requested, runner))
+        return done
+
+    def _pending_compactions(self) -> list[tuple[Instant, CompactionPlan]]:
+        pending = self.table.timeline.pending(Action.COMPACTION)
+        return [(i, self.table.store.read_compaction_plan(i.requested_at)) for i in pending]
+
+    def _slices_at(self, timeline: Timeline) -> list[FileSlice]:
+        """Slices that a plan may take: those of groups that no pending compaction has."""
+        self.table.refresh()
+        assert self.table.timeline.instants == timeline.instants, "listed twice under one lock"
+        view = self.table.view()
+        return [s for s in view.slices_for_writing() if s.group not in view.compactions]
+
+    def _compact(self, planned: tuple[Instant, CompactionPlan], runner: Runner) -> Instant:
+        pending, plan = planned
+        rewrite = SliceRewriter(self._context(pending.requested_at))
+        instant, metadata, timeline = execute(
+            self.table.access, pending, plan, rewrite, runner, self._own_metadata()
+        )
+        self.table.note_commit(instant, metadata, timeline)
+        return instant
+
+    def _context(self, instant: str) -> WriteContext:
+        properties = self.table.properties
+        schema = with_meta_columns(self.schema)
+        return WriteContext(
+            location=self.table.location,
+            instant=instant,
+            table_name=properties.table_name,
+            table_type=properties.table_type,
+            schema=schema,
+            avro_schema_text=json.dumps(avro.to_avro(schema, properties.table_name)),
+            merge_mode=properties.merge_mode,
+            ordering_fields=properties.ordering_fields,
+            log_format=self.settings.log_format,
+        )
+
+    def _own_metadata(self) -> dict[str, str]:
+        schema = avro.to_avro(without_meta_columns(self.schema), self.table.properties.table_name)
+        return {keys.SCHEMA: json.dumps(schema), **self.settings.bucket_metadata()}

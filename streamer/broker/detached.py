@@ -1,0 +1,159 @@
+"""A broker that stays when the command that started it ends: ``lakemark broker start``.
+
+Invariant: ``broker.json`` names one process by number and start time, so that a number given to
+another process later is never taken for the broker. It stays after the broker is gone, for its
+ports to be used again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from streamer.broker.data_folder import LOG_FILE, Ports, free_ports, prepare
+from streamer.broker.launch import BrokerFailed, broker_command, supervised, wait_until_started
+from streamer.broker.process import ProcessIdentity
+from streamer.broker.supervisor import GRACE_S
+
+_INFO_FILE = "broker.json"
+_LOCK_FILE = "broker.lock"
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerInfo:
+    """A detached broker.
+
+    Attributes:
+        pid: its process id.
+        bootstrap: what clients connect to, ``host:port``.
+        data_dir: folder of its settings, log and topics.
+        log: file with what it says.
+    """
+
+    pid: int
+    bootstrap: str
+    data_dir: Path
+    log: Path
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    """What ``broker.json`` holds."""
+
+    process: ProcessIdentity
+    ports: Ports
+
+
+def start_detached(home: Path, port: int = 0, heap: str = "512m") -> BrokerInfo:
+    """Start a broker with its data in ``home`` and leave it running; the running one if there is.
+
+    Args:
+        home: folder of the broker; created when absent.
+        port: where clients connect on 127.0.0.1; 0 takes the one of last time, or a free one.
+        heap: memory of the JVM, as ``-Xmx`` takes it.
+
+    Raises:
+        BrokerFailed: it did not start; the message shows the end of its log.
+        JavaNotFound: there is no fit Java.
+        JarsUnavailable: Kafka's jars are not here and could not be fetched.
+    """
+    home = home.absolute()
+    home.mkdir(parents=True, exist_ok=True)
+    with _one_at_a_time(home):
+        running = status(home)
+        return running or _start(home, _choose_ports(home, port), heap)
+
+
+def stop_detached(home: Path) -> BrokerInfo | None:
+    """End the broker of ``home`` and wait until it is gone; None when none was running."""
+    home = home.absolute()
+    running = status(home)
+    if running is None:
+        return None
+    with _one_at_a_time(home):
+        record = _read_record(home)
+        if record is not None:
+            record.process.end(GRACE_S)
+    return running
+
+
+def status(home: Path) -> BrokerInfo | None:
+    """The running broker of ``home``, or None."""
+    home = home.absolute()
+    record = _read_record(home)
+    if record is None or not record.process.is_running:
+        return None
+    return _info(home, record)
+
+
+def _info(home: Path, record: _Record) -> BrokerInfo:
+    return BrokerInfo(record.process.pid, record.ports.bootstrap, home, home / LOG_FILE)
+
+
+@contextmanager
+def _one_at_a_time(home: Path) -> Iterator[None]:
+    with (home / _LOCK_FILE).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _choose_ports(home: Path, port: int) -> Ports:
+    record = _read_record(home)
+    if port == 0 and record is not None:
+        try:
+            return free_ports(record.ports.broker, record.ports.controller)
+        except OSError:
+            return free_ports()
+    try:
+        return free_ports(port)
+    except OSError as error:
+        reason = f"cannot listen on port {port} ({error.strerror})"
+        raise BrokerFailed(reason, home / LOG_FILE) from error
+
+
+def _start(home: Path, ports: Ports, heap: str) -> BrokerInfo:
+    command = broker_command(heap)
+    prepare(home, ports)
+    log = home / LOG_FILE
+    with log.open("ab") as opened:
+        since_byte = opened.tell()
+        told = subprocess.run(
+            supervised(["detached"], command),
+            cwd=home,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=opened,
+            check=True,
+        )
+    process = ProcessIdentity.of(int(told.stdout))
+    if process is None:
+        reason = "ended at once"
+        raise BrokerFailed(reason, log)
+    record = _Record(process, ports)
+    _write_record(home, record)
+    try:
+        wait_until_started(log, since_byte, lambda: process.is_running)
+    except BaseException:
+        process.end(GRACE_S)
+        raise
+    return _info(home, record)
+
+
+def _read_record(home: Path) -> _Record | None:
+    """What is known of the last broker; a file that was cut short counts as none."""
+    try:
+        found = json.loads((home / _INFO_FILE).read_text())
+        return _Record(ProcessIdentity(**found["process"]), Ports(**found["ports"]))
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _write_record(home: Path, record: _Record) -> None:
+    prepared = home / f".{_INFO_FILE}"
+    prepared.write_text(json.dumps(asdict(record)))
+    prepared.replace(home / _INFO_FILE)

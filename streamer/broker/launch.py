@@ -1,0 +1,84 @@
+"""Starting a broker and waiting for it: what the attached and the detached one share."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from streamer.broker import supervisor
+from streamer.broker.data_folder import SETTINGS_FILE
+from streamer.toolchain import find_java, kafka_jars
+from table.errors import Permanent
+
+#: How long a start may take; four seconds when nothing else runs, more on a busy machine.
+START_DEADLINE_S = 90.0
+
+_STARTED = b"Kafka Server started"
+_PORT_TAKEN = b"Address already in use"
+_LOOK_EVERY_S = 0.05
+_TAIL_LINES = 30
+
+_LOGGING = (
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+    "-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info",  # says when it is ready
+    "-Dorg.slf4j.simpleLogger.showDateTime=true",
+    "-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd'T'HH:mm:ss.SSSXXX",
+)
+
+
+class BrokerFailed(Permanent):
+    """The broker did not start; the message ends with the last lines of its log."""
+
+    def __init__(self, reason: str, log: Path, tail: bytes = b"") -> None:
+        said = tail.decode(errors="replace").strip().splitlines()[-_TAIL_LINES:]
+        super().__init__("\n".join([f"the broker {reason}; its log is {log}", *said]))
+        self.log = log
+        self.port_was_taken = _PORT_TAKEN in tail
+
+
+def broker_command(heap: str) -> list[str]:
+    """The command that runs a broker in the folder that it is started in.
+
+    Raises:
+        JavaNotFound: there is no fit Java.
+        JarsUnavailable: Kafka's jars are not here and could not be fetched.
+    """
+    class_path = os.pathsep.join(map(str, kafka_jars()))
+    flags = [f"-Xmx{heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"]
+    java = str(find_java().executable)
+    return [java, *flags, *_LOGGING, "-cp", class_path, "kafka.Kafka", SETTINGS_FILE]
+
+
+def supervised(how: list[str], command: list[str]) -> list[str]:
+    """``command`` under the supervisor, isolated from the caller's Python settings."""
+    return [sys.executable, "-I", "-S", supervisor.__file__, *how, *command]
+
+
+def wait_until_started(log: Path, since_byte: int, is_running: Callable[[], bool]) -> None:
+    """Return when the broker, whose words begin at ``since_byte`` of the log, serves clients.
+
+    Raises:
+        BrokerFailed: it ended, or was not ready within ``START_DEADLINE_S``.
+    """
+    deadline = time.monotonic() + START_DEADLINE_S
+    while time.monotonic() < deadline:
+        ran = is_running()  # asked before the log is read: its last words are in what is read
+        said = said_since(log, since_byte)
+        if _STARTED in said:
+            return
+        if not ran:
+            reason = "ended while it was starting"
+            raise BrokerFailed(reason, log, said)
+        time.sleep(_LOOK_EVERY_S)
+    reason = f"was not ready after {START_DEADLINE_S:.0f} s"
+    raise BrokerFailed(reason, log, said_since(log, since_byte))
+
+
+def said_since(log: Path, since_byte: int) -> bytes:
+    """What was added to a log after its first ``since_byte`` bytes."""
+    with log.open("rb") as file:
+        file.seek(since_byte)
+        return file.read()

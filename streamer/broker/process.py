@@ -1,0 +1,61 @@
+"""Another process, told apart from a later one that was given the same number."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+_LOOK_EVERY_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessIdentity:
+    """A process id and when that process began, in the words of the system."""
+
+    pid: int
+    began: str
+
+    @classmethod
+    def of(cls, pid: int) -> ProcessIdentity | None:
+        """The running process of that number, or None."""
+        began = _began(pid)
+        return None if began is None else cls(pid, began)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether this very process still runs."""
+        return _began(self.pid) == self.began
+
+    def end(self, grace_s: float) -> None:
+        """Ask it to end, and end it when it did not within ``grace_s``; returns when it is gone."""
+        for signal_number, wait_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, grace_s)):
+            deadline = time.monotonic() + wait_s
+            if self.is_running:
+                os.kill(self.pid, signal_number)
+            while self.is_running and time.monotonic() < deadline:
+                time.sleep(_LOOK_EVERY_S)
+
+
+def _began(pid: int) -> str | None:
+    """When a process began; None when there is none, or only its exit code is left."""
+    if sys.platform != "linux":
+        return _began_by_ps(pid)
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    state, *fields = stat.rpartition(")")[2].split()
+    return None if state in "ZX" else fields[18]  # field 22 of proc(5)
+
+
+def _began_by_ps(pid: int) -> str | None:
+    told = subprocess.run(
+        ["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True
+    )
+    state, _, began = told.stdout.strip().partition(" ")
+    return None if not state or state.startswith("Z") else began.strip()

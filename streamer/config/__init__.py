@@ -1,0 +1,1 @@
+"""The pipeline file: typed, checked as a whole, printed without its secrets."""

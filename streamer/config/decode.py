@@ -1,0 +1,75 @@
+"""``decode``: how a record's bytes become columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+import pyarrow as pa
+from pydantic import Field, PlainSerializer, PlainValidator, WithJsonSchema
+
+from streamer.config.section import Section
+from transforms.schema_text import parse_schema
+
+#: Column to type (``string``, ``decimal(10,2)``, ``array<int>``, …), or look at the data.
+DeclaredSchema = Mapping[str, str] | Literal["infer"]
+
+_JSON_SCHEMA = {
+    "oneOf": [
+        {"const": "infer"},
+        {"type": "object", "additionalProperties": {"type": "string"}, "minProperties": 1},
+    ]
+}
+
+
+def _schema(given: object) -> DeclaredSchema:
+    if given == "infer":
+        return "infer"
+    if isinstance(given, Mapping) and given:
+        columns = {str(name): text for name, text in given.items()}
+        if all(isinstance(text, str) for text in columns.values()):
+            return columns
+        message = "the type of each column is a text such as bigint or decimal(10,2)"
+        raise ValueError(message)
+    message = "expected infer, {avro: PATH} or a mapping of columns to types"
+    raise ValueError(message)
+
+
+def _shown(schema: DeclaredSchema) -> str | dict[str, str]:
+    return schema if isinstance(schema, str) else dict(schema)
+
+
+class DecodeConfig(Section):
+    """JSON values, one object in each record."""
+
+    kind: Literal["json"] = "json"
+    """What the values are."""
+
+    columns: Annotated[
+        DeclaredSchema,
+        PlainValidator(_schema),
+        PlainSerializer(_shown),
+        WithJsonSchema(_JSON_SCHEMA),
+        Field(alias="schema"),
+    ] = "infer"
+    """The columns: ``{order_id: string, amount: "decimal(10,2)"}``; ``infer`` them from the first
+    batch; or ``{avro: PATH}``, the record of a schema file (url, or path from the folder of the
+    pipeline file), which is replaced by its columns when the file is loaded."""
+
+    unknown_fields: Literal["ignore", "rescue"] = "ignore"
+    """What happens to fields that no column is declared for."""
+
+    rescue_column: Annotated[str, Field(min_length=1)] | None = None
+    """Column that takes the unknown fields, as JSON; with ``unknown_fields: rescue``."""
+
+    timestamp_unit: Literal["s", "ms", "us", "ns"] = "ms"
+    """What a number stands for where a timestamp is expected."""
+
+    tombstone_key: Literal["raw", "json"] | None = None
+    """How the Kafka key of a record without value names the row to delete: ``raw``, its text is
+    the record key; ``json``, an object with the record key's and the partition's fields. Left out:
+    ``raw`` with one key field and no partitions, else ``json``."""
+
+    def declared(self) -> pa.Schema | None:
+        """The declared columns, or None when they are inferred."""
+        return None if isinstance(self.columns, str) else parse_schema(self.columns)

@@ -1,0 +1,40 @@
+"""What is wrong with a configuration: everything at once, one line each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from table.errors import InvalidConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One setting that cannot be used.
+
+    Attributes:
+        path: where it stands, such as ``table.record_key``; "" for the file as a whole.
+        message: the value (masked where it is secret), what is wrong, and what is accepted.
+    """
+
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}" if self.path else self.message
+
+
+class ConfigError(InvalidConfig):
+    """A configuration that cannot be used; its text has one line for each problem."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        super().__init__("\n".join(str(problem) for problem in problems))
+        self.problems = tuple(problems)
+
+
+class Contradiction(ValueError):
+    """Settings that are fine one by one and cannot be used together."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        super().__init__("; ".join(str(problem) for problem in problems))
+        self.problems = tuple(problems)

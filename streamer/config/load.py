@@ -1,0 +1,158 @@
+"""Reads a pipeline file, applies ``--set``, and says everything that is wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from streamer.config import problems
+from streamer.config.errors import ConfigError, Problem
+from streamer.config.pipeline import PipelineConfig
+from table.errors import HudiError
+from table.schema.avro import to_arrow
+from table.schema.canonical import canonical
+from table.storage import StorageLocation, open_storage
+from transforms.schema_text import print_schema
+
+#: A parsed file: sections and settings, nested.
+Tree = dict[str, object]
+
+
+def load(location: str, overrides: Sequence[str] = ()) -> PipelineConfig:
+    """The pipeline in a file, ready to run.
+
+    Args:
+        location: a local path, or a url of any store.
+        overrides: ``a.b.c=value`` each, the value in YAML; later ones win.
+
+    Raises:
+        ConfigError: the file cannot be read, is not YAML, or does not describe a pipeline; all
+            problems at once.
+    """
+    tree = parse(read(location), location)
+    for override in overrides:
+        apply_override(tree, override)
+    _read_schema_file(tree, location.rpartition("/")[0])
+    return validated(tree)
+
+
+def validated(tree: Mapping[str, object]) -> PipelineConfig:
+    """The pipeline that sections and settings describe.
+
+    Raises:
+        ConfigError: they do not; all problems at once.
+    """
+    try:
+        return PipelineConfig.model_validate(tree)
+    except ValidationError as error:
+        raise ConfigError(problems.from_validation(error, PipelineConfig)) from None
+
+
+def read(location: str) -> str:
+    """The text of a file on any store.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    try:
+        if "://" not in location:
+            return Path(location).read_text(encoding="utf-8")
+        folder, _, name = location.rpartition("/")
+        return open_storage(StorageLocation(folder)).read(name).decode("utf-8")
+    except OSError as error:
+        message = f"cannot read {location}: {error.strerror}"
+        raise ConfigError([Problem("", message)]) from error
+    except (HudiError, ValueError) as error:
+        raise ConfigError([Problem("", f"cannot read {location}: {error}")]) from error
+
+
+def parse(text: str, location: str) -> Tree:
+    """The sections and settings in a YAML text.
+
+    Raises:
+        ConfigError: not YAML, a name twice, or not a mapping. The text itself is not repeated,
+            as it may hold secrets.
+    """
+    try:
+        tree = yaml.load(text, _StrictLoader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        where = "" if mark is None else f" in line {mark.line + 1}, column {mark.column + 1}"
+        message = f"{location} is not valid YAML{where}: {error.problem}"
+        raise ConfigError([Problem("", message)]) from None
+    if not isinstance(tree, dict):
+        message = f"{location} holds no settings; a pipeline has at least source and table"
+        raise ConfigError([Problem("", message)])
+    return tree
+
+
+def apply_override(tree: Tree, override: str) -> None:
+    """Set one value in place, making the sections on the way.
+
+    Below a setting that takes free names (``source.consumer``, ``spark.conf``, …) dots belong to
+    the name: ``source.consumer.security.protocol=SSL``.
+
+    Raises:
+        ConfigError: not ``a.b.c=value``, or something on the way is no section.
+    """
+    path, equals, text = override.partition("=")
+    if not equals or not all(path.split(".")):
+        raise ConfigError([Problem("", f"--set {override}: expected a.b.c=value")])
+    *sections, name = _split(path)
+    section: object = tree
+    for part in sections:
+        section = section.setdefault(part, {}) if isinstance(section, dict) else None
+    if not isinstance(section, dict):
+        raise ConfigError([Problem(path, "--set goes below a setting that is no section")])
+    try:
+        section[name] = yaml.load(text, _StrictLoader)
+    except yaml.YAMLError:
+        raise ConfigError([Problem(path, "--set: the value is not valid YAML")]) from None
+
+
+def _read_schema_file(tree: Tree, folder: str) -> None:
+    """Put the columns of an Avro schema file in the place of ``decode.schema: {avro: PATH}``."""
+    decode = tree.get("decode")
+    schema = decode.get("schema") if isinstance(decode, dict) else None
+    if not isinstance(decode, dict) or not isinstance(schema, dict) or list(schema) != ["avro"]:
+        return
+    path = str(schema["avro"])
+    if folder and "://" not in path and not Path(path).is_absolute():
+        path = f"{folder}/{path}"
+    try:
+        columns = print_schema(canonical(to_arrow(read(path))))
+    except HudiError as error:
+        raise ConfigError([Problem("decode.schema.avro", str(error))]) from error
+    tree["decode"] = {**decode, "schema": columns}
+
+
+def _split(path: str) -> list[str]:
+    """The path's parts, the last of them with dots where free names are taken."""
+    parts = path.split(".")
+    depth = 0
+    while (
+        depth < len(parts) - 1
+        and problems.section_at(PipelineConfig, parts[: depth + 1]) is not None
+    ):
+        depth += 1
+    fixed = parts[: depth + 1]
+    rest = parts[depth + 1 :]
+    return [*fixed, ".".join(rest)] if rest else fixed
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """YAML that refuses a name given twice, where the second would silently win."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[object] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if not isinstance(key, Hashable) or key in seen:
+                problem = f"the name {key!r} is given twice, or is no name"
+                raise yaml.constructor.ConstructorError(None, None, problem, key_node.start_mark)
+            seen.add(key)
+        return super().construct_mapping(node, deep)

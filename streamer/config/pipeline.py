@@ -1,0 +1,74 @@
+"""A pipeline: the sections of its file together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from streamer.config import contradictions, settings
+from streamer.config.decode import DecodeConfig
+from streamer.config.errors import Contradiction, Problem
+from streamer.config.run import CompactionConfig, DeadLettersConfig, RunConfig, SparkConfig
+from streamer.config.section import Section
+from streamer.config.source import SourceConfig
+from streamer.config.table import TableConfig
+
+
+class PipelineConfig(Section):
+    """One topic into one table. Dumping it (``model_dump``) masks what is secret."""
+
+    name: Annotated[str, Field(min_length=1)] = ""
+    """What this pipeline is called. Left out: the table's name."""
+
+    source: SourceConfig
+    decode: DecodeConfig = DecodeConfig()
+    table: TableConfig
+    compaction: CompactionConfig = CompactionConfig()
+    dead_letters: DeadLettersConfig = DeadLettersConfig()
+    run: RunConfig = RunConfig()
+    spark: SparkConfig = Field(default_factory=lambda: SparkConfig(conf={}))
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_in(cls, given: object) -> object:
+        return _with_derived_defaults(given) if isinstance(given, Mapping) else given
+
+    @model_validator(mode="after")
+    def _refuse_contradictions(self) -> PipelineConfig:
+        problems = contradictions.find(self.source, self.decode, self.table, self.dead_letters)
+        if problems:
+            raise Contradiction(problems)
+        return self
+
+    def unresolved(self) -> list[Problem]:
+        """Secrets that cannot be found on this machine now, one problem each."""
+        return [
+            *settings.unresolved(self.source.consumer, "source.consumer"),
+            *settings.unresolved(self.table.storage, "table.storage"),
+            *settings.unresolved(self.spark.conf, "spark.conf"),
+        ]
+
+
+def _with_derived_defaults(given: Mapping[str, object]) -> dict[str, object]:
+    """The file with the defaults that depend on other sections filled in."""
+    filled = dict(given)
+    table = given.get("table")
+    if not isinstance(table, Mapping) or not isinstance(table.get("path"), str):
+        return filled
+    path = table["path"].rstrip("/")
+    filled.setdefault("name", table.get("name") or path.rpartition("/")[2])
+    _fill_section(filled, "dead_letters", "path", f"{path}_dead_letters")
+    single_key = isinstance(table.get("record_key"), str) or (
+        isinstance(table.get("record_key"), list | tuple) and len(table["record_key"]) == 1
+    )
+    by_text = single_key and not table.get("partition_by")
+    _fill_section(filled, "decode", "tombstone_key", "raw" if by_text else "json")
+    return filled
+
+
+def _fill_section(filled: dict[str, object], section: str, name: str, value: str) -> None:
+    present = filled.get(section, {})
+    if isinstance(present, Mapping):
+        filled[section] = {name: value, **present}

@@ -1,0 +1,100 @@
+"""What pydantic found, told in the words of the pipeline file.
+
+Each problem is one line: the path of the setting, the value (masked where the name sounds secret)
+and what is accepted instead.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from types import UnionType
+from typing import Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from streamer.config.errors import Contradiction, Problem
+from streamer.config.settings import MASK, sounds_secret
+
+_LONGEST_SHOWN = 60
+_MESSAGES = {"tuple_type": "expected a list, such as [a, b]", "string_too_short": "is empty"}
+
+
+def from_validation(error: ValidationError, model: type[BaseModel]) -> list[Problem]:
+    """The problems of a configuration that did not fit ``model``."""
+    return [problem for details in error.errors() for problem in _translate(details, model)]
+
+
+def section_at(model: type[BaseModel], path: Iterable[int | str]) -> type[BaseModel] | None:
+    """The section (a model) that stands at ``path`` below ``model``, if one does."""
+    section: type[BaseModel] | None = model
+    for part in path:
+        section = None if section is None else _section(section, str(part))
+    return section
+
+
+def setting_names(section: type[BaseModel]) -> list[str]:
+    """Names of a section's settings, as the file spells them."""
+    return [field.alias or name for name, field in section.model_fields.items()]
+
+
+def _translate(details: ErrorDetails, model: type[BaseModel]) -> list[Problem]:
+    error = details.get("ctx", {}).get("error")
+    if isinstance(error, Contradiction):
+        return list(error.problems)
+    location = details["loc"]
+    path = ".".join(str(part) for part in location)
+    kind = details["type"]
+    if kind == "missing":
+        return [Problem(path, "missing")]
+    if kind == "extra_forbidden":
+        return [Problem(path, _unknown_setting(location, model))]
+    section = section_at(model, location)
+    if section is not None:
+        return [Problem(path, f"expected a section with {', '.join(setting_names(section))}")]
+    return [Problem(path, f"{_shown(location, details['input'])}: {_expected(details)}")]
+
+
+def _unknown_setting(location: Sequence[int | str], model: type[BaseModel]) -> str:
+    section = section_at(model, location[:-1])
+    names = [] if section is None else setting_names(section)
+    near = difflib.get_close_matches(str(location[-1]), names, n=1)
+    hint = f"did you mean {near[0]}? " if near else ""
+    return f"unknown setting; {hint}accepted: {', '.join(names)}"
+
+
+def _expected(details: ErrorDetails) -> str:
+    context = details.get("ctx", {})
+    if "error" in context:
+        return str(context["error"])
+    if details["type"] == "literal_error":
+        return f"expected {context['expected']}"
+    if details["type"] == "string_pattern_mismatch":
+        return f"expected a text like {context['pattern']}"
+    return _MESSAGES.get(details["type"], details["msg"].removeprefix("Input "))
+
+
+def _shown(location: Sequence[int | str], value: object) -> str:
+    if any(sounds_secret(str(part)) for part in location):
+        return MASK
+    if isinstance(value, Mapping):
+        return "a mapping"
+    text = repr(value)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
+
+
+def _section(model: type[BaseModel], name: str) -> type[BaseModel] | None:
+    for field_name, field in model.model_fields.items():
+        if name in (field_name, field.alias):
+            return _model_in(field.annotation)
+    return None
+
+
+def _model_in(annotation: object) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    if get_origin(annotation) in (Union, UnionType):
+        found = [_model_in(option) for option in get_args(annotation)]
+        return next((model for model in found if model is not None), None)
+    return None

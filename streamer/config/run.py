@@ -1,0 +1,69 @@
+"""``compaction``, ``dead_letters``, ``run`` and ``spark``: how the application behaves."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from streamer.config.section import Section
+from streamer.config.settings import Settings
+
+
+class CompactionConfig(Section):
+    """Merging of log files into base files, for merge-on-read tables."""
+
+    enabled: bool = True
+    """Whether this application compacts."""
+
+    every_delta_commits: Annotated[int, Field(ge=1)] = 5
+    """Compact after so many commits."""
+
+
+class DeadLettersConfig(Section):
+    """Where records go that cannot become rows, with the reason."""
+
+    enabled: bool = True
+    """Keep them. Otherwise the first such record stops the run."""
+
+    path: Annotated[str, Field(min_length=1)] = ""
+    """A table of its own. Left out: the table's path and ``_dead_letters``."""
+
+    max_share: Annotated[float, Field(ge=0, le=1)] = 0.05
+    """Stop, and commit nothing of the batch, when more than this share of it is bad."""
+
+
+class RetryConfig(Section):
+    """What happens when a batch fails for a reason that may pass."""
+
+    max_attempts: Annotated[int, Field(ge=1)] = 5
+    """Give up after so many failures in a row."""
+
+    backoff_s: Annotated[float, Field(ge=0)] = 1.0
+    """Seconds before the second attempt; doubled before each further one."""
+
+    max_backoff_s: Annotated[float, Field(ge=0)] = 60.0
+    """The longest pause, in seconds."""
+
+
+class RunConfig(Section):
+    """How long, how often."""
+
+    mode: Literal["continuous", "once"] = "continuous"
+    """``once`` ends when everything is read that was in the topic at the start."""
+
+    trigger_interval_s: Annotated[float, Field(ge=0)] = 1.0
+    """At least so many seconds from the start of one batch to the start of the next."""
+
+    on_error: RetryConfig = RetryConfig()
+    """Retries."""
+
+
+class SparkConfig(Section):
+    """The Spark session."""
+
+    master: Annotated[str, Field(min_length=1)] | None = None
+    """Left out: ``local[*]``, or what ``spark-submit`` was given."""
+
+    conf: Settings
+    """Any Spark property."""

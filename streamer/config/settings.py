@@ -1,0 +1,158 @@
+"""Settings handed on to Kafka, Spark or a store: given in the file, or found when needed.
+
+``{env: NAME}`` names an environment variable, ``{file: PATH}`` a file whose text, without the line
+break at its end, is the value. Neither is read before the run needs it, and no value of a setting
+that sounds secret is ever printed: dumping a configuration masks it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, PlainSerializer, PlainValidator, WithJsonSchema
+
+from streamer.config.errors import ConfigError, Problem
+
+MASK = "***"
+_SECRET_WORDS = re.compile(
+    r"pass(word|phrase|wd)?|secret|token|jaas|credentials?|private|(access|account|sas|api|ssl|ssh"
+    r"|storage|service|keystore)[._-]?(account[._-]?)?key|signature|user[._-]?info",
+    re.IGNORECASE,
+)
+_SCALARS = (str, int, float)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One value, or where it is found.
+
+    Attributes:
+        origin: what ``text`` is.
+        text: the value itself, the name of a variable, or a path.
+    """
+
+    origin: Literal["value", "env", "file"]
+    text: str = field(repr=False)
+
+    def resolve(self) -> str:
+        """The value.
+
+        Raises:
+            LookupError: the variable is not set.
+            OSError: the file cannot be read.
+        """
+        if self.origin == "env":
+            if self.text not in os.environ:
+                message = f"environment variable {self.text} is not set"
+                raise LookupError(message)
+            return os.environ[self.text]
+        if self.origin == "file":
+            return Path(self.text).expanduser().read_text(encoding="utf-8").rstrip("\r\n")
+        return self.text
+
+
+def sounds_secret(name: str) -> bool:
+    """Whether a setting of this name holds something nobody else should read."""
+    return _SECRET_WORDS.search(name) is not None
+
+
+def resolve(settings: Mapping[str, Setting], path: str) -> dict[str, str]:
+    """The values of all settings.
+
+    Args:
+        settings: name to setting.
+        path: where they stand in the pipeline file, for the error.
+
+    Raises:
+        ConfigError: some cannot be found; it names all of them.
+    """
+    problems = unresolved(settings, path)
+    if problems:
+        raise ConfigError(problems)
+    return {name: setting.resolve() for name, setting in settings.items()}
+
+
+def unresolved(settings: Mapping[str, Setting], path: str) -> list[Problem]:
+    """One problem for each setting whose value cannot be found; no value is kept."""
+    problems = []
+    for name, setting in settings.items():
+        try:
+            setting.resolve()
+        except LookupError as error:
+            problems.append(Problem(f"{path}.{name}", str(error.args[0])))
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+            problems.append(Problem(f"{path}.{name}", f"cannot read {setting.text}: {reason}"))
+    return problems
+
+
+def _parse_all(given: object) -> Mapping[str, Setting]:
+    if not isinstance(given, Mapping):
+        message = "expected a mapping of names to values"
+        raise ValueError(message)
+    return {_name(name): _parse(str(name), value) for name, value in given.items()}
+
+
+def _name(name: object) -> str:
+    if not isinstance(name, str) or not name:
+        message = f"{name!r} is not a name; quote it"
+        raise ValueError(message)
+    return name
+
+
+def _parse(name: str, given: object) -> Setting:
+    if isinstance(given, Setting):
+        return given
+    if isinstance(given, bool):
+        return Setting("value", str(given).lower())
+    if isinstance(given, _SCALARS):
+        return Setting("value", str(given))
+    if isinstance(given, Mapping) and len(given) == 1:
+        origin, text = next(iter(given.items()))
+        if origin in ("env", "file") and isinstance(text, str) and text:
+            return Setting(origin, text)
+    message = f"{name}: expected a value, {{env: NAME}} or {{file: PATH}}"
+    raise ValueError(message)
+
+
+def _masked(settings: Mapping[str, Setting]) -> dict[str, str | dict[str, str]]:
+    return {name: _shown(name, setting) for name, setting in settings.items()}
+
+
+def _shown(name: str, setting: Setting) -> str | dict[str, str]:
+    if setting.origin == "value":
+        return MASK if sounds_secret(name) else setting.text
+    return {setting.origin: setting.text}
+
+
+_ONE_OF = {
+    "oneOf": [
+        {"type": ["string", "number", "boolean"]},
+        {
+            "type": "object",
+            "properties": {"env": {"type": "string"}},
+            "required": ["env"],
+            "additionalProperties": False,
+        },
+        {
+            "type": "object",
+            "properties": {"file": {"type": "string"}},
+            "required": ["file"],
+            "additionalProperties": False,
+        },
+    ]
+}
+
+#: Name to setting. Dumps masked: what is printed of it is safe to show.
+Settings = Annotated[
+    Mapping[str, Setting],
+    PlainValidator(_parse_all),
+    PlainSerializer(_masked),
+    WithJsonSchema({"type": "object", "additionalProperties": _ONE_OF}),
+    Field(default_factory=dict),
+]

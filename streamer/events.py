@@ -1,0 +1,203 @@
+"""What can be observed of a run: one frozen record for each kind of event.
+
+The loop, the source and the sink tell a ``Listener``; the live display and the tests are
+listeners. A listener must not raise and not block: the run waits for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class RunStarted:
+    """The stream is about to start.
+
+    Attributes:
+        pipeline: name of the pipeline.
+        topic: what is read.
+        table: path or url of the table.
+        start: next offset of each partition.
+        resumed: whether they come from the table (False: its first run).
+    """
+
+    pipeline: str
+    topic: str
+    table: str
+    start: Mapping[int, int]
+    resumed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsSkipped:
+    """Records that were never read are gone, and the configuration says to go on.
+
+    Attributes:
+        topic: where they were.
+        ranges: one text for each partition that lost some.
+    """
+
+    topic: str
+    ranges: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPlanned:
+    """A batch is about to be read.
+
+    Attributes:
+        batch_id: counts from 0 in every run.
+        offsets: how many of each partition.
+    """
+
+    batch_id: int
+    offsets: Mapping[int, int]
+
+    @property
+    def records(self) -> int:
+        """Offsets of all partitions; more than records where the topic has gaps."""
+        return sum(self.offsets.values())
+
+
+@dataclass(frozen=True, slots=True)
+class BatchWritten:
+    """A batch is committed.
+
+    Attributes:
+        batch_id: as planned.
+        instant: the commit; None when nothing had to be written.
+        records_read: records that Kafka gave.
+        rows_written: rows that reached the table, after older versions were dropped.
+        rows_deleted: of these, deletes.
+        rejects: records that could not become rows.
+        bytes_written: size of the files.
+        stage_s: seconds of each stage, in order.
+        lag: offsets of each partition that are still unread; empty when nobody asked.
+    """
+
+    batch_id: int
+    instant: str | None
+    records_read: int
+    rows_written: int = 0
+    rows_deleted: int = 0
+    rejects: int = 0
+    bytes_written: int = 0
+    stage_s: Mapping[str, float] = field(default_factory=dict)
+    lag: Mapping[int, int] = field(default_factory=dict)
+
+    @property
+    def total_s(self) -> float:
+        """Seconds of all stages."""
+        return sum(self.stage_s.values())
+
+
+@dataclass(frozen=True, slots=True)
+class RecordsRejected:
+    """Records of a batch went to the dead letters.
+
+    Attributes:
+        batch_id: as planned.
+        reasons: how many for each reason.
+        dead_letters: where they lie.
+    """
+
+    batch_id: int
+    reasons: Mapping[str, int]
+    dead_letters: str
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionDone:
+    """Log files were merged into base files.
+
+    Attributes:
+        instant: the compaction.
+        file_groups: how many were rewritten.
+        rows_written: rows of the new base files.
+        bytes_written: their size.
+        seconds: from plan to commit.
+    """
+
+    instant: str
+    file_groups: int
+    rows_written: int
+    bytes_written: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceDone:
+    """Another service of the table ran: cleaning, archival, rollback of a dead writer's files.
+
+    Attributes:
+        service: its name.
+        summary: what it did, in a few words.
+        seconds: how long it took.
+    """
+
+    service: str
+    summary: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Retrying:
+    """A batch failed for a reason that may pass.
+
+    Attributes:
+        error: its message.
+        attempt: the attempt that failed, from 1.
+        max_attempts: after which the run gives up.
+        pause_s: seconds until the next.
+    """
+
+    error: str
+    attempt: int
+    max_attempts: int
+    pause_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class RunStopped:
+    """The run ended.
+
+    Attributes:
+        reason: why: caught up, interrupted, failed.
+        checkpoint: next offset of each partition.
+        batches: how many were committed.
+        rows_written: in all of them.
+        seconds: from start to end.
+    """
+
+    reason: str
+    checkpoint: Mapping[int, int]
+    batches: int
+    rows_written: int
+    seconds: float
+
+
+Event: TypeAlias = (
+    RunStarted
+    | OffsetsSkipped
+    | BatchPlanned
+    | BatchWritten
+    | RecordsRejected
+    | CompactionDone
+    | ServiceDone
+    | Retrying
+    | RunStopped
+)
+
+
+class Listener(Protocol):
+    """Is told of each event, in order, on the thread that made it."""
+
+    def __call__(self, event: Event, /) -> None:
+        """Take note."""
+        ...
+
+
+def ignore(event: Event, /) -> None:
+    """A listener for runs that nobody watches."""

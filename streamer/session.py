@@ -1,0 +1,165 @@
+"""The Spark session: the one that ``spark-submit`` started, or a local one of our own.
+
+A local session needs nothing but this project: Java is found, the Kafka connector comes as local
+jars for the Spark that is installed, and what the JVM prints goes to a file (``log_file``).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from streamer.config import settings
+from streamer.config.pipeline import PipelineConfig
+from streamer.toolchain import cache_home, find_java, spark_kafka_jars
+from table.errors import Permanent
+
+_GIB = 1024**3
+_LOG4J = Path(__file__).with_name("log4j2.properties")
+
+#: What the stream relies on, in a session of any origin. The pipeline file may set others.
+_STREAM_SETTINGS = {
+    "spark.sql.session.timeZone": "UTC",
+    # Task counts are chosen for each batch; a plan that changes under way would undo that.
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.streaming.metricsEnabled": "false",
+    # Without it an idle topic still makes a batch from time to time.
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    # The scratch folder is never read again, so nothing in it is worth keeping.
+    "spark.sql.streaming.minBatchesToRetain": "2",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # From 4.0 the limit in bytes ends a chunk first; 3.5 knows only rows.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(64 * 1024**2),
+}
+
+_QUIET_SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.streaming.ui.enabled": "false",
+}
+# No look-up of the machine's own name, which can take seconds, and no port open to others.
+_THIS_MACHINE_SETTINGS = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+
+
+class SessionFailed(Permanent):
+    """Spark did not start."""
+
+    def __init__(self, reason: str, log: str) -> None:
+        super().__init__(f"Spark did not start: {reason}; its output is in {log}")
+        self.reason, self.log = reason, log
+
+
+def spark_session(config: PipelineConfig) -> SparkSession:
+    """A session that can run the pipeline; the running one where there is one.
+
+    Raises:
+        ConfigError: a secret of ``spark.conf`` cannot be found.
+        JavaNotFound: there is no Java that Spark runs on.
+        JarsUnavailable: the Kafka connector is not here and cannot be fetched.
+        SessionFailed: Spark did not start.
+    """
+    own = settings.resolve(config.spark.conf, "spark.conf")
+    if is_submitted() or SparkSession.getActiveSession() is not None:
+        spark = SparkSession.builder.appName(config.name).getOrCreate()
+    else:
+        spark = _start(local_settings(config.name, config.spark.master, own))
+    for name, value in {**_STREAM_SETTINGS, **own}.items():
+        if spark.conf.isModifiable(name):
+            spark.conf.set(name, value)
+    return spark
+
+
+def is_submitted() -> bool:
+    """Whether ``spark-submit`` runs this process, and so decides master, memory and jars."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def local_settings(name: str, master: str | None, own: Mapping[str, str]) -> dict[str, str]:
+    """Everything that a session of our own is started with.
+
+    Args:
+        name: of the application.
+        master: of Spark; None for all cores of this machine.
+        own: what the pipeline file sets; it wins.
+    """
+    master = master or "local[*]"
+    jars = ",".join(map(str, spark_kafka_jars()))
+    java_options = f"-Dlog4j2.configurationFile={_LOG4J.as_uri()} -Dlakemark.log.file={log_file()}"
+    return {
+        **_QUIET_SETTINGS,
+        **(_THIS_MACHINE_SETTINGS if master.startswith("local") else {}),
+        **_STREAM_SETTINGS,
+        "spark.app.name": name,
+        "spark.master": master,
+        "spark.driver.memory": f"{driver_memory_bytes(_memory_bytes()) // 1024**2}m",
+        "spark.sql.shuffle.partitions": str(os.cpu_count() or 1),
+        **own,
+        "spark.jars": ",".join(filter(None, (jars, own.get("spark.jars")))),
+        "spark.driver.extraJavaOptions": " ".join(
+            filter(None, (java_options, own.get("spark.driver.extraJavaOptions")))
+        ),
+    }
+
+
+def driver_memory_bytes(machine_bytes: int) -> int:
+    """A quarter of the machine, from 1 to 4 GiB: Arrow's memory lies outside of the heap."""
+    return max(_GIB, min(4 * _GIB, machine_bytes // 4))
+
+
+def log_file() -> Path:
+    """Where a local session's log goes; what the JVM prints itself lies beside it."""
+    return cache_home() / "logs" / "spark.log"
+
+
+def _start(conf: Mapping[str, str]) -> SparkSession:
+    os.environ["JAVA_HOME"] = str(find_java().home)
+    # A worker of another interpreter would not find what this one has installed.
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    log_file().parent.mkdir(parents=True, exist_ok=True)
+    printed = log_file().with_suffix(".out")
+    builder = SparkSession.builder
+    for name, value in conf.items():
+        builder = builder.config(name, value)
+    try:
+        with _output_to(printed):
+            return builder.getOrCreate()
+    except (PySparkException, OSError, RuntimeError) as error:
+        raise SessionFailed(str(error), str(printed)) from error
+
+
+@contextmanager
+def _output_to(path: Path) -> Iterator[None]:
+    """Processes started inside print to ``path``; the JVM keeps it for as long as it lives.
+
+    Java warns of incubator modules before any logging is configured, so only its output can be
+    redirected.
+    """
+    saved = os.dup(2)
+    target = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    try:
+        os.dup2(target, 2)
+        yield
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)
+        os.close(target)
+
+
+def _memory_bytes() -> int:
+    """Memory of this machine, or of the container where that is less."""
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    try:
+        limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
+    except OSError:
+        return machine
+    return min(machine, int(limit)) if limit.isdigit() else machine

@@ -1,0 +1,1 @@
+"""Where rows come from, and the offsets that say how far they were read."""

@@ -1,0 +1,117 @@
+"""Errors of a source, all raised before a batch begins.
+
+SourceError
+├─ BrokerUnreachable   (Retriable) no broker answered in time
+├─ BrokerRefused       (Permanent) not authenticated, or not authorized
+├─ InvalidConsumer     (Permanent) Kafka's client does not accept a property
+├─ ConnectorMissing    (Permanent) Spark runs without the Kafka connector
+├─ TopicNotFound       (Permanent)
+├─ UnknownPartitions   (Permanent) ``source.starting`` names partitions that the topic lacks
+├─ ForeignCheckpoint   (Permanent) the table has read another topic
+├─ LostOffsets         (Permanent) records that were not read are gone
+└─ DamagedOffsetLog    (Permanent) Spark's offset log is not in the known format
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from streamer.sources.kafka_offsets import LostRange
+from table.errors import HudiError, Permanent, Retriable
+
+
+class SourceError(HudiError):
+    """The source cannot deliver."""
+
+
+class BrokerUnreachable(SourceError, Retriable):
+    """No broker answered in time."""
+
+    def __init__(self, bootstrap: str, reason: str) -> None:
+        super().__init__(
+            f"no Kafka broker answered at {bootstrap}: {reason}; check source.bootstrap, the "
+            "network, and security.protocol in source.consumer"
+        )
+        self.bootstrap, self.reason = bootstrap, reason
+
+
+class BrokerRefused(SourceError, Permanent):
+    """The broker does not let this client read the topic."""
+
+    def __init__(self, bootstrap: str, topic: str, reason: str) -> None:
+        super().__init__(
+            f"the Kafka broker at {bootstrap} refused access to topic {topic}: {reason}; check "
+            "the credentials in source.consumer and the topic's access rules"
+        )
+        self.bootstrap, self.topic, self.reason = bootstrap, topic, reason
+
+
+class InvalidConsumer(SourceError, Permanent):
+    """Kafka's client does not accept the properties."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"Kafka's client does not accept the source's properties: {reason}")
+        self.reason = reason
+
+
+class ConnectorMissing(SourceError, Permanent):
+    """Spark runs without its Kafka connector."""
+
+    def __init__(self, coordinate: str) -> None:
+        super().__init__(
+            f"this Spark session has no Kafka connector; start it with --packages {coordinate}"
+        )
+        self.coordinate = coordinate
+
+
+class TopicNotFound(SourceError, Permanent):
+    """The broker has no such topic, or does not show it to this client."""
+
+    def __init__(self, topic: str, bootstrap: str) -> None:
+        super().__init__(
+            f"there is no topic {topic} at {bootstrap}; create it, or correct source.topic"
+        )
+        self.topic, self.bootstrap = topic, bootstrap
+
+
+class UnknownPartitions(SourceError, Permanent):
+    """``source.starting`` names partitions that the topic does not have."""
+
+    def __init__(self, topic: str, partitions: Collection[int], count: int) -> None:
+        named = ", ".join(map(str, sorted(partitions)))
+        super().__init__(
+            f"source.starting names partition {named} of topic {topic}, which has "
+            f"{count} (0 to {count - 1})"
+        )
+        self.topic, self.partitions, self.count = topic, frozenset(partitions), count
+
+
+class ForeignCheckpoint(SourceError, Permanent):
+    """The table's checkpoint belongs to another topic."""
+
+    def __init__(self, topic: str, checkpoint: str) -> None:
+        super().__init__(
+            f"the table has read another topic (checkpoint {checkpoint}) and source.topic is "
+            f"{topic}; use a table of its own for each topic"
+        )
+        self.topic, self.checkpoint = topic, checkpoint
+
+
+class LostOffsets(SourceError, Permanent):
+    """Offsets that the table has not read yet are no longer in the topic."""
+
+    def __init__(self, topic: str, lost: Sequence[LostRange]) -> None:
+        ranges = "; ".join(map(str, lost))
+        super().__init__(
+            f"topic {topic} no longer has records that were not read yet: {ranges}. Set "
+            "source.fail_on_data_loss to false to go on at the earliest record of these partitions"
+        )
+        self.topic, self.lost = topic, tuple(lost)
+
+
+class DamagedOffsetLog(SourceError, Permanent):
+    """Spark's offset log does not hold what this application knows how to read."""
+
+    def __init__(self, path: str, expected: str, actual: str) -> None:
+        super().__init__(f"{path}: expected {expected}, found {actual}; is this Spark supported?")
+        self.path, self.expected, self.actual = path, expected, actual

@@ -1,0 +1,148 @@
+"""Asks Kafka what a topic holds, through the Kafka client inside Spark's JVM.
+
+The same client, with the same properties, as the stream's own: whatever secures the one secures
+the other, and nothing else needs to be installed. Every question is bounded in time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from py4j.java_gateway import JavaClass, JavaObject
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+from streamer.sources.errors import (
+    BrokerRefused,
+    BrokerUnreachable,
+    ConnectorMissing,
+    InvalidConsumer,
+    SourceError,
+    TopicNotFound,
+)
+from streamer.sources.kafka_offsets import OffsetRange
+
+ANSWER_WITHIN_S: Final = 10
+
+_REFUSALS = (
+    "AuthenticationException",
+    "AuthorizationException",
+    "SaslMechanismException",
+    "SaslStateException",
+)
+_UNKNOWN_TOPIC = ("UnknownTopicOrPartitionException", "InvalidTopicException")
+
+
+class KafkaAdmin:
+    """A connection that answers questions about one topic; close it."""
+
+    def __init__(self, spark: SparkSession, properties: Mapping[str, str], topic: str) -> None:
+        """Connects lazily: no broker is asked before the first question.
+
+        Args:
+            spark: a running session with the Kafka connector.
+            properties: of Kafka's consumer, ``bootstrap.servers`` and ``isolation.level`` among
+                them.
+            topic: the topic.
+
+        Raises:
+            ConnectorMissing: the session has no Kafka client.
+            InvalidConsumer: the client does not accept the properties.
+        """
+        self._jvm: Any = spark.sparkContext._jvm
+        self._topic = topic
+        self._bootstrap = properties["bootstrap.servers"]
+        self._admin = self._open(spark, properties)
+        self._isolation = self._listing_options(properties)
+
+    def ranges(self) -> dict[int, OffsetRange]:
+        """What each partition of the topic holds now.
+
+        Raises:
+            TopicNotFound: there is no such topic.
+            BrokerUnreachable: no answer in time.
+            BrokerRefused: not allowed.
+        """
+        try:
+            return self._ranges()
+        except Py4JJavaError as error:
+            raise self._translate(error) from None
+
+    def close(self) -> None:
+        """Ends the connection; calling twice is harmless."""
+        self._admin.close(self._jvm.java.time.Duration.ofSeconds(1))
+
+    def _ranges(self) -> dict[int, OffsetRange]:
+        partitions = self._partitions()
+        spec = self._kafka.admin.OffsetSpec
+        # Both questions are on their way before the first answer is awaited.
+        earliest = self._list_offsets(partitions, spec.earliest())
+        latest = self._list_offsets(partitions, spec.latest())
+        first, end = self._answer(earliest.all()), self._answer(latest.all())
+        return {
+            number: OffsetRange(first.get(partition).offset(), end.get(partition).offset())
+            for number, partition in partitions.items()
+        }
+
+    def _partitions(self) -> dict[int, JavaObject]:
+        topics = self._jvm.java.util.Collections.singletonList(self._topic)
+        described = self._answer(self._admin.describeTopics(topics).allTopicNames())
+        count = described.get(self._topic).partitions().size()
+        partition = self._jvm.org.apache.kafka.common.TopicPartition
+        return {number: partition(self._topic, number) for number in range(count)}
+
+    def _list_offsets(self, partitions: Mapping[int, JavaObject], spec: JavaObject) -> JavaObject:
+        asked = self._jvm.java.util.HashMap()
+        for partition in partitions.values():
+            asked.put(partition, spec)
+        return self._admin.listOffsets(asked, self._isolation)
+
+    def _answer(self, future: JavaObject) -> JavaObject:
+        return future.get(ANSWER_WITHIN_S, self._jvm.java.util.concurrent.TimeUnit.SECONDS)
+
+    @property
+    def _kafka(self) -> Any:
+        return self._jvm.org.apache.kafka.clients
+
+    def _open(self, spark: SparkSession, properties: Mapping[str, str]) -> JavaObject:
+        if not isinstance(self._kafka.admin.AdminClient, JavaClass):
+            scala = self._jvm.scala.util.Properties.versionNumberString().rpartition(".")[0]
+            coordinate = f"org.apache.spark:spark-sql-kafka-0-10_{scala}:{spark.version}"
+            raise ConnectorMissing(coordinate)
+        bounded = self._jvm.java.util.HashMap()
+        for name, value in properties.items():
+            bounded.put(name, value)
+        bounded.put("request.timeout.ms", str(ANSWER_WITHIN_S * 1000 // 2))
+        bounded.put("default.api.timeout.ms", str(ANSWER_WITHIN_S * 1000))
+        try:
+            return self._kafka.admin.AdminClient.create(bounded)
+        except Py4JJavaError as error:
+            raise self._unusable(str(_root_cause(error).getMessage())) from None
+
+    def _unusable(self, reason: str) -> SourceError:
+        if reason.startswith("No resolvable bootstrap"):
+            return BrokerUnreachable(self._bootstrap, "the name of the host is not known")
+        return InvalidConsumer(reason)
+
+    def _listing_options(self, properties: Mapping[str, str]) -> JavaObject:
+        level = properties.get("isolation.level", "read_uncommitted").upper()
+        isolation = getattr(self._jvm.org.apache.kafka.common.IsolationLevel, level)
+        return self._kafka.admin.ListOffsetsOptions(isolation)
+
+    def _translate(self, error: Py4JJavaError) -> SourceError:
+        cause = _root_cause(error)
+        kind = cause.getClass().getSimpleName()
+        reason = cause.getMessage() or kind
+        if kind in _UNKNOWN_TOPIC:
+            return TopicNotFound(self._topic, self._bootstrap)
+        if kind.endswith(_REFUSALS):
+            return BrokerRefused(self._bootstrap, self._topic, reason)
+        return BrokerUnreachable(self._bootstrap, f"{reason} (within {ANSWER_WITHIN_S} s)")
+
+
+def _root_cause(error: Py4JJavaError) -> Any:
+    cause = error.java_exception
+    while cause.getCause() is not None:
+        cause = cause.getCause()
+    return cause

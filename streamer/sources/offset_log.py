@@ -1,0 +1,69 @@
+r"""Spark's offset log: the end offsets of each batch, written before the batch runs.
+
+``<checkpoint folder>/offsets/<batch id>`` holds lines: ``v1``, the metadata of the batch as JSON,
+then one line for each source, for Kafka ``{"<topic>":{"<partition>":<next offset>,…}}``
+(``OffsetSeqLog`` and ``KafkaSourceOffset`` of Spark 3.5 and 4.0). The folder is scratch: a new one
+at every start, gone with the run, since the table alone knows what was committed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from checkpoints.checkpoint import KafkaCheckpoint
+from streamer.sources.errors import DamagedOffsetLog
+
+_VERSION = "v1"
+
+
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """A new, empty folder for one run of a stream; removed at the end."""
+    with TemporaryDirectory(prefix="lakemark-stream-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
+def planned_end(scratch: Path, batch_id: int) -> KafkaCheckpoint:
+    """The offsets at which a batch ends: where the one after it starts.
+
+    Args:
+        scratch: the stream's checkpoint folder, on a local disk.
+        batch_id: as ``foreachBatch`` was given it.
+
+    Raises:
+        DamagedOffsetLog: no such file, or not in the known format.
+    """
+    path = scratch / "offsets" / str(batch_id)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DamagedOffsetLog(str(path), "the offsets of a batch", str(error)) from error
+    return parse(text, str(path))
+
+
+def parse(text: str, path: str) -> KafkaCheckpoint:
+    """The end offsets in one file of the log.
+
+    Raises:
+        DamagedOffsetLog: not the offsets of one Kafka topic in version 1.
+    """
+    lines = text.splitlines()
+    if len(lines) != 3 or lines[0] != _VERSION:
+        expected = f"{_VERSION}, metadata and one source in three lines"
+        raise DamagedOffsetLog(path, expected, f"{len(lines)} lines after {text[:20]!r}")
+    try:
+        ((topic, offsets),) = json.loads(lines[2]).items()
+        return KafkaCheckpoint(topic, {_digits(p): int(o) for p, o in offsets.items()})
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise DamagedOffsetLog(path, "the offsets of one Kafka topic", lines[2][:80]) from error
+
+
+def _digits(text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        message = f"not a partition: {text!r}"
+        raise ValueError(message)
+    return int(text)

@@ -1,0 +1,29 @@
+"""What runs beside Python: a Java runtime, and the jars of Spark's Kafka connector and of Kafka."""
+
+from __future__ import annotations
+
+from streamer.toolchain.jars import (
+    JarsUnavailable,
+    SparkDistribution,
+    cache_home,
+    find_spark,
+    kafka_jars,
+    resolve,
+    spark_kafka_jars,
+    spark_kafka_packages,
+)
+from streamer.toolchain.java import JavaHome, JavaNotFound, find_java
+
+__all__ = [
+    "JarsUnavailable",
+    "JavaHome",
+    "JavaNotFound",
+    "SparkDistribution",
+    "cache_home",
+    "find_java",
+    "find_spark",
+    "kafka_jars",
+    "resolve",
+    "spark_kafka_jars",
+    "spark_kafka_packages",
+]

@@ -1,0 +1,82 @@
+"""An Avro schema as a tree that both directions of the rows' codec walk."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+from fastavro.schema import SchemaParseException, UnknownType, expand_schema
+
+from table.errors import CorruptData
+from table.schema.avro import to_arrow
+
+#: Fields of the record that a map's entry is.
+ENTRY = ("key", "value")
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One type in the tree, with the Arrow type that holds its values.
+
+    Attributes:
+        kind: Avro's word (``long``, ``record``, ``array``, ...), logical types left out.
+        arrow: Arrow type of the values.
+        children: a record's fields, an array's items, a map's keys and values.
+        branch: position of this type in a union, None when it is not in one.
+        null_branch: position of null in that union, None when it has none.
+        symbols: of an enum.
+        size_bytes: of a fixed.
+    """
+
+    kind: str
+    arrow: pa.DataType
+    children: tuple[Node, ...] = ()
+    branch: int | None = None
+    null_branch: int | None = None
+    symbols: tuple[str, ...] = ()
+    size_bytes: int = 0
+
+
+def root_of(avro_schema: Mapping[str, object]) -> Node:
+    """The record of a schema; its Arrow type is the struct of the rows' columns.
+
+    Raises:
+        CorruptData, Unsupported: as ``to_arrow``.
+    """
+    arrow = pa.struct(list(to_arrow(avro_schema)))
+    try:
+        expanded = expand_schema(dict(avro_schema))
+    except (SchemaParseException, UnknownType, KeyError, TypeError, ValueError) as error:
+        name = "Avro schema"
+        raise CorruptData(name, None, "valid types", f"{type(error).__name__}: {error}") from error
+    return _node(expanded, arrow)
+
+
+def _node(avro: object, arrow: pa.DataType) -> Node:
+    if isinstance(avro, list):
+        return _union(avro, arrow)
+    if isinstance(avro, str):
+        return Node(avro, arrow)
+    assert isinstance(avro, dict), avro
+    kind = avro["type"]
+    if kind == "record":
+        fields = zip(avro["fields"], arrow.fields, strict=True)
+        return Node(kind, arrow, tuple(_node(field["type"], own.type) for field, own in fields))
+    if kind == "array":
+        return Node(kind, arrow, (_node(avro["items"], arrow.value_type),))
+    if kind == "map":
+        key = Node("string", arrow.key_type)
+        return Node(kind, arrow, (key, _node(avro["values"], arrow.item_type)))
+    if kind == "enum":
+        return Node(kind, arrow, symbols=tuple(avro["symbols"]))
+    if kind == "fixed":
+        return Node(kind, arrow, size_bytes=avro["size"])
+    return Node(kind, arrow) if isinstance(kind, str) else _node(kind, arrow)
+
+
+def _union(branches: list[object], arrow: pa.DataType) -> Node:
+    """``to_arrow`` let it pass, so it is of one type, with null or without."""
+    branch = next(place for place, kind in enumerate(branches) if kind != "null")
+    null_branch = branches.index("null") if "null" in branches else None
+    return replace(_node(branches[branch], arrow), branch=branch, null_branch=null_branch)

@@ -1,0 +1,124 @@
+"""Record keys and partition paths of incoming rows, in the form Apache Hudi gives them.
+
+SIMPLE         key ``<value>``                path ``<value>``
+COMPLEX        key ``f1:v1,f2:v2``            path ``<value>/<value>``
+NON_PARTITION  key as SIMPLE for one field,   path the root
+               as COMPLEX for several
+
+Source: ``SimpleAvroKeyGenerator``, ``ComplexAvroKeyGenerator``, ``NonpartitionedAvroKeyGenerator``,
+``KeyGenerator.constructRecordKey`` of Apache Hudi 1.2.0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from table.config.table_properties import KeyGeneratorType
+from table.errors import InvalidConfig
+from table.keygen.key_value import key_value
+from table.keygen.partition_path import partition_paths
+
+#: Stand for a part of a complex key that is null, or an empty string.
+NULL_PART = "__null__"
+EMPTY_PART = "__empty__"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyGeneratorConfig:
+    """What a table's properties say about keys and partition paths.
+
+    Attributes:
+        record_key_fields: fields of the record key, at least one.
+        partition_fields: fields of the partition path, outermost first.
+        kind: stored word of the key generator; inferred from the fields when None, as Hudi does.
+        hive_style: partition folders are named ``field=value``.
+        url_encode: special characters of partition values are written ``%XX``.
+        slashes_nest: a ``/`` in a partition value makes folders inside folders, instead of making
+            the record invalid.
+    """
+
+    record_key_fields: tuple[str, ...]
+    partition_fields: tuple[str, ...] = ()
+    kind: KeyGeneratorType | None = None
+    hive_style: bool = False
+    url_encode: bool = False
+    slashes_nest: bool = False
+
+    def __post_init__(self) -> None:
+        kind = self.effective_kind
+        if not self.record_key_fields:
+            message = "no record key field; set hoodie.table.recordkey.fields"
+        elif kind is KeyGeneratorType.NON_PARTITION and self.partition_fields:
+            message = f"{kind} takes no partition fields, but has {list(self.partition_fields)}"
+        elif kind is not KeyGeneratorType.NON_PARTITION and not self.partition_fields:
+            message = f"{kind} needs partition fields; without any the kind is NON_PARTITION"
+        elif kind is KeyGeneratorType.SIMPLE and self._field_count != 2:
+            message = f"{kind} takes one record key field and one partition field; use COMPLEX"
+        else:
+            return
+        raise InvalidConfig(message)
+
+    @property
+    def effective_kind(self) -> KeyGeneratorType:
+        """The kind, or the one that the fields imply (``KeyGenUtils.inferKeyGeneratorType``)."""
+        if self.kind is not None:
+            return self.kind
+        if not self.partition_fields:
+            return KeyGeneratorType.NON_PARTITION
+        return KeyGeneratorType.SIMPLE if self._field_count == 2 else KeyGeneratorType.COMPLEX
+
+    @property
+    def _field_count(self) -> int:
+        return len(self.record_key_fields) + len(self.partition_fields)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyGenerator:
+    """Makes the key columns of rows; a null in either result marks a row that is not writable."""
+
+    config: KeyGeneratorConfig
+
+    def record_keys(self, rows: pa.Table) -> pa.Array:
+        """One string per row; null where the key is null or empty (of several parts: all are).
+
+        Raises:
+            InvalidConfig: a field is missing or of a type that makes no key.
+        """
+        fields = self.config.record_key_fields
+        values = [key_value(rows, name) for name in fields]
+        if len(fields) == 1 and self.config.effective_kind is not KeyGeneratorType.COMPLEX:
+            return pc.if_else(_is_filled(values[0]), values[0], None)
+        parts = [_key_part(name, value) for name, value in zip(fields, values, strict=True)]
+        has_value = _is_filled(values[0])
+        for value in values[1:]:
+            has_value = pc.or_(has_value, _is_filled(value))
+        return pc.if_else(has_value, pc.binary_join_element_wise(*parts, ","), None)
+
+    def partition_paths(self, rows: pa.Table) -> pa.Array:
+        """One path per row from the table's root, "" for the root; null where none may be made.
+
+        Raises:
+            InvalidConfig: a field is missing or of a type that makes no path.
+        """
+        fields = self.config.partition_fields
+        if not fields:
+            return pa.repeat("", rows.num_rows)
+        return partition_paths(
+            fields,
+            [key_value(rows, name) for name in fields],
+            hive_style=self.config.hive_style,
+            url_encode=self.config.url_encode,
+            slashes_nest=self.config.slashes_nest,
+        )
+
+
+def _key_part(name: str, values: pa.Array) -> pa.Array:
+    named = pc.if_else(pc.equal(values, ""), EMPTY_PART, values)
+    return pc.binary_join_element_wise(f"{name}:", pc.fill_null(named, NULL_PART), "")
+
+
+def _is_filled(values: pa.Array) -> pa.Array:
+    return pc.fill_null(pc.not_equal(values, ""), fill_value=False)

@@ -1,0 +1,133 @@
+"""Folded changes, joined by record key with the rows of a base file as these stream past."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from table.merge.key_codes import NO_ROW, Rows
+from table.merge.ordering import ordering_columns
+from table.model.changes import CHANGE_KIND, ChangeKind
+from table.model.meta_columns import RECORD_KEY
+
+Mask: TypeAlias = npt.NDArray[np.bool_]
+
+
+class PairRule(Protocol):
+    """What decides between a base row and the change of its key."""
+
+    @property
+    def ordering_fields(self) -> tuple[str, ...]:
+        """Columns that it looks at."""
+        ...
+
+    def newer_wins(self, base: pa.Table, changes: pa.Table) -> Mask:
+        """For rows side by side with the same keys: whether the change replaces the base row.
+
+        Args:
+            base: the ordering columns, named as the fields are.
+            changes: the same, and the kinds of the changes.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class MergeCounts:
+    """What a merge did to the rows of a file group; a change that lost counts nowhere."""
+
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+
+    def __add__(self, other: MergeCounts) -> MergeCounts:
+        return MergeCounts(
+            self.inserted + other.inserted,
+            self.updated + other.updated,
+            self.deleted + other.deleted,
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Merged:
+    """Live rows after a merge, in the columns of the table, and how they came about."""
+
+    rows: pa.Table
+    counts: MergeCounts
+
+
+class ChangeIndex:
+    """Changes waiting for the base rows that they replace.
+
+    A base file may be given in pieces: ``merge`` each, then take what no piece had
+    (``inserted``). A key that the base holds twice is changed twice.
+    """
+
+    def __init__(self, changes: pa.Table, rule: PairRule) -> None:
+        """Index the changes.
+
+        Args:
+            changes: folded, so with one change at most for each record key.
+            rule: decides where a base row has the same key.
+        """
+        self._changes = changes
+        self._rule = rule
+        self._keys = changes.column(RECORD_KEY).combine_chunks()
+        self._is_upsert: Mask = changes.column(CHANGE_KIND).to_numpy() == ChangeKind.UPSERT
+        self._was_matched = np.zeros(changes.num_rows, dtype=np.bool_)
+
+    def merge(self, base: pa.Table) -> Merged:
+        """The base rows as the changes leave them, in their order; new keys are not added."""
+        matched_rows, change_rows = self._match(base)
+        if len(matched_rows) == 0:
+            return Merged(base, MergeCounts())
+        wins = self._wins(base, matched_rows, change_rows)
+        matched_rows, change_rows = matched_rows[wins], change_rows[wins]
+        is_upsert = self._is_upsert[change_rows]
+        updated = int(is_upsert.sum())
+        counts = MergeCounts(updated=updated, deleted=len(change_rows) - updated)
+        rows = self._replace(base, matched_rows, change_rows, is_upsert)
+        return Merged(rows, counts)
+
+    def inserted(self, columns: list[str]) -> Merged:
+        """The upserts whose keys no base row had, as rows of these columns."""
+        new = np.flatnonzero(self._is_upsert & ~self._was_matched)
+        return Merged(self._changes.select(columns).take(new), MergeCounts(inserted=len(new)))
+
+    def merge_all(self, base: pa.Table) -> Merged:
+        """Both at once: the merged base rows, then the inserted ones."""
+        merged = self.merge(base)
+        inserted = self.inserted(base.column_names)
+        return Merged(
+            pa.concat_tables([merged.rows, inserted.rows]), merged.counts + inserted.counts
+        )
+
+    def _match(self, base: pa.Table) -> tuple[Rows, Rows]:
+        """Base rows that have a change, and the changes they have."""
+        found = pc.index_in(base.column(RECORD_KEY), value_set=self._keys)
+        change_of_row = found.fill_null(NO_ROW).to_numpy().astype(np.int64)
+        matched_rows = np.flatnonzero(change_of_row != NO_ROW)
+        change_rows = change_of_row[matched_rows]
+        self._was_matched[change_rows] = True
+        return matched_rows, change_rows
+
+    def _wins(self, base: pa.Table, matched_rows: Rows, change_rows: Rows) -> Mask:
+        fields = self._rule.ordering_fields
+        older = ordering_columns(base, fields).take(matched_rows)
+        newer = ordering_columns(self._changes, fields, CHANGE_KIND)
+        return self._rule.newer_wins(older, newer.take(change_rows))
+
+    def _replace(
+        self, base: pa.Table, replaced: Rows, change_rows: Rows, is_upsert: Mask
+    ) -> pa.Table:
+        """``base`` with the replaced rows exchanged for their upserts, or left out."""
+        source = np.arange(base.num_rows)
+        source[replaced] = base.num_rows + np.arange(len(replaced))
+        dropped = np.zeros(base.num_rows, dtype=np.bool_)
+        dropped[replaced[~is_upsert]] = True
+        changes = self._changes.select(base.column_names).take(change_rows)
+        return pa.concat_tables([base, changes]).take(source[~dropped])

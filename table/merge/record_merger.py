@@ -1,0 +1,174 @@
+"""The one merge: which of several records with the same key survives.
+
+Precombine, copy-on-write, compaction, log compaction and queries all call it. Two operations:
+``fold`` reduces a sequence of changes to one per key, ``apply`` puts folded changes onto base
+rows. They are not interchangeable: Hudi folds the logs before it looks at the base file, and with
+unconditional deletes that is not associative (specification, "Record Merger"; format: section 7).
+
+The rules of ``EVENT_TIME_ORDERING``, for a change that meets what its key has come to so far
+(``BufferedRecordMergerFactory.EventTimeRecordMerger`` of Apache Hudi 1.2.0):
+
+- the newer one wins unless its ordering value is smaller; a tie goes to the newer one;
+- an unconditional delete (``COMMIT_TIME_DELETE``) wins whatever it meets, and forgets it;
+- whatever comes after an unconditional delete wins over it, except a ``DELETE``, which is dropped;
+- a delete ordered by the integer 0 or by nothing is unconditional, whichever way it came.
+
+``COMMIT_TIME_ORDERING``: the newer one wins, always.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from table.config.table_properties import MergeMode
+from table.errors import InvalidConfig, Unsupported
+from table.merge.change_index import ChangeIndex, Mask, Merged, PairRule
+from table.merge.key_codes import NO_ROW, KeyCodes, Rows, key_codes
+from table.merge.ordering import Ranks, default_ordering, ordering_ranks
+from table.model.changes import CHANGE_KIND, ChangeKind
+from table.model.meta_columns import RECORD_KEY
+
+
+class RecordMerger(PairRule, Protocol):
+    """How records with the same key become one; picklable, without state.
+
+    ``ordering_fields`` must be among the columns of whatever it is given, besides the record key.
+    """
+
+    def fold(self, changes: pa.Table, key_columns: Sequence[str] = (RECORD_KEY,)) -> pa.Table:
+        """At most one change per key, keys in the order in which they first appear.
+
+        Args:
+            changes: a table of changes (``table.model.changes``), oldest first.
+            key_columns: what makes a key. One file group: the record key. A batch that is not yet
+                divided into file groups: partition path and record key.
+
+        Raises:
+            InvalidRecords: a record key is null.
+            InvalidConfig: an ordering field is missing or has no order.
+        """
+        ...
+
+    def apply(self, base: pa.Table, changes: pa.Table) -> Merged:
+        """Folded changes put onto base rows.
+
+        Deletes drop rows, winners replace rows where they stand, new keys follow at the end in
+        the order of the changes. A key that a base file holds twice is changed twice.
+        """
+        ...
+
+
+def merger_for(merge_mode: MergeMode, ordering_fields: Sequence[str]) -> RecordMerger:
+    """The merger that a table's ``hoodie.record.merge.mode`` names.
+
+    Raises:
+        InvalidConfig: event time without an ordering field.
+        Unsupported: a custom merger.
+    """
+    if merge_mode == MergeMode.COMMIT_TIME:
+        return commit_time_merger()
+    if merge_mode == MergeMode.EVENT_TIME:
+        return event_time_merger(ordering_fields)
+    message = (
+        f"merge mode {merge_mode} needs a Java class and is not supported; "
+        f"accepted: {MergeMode.COMMIT_TIME}, {MergeMode.EVENT_TIME}"
+    )
+    raise Unsupported(message)
+
+
+def commit_time_merger() -> RecordMerger:
+    """The later change wins."""
+    return _CommitTimeMerger()
+
+
+def event_time_merger(ordering_fields: Sequence[str]) -> RecordMerger:
+    """The change with the larger ordering value wins.
+
+    Raises:
+        InvalidConfig: no ordering field.
+    """
+    if not ordering_fields:
+        message = "EVENT_TIME_ORDERING needs hoodie.table.ordering.fields; name at least one column"
+        raise InvalidConfig(message)
+    return _EventTimeMerger(tuple(ordering_fields))
+
+
+@dataclass(frozen=True, slots=True)
+class _CommitTimeMerger:
+    ordering_fields: tuple[str, ...] = ()
+
+    def fold(self, changes: pa.Table, key_columns: Sequence[str] = (RECORD_KEY,)) -> pa.Table:
+        keys = key_codes(changes, key_columns)
+        if keys.are_unique:
+            return changes
+        return changes.take(keys.last(np.arange(changes.num_rows)))
+
+    def newer_wins(self, base: pa.Table, changes: pa.Table) -> Mask:
+        return np.ones(changes.num_rows, dtype=np.bool_)
+
+    def apply(self, base: pa.Table, changes: pa.Table) -> Merged:
+        return ChangeIndex(changes, self).merge_all(base)
+
+
+@dataclass(frozen=True, slots=True)
+class _EventTimeMerger:
+    ordering_fields: tuple[str, ...]
+
+    def fold(self, changes: pa.Table, key_columns: Sequence[str] = (RECORD_KEY,)) -> pa.Table:
+        keys = key_codes(changes, key_columns)
+        if keys.are_unique:
+            return changes
+        ranks = ordering_ranks(changes, self.ordering_fields)
+        unconditional = self._unconditional_deletes(changes)
+        if unconditional.any():
+            return changes.take(_winners_after_deletes(changes, keys, ranks, unconditional))
+        return changes.take(_last_of_largest(keys, ranks, np.arange(changes.num_rows)))
+
+    def newer_wins(self, base: pa.Table, changes: pa.Table) -> Mask:
+        both = pa.concat_tables([rows.select(self.ordering_fields) for rows in (base, changes)])
+        ranks = ordering_ranks(both, self.ordering_fields)
+        older, newer = ranks[: base.num_rows], ranks[base.num_rows :]
+        wins: Mask = (newer >= older) | self._unconditional_deletes(changes)
+        return wins
+
+    def apply(self, base: pa.Table, changes: pa.Table) -> Merged:
+        return ChangeIndex(changes, self).merge_all(base)
+
+    def _unconditional_deletes(self, changes: pa.Table) -> Mask:
+        kinds = changes.column(CHANGE_KIND).to_numpy()
+        unconditional: Mask = kinds == ChangeKind.COMMIT_TIME_DELETE
+        ordered = (kinds == ChangeKind.DELETE) | (kinds == ChangeKind.FLAGGED_DELETE)
+        if ordered.any():
+            unconditional |= ordered & default_ordering(changes, self.ordering_fields)
+        return unconditional
+
+
+def _winners_after_deletes(
+    changes: pa.Table, keys: KeyCodes, ranks: Ranks, unconditional: Mask
+) -> Rows:
+    """Winners where unconditional deletes cut sequences short.
+
+    Of a key's changes only those after its last unconditional delete count, and of those only the
+    ones from the first data row on. When none is left, the delete itself is the outcome.
+    """
+    rows = np.arange(changes.num_rows)
+    last_delete = keys.last(rows[unconditional])
+    is_after = rows > last_delete[keys.codes]
+    is_data = changes.column(CHANGE_KIND).to_numpy() != ChangeKind.DELETE
+    had_delete = last_delete[keys.codes] != NO_ROW
+    restart = keys.first(rows[is_after & (is_data | ~had_delete)])
+    counts = is_after & (rows >= restart[keys.codes]) & (restart[keys.codes] != NO_ROW)
+    winners = _last_of_largest(keys, ranks, rows[counts])
+    return np.where(winners == NO_ROW, last_delete, winners)
+
+
+def _last_of_largest(keys: KeyCodes, ranks: Ranks, rows: Rows) -> Rows:
+    """For every key, of ``rows``, the last one with the largest rank; NO_ROW without any."""
+    largest = np.full(keys.key_count, np.iinfo(np.int64).min, dtype=np.int64)
+    np.maximum.at(largest, keys.codes[rows], ranks[rows])
+    return keys.last(rows[ranks[rows] == largest[keys.codes[rows]]])

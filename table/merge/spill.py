@@ -1,0 +1,107 @@
+"""Rows on local disk, divided by record key so that each division can be merged alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import TracebackType
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from table.codec.java_hash import string_hash
+from table.model.meta_columns import RECORD_KEY
+
+_DIVISION_BITS = 6
+
+#: Into how many files one spill divides its rows.
+DIVISION_COUNT = 1 << _DIVISION_BITS
+
+#: A division that is still too large is divided again by the next bits of the hash, until these
+#: are used up.
+MAX_LEVEL = 32 // _DIVISION_BITS
+
+# Within a bucket all hashes share their remainder by the bucket count; the product with 2^32
+# divided by the golden ratio (an odd number) spreads them again (Knuth, TAOCP 3, 6.4).
+_SPREAD = np.uint32(0x9E3779B1)
+
+
+class SpilledDivisions:
+    """Rows in one Arrow IPC stream per division; removed from disk when the context ends."""
+
+    def __init__(self, tables: Iterable[pa.Table], level: int) -> None:
+        """Remember what to write; ``__enter__`` writes it.
+
+        Args:
+            tables: rows with a record key, in the order in which a division gives them back.
+            level: how often these rows were divided before.
+        """
+        self._tables = tables
+        self._level = level
+        self._folder: TemporaryDirectory[str] | None = None
+        self._writers: dict[int, pa.ipc.RecordBatchStreamWriter] = {}
+
+    def __enter__(self) -> SpilledDivisions:
+        self._folder = TemporaryDirectory(prefix="lakemark-merge-")
+        try:
+            for table in self._tables:
+                self._add(table)
+        except BaseException:
+            self._folder.cleanup()
+            raise
+        finally:
+            for writer in self._writers.values():
+                writer.close()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        assert self._folder is not None
+        self._folder.cleanup()
+
+    @property
+    def divisions(self) -> list[int]:
+        """Divisions that have rows, in ascending order."""
+        return sorted(self._writers)
+
+    def read(self, division: int) -> Iterator[pa.Table]:
+        """The rows of a division in the order in which they came; nothing for an empty one."""
+        if division not in self._writers:
+            return
+        with pa.OSFile(self._path(division)) as file, pa.ipc.open_stream(file) as stream:
+            for batch in stream:
+                yield pa.Table.from_batches([batch])
+
+    def _add(self, table: pa.Table) -> None:
+        division_of_row = divisions(table.column(RECORD_KEY), self._level)
+        order = np.argsort(division_of_row, kind="stable")
+        ordered = table.take(order)
+        starts = np.searchsorted(division_of_row[order], np.arange(DIVISION_COUNT + 1))
+        for division in np.flatnonzero(np.diff(starts)):
+            start, end = starts[division], starts[division + 1]
+            self._writer(int(division), table.schema).write_table(ordered.slice(start, end - start))
+
+    def _writer(self, division: int, schema: pa.Schema) -> pa.ipc.RecordBatchStreamWriter:
+        if division not in self._writers:
+            options = pa.ipc.IpcWriteOptions(compression="lz4")
+            path = self._path(division)
+            self._writers[division] = pa.ipc.new_stream(path, schema, options=options)
+        return self._writers[division]
+
+    def _path(self, division: int) -> str:
+        assert self._folder is not None
+        return str(Path(self._folder.name) / f"{division}.arrows")
+
+
+def divisions(record_keys: pa.ChunkedArray, level: int) -> npt.NDArray[np.uint8]:
+    """The division of each key, by the bits of its hash that belong to this level."""
+    chunks = [string_hash(chunk).view(np.uint32) for chunk in record_keys.chunks]
+    hashes = np.concatenate(chunks) if chunks else np.empty(0, dtype=np.uint32)
+    spread = (hashes * _SPREAD) << np.uint32(level * _DIVISION_BITS)
+    return (spread >> np.uint32(32 - _DIVISION_BITS)).astype(np.uint8)

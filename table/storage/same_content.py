@@ -1,0 +1,17 @@
+"""Whether two files hold the same bytes, in bounded memory."""
+
+from __future__ import annotations
+
+from typing import BinaryIO
+
+_CHUNK_BYTES = 8 << 20
+
+
+def same_content(left: BinaryIO, right: BinaryIO) -> bool:
+    """Whether both hold the same bytes from where they stand to their ends."""
+    while True:
+        ours, theirs = left.read(_CHUNK_BYTES), right.read(_CHUNK_BYTES)
+        if ours != theirs:
+            return False
+        if not ours:
+            return True

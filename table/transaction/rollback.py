@@ -1,0 +1,126 @@
+"""Undoing what a dead writer left, so that its files can never become visible.
+
+A file of an instant that is missing from the timeline counts as committed once the timeline starts
+later than the instant. So files go first, the instant last (``BaseRollbackActionExecutor``):
+withdraw the prepared content, plan, delete the files, complete the rollback, forget the instant.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from table.errors import Unsupported
+from table.model.action import Action, State
+from table.model.file_names import BaseFileName, LogFileName
+from table.model.instant import Instant
+from table.model.rollback import RollbackPlan
+from table.storage.storage import Storage
+from table.timeline.clock import next_instant
+from table.timeline.lock import Lease
+from table.timeline.timeline import Timeline
+from table.timeline.timeline_store import rollback_metadata_content, rollback_plan_content
+from table.transaction.access import LOCK_WAIT_S, TableAccess
+from table.write.markers import drop_markers, marked_files
+
+_ROLLED_BACK = (Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT)
+
+
+def recover(access: TableAccess) -> list[str]:
+    """Finish pending rollbacks, then roll back every commit that a dead writer left pending.
+
+    Pending compactions, log compactions and clusterings stand: somebody planned them, and logs
+    were written against the plan. Returns the instants that were rolled back.
+    """
+    timeline = access.timeline.load()
+    if not timeline.pending(Action.ROLLBACK, *_ROLLED_BACK):
+        return []
+    with access.lock.hold(LOCK_WAIT_S) as lease:
+        finished = [
+            _finish(access, rollback, access.timeline.load(), lease)
+            for rollback in access.timeline.load().pending(Action.ROLLBACK)
+        ]
+        dead = access.timeline.load().pending(*_ROLLED_BACK)
+        return finished + [name for i in dead if (name := _roll_back(access, i, lease))]
+
+
+def roll_back(access: TableAccess, target: Instant) -> bool:
+    """Undo one pending instant; False when it completed before we held the lock."""
+    with access.lock.hold(LOCK_WAIT_S) as lease:
+        return _roll_back(access, target, lease) is not None
+
+
+def _roll_back(access: TableAccess, target: Instant, lease: Lease) -> str | None:
+    access.timeline.withdraw(target)
+    timeline = access.timeline.load()
+    standing = timeline.find(target.requested_at)
+    if standing is None or standing.is_completed:
+        return None
+    rollback = Instant(next_instant(timeline.newest_time), Action.ROLLBACK, State.REQUESTED)
+    plan = RollbackPlan(target.requested_at, target.action, _files_of(access, target.requested_at))
+    access.timeline.create(rollback, rollback_plan_content(plan))
+    return _finish(access, rollback, timeline, lease)
+
+
+def _finish(access: TableAccess, rollback: Instant, timeline: Timeline, lease: Lease) -> str:
+    """Execute a rollback from its plan, ours or another's, begun or not."""
+    started = time.monotonic()
+    plan = access.timeline.read_rollback_plan(rollback.requested_at)
+    target = timeline.find(plan.instant)
+    if target is not None and target.is_completed:
+        message = (
+            f"rollback {rollback.requested_at} would undo {target}, which is completed; "
+            "let Apache Hudi finish it before this writer starts"
+        )
+        raise Unsupported(message)
+    if rollback.state is State.REQUESTED:
+        access.timeline.create(rollback.inflight())
+    pending = rollback.inflight()
+    # Looked up again, not only read from the plan: a late attempt of the dead writer may have
+    # written since, and paths in another's plan are absolute in another's notation.
+    files = _files_of(access, plan.instant)
+    access.storage.delete([path for paths in _relative(access, files) for path in paths])
+    done = RollbackPlan(plan.instant, plan.action, {**plan.files, **files})
+    took_ms = int((time.monotonic() - started) * 1000)
+    content = rollback_metadata_content(done, rollback.requested_at, took_ms)
+    access.timeline.prepare(pending, content)
+    if target is not None:
+        access.timeline.withdraw(target)
+    completed_at = next_instant(access.timeline.load().newest_time)
+    lease.check()
+    access.timeline.publish(pending, completed_at)
+    if target is not None:
+        access.timeline.forget(target)
+    drop_markers(access.storage, plan.instant)
+    return plan.instant
+
+
+def _files_of(access: TableAccess, instant: str) -> dict[str, tuple[str, ...]]:
+    """Absolute paths, by partition, of every data file named after the instant."""
+    root = access.storage.location.url.rstrip("/")
+    found = set(marked_files(access.storage, instant))
+    found.update(path for path in _data_files(access.storage) if _instant_of(path) == instant)
+    by_partition: dict[str, tuple[str, ...]] = {}
+    for path in sorted(found):
+        partition = path.rpartition("/")[0]
+        by_partition[partition] = (*by_partition.get(partition, ()), f"{root}/{path}")
+    return by_partition
+
+
+def _relative(access: TableAccess, files: dict[str, tuple[str, ...]]) -> Iterator[list[str]]:
+    prefix = access.storage.location.url.rstrip("/") + "/"
+    return ([path.removeprefix(prefix) for path in paths] for paths in files.values())
+
+
+def _data_files(storage: Storage) -> Iterator[str]:
+    folders, objects = storage.list_folder("")
+    yield from (o.path for o in objects)
+    for folder in folders:
+        if folder != ".hoodie":
+            yield from (o.path for o in storage.list_tree(folder))
+
+
+def _instant_of(path: str) -> str | None:
+    name = path.rsplit("/", 1)[-1]
+    parsed = BaseFileName.parse(name) or LogFileName.parse(name)
+    return parsed.instant if parsed else None

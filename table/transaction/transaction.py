@@ -1,0 +1,151 @@
+"""The one way to change a table, used by ingest and by every service.
+
+The steps of a change, and what a crash right after each leaves:
+
+1. requested         a pending instant without files; the next writer rolls it back
+2. inflight          the same
+3. for each file: partition metafile, marker, file   (workers, ``table.write``)
+                     files of a pending instant, seen by no reader; rolled back by name
+4. reconcile         files of failed attempts are gone
+5. prepare           the completed content lies aside
+6. under the lock: list the timeline again; our inflight still stands; no rollback aims at it;
+   nothing it conflicts with completed; the caller's precondition (the checkpoint) holds;
+   a completion time later than every time on the timeline
+                     a lock that runs out by itself
+7. **publish**       the store itself makes the completed instant out of the prepared content;
+                     this is the only line that changes what readers see
+8. unlock, drop the markers   markers without an instant, which the next commit's owner ignores
+
+The fence is in 5 and 7: a rollback removes the prepared content before anything else. A writer
+that was stopped anywhere before 7, for however long, finds it gone when it goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from table.errors import Fenced, OutcomeUnknown, StorageUnavailable
+from table.model.action import Action, State
+from table.model.commit_metadata import CommitMetadata
+from table.model.instant import Instant
+from table.storage.storage import NotFound
+from table.timeline.clock import next_instant
+from table.timeline.timeline import Timeline
+from table.timeline.timeline_store import commit_content
+from table.transaction.access import LOCK_WAIT_S, TableAccess
+from table.transaction.conflicts import check_conflicts
+from table.write.markers import drop_markers, marked_files
+
+#: Raises (``Fenced``, ``WriteConflict``) when the table is not as the caller left it.
+Precondition = Callable[[Timeline], None]
+
+_PUBLISH_ATTEMPTS = 3
+
+
+class Transaction:
+    """One pending instant, from its request to its publication."""
+
+    def __init__(self, access: TableAccess, instant: Instant, began_with: Timeline) -> None:
+        assert instant.state is State.INFLIGHT, instant
+        self.instant = instant
+        self._access = access
+        self._began_with = began_with
+
+    @classmethod
+    def begin(cls, access: TableAccess, action: Action, timeline: Timeline) -> Transaction:
+        """Steps 1 and 2.
+
+        Args:
+            access: the table.
+            action: COMMIT or DELTA_COMMIT.
+            timeline: as just loaded; what completes after it may conflict.
+        """
+        requested = Instant(next_instant(timeline.newest_time), action, State.REQUESTED)
+        access.timeline.create(requested)
+        inflight = requested.inflight()
+        access.timeline.create(inflight, commit_content(action, CommitMetadata()))
+        return cls(access, inflight, timeline)
+
+    @classmethod
+    def take_up(cls, access: TableAccess, pending: Instant, timeline: Timeline) -> Transaction:
+        """Go on with a planned service, whoever planned or began it."""
+        if pending.state is State.REQUESTED:
+            pending = pending.inflight()
+            access.timeline.create(pending)
+        return cls(access, pending, timeline)
+
+    def commit(
+        self, metadata: CommitMetadata, precondition: Precondition | None = None
+    ) -> tuple[Instant, Timeline]:
+        """Steps 4 to 8: make the written files visible, all of them or none.
+
+        Returns:
+            The completed instant, and the timeline that holds it.
+
+        Raises:
+            Fenced: the instant was taken from us; nothing was published.
+            WriteConflict: another commit touched the same file groups.
+            OutcomeUnknown: the store did not say whether it published.
+        """
+        self._reconcile(stat.path for stat in metadata.write_stats if stat.path)
+        self._access.timeline.prepare(self.instant, commit_content(self.instant.action, metadata))
+        with self._access.lock.hold(LOCK_WAIT_S) as lease:
+            timeline = self._access.timeline.load()
+            self._check_standing(timeline)
+            check_conflicts(
+                self.instant, metadata, self._began_with, timeline, self._access.timeline
+            )
+            if precondition is not None:
+                precondition(timeline)
+            completed_at = next_instant(timeline.newest_time)
+            lease.check()
+            completed = self._publish(completed_at)
+        drop_markers(self._access.storage, self.instant.requested_at)
+        return completed, Timeline.of([*timeline.instants, completed])
+
+    def cancel(self) -> None:
+        """Forget the instant. Only for one in whose name no file was written."""
+        self._access.timeline.forget(self.instant)
+
+    def _reconcile(self, written: Iterable[str]) -> None:
+        """Delete files of attempts that did not win; readers must never meet them."""
+        announced = marked_files(self._access.storage, self.instant.requested_at)
+        leftovers = set(announced) - set(written)
+        if leftovers:
+            self._access.storage.delete(sorted(leftovers))
+
+    def _check_standing(self, timeline: Timeline) -> None:
+        name = self.instant.requested_at
+        standing = timeline.find(name)
+        if standing is None or standing.state is State.REQUESTED:
+            raise Fenced(name, "another writer rolled it back; the newer writer goes on")
+        if standing.is_completed:
+            raise Fenced(name, "it is completed already")
+        for rollback in timeline.pending(Action.ROLLBACK):
+            if self._access.timeline.read_rollback_plan(rollback.requested_at).instant == name:
+                raise Fenced(name, f"rollback {rollback.requested_at} is about to remove it")
+
+    def _publish(self, completed_at: str) -> Instant:
+        """Step 7. A lost answer is settled by looking, and by asking again for the same name."""
+        for _ in range(_PUBLISH_ATTEMPTS):
+            try:
+                return self._access.timeline.publish(self.instant, completed_at)
+            except NotFound:
+                raise Fenced(
+                    self.instant.requested_at, "its prepared content was removed by a rollback"
+                ) from None
+            except StorageUnavailable:
+                if self._landed(completed_at):
+                    return self.instant.completed(completed_at)
+        message = (
+            f"the store did not say whether instant {self.instant.requested_at} was published; "
+            "the next start reads the timeline and goes on from what it finds"
+        )
+        raise OutcomeUnknown(message)
+
+    def _landed(self, completed_at: str) -> bool:
+        try:
+            found = self._access.timeline.load().find(self.instant.requested_at)
+        except StorageUnavailable:
+            return False
+        return found is not None and found.completed_at == completed_at

@@ -1,0 +1,73 @@
+"""Which data files a table has, as some source of that knowledge tells it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol, TypeAlias
+
+from table.model.file_names import BaseFileName, LogFileName
+from table.model.file_slice import BaseFile, LogFile
+from table.storage.storage import ObjectInfo, Storage
+
+DataFile: TypeAlias = BaseFile | LogFile
+
+#: Present in every partition's folder, with or without the extension of a base file.
+PARTITION_METAFILE = ".hoodie_partition_metadata"
+
+_OWN_FOLDER = ".hoodie"
+
+
+class FileLister(Protocol):
+    """Lists data files: of every instant, committed or not; the timeline tells them apart."""
+
+    def list_files(self) -> Mapping[str, list[DataFile]]:
+        """Data files by partition path; a partition without any is there too ("" is the root)."""
+        ...
+
+
+class StorageFileLister:
+    """Lists the folders of the table.
+
+    A partition is a folder that holds a partition metafile; other folders are not the table's
+    (``FileSystemBackedTableMetadata`` of Apache Hudi 1.2.0).
+    """
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    def list_files(self) -> dict[str, list[DataFile]]:
+        """Data files by partition path, with one listing for each folder of the root."""
+        folders, objects = self._storage.list_folder("")
+        for folder in folders:
+            if folder.rstrip("/") != _OWN_FOLDER:
+                objects += self._storage.list_tree(folder)
+        return _by_partition(objects)
+
+
+def data_file(partition_path: str, name: str, size_bytes: int) -> DataFile | None:
+    """The data file of that name; None when the name is not one of a data file."""
+    if (log := LogFileName.parse(name)) is not None:
+        return LogFile(partition_path, log, size_bytes)
+    if (base := BaseFileName.parse(name)) is not None:
+        return BaseFile(partition_path, base, size_bytes)
+    return None
+
+
+def _by_partition(objects: list[ObjectInfo]) -> dict[str, list[DataFile]]:
+    partitions: dict[str, list[DataFile]] = {
+        _folder(info): [] for info in objects if _is_partition_metafile(info.name)
+    }
+    for info in objects:
+        files = partitions.get(_folder(info))
+        file = data_file(_folder(info), info.name, info.size_bytes)
+        if files is not None and file is not None:
+            files.append(file)
+    return partitions
+
+
+def _is_partition_metafile(name: str) -> bool:
+    return name == PARTITION_METAFILE or name.startswith(PARTITION_METAFILE + ".")
+
+
+def _folder(info: ObjectInfo) -> str:
+    return info.path.rpartition("/")[0]

@@ -1,0 +1,173 @@
+"""File slices of a table at one moment of its timeline.
+
+A view is a value: a change to the table gives a new one, made from the commit's own metadata, so
+that a writer lists data folders once, when it opens the table. Groups that a commit did not touch
+are shared between the views: a completed instant changes only the groups that it names, since no
+file of it was visible before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from table.errors import CorruptData
+from table.model.commit_metadata import CommitMetadata, WriteStat
+from table.model.compaction_plan import CompactionPlan
+from table.model.file_slice import FileGroupId, FileSlice
+from table.model.instant import Instant
+from table.timeline.timeline import Timeline
+from table.view.file_group import FileGroup
+from table.view.file_lister import DataFile, data_file
+
+
+@dataclass(frozen=True)
+class FileSystemView:
+    """The file groups of a table, as its timeline shows them.
+
+    Attributes:
+        timeline: decides which files are there.
+        groups: every file group of which there is a file, visible or not.
+        partitions: partitions that have their metafile, also empty ones.
+        replaced: groups taken out of sight, and the instant that did it.
+        compactions: groups that a pending compaction is to rewrite, and its instant.
+    """
+
+    timeline: Timeline
+    groups: Mapping[FileGroupId, FileGroup] = field(default_factory=dict)
+    partitions: frozenset[str] = frozenset()
+    replaced: Mapping[FileGroupId, str] = field(default_factory=dict)
+    compactions: Mapping[FileGroupId, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        files: Mapping[str, Iterable[DataFile]],
+        timeline: Timeline,
+        pending_compactions: Mapping[str, CompactionPlan] | None = None,
+        replacements: Mapping[str, CommitMetadata] | None = None,
+    ) -> FileSystemView:
+        """The view of a listing.
+
+        Args:
+            files: what a ``FileLister`` listed, after the timeline was: what completed in between
+                is then not yet there, rather than there in part.
+            timeline: the active timeline.
+            pending_compactions: plans of the pending compactions, by instant.
+            replacements: metadata of the completed replace commits, by instant.
+        """
+        view = cls(timeline, partitions=frozenset(files))
+        for instant, plan in (pending_compactions or {}).items():
+            view = view.with_compaction_plan(instant, plan)
+        for instant, metadata in (replacements or {}).items():
+            view = replace(view, replaced={**view.replaced, **_replaced_by(instant, metadata)})
+        return view._with_files(file for listed in files.values() for file in listed)
+
+    def latest_slices(self, partition: str | None = None) -> list[FileSlice]:
+        """What a snapshot query reads, in one partition or in all of them."""
+        return self._slices(lambda group: group.for_readers, partition)
+
+    def slices_for_writing(self, partition: str | None = None) -> list[FileSlice]:
+        """The newest slice of every group as it is; empty where a pending compaction opened it."""
+        return self._slices(lambda group: group.for_writers, partition)
+
+    def read_optimized(self, partition: str | None = None) -> list[FileSlice]:
+        """The newest base file of every group that has one."""
+        return self._slices(lambda group: group.read_optimized, partition)
+
+    def file_groups(self, partition: str | None = None) -> list[FileGroup]:
+        """File groups in sight, in one partition or in all of them, by name."""
+        if partition is not None:
+            return list(self._by_partition.get(partition, ()))
+        return [group for name in sorted(self._by_partition) for group in self._by_partition[name]]
+
+    def replaced_groups(self) -> list[FileGroup]:
+        """File groups out of sight whose files have not been removed yet, by name."""
+        return [self.groups[name] for name in sorted(self.groups.keys() & self.replaced.keys())]
+
+    def with_commit(self, instant: Instant, metadata: CommitMetadata) -> FileSystemView:
+        """The view once that instant has completed.
+
+        Args:
+            instant: the completed instant.
+            metadata: its metadata; every file that it made visible has a write stat.
+
+        Raises:
+            CorruptData: a write stat names no data file.
+        """
+        finished = {name for name, at in self.compactions.items() if at == instant.requested_at}
+        view = replace(
+            self,
+            timeline=Timeline.of([*self.timeline.instants, instant]),
+            replaced={**self.replaced, **_replaced_by(instant.requested_at, metadata)},
+            compactions={n: at for n, at in self.compactions.items() if n not in finished},
+        )
+        written = [_written_file(instant, stat) for stat in metadata.write_stats if stat.path]
+        return view._with_files(written, also=finished)
+
+    def with_compaction_plan(self, instant: str, plan: CompactionPlan) -> FileSystemView:
+        """The view once that compaction has been requested."""
+        planned = {operation.group: instant for operation in plan.operations}
+        view = replace(self, compactions={**self.compactions, **planned})
+        return view._with_files((), also=planned)
+
+    def without_files(self, paths: Iterable[str]) -> FileSystemView:
+        """The view once these files (paths from the root) were cleaned or rolled back."""
+        removed = frozenset(paths)
+        groups = dict(self.groups)
+        for name, group in self.groups.items():
+            kept = [file for file in group.files.values() if file.path not in removed]
+            if not kept:
+                del groups[name]
+            elif len(kept) < len(group.files):
+                groups[name] = self._group(name, kept)
+        return replace(self, groups=groups)
+
+    def _with_files(
+        self, files: Iterable[DataFile], also: Iterable[FileGroupId] = ()
+    ) -> FileSystemView:
+        """The view with more files; their groups, and the other ones named, are sliced anew."""
+        added: dict[FileGroupId, list[DataFile]] = {name: [] for name in also}
+        for file in files:
+            name = FileGroupId(file.partition_path, file.name.file_id)
+            added.setdefault(name, []).append(file)
+        groups = dict(self.groups)
+        for name, more in added.items():
+            known = groups[name].files.values() if name in groups else ()
+            groups[name] = self._group(name, [*known, *more])
+        partitions = self.partitions | {name.partition_path for name in added}
+        return replace(self, groups=groups, partitions=partitions)
+
+    def _group(self, name: FileGroupId, files: Iterable[DataFile]) -> FileGroup:
+        compaction = self.compactions.get(name)
+        return FileGroup.of(name, files, self.timeline.completed_at, compaction)
+
+    def _slices(
+        self, choose: Callable[[FileGroup], FileSlice | None], partition: str | None
+    ) -> list[FileSlice]:
+        chosen = map(choose, self.file_groups(partition))
+        return [file_slice for file_slice in chosen if file_slice is not None]
+
+    @cached_property
+    def _by_partition(self) -> dict[str, list[FileGroup]]:
+        grouped: dict[str, list[FileGroup]] = {}
+        for name in sorted(self.groups.keys() - self.replaced.keys()):
+            grouped.setdefault(name.partition_path, []).append(self.groups[name])
+        return grouped
+
+
+def _replaced_by(instant: str, metadata: CommitMetadata) -> dict[FileGroupId, str]:
+    return {
+        FileGroupId(partition, file_id): instant
+        for partition, file_ids in metadata.replaced_file_ids.items()
+        for file_id in file_ids
+    }
+
+
+def _written_file(instant: Instant, stat: WriteStat) -> DataFile:
+    folder, _, name = (stat.path or "").rpartition("/")
+    file = data_file(folder, name, stat.file_size_in_bytes)
+    if file is None:
+        raise CorruptData(str(instant), None, "write stats that name data files", repr(stat.path))
+    return file

@@ -1,0 +1,237 @@
+"""One file of a commit: the changes of one bucket become a base file or a log file.
+
+Runs in a worker, or in a thread of the driver. Everything it names or orders is a pure function
+of instant, bucket and changes, so a second attempt makes the same file and finds it there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+
+from table.config.table_properties import MergeMode, TableType
+from table.index.bucket import bucket_of, file_id
+from table.merge.merge_stream import MergeStream, merge_streams
+from table.merge.record_merger import RecordMerger, merger_for
+from table.model.commit_metadata import WriteStat
+from table.model.file_names import BaseFileName, LogFileName
+from table.model.file_slice import FileGroupId, FileSlice, join
+from table.read.file_group_reader import FileGroupReader
+from table.storage import Storage, StorageLocation, open_storage
+from table.write.base_file_writer import BaseFileWriter
+from table.write.log_file_writer import LogFileWriter
+from table.write.markers import mark, mark_partition
+from table.write.meta_columns import with_meta
+from table.write.partitioner import Bucket
+
+#: Changes held, folded and written as one pair of log blocks, in Arrow bytes.
+MAX_BLOCK_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class WriteContext:
+    """What every file of a commit shares; small, and picklable to workers.
+
+    Attributes:
+        location: the table.
+        instant: requested time of the commit.
+        table_name: for the name of the written Avro schema.
+        table_type: whether changes to an existing group go to a log or rewrite its base file.
+        schema: the table's columns, meta columns first.
+        avro_schema_text: the same as Avro JSON, with the meta columns.
+        merge_mode: which of two changes wins.
+        ordering_fields: by what they are ordered.
+        log_format: ``parquet`` or ``avro``, the content of data blocks.
+    """
+
+    location: StorageLocation
+    instant: str
+    table_name: str
+    table_type: TableType
+    schema: pa.Schema
+    avro_schema_text: str
+    merge_mode: MergeMode
+    ordering_fields: tuple[str, ...]
+    log_format: str = "parquet"
+
+    @cached_property
+    def storage(self) -> Storage:
+        """The table's storage, opened once in each process."""
+        return open_storage(self.location)
+
+    @cached_property
+    def merger(self) -> RecordMerger:
+        """The table's record merger."""
+        return merger_for(self.merge_mode, self.ordering_fields)
+
+    @cached_property
+    def avro_schema(self) -> dict[str, Any]:
+        """The written schema."""
+        parsed: dict[str, Any] = json.loads(self.avro_schema_text)
+        return parsed
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what was opened here: the other process opens its own."""
+        opened = ("storage", "merger", "avro_schema")
+        return {name: value for name, value in self.__dict__.items() if name not in opened}
+
+
+@dataclass(frozen=True, slots=True)
+class FileGroupWrite:
+    """One bucket's part in a commit.
+
+    Attributes:
+        bucket: where the changes belong.
+        current: the bucket's latest file slice; None makes a new file group.
+        is_new_partition: whether the partition still lacks its metafile.
+    """
+
+    bucket: Bucket
+    current: FileSlice | None
+    is_new_partition: bool
+
+
+def write_file_group(
+    context: WriteContext, task: FileGroupWrite, changes: Iterable[pa.Table]
+) -> WriteStat | None:
+    """Write the file of one bucket; None when there is nothing to write.
+
+    Args:
+        context: the commit.
+        task: the bucket and what it holds so far.
+        changes: tables of changes in order of arrival, not folded; streamed.
+    """
+    if task.current is None:
+        return _create_base_file(context, task, changes)
+    if context.table_type is TableType.MERGE_ON_READ:
+        return _append_log_file(context, task.bucket, task.current, changes)
+    return _rewrite_base_file(context, task.current, changes)
+
+
+def write_base_file(
+    context: WriteContext,
+    group: FileGroupId,
+    merged: MergeStream,
+    first: pa.Table | None = None,
+    replaces: FileSlice | None = None,
+) -> WriteStat:
+    """Write merged rows as the base file that the instant gives the group.
+
+    Args:
+        context: the commit or compaction.
+        group: the file group.
+        merged: the live rows; those without a commit time yet get this instant's.
+        first: rows already taken from ``merged``.
+        replaces: the slice that the new file takes the place of.
+    """
+    number = Bucket(group.partition_path, bucket_of(group.file_id)).task_number
+    name = BaseFileName(group.file_id, f"{number}-0-0", context.instant)
+    path = join(group.partition_path, str(name))
+    mark(context.storage, context.instant, path)
+    with BaseFileWriter(context.storage, path, context.schema, context.avro_schema) as writer:
+        first_row = 0
+        for rows in chain([] if first is None else [first], merged):
+            writer.write(with_meta(rows, context.instant, number, str(name), first_row))
+            first_row += rows.num_rows
+        status = writer.close()
+    return WriteStat(
+        file_id=group.file_id,
+        path=path,
+        partition_path=group.partition_path,
+        prev_commit=replaces.base_instant if replaces else "null",
+        prev_base_file=str(replaces.base.name) if replaces and replaces.base else None,
+        num_writes=status.num_writes,
+        num_inserts=merged.counts.inserted,
+        num_update_writes=merged.counts.updated,
+        num_deletes=merged.counts.deleted,
+        total_write_bytes=status.size_bytes,
+        file_size_in_bytes=status.size_bytes,
+    )
+
+
+def _create_base_file(
+    context: WriteContext, task: FileGroupWrite, changes: Iterable[pa.Table]
+) -> WriteStat | None:
+    partition, instant = task.bucket.partition_path, context.instant
+    merged = merge_streams((), changes, context.merger)
+    first = next(merged, None)
+    if first is None:
+        return None  # deletes of keys that were never there
+    if task.is_new_partition:
+        mark_partition(context.storage, instant, partition)
+    group = FileGroupId(
+        partition, file_id(task.bucket.number, partition, instant, context.table_name)
+    )
+    return write_base_file(context, group, merged, first)
+
+
+def _rewrite_base_file(
+    context: WriteContext, current: FileSlice, changes: Iterable[pa.Table]
+) -> WriteStat:
+    reader = FileGroupReader(context.storage, context.schema, context.merger)
+    merged = merge_streams(reader.read(current), changes, context.merger)
+    return write_base_file(context, current.group, merged, replaces=current)
+
+
+def _append_log_file(
+    context: WriteContext, bucket: Bucket, current: FileSlice, changes: Iterable[pa.Table]
+) -> WriteStat:
+    group, number = current.group, bucket.task_number
+    name = LogFileName(group.file_id, context.instant, 1, f"{number}-0-0")
+    path = join(group.partition_path, str(name))
+    mark(context.storage, context.instant, path)
+    first_row = 0
+    with _log_writer(context, path) as writer:
+        for part in _gathered(changes):
+            folded = context.merger.fold(part)
+            stamped = with_meta(folded, context.instant, number, group.file_id, first_row)
+            writer.append(stamped)
+            first_row += folded.num_rows
+        status = writer.close()
+    return WriteStat(
+        file_id=group.file_id,
+        path=path,
+        partition_path=group.partition_path,
+        prev_commit=context.instant,
+        num_writes=status.num_writes,
+        num_update_writes=status.num_writes,
+        num_deletes=status.num_deletes,
+        total_write_bytes=status.size_bytes,
+        file_size_in_bytes=status.size_bytes,
+        log_version=1,
+        log_offset=0,
+        # Apache leaves this empty; hudi-rs cannot read a commit incrementally without a name.
+        base_file=str(current.base.name) if current.base else "",
+        log_files=(str(name),),
+    )
+
+
+def _log_writer(context: WriteContext, path: str) -> LogFileWriter:
+    return LogFileWriter(
+        context.storage,
+        path,
+        context.instant,
+        context.schema,
+        context.avro_schema,
+        context.log_format,
+        context.ordering_fields,
+        is_event_time=context.merge_mode is MergeMode.EVENT_TIME,
+    )
+
+
+def _gathered(changes: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Tables gathered to blocks; within one, a fold leaves one change for each key."""
+    gathered: list[pa.Table] = []
+    for table in changes:
+        gathered.append(table)
+        if sum(part.nbytes for part in gathered) >= MAX_BLOCK_BYTES:
+            yield pa.concat_tables(gathered)
+            gathered = []
+    if gathered:
+        yield pa.concat_tables(gathered)

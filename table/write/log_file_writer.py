@@ -1,0 +1,152 @@
+"""Writes a log file: blocks of changes, one pair of data and delete block after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from table.log.data_block import encode_avro, encode_parquet
+from table.log.delete_block import encode_deletes
+from table.log.log_block import BlockType, HeaderKey, write_block
+from table.log.parquet_format import MAX_BLOCK_BYTES
+from table.model.changes import CHANGE_KIND, CHANGE_KIND_FIELD, ChangeKind
+from table.model.meta_columns import PARTITION_PATH, RECORD_KEY
+from table.schema.avro import to_json
+from table.storage.storage import Storage
+from table.write.row_groups import cut
+from table.write.write_status import WriteStatus
+
+_Encode = Callable[[pa.Table, Mapping[str, object]], memoryview]
+_DATA_BLOCKS: Mapping[str, tuple[BlockType, _Encode]] = {
+    "parquet": (BlockType.PARQUET_DATA, encode_parquet),
+    "avro": (BlockType.AVRO_DATA, encode_avro),
+}
+
+
+class LogFileWriter:
+    """One log file, written front to back; memory is bounded by one block.
+
+    Used as a context manager it leaves nothing behind unless ``close`` was reached.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        path: str,
+        instant: str,
+        schema: pa.Schema,
+        avro_schema: Mapping[str, object],
+        block_format: str = "parquet",
+        ordering_fields: Sequence[str] = (),
+        is_event_time: bool = True,
+        max_block_bytes: int = MAX_BLOCK_BYTES,
+    ) -> None:
+        """Begin a file.
+
+        Args:
+            storage: of the table.
+            path: from the table's root.
+            instant: requested time of the delta commit.
+            schema: columns of the rows, meta columns first, with the types of ``avro_schema``.
+            avro_schema: the same schema, for the header of every block.
+            block_format: content of data blocks, ``parquet`` or ``avro``.
+            ordering_fields: columns that order two changes of a record.
+            is_event_time: whether they do; if not, a later delete always wins.
+            max_block_bytes: largest block, in bytes of Arrow memory.
+        """
+        assert block_format in _DATA_BLOCKS, block_format
+        assert 0 < max_block_bytes <= MAX_BLOCK_BYTES, max_block_bytes
+        self._schema, self._avro_schema = schema, avro_schema
+        self._data_type, self._encode = _DATA_BLOCKS[block_format]
+        self._ordering = tuple(ordering_fields) if is_event_time else ()
+        self._max_block_bytes = max_block_bytes
+        # In the order in which Apache's blocks have them.
+        self._header = {
+            HeaderKey.SCHEMA: to_json(avro_schema),
+            HeaderKey.INSTANT_TIME: instant,
+        }
+        self._num_writes = self._num_deletes = 0
+        self._num_data_blocks = self._num_delete_blocks = 0
+        self._file = storage.create_streaming(path)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.abort()
+
+    def append(self, changes: pa.Table) -> None:
+        """Append changes: their upserts as data blocks, then their deletes as delete blocks.
+
+        The blocks no longer tell in which order an upsert and a delete came. That is safe because
+        no key occurs twice in ``changes``: fold them before. Later calls come later in the log.
+
+        A row that is flagged as deleted becomes a delete record with its ordering value, as
+        Apache's writer makes it; not every reader looks for the flag in data blocks.
+
+        Args:
+            changes: a table as ``table.model.changes`` describes it, meta columns set
+                (see ``with_meta``; in a log ``_hoodie_file_name`` is the file id).
+
+        Raises:
+            InvalidRecords: a value does not fit the schema.
+        """
+        is_upsert = pc.equal(changes.column(CHANGE_KIND), pa.scalar(ChangeKind.UPSERT, pa.int8()))
+        self._append_rows(changes.filter(is_upsert))
+        self._append_deletes(changes.filter(pc.invert(is_upsert)))
+
+    def close(self) -> WriteStatus:
+        """Make the file visible.
+
+        Raises:
+            AlreadyExists: a file with other bytes lies at the path.
+        """
+        return WriteStatus(
+            self._file.close(),
+            self._num_writes,
+            self._num_deletes,
+            self._num_data_blocks,
+            self._num_delete_blocks,
+        )
+
+    def abort(self) -> None:
+        """Forget the file, unless it was closed."""
+        self._file.abort()
+
+    def _append_rows(self, rows: pa.Table) -> None:
+        for block in cut(rows, self._schema, self._max_block_bytes):
+            content = self._encode(block, self._avro_schema)
+            write_block(self._file, self._data_type, self._header, content)
+            self._num_writes += block.num_rows
+            self._num_data_blocks += 1
+
+    def _append_deletes(self, deletes: pa.Table) -> None:
+        names = (RECORD_KEY, PARTITION_PATH, *self._ordering)
+        # A commit-time delete has no ordering value, whatever the table says of the column.
+        fields = [self._schema.field(name).with_nullable(True) for name in names]
+        schema = pa.schema([*fields, CHANGE_KIND_FIELD])
+        for block in cut(deletes, schema, self._max_block_bytes):
+            content = self._encode_deletes(block)
+            write_block(self._file, BlockType.DELETE, self._header, content)
+            self._num_deletes += block.num_rows
+            self._num_delete_blocks += 1
+
+    def _encode_deletes(self, deletes: pa.Table) -> bytes:
+        columns = {name: deletes.column(name).combine_chunks() for name in deletes.column_names}
+        wins_always = columns[CHANGE_KIND].to_numpy() == ChangeKind.COMMIT_TIME_DELETE
+        return encode_deletes(
+            columns[RECORD_KEY],
+            columns[PARTITION_PATH],
+            [columns[name] for name in self._ordering] or None,
+            np.asarray(wins_always, np.bool_),
+        )

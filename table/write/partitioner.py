@@ -1,0 +1,53 @@
+"""Changes to the file groups they belong to."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from table.index.bucket import BucketIndex
+from table.model.meta_columns import PARTITION_PATH, RECORD_KEY
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Bucket:
+    """Where a record lives for ever: its partition, and the hash of its key."""
+
+    partition_path: str
+    number: int
+
+    @property
+    def task_number(self) -> int:
+        """A number of its own among the table's buckets, for write tokens and sequence numbers.
+
+        A pure function of the bucket, so that a second attempt uses the same; a Java int.
+        """
+        return zlib.crc32(f"{self.partition_path}/{self.number}".encode()) & 0x7FFFFFFF
+
+
+def divide(changes: pa.Table, index: BucketIndex) -> list[tuple[Bucket, pa.Table]]:
+    """The changes of each bucket, in order of arrival; buckets in ascending order."""
+    if not changes.num_rows:
+        return []
+    changes = changes.combine_chunks()
+    partitions = pc.dictionary_encode(changes.column(PARTITION_PATH).combine_chunks())
+    numbers = index.bucket_ids(changes.column(RECORD_KEY))
+    codes = partitions.indices.to_numpy().astype(np.int64) * index.bucket_count + numbers
+    order = np.argsort(codes, kind="stable")
+    rows, codes = changes.take(pa.array(order)), codes[order]
+    starts = np.flatnonzero(np.diff(codes, prepend=codes[0] - 1))
+    ends = np.append(starts[1:], len(codes))
+    names = partitions.dictionary.to_pylist()
+    divided = [
+        (_bucket(int(codes[start]), names, index.bucket_count), rows.slice(start, end - start))
+        for start, end in zip(starts, ends, strict=True)
+    ]
+    return sorted(divided, key=lambda pair: pair[0])
+
+
+def _bucket(code: int, partition_paths: list[str], bucket_count: int) -> Bucket:
+    return Bucket(partition_paths[code // bucket_count], code % bucket_count)

@@ -1,0 +1,317 @@
+"""Asks Apache Hudi itself: the client of ``oracle_server``, which runs in its own environment."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+_ROOT = Path(__file__).resolve().parents[2]
+_SERVER = "tests.interop.oracle_server"
+
+QueryType = Literal["snapshot", "read_optimized", "incremental"]
+WriteOperation = Literal["upsert", "insert", "bulk_insert", "delete", "insert_overwrite"]
+CompactionStep = Literal["schedule", "run", "schedule_and_run"]
+
+
+class OracleUnavailable(Exception):
+    """The environment that Apache Hudi runs in is not there; the message says what it needs."""
+
+
+class OracleError(Exception):
+    """Apache Hudi refused, or its process ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class OracleInstant:
+    """One action as Apache Hudi parses it from the timeline's file names."""
+
+    requested_at: str
+    action: str
+    state: str
+    completed_at: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ApacheTable:
+    """How Apache Hudi is to write a table: bucket index, no service of its own accord, UTC.
+
+    Attributes:
+        record_key, partition, ordering: columns; several keys or partitions are allowed.
+        bucket_count: file groups per partition; must equal what the other writer uses.
+        has_metadata: whether Hudi keeps its metadata table.
+        log_format: content of data blocks in log files.
+        extra: further options, which win over all of the above.
+    """
+
+    name: str
+    record_key: Sequence[str]
+    partition: Sequence[str] = ()
+    ordering: Sequence[str] = ()
+    table_type: Literal["MERGE_ON_READ", "COPY_ON_WRITE"] = "MERGE_ON_READ"
+    version: int = 9
+    bucket_count: int = 2
+    has_metadata: bool = False
+    log_format: Literal["parquet", "avro"] = "parquet"
+    extra: Mapping[str, str] = field(default_factory=dict)
+
+    def write_options(self) -> dict[str, str]:
+        """The options of a DataFrame write."""
+        return {
+            "hoodie.table.name": self.name,
+            "hoodie.datasource.write.table.type": self.table_type,
+            "hoodie.datasource.write.recordkey.field": ",".join(self.record_key),
+            "hoodie.datasource.write.partitionpath.field": ",".join(self.partition),
+            "hoodie.index.type": "BUCKET",
+            "hoodie.bucket.index.num.buckets": str(self.bucket_count),
+            "hoodie.logfile.data.block.format": self.log_format,
+            "hoodie.metadata.enable": str(self.has_metadata).lower(),
+            "hoodie.write.table.version": str(self.version),
+            "hoodie.write.auto.upgrade": "false",
+            "hoodie.table.timeline.timezone": "UTC",
+            "hoodie.compact.inline": "false",
+            "hoodie.compact.schedule.inline": "false",
+            "hoodie.clean.automatic": "false",
+            "hoodie.archive.automatic": "false",
+            **({"hoodie.table.ordering.fields": ",".join(self.ordering)} if self.ordering else {}),
+            **self.extra,
+        }
+
+
+def oracle_python() -> Path:
+    """The interpreter of the environment with pyspark 3.5.
+
+    Raises:
+        OracleUnavailable: there is none.
+    """
+    named = os.environ.get("LAKEMARK_ORACLE_PYTHON")
+    python = Path(named) if named else _ROOT / ".venv-spark35" / "bin" / "python"
+    if not python.exists():
+        message = (
+            f"Apache Hudi needs an environment with pyspark 3.5 at {python}: "
+            "install requirements/spark-3.5.lock there, or name its interpreter in "
+            "LAKEMARK_ORACLE_PYTHON"
+        )
+        raise OracleUnavailable(message)
+    return python
+
+
+class Oracle:
+    """One process of Apache Hudi, asked one question at a time; close it at the end.
+
+    Args:
+        folder: a scratch folder of its own, for rows on their way and for the process's log.
+        driver_memory: the JVM's heap.
+    """
+
+    def __init__(self, folder: Path, driver_memory: str = "2g") -> None:
+        self._folder = folder
+        self._numbers = count()
+        self._log_path = folder / "oracle.log"
+        with self._log_path.open("wb") as log:
+            self._process = subprocess.Popen(
+                [str(oracle_python()), "-m", _SERVER, "--driver-memory", driver_memory],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                cwd=folder,
+                env={**os.environ, "PYTHONPATH": str(_ROOT)},
+            )
+        self._receive("start")
+
+    def close(self) -> None:
+        """End the process and wait for it."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process.stdout.close()
+
+    def read(
+        self,
+        path: Path | str,
+        query_type: QueryType = "snapshot",
+        options: Mapping[str, str] | None = None,
+    ) -> pa.Table:
+        """All columns of a query, meta columns included, in any order of rows.
+
+        ``options`` are Hudi's own, such as ``as.of.instant``,
+        ``hoodie.datasource.read.begin.instanttime`` or
+        ``hoodie.datasource.query.incremental.format=cdc``.
+        """
+        answer = self._new_path()
+        self._ask(
+            "read",
+            path=str(path),
+            query_type=query_type,
+            options=dict(options or {}),
+            answer_path=str(answer),
+        )
+        return _take_rows(answer)
+
+    def write(
+        self,
+        path: Path | str,
+        rows: pa.Table,
+        table: ApacheTable,
+        operation: WriteOperation = "upsert",
+        options: Mapping[str, str] | None = None,
+    ) -> OracleInstant:
+        """One commit; the first one creates the table. ``options`` win over the table's own.
+
+        Returns:
+            The completed instant with the latest completion time.
+        """
+        rows_path = self._new_path()
+        pq.write_table(rows, rows_path, coerce_timestamps="us")
+        self._ask(
+            "write",
+            path=str(path),
+            rows_path=str(rows_path),
+            operation=operation,
+            options={**table.write_options(), **(options or {})},
+            mode="append",
+        )
+        rows_path.unlink()
+        completed = [i for i in self.timeline(path) if i.completed_at is not None]
+        return max(completed, key=lambda instant: instant.completed_at or "")
+
+    def create_table(self, path: Path | str, columns: str, table: ApacheTable) -> None:
+        """An empty table through SQL; ``columns`` as in ``CREATE TABLE``, like ``id STRING``."""
+        options = table.write_options() | {
+            "type": {"MERGE_ON_READ": "mor", "COPY_ON_WRITE": "cow"}[table.table_type],
+            "primaryKey": ",".join(table.record_key),
+            **({"orderingFields": ",".join(table.ordering)} if table.ordering else {}),
+        }
+        partitioned = f"PARTITIONED BY ({', '.join(table.partition)})" if table.partition else ""
+        properties = ", ".join(f"'{key}' = '{value}'" for key, value in options.items())
+        self.execute(
+            f"CREATE TABLE {table.name} ({columns}) USING hudi {partitioned} "
+            f"TBLPROPERTIES ({properties}) LOCATION '{path}'"
+        )
+        self.execute(f"DROP TABLE {table.name}")
+
+    def delete_where(self, path: Path | str, condition: str, table: ApacheTable) -> None:
+        """SQL's ``DELETE FROM``, which deletes whatever the ordering value of a record is."""
+        self.execute(f"CREATE TABLE {table.name} USING hudi LOCATION '{path}'")
+        try:
+            for key, value in table.write_options().items():
+                self.execute(f"SET {key} = {value}")
+            self.execute(f"DELETE FROM {table.name} WHERE {condition}")
+        finally:
+            for key in table.write_options():
+                self.execute(f"RESET {key}")
+            self.execute(f"DROP TABLE {table.name}")
+
+    def compact(
+        self,
+        path: Path | str,
+        step: CompactionStep = "schedule_and_run",
+        *,
+        instant: str | None = None,
+        options: Mapping[str, str] | None = None,
+    ) -> list[str]:
+        """Plan (however few the delta commits), run what is pending or ``instant``, or both.
+
+        Returns:
+            Requested times of the compactions planned or run.
+        """
+        defaults = {
+            "hoodie.compact.inline.max.delta.commits": "1",
+            "hoodie.metadata.enable": "false",
+            "hoodie.clean.automatic": "false",
+            "hoodie.archive.automatic": "false",
+        }
+        instants: list[str] = self._ask(
+            "compact",
+            path=str(path),
+            operation=step,
+            instant=instant,
+            options=defaults | dict(options or {}),
+        )
+        return instants
+
+    def rollback(
+        self, path: Path | str, instant: str, options: Mapping[str, str] | None = None
+    ) -> bool:
+        """Undo one instant, found by listing; whether there was anything to undo."""
+        defaults = {"hoodie.metadata.enable": "false"}
+        return bool(
+            self._ask(
+                "rollback",
+                path=str(path),
+                instant=instant,
+                options=defaults | dict(options or {}),
+            )
+        )
+
+    def timeline(self, path: Path | str) -> list[OracleInstant]:
+        """The active timeline as Apache Hudi parses it."""
+        return [OracleInstant(**instant) for instant in self._ask("timeline", path=str(path))]
+
+    def commit_metadata(self, path: Path | str, instant: str) -> dict[str, Any]:
+        """What a completed commit says of itself, in the names of Hudi's JSON."""
+        metadata: dict[str, Any] = self._ask("commit_metadata", path=str(path), instant=instant)
+        return metadata
+
+    def table_config(self, path: Path | str) -> dict[str, str]:
+        """``hoodie.properties`` as Apache Hudi reads it."""
+        config: dict[str, str] = self._ask("table_config", path=str(path))
+        return config
+
+    def execute(self, statement: str) -> None:
+        """Run a statement for its effect."""
+        self._ask("sql", statement=statement)
+
+    def query(self, statement: str) -> pa.Table:
+        """The rows of a query, or of one of Hudi's procedures (``CALL …``)."""
+        answer = self._new_path()
+        self._ask("sql", statement=statement, answer_path=str(answer))
+        return _take_rows(answer)
+
+    def _ask(self, operation: str, /, **arguments: object) -> Any:
+        assert self._process.stdin is not None
+        request = json.dumps({"operation": operation, "arguments": arguments})
+        try:
+            self._process.stdin.write(request + "\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise self._death(operation) from None
+        return self._receive(operation)
+
+    def _receive(self, operation: str) -> Any:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise self._death(operation)
+        reply = json.loads(line)
+        if "error" in reply:
+            message = f"{operation}: {reply['error']['kind']}: {reply['error']['message']}"
+            raise OracleError(message)
+        return reply["ok"]
+
+    def _death(self, operation: str) -> OracleError:
+        tail = self._log_path.read_text(errors="replace")[-4000:]
+        return OracleError(f"{operation}: Apache Hudi's process ended; its log ends with\n{tail}")
+
+    def _new_path(self) -> Path:
+        return self._folder / f"rows-{next(self._numbers)}.parquet"
+
+
+def _take_rows(path: Path) -> pa.Table:
+    rows = pq.read_table(path, partitioning=None).replace_schema_metadata(None)
+    shutil.rmtree(path)
+    return rows

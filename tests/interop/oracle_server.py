@@ -1,0 +1,221 @@
+"""Apache Hudi behind a pipe: one Spark session that answers JSON lines until its input ends.
+
+A request is ``{"operation": name, "arguments": {…}}``, its answer ``{"ok": …}`` or
+``{"error": {"kind": …, "message": …}}``; the first line says that the session is up. Rows travel as
+Parquet files, never in the lines. Standard output belongs to the answers alone: what Spark and
+Java print there goes to standard error.
+
+Runs with pyspark 3.5, since Apache Hudi 1.2.0 resolves for it:
+``python -m tests.interop.oracle_server``. The clock of the JVM is UTC, because some of
+Hudi's procedures name instants in the JVM's zone whatever the table says.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, TextIO
+
+from pyspark.sql import DataFrame, SparkSession
+
+from streamer.toolchain import cache_home, resolve
+
+HUDI_COORDINATE = "org.apache.hudi:hudi-spark3.5-bundle_2.12:1.2.0"
+
+# Hudi measures objects with JOL, which would try for seconds to attach to its own process
+JAVA_SETTINGS = (
+    "-Duser.timezone=UTC",
+    "-Djol.skipDynamicAttach=true",
+    "-Djol.skipHotspotSAAttach=true",
+)
+
+#: What any Spark session needs before it can read and write Hudi's tables.
+HUDI_SETTINGS = {
+    "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
+    "spark.kryo.registrator": "org.apache.spark.HoodieSparkKryoRegistrar",
+    "spark.sql.extensions": "org.apache.spark.sql.hudi.HoodieSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.hudi.catalog.HoodieCatalog",
+    "spark.driver.extraJavaOptions": " ".join(JAVA_SETTINGS),
+}
+
+_ORACLE_SETTINGS = {
+    **HUDI_SETTINGS,
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.avro.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.avro.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+Options = Mapping[str, str]
+
+
+def main() -> None:
+    """Start the session, say so, answer until standard input ends."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--driver-memory", default="2g")
+    arguments = parser.parse_args()
+    answers = claim_standard_output()
+    hudi = ApacheHudi(start_session(arguments.driver_memory))
+    send(answers, {"ok": {"spark": hudi.spark.version, "hudi": HUDI_COORDINATE}})
+    for line in sys.stdin:
+        send(answers, answer(hudi, json.loads(line)))
+    hudi.spark.stop()
+
+
+def claim_standard_output() -> TextIO:
+    """Keep the real standard output for the answers; everyone else's goes to standard error."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    return answers
+
+
+def start_session(driver_memory: str) -> SparkSession:
+    """A local session of two threads that can read and write Apache Hudi's tables."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    jars = resolve([HUDI_COORDINATE], cache_home() / "jars")
+    builder = SparkSession.builder.master("local[2]").appName("oracle")
+    builder = builder.config("spark.jars", ",".join(map(str, jars)))
+    for key, value in _ORACLE_SETTINGS.items():
+        builder = builder.config(key, value)
+    spark = builder.config("spark.driver.memory", driver_memory).getOrCreate()
+    spark.sparkContext.setLogLevel("WARN")
+    return spark
+
+
+def send(answers: TextIO, reply: Mapping[str, object]) -> None:
+    answers.write(json.dumps(reply) + "\n")
+    answers.flush()
+
+
+def answer(hudi: ApacheHudi, request: Mapping[str, Any]) -> dict[str, object]:
+    """The reply to one request; an error of Hudi's is an answer too."""
+    operation: Callable[..., object] = hudi.operations[request["operation"]]
+    try:
+        return {"ok": operation(**request["arguments"])}
+    except Exception as error:
+        return {"error": {"kind": type(error).__name__, "message": str(error)}}
+
+
+class ApacheHudi:
+    """What a test may ask of Apache Hudi; each public method is one operation."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.spark = spark
+        self._jvm: Any = spark._jvm
+        self._jsc: Any = spark.sparkContext._jsc
+        self.operations: dict[str, Callable[..., object]] = {
+            "read": self.read,
+            "write": self.write,
+            "sql": self.sql,
+            "compact": self.compact,
+            "rollback": self.rollback,
+            "timeline": self.timeline,
+            "commit_metadata": self.commit_metadata,
+            "table_config": self.table_config,
+        }
+
+    def read(self, path: str, query_type: str, options: Options, answer_path: str) -> None:
+        """Write the rows of a query, meta columns included, to ``answer_path``."""
+        reader = self.spark.read.format("hudi").option("hoodie.datasource.query.type", query_type)
+        save_rows(reader.options(**options).load(path), answer_path)
+
+    def write(self, path: str, rows_path: str, operation: str, options: Options, mode: str) -> None:
+        """Write the rows in ``rows_path`` as one commit; the first one creates the table."""
+        writer = self.spark.read.parquet(rows_path).write.format("hudi").mode(mode)
+        writer.options(**options).option("hoodie.datasource.write.operation", operation).save(path)
+
+    def sql(self, statement: str, answer_path: str | None = None) -> None:
+        """Run a statement; the rows of a query (or a ``CALL``) go to ``answer_path``."""
+        rows = self.spark.sql(statement)
+        if answer_path is not None:
+            save_rows(rows, answer_path)
+
+    def compact(
+        self, path: str, operation: str, instant: str | None, options: Options
+    ) -> list[str]:
+        """Plan a compaction, run pending ones (or one named), or both; the instants concerned."""
+        client = self._write_client(path, options)
+        try:
+            if operation == "run":
+                instants = [instant] if instant else self._pending_compactions(path)
+            else:
+                planned = client.scheduleCompaction(
+                    self._jvm.org.apache.hudi.common.util.Option.empty()
+                )
+                instants = [planned.get()] if planned.isPresent() else []
+            if operation != "schedule":
+                for each in instants:
+                    client.compact(each, True)
+            return instants
+        finally:
+            client.close()
+
+    def rollback(self, path: str, instant: str, options: Options) -> bool:
+        """Undo one instant, completed or not; whether there was anything to undo."""
+        client = self._write_client(path, options)
+        try:
+            # a writer other than Spark left no markers that tell which files are its
+            client.getConfig().setValue("hoodie.rollback.using.markers", "false")
+            return bool(client.rollback(instant))
+        finally:
+            client.close()
+
+    def timeline(self, path: str) -> list[dict[str, str | None]]:
+        """The active timeline as Hudi parses it, in order of requested time."""
+        instants = self._meta_client(path).getActiveTimeline().getInstants()
+        return [
+            {
+                "requested_at": instant.requestedTime(),
+                "action": instant.getAction(),
+                "state": instant.getState().name().lower(),
+                "completed_at": instant.getCompletionTime(),
+            }
+            for instant in instants
+        ]
+
+    def commit_metadata(self, path: str, instant: str) -> object:
+        """What a completed commit says of itself, as the JSON that Hudi prints."""
+        timeline = self._meta_client(path).getActiveTimeline().filterCompletedInstants()
+        for each in timeline.getInstants():
+            if each.requestedTime() == instant:
+                return json.loads(timeline.readCommitMetadata(each).toJsonString())
+        message = f"no completed instant {instant} on the active timeline of {path}"
+        raise LookupError(message)
+
+    def table_config(self, path: str) -> dict[str, str]:
+        """``hoodie.properties`` as Hudi reads it, defaults of the table's version filled in."""
+        return dict(self._meta_client(path).getTableConfig().getProps())
+
+    def _meta_client(self, path: str) -> Any:
+        hudi = self._jvm.org.apache.hudi
+        conf = hudi.hadoop.fs.HadoopFSUtils.getStorageConfWithCopy(self._jsc.hadoopConfiguration())
+        builder = hudi.common.table.HoodieTableMetaClient.builder()
+        return builder.setConf(conf).setBasePath(path).build()
+
+    def _write_client(self, path: str, options: Options) -> Any:
+        to_scala = self._jvm.org.apache.spark.api.python.PythonUtils.toScalaMap
+        return self._jvm.org.apache.hudi.HoodieCLIUtils.createHoodieWriteClient(
+            self.spark._jsparkSession, path, to_scala(dict(options)), self._jvm.scala.Option.empty()
+        )
+
+    def _pending_compactions(self, path: str) -> list[str]:
+        pending = self._meta_client(path).getActiveTimeline().filterPendingCompactionTimeline()
+        return [instant.requestedTime() for instant in pending.getInstants()]
+
+
+def save_rows(rows: DataFrame, path: str) -> None:
+    rows.write.mode("overwrite").parquet(path)
+
+
+if __name__ == "__main__":
+    main()

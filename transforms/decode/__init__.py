@@ -1,0 +1,1 @@
+"""Bytes of Kafka values in, typed columns and rejects out."""

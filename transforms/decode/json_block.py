@@ -1,0 +1,210 @@
+"""A block of JSON values into typed columns in one go, by pyarrow's own reader.
+
+The values of a block are joined by newlines and parsed as one buffer. The result is trusted only
+when there are as many rows as values. That suffices: each value starts with ``{`` and ends with
+``}``, a newline is not allowed inside a JSON string, and ``}`` newline ``{`` has no place inside
+an object. So when the buffer parses, each value holds at least one whole document.
+
+What pyarrow does not read as wanted is read as something near and converted by columns: dates and
+Base64 from text, ``float`` from ``double`` (which would turn 1e39 into infinity), and timestamps
+in the form in which the records carry them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pj
+
+from transforms.decode.base64_column import decode_base64
+
+EpochUnit = Literal["s", "ms", "us", "ns"]
+
+
+class TimestampForm(Enum):
+    """How records spell the values of one timestamp column."""
+
+    #: ISO-8601 with at most six digits of a second, which pyarrow parses itself.
+    ISO = "iso"
+    #: ISO-8601, some with more digits, which are cut off.
+    LONG_FRACTION = "long fraction"
+    #: An integer in the declared unit since 1970.
+    EPOCH = "epoch"
+
+
+#: One for each timestamp of a schema, nested ones included, depth first.
+Forms = tuple[TimestampForm, ...]
+
+
+@dataclass(frozen=True)
+class BlockReader:
+    """Reads blocks of values that each start with ``{`` and end with ``}``.
+
+    Attributes:
+        schema: columns to read; other fields of the records are passed over.
+        epoch_unit: unit of timestamps that are integers.
+    """
+
+    schema: pa.Schema
+    epoch_unit: EpochUnit
+
+    def read(self, values: pa.Array, forms: Forms) -> pa.Table:
+        """One row for each value.
+
+        Raises:
+            ValueError: some value is not one JSON object, or does not fit its column.
+        """
+        return self._convert(self.parse(values, forms, "ignore"), forms)
+
+    def read_what_was_inferred(self, parsed: pa.Table, values: pa.Array, forms: Forms) -> pa.Table:
+        """The same rows, out of what ``parse`` returned with unknown fields in it."""
+        known = parsed.select(self.schema.names)
+        if known.schema.types == self._read_schema(forms).types:
+            return self._convert(known, forms)
+        return self.read(values, forms)
+
+    def parse(
+        self, values: pa.Array, forms: Forms, unknown_fields: Literal["ignore", "infer"]
+    ) -> pa.Table:
+        """Columns as pyarrow reads them; with "infer", the records' other fields after them.
+
+        Raises:
+            ValueError: some value is not one JSON object, or does not fit its column.
+        """
+        buffer = _join_lines(values)
+        table = pj.read_json(
+            pa.BufferReader(buffer),
+            read_options=pj.ReadOptions(use_threads=False, block_size=len(buffer) + 1),
+            parse_options=pj.ParseOptions(
+                explicit_schema=self._read_schema(forms), unexpected_field_behavior=unknown_fields
+            ),
+        )
+        if table.num_rows != len(values):
+            message = f"{len(values)} values hold {table.num_rows} JSON objects"
+            raise ValueError(message)
+        return table
+
+    def _read_schema(self, forms: Forms) -> pa.Schema:
+        remaining = iter(forms)
+        return pa.schema(
+            [pa.field(field.name, _read_type(field.type, remaining)) for field in self.schema]
+        )
+
+    def _convert(self, table: pa.Table, forms: Forms) -> pa.Table:
+        remaining = iter(forms)
+        columns = [
+            self._to_column(_as_array(table.column(i)), field.type, remaining)
+            for i, field in enumerate(self.schema)
+        ]
+        return pa.table(columns, schema=self.schema)
+
+    def _to_column(
+        self, read: pa.Array, wanted: pa.DataType, forms: Iterator[TimestampForm]
+    ) -> pa.Array:
+        if pa.types.is_timestamp(wanted):
+            return _within_calendar(self._to_timestamps(read, next(forms)))
+        if pa.types.is_struct(wanted):
+            children = [self._to_column(read.field(i), f.type, forms) for i, f in enumerate(wanted)]
+            return pa.StructArray.from_arrays(children, fields=list(wanted), mask=read.is_null())
+        if pa.types.is_list(wanted):
+            elements = self._to_column(read.values, wanted.value_type, forms)
+            return pa.ListArray.from_arrays(
+                read.offsets,
+                elements,
+                type=wanted,
+                mask=read.is_null() if read.null_count else None,
+            )
+        if pa.types.is_date32(wanted):
+            return _within_calendar(read.cast(wanted))
+        if pa.types.is_float32(wanted):
+            return _to_float(read)
+        return decode_base64(read) if pa.types.is_binary(wanted) else read
+
+    def _to_timestamps(self, read: pa.Array, form: TimestampForm) -> pa.Array:
+        if form is TimestampForm.ISO:
+            return read
+        if form is TimestampForm.LONG_FRACTION:
+            return _parse_long_fractions(read)
+        epochs = read.cast(pa.timestamp(self.epoch_unit, "UTC"))
+        return epochs.cast(_TIMESTAMP, safe=self.epoch_unit != "ns")
+
+
+def count_timestamps(data_type: pa.DataType) -> int:
+    """How many timestamps a type holds, nested ones included."""
+    if pa.types.is_struct(data_type):
+        return sum(count_timestamps(field.type) for field in data_type)
+    if pa.types.is_list(data_type):
+        return count_timestamps(data_type.value_type)
+    return int(pa.types.is_timestamp(data_type))
+
+
+_TIMESTAMP = pa.timestamp("us", "UTC")
+_READ_AS = {
+    TimestampForm.ISO: _TIMESTAMP,
+    TimestampForm.LONG_FRACTION: pa.string(),
+    TimestampForm.EPOCH: pa.int64(),
+}
+
+
+def _read_type(wanted: pa.DataType, forms: Iterator[TimestampForm]) -> pa.DataType:
+    """What pyarrow is asked for, where it cannot be asked for the type itself."""
+    if pa.types.is_timestamp(wanted):
+        return _READ_AS[next(forms)]
+    if pa.types.is_struct(wanted):
+        return pa.struct([pa.field(f.name, _read_type(f.type, forms)) for f in wanted])
+    if pa.types.is_list(wanted):
+        return pa.list_(_read_type(wanted.value_type, forms))
+    if pa.types.is_date32(wanted) or pa.types.is_binary(wanted):
+        return pa.string()
+    return pa.float64() if pa.types.is_float32(wanted) else wanted
+
+
+def _join_lines(values: pa.Array) -> pa.Buffer:
+    lines = pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values)
+    return pc.binary_join(lines, b"\n")[0].as_buffer()
+
+
+def _as_array(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def _to_float(doubles: pa.Array) -> pa.Array:
+    """Nearest ``float``, and no infinity where there was a number."""
+    floats = doubles.cast(pa.float32(), safe=False)
+    if pc.any(pc.and_(pc.is_inf(floats), pc.is_finite(doubles))).as_py():
+        message = "a number does not fit float"
+        raise ValueError(message)
+    return floats
+
+
+def _parse_long_fractions(texts: pa.Array) -> pa.Array:
+    """ISO-8601 texts; digits below the microsecond are cut off, as Spark does."""
+    cut = pc.replace_substring_regex(texts, r"(\.\d{6})\d+", r"\1")
+    is_zoned = pc.match_substring_regex(cut, r"[T ]\d\d.*(Z|[+-]\d\d(:?\d\d)?)$")
+    zoned = pc.if_else(is_zoned, cut, None).cast(_TIMESTAMP)
+    naive = pc.if_else(is_zoned, None, cut).cast(pa.timestamp("us"))
+    return pc.coalesce(zoned, pc.assume_timezone(naive, "UTC"))
+
+
+#: 0001-01-01 to 9999-12-31: what Spark, Python and Hudi's readers can name.
+_CALENDAR = {
+    pa.date32(): (-719_162, 2_932_896),
+    _TIMESTAMP: (-719_162 * 86_400_000_000, 2_932_897 * 86_400_000_000 - 1),
+}
+
+
+def _within_calendar(times: pa.Array) -> pa.Array:
+    """``times`` itself, when all lie in the years 1 to 9999."""
+    first, last = _CALENDAR[times.type]
+    numbers = times.view(pa.int32() if pa.types.is_date32(times.type) else pa.int64())
+    range_ = pc.min_max(numbers)
+    lowest, highest = range_["min"].as_py(), range_["max"].as_py()
+    if lowest is not None and (lowest < first or highest > last):
+        message = "a date or timestamp lies outside the years 1 to 9999"
+        raise ValueError(message)
+    return times

@@ -1,0 +1,131 @@
+"""Fields of JSON records that the schema does not know, kept as one JSON object each.
+
+Which rows have such fields shows in the columns that pyarrow infers for them; only those rows are
+looked at one by one. What is kept is the record's own text, so that no number changes:
+
+``{"id": 1, "extra": 1.10, "home": {"zip": "12", "floor": 3}}`` with columns ``id`` and
+``home struct<zip:string>`` keeps ``{"extra":1.10,"home":{"floor":3}}``. An array whose elements
+have unknown fields is kept whole. A field that is null counts as absent.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Mask = npt.NDArray[np.bool_]
+
+#: pyarrow infers the type of nested unknown fields by recursion, and dies of its stack at some
+#: tens of thousands of levels; a message can have half a million of them in one megabyte.
+_MAX_INFERRED_DEPTH = 1_000
+
+
+def is_shallow(values: pa.Array) -> bool:
+    """Whether no value can be nested so deeply that it is a danger to infer its types."""
+    deep = pc.greater(pc.binary_length(values), 2 * _MAX_INFERRED_DEPTH)
+    if not pc.any(deep).as_py():
+        return True
+    long_values = values.filter(deep)
+    brackets = pc.add(pc.count_substring(long_values, "{"), pc.count_substring(long_values, "["))
+    return int(pc.max(brackets).as_py()) <= _MAX_INFERRED_DEPTH
+
+
+def find_unknown(parsed: pa.Table, schema: pa.Schema) -> Mask:
+    """Which rows have a field that is neither null nor in ``schema``, at any depth."""
+    batch = parsed.combine_chunks().to_struct_array().combine_chunks()
+    return _find_unknown(batch, pa.struct(list(schema)))
+
+
+def unknown_fields(text: str, schema: pa.Schema) -> str | None:
+    """The unknown fields of one record as a JSON object, or None when it has none.
+
+    Raises:
+        ValueError: the record cannot be taken apart, such as one nested too deeply.
+    """
+    text = _BARE_INF.sub(lambda match: match[1] or f"{match[0]}inity", text)
+    try:
+        return _unknown_members(text, text.index("{"), {f.name: f.type for f in schema})
+    except RecursionError:
+        message = "it is nested too deeply"
+        raise ValueError(message) from None
+
+
+def _find_unknown(read: pa.Array, known: pa.DataType) -> Mask:
+    found = np.zeros(len(read), np.bool_)
+    if pa.types.is_struct(read.type) and pa.types.is_struct(known):
+        types = {field.name: field.type for field in known}
+        for number, field in enumerate(read.type):
+            child = read.field(number)
+            if field.name in types:
+                found |= _find_unknown(child, types[field.name])
+            else:
+                found |= child.is_valid().to_numpy(zero_copy_only=False)
+    elif pa.types.is_list(read.type) and pa.types.is_list(known):
+        inside = _find_unknown(read.flatten(), known.value_type)
+        found[pc.list_parent_indices(read).to_numpy()[inside]] = True
+    return found
+
+
+#: pyarrow takes ``Inf`` for ``Infinity``, which Python does not; strings are stepped over.
+_BARE_INF = re.compile(r'("(?:[^"\\]|\\.)*")|Inf(?!inity)')
+_DECODER = json.JSONDecoder()
+_WHITESPACE = re.compile(r"[ \t\n\r]*")
+
+
+def _unknown_members(text: str, start: int, known: Mapping[str, pa.DataType]) -> str | None:
+    kept: dict[str, str] = {}
+    for name, begin, end in _members(text, start):
+        part: str | None = text[begin:end]
+        if name in known:
+            part = _unknown_part(text, begin, end, known[name])
+        if part is not None and part != "null":
+            kept[name] = part
+    if not kept:
+        return None
+    return "{" + ",".join(f"{json.dumps(name)}:{part}" for name, part in kept.items()) + "}"
+
+
+def _unknown_part(text: str, begin: int, end: int, known: pa.DataType) -> str | None:
+    """What to keep of the value of a known column."""
+    if pa.types.is_struct(known) and text[begin] == "{":
+        return _unknown_members(text, begin, {field.name: field.type for field in known})
+    if pa.types.is_list(known) and _has_unknown(_DECODER.raw_decode(text, begin)[0], known):
+        return text[begin:end]
+    return None
+
+
+def _has_unknown(value: object, known: pa.DataType) -> bool:
+    if isinstance(value, list) and pa.types.is_list(known):
+        return any(_has_unknown(element, known.value_type) for element in value)
+    if isinstance(value, dict) and pa.types.is_struct(known):
+        types = {field.name: field.type for field in known}
+        return any(
+            _has_unknown(member, types[name]) if name in types else member is not None
+            for name, member in value.items()
+        )
+    return False
+
+
+def _members(text: str, start: int) -> Iterator[tuple[str, int, int]]:
+    """Name of each member of the object that opens at ``start``, and where its value lies."""
+    position = _skip(text, start + 1)
+    while text[position] != "}":
+        name, position = _DECODER.raw_decode(text, position)
+        begin = _skip(text, _skip(text, position) + len(":"))
+        _, end = _DECODER.raw_decode(text, begin)
+        yield name, begin, end
+        position = _skip(text, end)
+        if text[position] == ",":
+            position = _skip(text, position + 1)
+
+
+def _skip(text: str, position: int) -> int:
+    match = _WHITESPACE.match(text, position)
+    assert match is not None
+    return match.end()

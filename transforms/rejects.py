@@ -1,0 +1,88 @@
+"""Kafka records that could not become rows, with the reason, as they go to the dead letters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+#: Layout of ``Rejects.rows``; key and value are the record's own bytes, to be sent again.
+REJECTS_SCHEMA = pa.schema(
+    [
+        pa.field("topic", pa.string()),
+        pa.field("partition", pa.int32()),
+        pa.field("offset", pa.int64()),
+        pa.field("timestamp", pa.timestamp("us", "UTC")),
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+        pa.field("reason", pa.string()),
+        pa.field("stage", pa.string()),
+    ]
+)
+
+
+class Stage(StrEnum):
+    """Where on its way a record failed."""
+
+    DECODE = "decode"
+    KEY = "key"
+    PARTITION = "partition"
+    ORDERING = "ordering"
+
+
+@dataclass(frozen=True, slots=True)
+class Rejects:
+    """Records that were turned away; ``rows`` has ``REJECTS_SCHEMA``."""
+
+    rows: pa.Table
+
+    @classmethod
+    def none(cls) -> Rejects:
+        """No rejects."""
+        return cls(REJECTS_SCHEMA.empty_table())
+
+    @classmethod
+    def of(
+        cls,
+        records: pa.Table,
+        indices: npt.NDArray[np.int64],
+        reasons: Sequence[str],
+        stage: Stage,
+        topic: str | None = None,
+    ) -> Rejects:
+        """Rejects out of a batch of Kafka records.
+
+        Args:
+            records: the batch, with ``key``, ``value``, ``partition``, ``offset``, ``timestamp``
+                and, when it holds more than one topic, ``topic``.
+            indices: rows of ``records``.
+            reasons: one for each index.
+            stage: where they failed.
+            topic: what a batch without a ``topic`` column was read from.
+        """
+        assert len(indices) == len(reasons), (len(indices), len(reasons))
+        taken = records.take(pa.array(indices, pa.int64()))
+        said: dict[str, pa.Array | pa.ChunkedArray] = {
+            "topic": pa.repeat(pa.scalar(topic, pa.string()), len(reasons)),
+            **{name: taken.column(name) for name in taken.column_names},
+            "reason": pa.array(reasons, pa.string()),
+            "stage": pa.repeat(pa.scalar(stage.value, pa.string()), len(reasons)),
+        }
+        columns = [said[field.name].cast(field.type) for field in REJECTS_SCHEMA]
+        return cls(pa.table(columns, schema=REJECTS_SCHEMA))
+
+    @classmethod
+    def concat(cls, parts: Iterable[Rejects]) -> Rejects:
+        """All of ``parts``, in order of topic, partition and offset."""
+        tables = [part.rows for part in parts if len(part)]
+        if not tables:
+            return cls.none()
+        by_arrival = [(name, "ascending") for name in ("topic", "partition", "offset")]
+        return cls(pa.concat_tables(tables).sort_by(by_arrival))
+
+    def __len__(self) -> int:
+        return int(self.rows.num_rows)

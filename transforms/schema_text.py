@@ -1,0 +1,221 @@
+"""A table's columns as a configuration declares them, in the words of Spark's DDL.
+
+``{"id": "bigint", "tags": "array<string>", "at": "timestamp"}`` becomes a ``pa.Schema``; every
+column and every nested field is nullable, and a timestamp is in UTC with microseconds, as Hudi
+keeps it. A map is not among the types: a JSON object does not say whether it is one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import NoReturn
+
+import pyarrow as pa
+
+from table.errors import InvalidConfig
+from table.model.meta_columns import META_COLUMNS
+
+TIMESTAMP = pa.timestamp("us", "UTC")
+
+_PLAIN: dict[str, pa.DataType] = {
+    "string": pa.string(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "boolean": pa.bool_(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": TIMESTAMP,
+}
+_SYNONYMS = {"integer": "int", "long": "bigint", "real": "float", "dec": "decimal"}
+_ACCEPTED = (
+    "string, int, bigint (long), float, double, boolean, binary, date, timestamp, "
+    "decimal(p,s), array<type>, struct<name:type,...>"
+)
+_MAX_DECIMAL_PRECISION = 38
+_TOKEN = re.compile(r"\s*(?:(`[^`]+`)|(\w+)|([<>(),:]))")
+_AVRO_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+
+
+def parse_schema(columns: Mapping[str, str]) -> pa.Schema:
+    """The schema that a configuration declares.
+
+    Args:
+        columns: name to type, in the order of the table.
+
+    Raises:
+        InvalidConfig: no columns, a name that Hudi cannot keep, or a text that is not a type.
+    """
+    schema = pa.schema([pa.field(name, parse_type(name, text)) for name, text in columns.items()])
+    check_column_names(schema)
+    return schema
+
+
+def parse_type(column: str, text: str) -> pa.DataType:
+    """The type that ``text`` declares for ``column``.
+
+    Raises:
+        InvalidConfig: it is not one; the message names the column, the text and the types.
+    """
+    return _TypeText(column, text).parse()
+
+
+def print_schema(schema: pa.Schema) -> dict[str, str]:
+    """The declaration of a schema: what ``parse_schema`` reads back."""
+    return {field.name: print_type(field.type) for field in schema}
+
+
+def print_type(data_type: pa.DataType) -> str:
+    """The declaration of a type.
+
+    Raises:
+        InvalidConfig: no text declares it.
+    """
+    if pa.types.is_list(data_type):
+        return f"array<{print_type(data_type.value_type)}>"
+    if pa.types.is_struct(data_type):
+        return f"struct<{','.join(f'{f.name}:{print_type(f.type)}' for f in data_type)}>"
+    if pa.types.is_decimal128(data_type):
+        return f"decimal({data_type.precision},{data_type.scale})"
+    for word, plain in _PLAIN.items():
+        if plain.equals(data_type):
+            return word
+    message = f"no column can have the type {data_type}; accepted are {_ACCEPTED}"
+    raise InvalidConfig(message)
+
+
+def check_column_names(schema: pa.Schema) -> None:
+    """Refuse names that Hudi cannot keep (Avro's rules), and two that Spark cannot tell apart.
+
+    Raises:
+        InvalidConfig: naming the column.
+    """
+    if not schema.names:
+        message = "a schema needs at least one column"
+        raise InvalidConfig(message)
+    for name in schema.names:
+        if name in META_COLUMNS:
+            message = f"column {name!r} is one of the columns that Hudi itself adds; leave it out"
+            raise InvalidConfig(message)
+    _check_fields("", list(schema))
+
+
+def _check_fields(parent: str, fields: list[pa.Field]) -> None:
+    seen: dict[str, str] = {}
+    for field in fields:
+        path = f"{parent}{field.name}"
+        if not _AVRO_NAME.fullmatch(field.name):
+            message = (
+                f"column {path!r}: Hudi keeps names of ASCII letters, digits and underscores that "
+                "do not start with a digit"
+            )
+            raise InvalidConfig(message)
+        if (other := seen.setdefault(field.name.lower(), path)) != path:
+            message = f"columns {other!r} and {path!r} differ at most by case; keep one of them"
+            raise InvalidConfig(message)
+        _check_nested(path, field.type)
+
+
+def _check_nested(path: str, data_type: pa.DataType) -> None:
+    if pa.types.is_list(data_type):
+        _check_nested(path, data_type.value_type)
+    elif pa.types.is_struct(data_type):
+        _check_fields(f"{path}.", list(data_type))
+
+
+class _TypeText:
+    """Recursive descent over the tokens of one declaration."""
+
+    def __init__(self, column: str, text: str) -> None:
+        self._column, self._text = column, text
+        self._tokens = self._split()
+
+    def parse(self) -> pa.DataType:
+        data_type = self._type()
+        if self._tokens:
+            self._refuse(f"nothing may follow at {self._tokens[-1]!r}")
+        return data_type
+
+    def _split(self) -> list[str]:
+        """Tokens in reverse, so that ``pop`` takes the next one."""
+        tokens, position, text = [], 0, self._text.rstrip()
+        while position < len(text):
+            match = _TOKEN.match(text, position)
+            if match is None:
+                self._refuse(f"unexpected {text[position:].lstrip()[:1]!r}")
+            tokens.append(match.group().strip())
+            position = match.end()
+        return tokens[::-1]
+
+    def _type(self) -> pa.DataType:
+        word = self._next("a type").lower()
+        word = _SYNONYMS.get(word, word)
+        if word == "array":
+            return self._array()
+        if word == "struct":
+            return self._struct()
+        if word == "decimal":
+            return self._decimal()
+        if word not in _PLAIN:
+            self._refuse(f"{word!r} is not a type")
+        return _PLAIN[word]
+
+    def _array(self) -> pa.DataType:
+        self._expect("<")
+        element = self._type()
+        self._expect(">")
+        return pa.list_(element)
+
+    def _struct(self) -> pa.DataType:
+        fields = []
+        self._expect("<")
+        while True:
+            name = self._next("a field name").strip("`")
+            if self._peek() == ":":
+                self._next(":")
+            fields.append(pa.field(name, self._type()))
+            if self._peek() != ",":
+                break
+            self._next(",")
+        self._expect(">")
+        return pa.struct(fields)
+
+    def _decimal(self) -> pa.DataType:
+        precision, scale = 10, 0
+        if self._peek() == "(":
+            self._next("(")
+            precision = self._number()
+            if self._peek() == ",":
+                self._next(",")
+                scale = self._number()
+            self._expect(")")
+        if not 1 <= precision <= _MAX_DECIMAL_PRECISION or scale > precision:
+            self._refuse("a decimal has 1 to 38 digits and a scale of at most as many")
+        return pa.decimal128(precision, scale)
+
+    def _number(self) -> int:
+        token = self._next("a number")
+        if not (token.isascii() and token.isdigit()):
+            self._refuse(f"expected a number, found {token!r}")
+        return int(token)
+
+    def _peek(self) -> str | None:
+        return self._tokens[-1] if self._tokens else None
+
+    def _next(self, expected: str) -> str:
+        if not self._tokens:
+            self._refuse(f"it ends where {expected} is expected")
+        return self._tokens.pop()
+
+    def _expect(self, token: str) -> None:
+        if (found := self._next(repr(token))) != token:
+            self._refuse(f"expected {token!r}, found {found!r}")
+
+    def _refuse(self, what: str) -> NoReturn:
+        message = (
+            f"column {self._column!r}: {self._text!r} does not declare a type ({what}); "
+            f"accepted are {_ACCEPTED}"
+        )
+        raise InvalidConfig(message)
