@@ -36,7 +36,9 @@ class BatchResult:
     Attributes:
         instant: requested time of its commit.
         records: records that came from Kafka.
-        rejected: those of them that went to the dead letters.
+        rows: rows in the files, after older changes of the batch were merged away.
+        deletes: keys that it deleted.
+        rejected: records that went to the dead letters.
         written_bytes: size of the files.
         files: how many files were written.
         seconds: by stage, in the order in which they ran.
@@ -44,6 +46,8 @@ class BatchResult:
 
     instant: str
     records: int
+    rows: int
+    deletes: int
     rejected: int
     written_bytes: int
     files: int

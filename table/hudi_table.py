@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +20,7 @@ from table.model.compaction_plan import CompactionPlan
 from table.model.instant import Instant
 from table.model.meta_columns import with_meta_columns
 from table.read import query
+from table.read.file_group_reader import FileGroupReader
 from table.schema import avro
 from table.storage import Storage, StorageLocation, open_storage
 from table.storage.storage import NotFound
@@ -30,17 +31,8 @@ from table.transaction.access import TableAccess
 from table.view.file_lister import StorageFileLister
 from table.view.file_system_view import FileSystemView
 
-Query = Callable[
-    [
-        Storage,
-        FileSystemView,
-        pa.Schema,
-        RecordMerger,
-        Sequence[str] | None,
-        pc.Expression | None,
-    ],
-    pa.RecordBatchReader,
-]
+#: A query of ``table.read.query``.
+Query = Callable[[FileSystemView, FileGroupReader, Sequence[str] | None], Iterator[pa.RecordBatch]]
 
 _METADATA_FOLDER = ".hoodie/metadata"
 _COMMITS = (Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT)
@@ -90,9 +82,13 @@ class HudiTable:
             self._view = FileSystemView.of(files, timeline, plans, replaced)
         return self._view
 
-    def refresh(self) -> None:
-        """Read the timeline again; keep the view only if nobody else has changed the table."""
-        timeline = self.store.load()
+    def refresh(self, loaded: Timeline | None = None) -> None:
+        """Read the timeline again; keep the view only if nobody else has changed the table.
+
+        Args:
+            loaded: the timeline, when the caller has just read it.
+        """
+        timeline = loaded or self.store.load()
         if self._timeline is None or timeline.instants != self._timeline.instants:
             self._timeline, self._view = timeline, None
 
@@ -161,15 +157,28 @@ class HudiTable:
         self.storage.delete([info.path for info in self.storage.list_tree(_METADATA_FOLDER)])
 
     def _query(
-        self,
-        run: Query,
-        columns: Sequence[str] | None,
-        filter: pc.Expression | None,
+        self, run: Query, columns: Sequence[str] | None, filter: pc.Expression | None
     ) -> pa.RecordBatchReader:
         schema = self.schema
         if schema is None:
             return pa.RecordBatchReader.from_batches(with_meta_columns(pa.schema([])), [])
-        return run(self.storage, self.view(), schema, self.merger, columns, filter)
+        reader = FileGroupReader(self.storage, schema, self.merger)
+        names = schema.names if columns is None else list(columns)
+        # A condition may name columns that are not asked for.
+        batches = run(self.view(), reader, names if filter is None else None)
+        chosen = pa.schema([schema.field(name) for name in names])
+        return pa.RecordBatchReader.from_batches(chosen, _filtered(batches, names, filter))
+
+
+def _filtered(
+    batches: Iterator[pa.RecordBatch], names: Sequence[str], filter: pc.Expression | None
+) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        if filter is None:
+            yield batch
+        else:
+            rows = pa.Table.from_batches([batch]).filter(filter).select(names)
+            yield from rows.combine_chunks().to_batches()
 
 
 def open_table(location: StorageLocation) -> HudiTable:

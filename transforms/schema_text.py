@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from table.errors import InvalidConfig
 from table.model.meta_columns import META_COLUMNS
+from table.schema.canonical import canonical
 
 TIMESTAMP = pa.timestamp("us", "UTC")
 
@@ -36,7 +37,6 @@ _ACCEPTED = (
 )
 _MAX_DECIMAL_PRECISION = 38
 _TOKEN = re.compile(r"\s*(?:(`[^`]+`)|(\w+)|([<>(),:]))")
-_AVRO_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 
 def parse_schema(columns: Mapping[str, str]) -> pa.Schema:
@@ -48,9 +48,8 @@ def parse_schema(columns: Mapping[str, str]) -> pa.Schema:
     Raises:
         InvalidConfig: no columns, a name that Hudi cannot keep, or a text that is not a type.
     """
-    schema = pa.schema([pa.field(name, parse_type(name, text)) for name, text in columns.items()])
-    check_column_names(schema)
-    return schema
+    fields = [pa.field(name, parse_type(name, text)) for name, text in columns.items()]
+    return check_columns(pa.schema(fields))
 
 
 def parse_type(column: str, text: str) -> pa.DataType:
@@ -63,34 +62,35 @@ def parse_type(column: str, text: str) -> pa.DataType:
 
 
 def print_schema(schema: pa.Schema) -> dict[str, str]:
-    """The declaration of a schema: what ``parse_schema`` reads back."""
-    return {field.name: print_type(field.type) for field in schema}
-
-
-def print_type(data_type: pa.DataType) -> str:
-    """The declaration of a type.
+    """The declaration of a schema: what ``parse_schema`` reads back.
 
     Raises:
-        InvalidConfig: no text declares it.
+        InvalidConfig: a column has a type that no text declares.
     """
+    return {field.name: _print_type(field.name, field.type) for field in schema}
+
+
+def _print_type(column: str, data_type: pa.DataType) -> str:
     if pa.types.is_list(data_type):
-        return f"array<{print_type(data_type.value_type)}>"
+        return f"array<{_print_type(column, data_type.value_type)}>"
     if pa.types.is_struct(data_type):
-        return f"struct<{','.join(f'{f.name}:{print_type(f.type)}' for f in data_type)}>"
+        fields = [f"{f.name}:{_print_type(f'{column}.{f.name}', f.type)}" for f in data_type]
+        return f"struct<{','.join(fields)}>"
     if pa.types.is_decimal128(data_type):
         return f"decimal({data_type.precision},{data_type.scale})"
     for word, plain in _PLAIN.items():
         if plain.equals(data_type):
             return word
-    message = f"no column can have the type {data_type}; accepted are {_ACCEPTED}"
+    message = f"column {column!r} cannot be declared as {data_type}; accepted are {_ACCEPTED}"
     raise InvalidConfig(message)
 
 
-def check_column_names(schema: pa.Schema) -> None:
-    """Refuse names that Hudi cannot keep (Avro's rules), and two that Spark cannot tell apart.
+def check_columns(schema: pa.Schema) -> pa.Schema:
+    """``schema`` with every type as a table holds it (``table.schema.canonical``).
 
     Raises:
-        InvalidConfig: naming the column.
+        InvalidConfig: no columns, a column of Hudi's own, a name that Avro does not know, or two
+            that differ only by case, which Spark cannot tell apart; the message names the column.
     """
     if not schema.names:
         message = "a schema needs at least one column"
@@ -99,30 +99,22 @@ def check_column_names(schema: pa.Schema) -> None:
         if name in META_COLUMNS:
             message = f"column {name!r} is one of the columns that Hudi itself adds; leave it out"
             raise InvalidConfig(message)
-    _check_fields("", list(schema))
+    _check_case((), list(schema))
+    return canonical(schema)
 
 
-def _check_fields(parent: str, fields: list[pa.Field]) -> None:
+def _check_case(path: tuple[str, ...], fields: list[pa.Field]) -> None:
     seen: dict[str, str] = {}
     for field in fields:
-        path = f"{parent}{field.name}"
-        if not _AVRO_NAME.fullmatch(field.name):
-            message = (
-                f"column {path!r}: Hudi keeps names of ASCII letters, digits and underscores that "
-                "do not start with a digit"
-            )
+        if (other := seen.setdefault(field.name.lower(), field.name)) != field.name:
+            columns = [".".join((*path, name)) for name in (other, field.name)]
+            message = f"columns {columns[0]!r} and {columns[1]!r} differ only by case; rename one"
             raise InvalidConfig(message)
-        if (other := seen.setdefault(field.name.lower(), path)) != path:
-            message = f"columns {other!r} and {path!r} differ at most by case; keep one of them"
-            raise InvalidConfig(message)
-        _check_nested(path, field.type)
-
-
-def _check_nested(path: str, data_type: pa.DataType) -> None:
-    if pa.types.is_list(data_type):
-        _check_nested(path, data_type.value_type)
-    elif pa.types.is_struct(data_type):
-        _check_fields(f"{path}.", list(data_type))
+        nested = field.type
+        while pa.types.is_list(nested):
+            nested = nested.value_type
+        if pa.types.is_struct(nested):
+            _check_case((*path, field.name), list(nested))
 
 
 class _TypeText:

@@ -73,10 +73,14 @@ def collect(batch: KafkaBatch) -> pa.Table:
 
 
 def _cut_short(records: DataFrame, share: int) -> DataFrame:
-    sizes = [f.coalesce(f.octet_length(name), f.lit(0)) for name in ("key", "value")]
-    is_cut = sum(sizes[1:], sizes[0]) > share
+    key_bytes, value_bytes = (
+        f.coalesce(f.octet_length(name), f.lit(0)) for name in ("key", "value")
+    )
+    is_cut = key_bytes + value_bytes > share
     kept = [
-        f.when(~is_cut, f.col(name)).alias(name) if name in ("key", "value") else f.col(name)
+        f.when(is_cut, None).otherwise(f.col(name)).alias(name)
+        if name in ("key", "value")
+        else f.col(name)
         for name in records.columns
     ]
     return records.select(*kept, is_cut.alias(_CUT))

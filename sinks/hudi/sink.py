@@ -96,15 +96,7 @@ class HudiSink:
         except BaseException:
             self._abandon()
             raise
-        stats = [w.stat for w in written if w.stat is not None]
-        return BatchResult(
-            instant.requested_at,
-            sum(w.arrived for w in written),
-            rejected,
-            sum(stat.total_write_bytes for stat in stats),
-            len(stats),
-            seconds,
-        )
+        return _result(instant, written, rejected, seconds)
 
     def _opening(self, context: WriteContext) -> Callable[[bool], WriteBuckets]:
         """What an exchange calls once it knows whether there may be rejects."""
@@ -158,6 +150,22 @@ class HudiSink:
 
     def _writers(self) -> list[TableWriter]:
         return [w for w in (self._rows, self._rejects) if w is not None]
+
+
+def _result(
+    instant: Instant, written: list[Written], rejected: int, seconds: dict[str, float]
+) -> BatchResult:
+    stats = [w.stat for w in written if w.stat is not None and w.target is Target.ROWS]
+    return BatchResult(
+        instant.requested_at,
+        records=sum(w.arrived for w in written),
+        rows=sum(stat.num_writes for stat in stats),
+        deletes=sum(stat.num_deletes for stat in stats),
+        rejected=rejected,
+        written_bytes=sum(stat.total_write_bytes for stat in stats),
+        files=len(stats),
+        seconds=seconds,
+    )
 
 
 @contextmanager

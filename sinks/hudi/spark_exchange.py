@@ -229,4 +229,5 @@ def _ipc_file(portions: list[Portion], listed: bytes) -> bytes:
                 .to_batches()[0]
                 .replace_schema_metadata(schema.metadata)
             )
-    return sink.getvalue().to_pybytes()
+    file: bytes = sink.getvalue().to_pybytes()
+    return file

@@ -105,7 +105,9 @@ class TableWriter:
         self._transaction.cancel()
         self._transaction = None
 
-    def compact_if_due(self, policy: CompactionPolicy, runner: Runner) -> list[Instant]:
+    def compact_if_due(
+        self, policy: CompactionPolicy, runner: Runner
+    ) -> list[tuple[Instant, CommitMetadata]]:
         """Finish pending compactions, whoever planned them, then plan and do one if it is time."""
         self.table.refresh()
         done = [self._compact(pending, runner) for pending in self._pending_compactions()]
@@ -122,19 +124,20 @@ class TableWriter:
 
     def _slices_at(self, timeline: Timeline) -> list[FileSlice]:
         """Slices that a plan may take: those of groups that no pending compaction has."""
-        self.table.refresh()
-        assert self.table.timeline.instants == timeline.instants, "listed twice under one lock"
+        self.table.refresh(timeline)
         view = self.table.view()
         return [s for s in view.slices_for_writing() if s.group not in view.compactions]
 
-    def _compact(self, planned: tuple[Instant, CompactionPlan], runner: Runner) -> Instant:
+    def _compact(
+        self, planned: tuple[Instant, CompactionPlan], runner: Runner
+    ) -> tuple[Instant, CommitMetadata]:
         pending, plan = planned
         rewrite = SliceRewriter(self._context(pending.requested_at))
         instant, metadata, timeline = execute(
             self.table.access, pending, plan, rewrite, runner, self._own_metadata()
         )
         self.table.note_commit(instant, metadata, timeline)
-        return instant
+        return instant, metadata
 
     def _context(self, instant: str) -> WriteContext:
         properties = self.table.properties

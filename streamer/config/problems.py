@@ -18,7 +18,11 @@ from streamer.config.errors import Contradiction, Problem
 from streamer.config.settings import MASK, sounds_secret
 
 _LONGEST_SHOWN = 60
-_MESSAGES = {"tuple_type": "expected a list, such as [a, b]", "string_too_short": "is empty"}
+_MESSAGES = {
+    "tuple_type": "expected a list, such as [a, b]",
+    "too_short": "expected at least one",
+    "string_too_short": "is empty",
+}
 
 
 def from_validation(error: ValidationError, model: type[BaseModel]) -> list[Problem]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from types import TracebackType
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -83,6 +84,26 @@ class KafkaSource:
             failOnDataLoss=str(self._config.fail_on_data_loss).lower(),
         )
         return reader.load().select(*self._columns())
+
+    def sample(self, count: int) -> pa.Array:
+        """Values of about ``count`` records from where a first run starts, to infer a schema from.
+
+        Raises:
+            SourceError: the topic cannot be asked.
+        """
+        start = self.start_map(None)
+        available = self._admin.ranges()
+        share = -(-count // max(len(available), 1))
+        ends = {p: min(start.offsets[p] + share, r.end) for p, r in available.items()}
+        options = {f"kafka.{name}": value for name, value in self._properties.items()}
+        reader = self._spark.read.format("kafka").options(
+            **options,
+            subscribe=start.topic,
+            startingOffsets=json.dumps({start.topic: dict(start.offsets)}),
+            endingOffsets=json.dumps({start.topic: ends}),
+        )
+        rows = reader.load().select("value").where("value is not null").collect()
+        return pa.array([bytes(row.value) for row in rows], pa.binary())
 
     def close(self) -> None:
         """Ends the connection that answers questions; streams go on."""

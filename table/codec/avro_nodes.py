@@ -11,9 +11,6 @@ from fastavro.schema import SchemaParseException, UnknownType, expand_schema
 from table.errors import CorruptData
 from table.schema.avro import to_arrow
 
-#: Fields of the record that a map's entry is.
-ENTRY = ("key", "value")
-
 
 @dataclass(frozen=True, slots=True)
 class Node:
@@ -51,6 +48,13 @@ def root_of(avro_schema: Mapping[str, object]) -> Node:
         name = "Avro schema"
         raise CorruptData(name, None, "valid types", f"{type(error).__name__}: {error}") from error
     return _node(expanded, arrow)
+
+
+def entry_of(node: Node) -> Node:
+    """The record that an entry of a map is."""
+    key = pa.field("key", node.arrow.key_type, nullable=False)
+    value = pa.field("value", node.arrow.item_type, nullable=node.arrow.item_field.nullable)
+    return Node("record", pa.struct([key, value]), node.children)
 
 
 def _node(avro: object, arrow: pa.DataType) -> Node:

@@ -52,12 +52,24 @@ _CHUNK_BYTES = 1 << 17
 
 
 class BloomFilterBuilder:
-    """Collects the keys of one base file for its footer."""
+    """Collects the keys of one base file for its footer.
 
-    def __init__(self) -> None:
-        self._bits = math.ceil(KEYS_PER_ROW * (-math.log(FALSE_POSITIVES) / math.log(2) ** 2))
-        self._hashes = math.ceil(math.log(2) * self._bits / KEYS_PER_ROW)
-        self._max_rows = math.ceil(MAX_KEYS / KEYS_PER_ROW)
+    Args:
+        keys_per_row: keys that a row of the filter is made for.
+        false_positives: rate at which a row so filled takes a key for one of its own.
+        max_keys: keys after which no further row is added.
+    """
+
+    def __init__(
+        self,
+        keys_per_row: int = KEYS_PER_ROW,
+        false_positives: float = FALSE_POSITIVES,
+        max_keys: int = MAX_KEYS,
+    ) -> None:
+        self._keys_per_row = keys_per_row
+        self._bits = math.ceil(keys_per_row * (-math.log(false_positives) / math.log(2) ** 2))
+        self._hashes = math.ceil(math.log(2) * self._bits / keys_per_row)
+        self._max_rows = math.ceil(max_keys / keys_per_row)
         self._key_count = 0
         self._set = np.zeros((1, self._bits), np.bool_)
         self._range: tuple[bytes, bytes] | None = None
@@ -89,10 +101,10 @@ class BloomFilterBuilder:
     def _rows_of_next(self, count: int) -> npt.NDArray[np.int64]:
         """Row of the filter for each of the next keys."""
         place = np.arange(self._key_count, self._key_count + count)
-        beyond = place - self._max_rows * KEYS_PER_ROW
+        beyond = place - self._max_rows * self._keys_per_row
         # Hudi sends the first key beyond its maximum to row 0, and then starts its round there.
         round_trip = np.where(beyond == 0, 0, (beyond - 1) % self._max_rows)
-        return np.where(beyond < 0, place // KEYS_PER_ROW, round_trip)
+        return np.where(beyond < 0, place // self._keys_per_row, round_trip)
 
     def _add(self, keys: ByteStrings, rows: npt.NDArray[np.int64]) -> None:
         murmur = Murmur2(keys)
@@ -116,9 +128,9 @@ class BloomFilterBuilder:
 
     def _to_bytes(self) -> bytes:
         header = _HEADER.pack(_VERSION, self._hashes, _MURMUR, self._bits)
-        in_last_row = self._key_count - (len(self._set) - 1) * KEYS_PER_ROW
+        in_last_row = self._key_count - (len(self._set) - 1) * self._keys_per_row
         rows = [header + np.packbits(row, bitorder="little").tobytes() for row in self._set]
-        return header + _ROWS.pack(KEYS_PER_ROW, in_last_row, len(rows)) + b"".join(rows)
+        return header + _ROWS.pack(self._keys_per_row, in_last_row, len(rows)) + b"".join(rows)
 
 
 @dataclass(frozen=True, slots=True)

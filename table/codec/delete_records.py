@@ -1,117 +1,28 @@
 """The records of a delete block: ``HoodieDeleteRecordList`` in Avro binary, without its schema.
 
-Each record is a record key, a partition path and an ordering value in a wrapper, one Avro record
-per Java class. Hudi compares ordering values only when their classes agree; otherwise, and when
-the value is the integer 0, the delete wins whatever it meets. So a value is written as Hudi's own
-rows hold it: timestamps and times as raw longs, dates as days in an integer. Several ordering
-fields make one ``ArrayWrapper``. A null ordering value is the integer 0, as in
-``OrderingValues.create``.
+    long      records in the block; further blocks may follow, 0 ends the list
+    for each  record key and partition path, nullable strings; the ordering value in its wrapper
 
-Source: ``HoodieDeleteBlock``, ``HoodieAvroWrapperUtils``, ``OrderingValues`` of Apache Hudi 1.2.0.
+Hudi compares a delete with what it meets only when both have an ordering value of one Java class.
+When the classes differ, and when the value is the integer 0, the delete wins.
+
+Source: ``HoodieDeleteBlock`` (version 3) of Apache Hudi 1.2.0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
-from functools import cache
-from io import BytesIO
-from typing import TypeAlias
 
-import fastavro
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from fastavro.types import Schema
 
-from table.codec.avro_binary import (
-    Mask,
-    Piece,
-    constant,
-    decimals,
-    join,
-    only,
-    scalars,
-    strings,
-    varint,
-)
-from table.codec.avro_container import load_schema
-from table.errors import CorruptData, InvalidConfig, InvalidRecords
-
-#: Type of every decimal in a ``DecimalWrapper``.
-WRAPPED_DECIMAL = pa.decimal128(30, 15)
-
-
-class Wrapper(IntEnum):
-    """Java class of an ordering value; the number is its branch in the union on disk."""
-
-    NULL = 0
-    BOOLEAN = 1
-    INT = 2
-    LONG = 3
-    FLOAT = 4
-    DOUBLE = 5
-    BYTES = 6
-    STRING = 7
-    DATE = 8
-    DECIMAL = 9
-    TIME_MICROS = 10
-    TIMESTAMP_MICROS = 11
-    #: Several values at the top of a record; among those values the branch is ``LOCAL_DATE``.
-    ARRAY = 12
-    LOCAL_DATE = 13
-
-
-#: Name of the Avro record, and the Arrow type of what it holds.
-_CONTENTS: dict[Wrapper, tuple[str, pa.DataType]] = {
-    Wrapper.BOOLEAN: ("BooleanWrapper", pa.bool_()),
-    Wrapper.INT: ("IntWrapper", pa.int32()),
-    Wrapper.LONG: ("LongWrapper", pa.int64()),
-    Wrapper.FLOAT: ("FloatWrapper", pa.float32()),
-    Wrapper.DOUBLE: ("DoubleWrapper", pa.float64()),
-    Wrapper.BYTES: ("BytesWrapper", pa.binary()),
-    Wrapper.STRING: ("StringWrapper", pa.string()),
-    Wrapper.DATE: ("DateWrapper", pa.date32()),
-    Wrapper.DECIMAL: ("DecimalWrapper", WRAPPED_DECIMAL),
-    Wrapper.TIME_MICROS: ("TimeMicrosWrapper", pa.time64("us")),
-    Wrapper.TIMESTAMP_MICROS: ("TimestampMicrosWrapper", pa.timestamp("us", "UTC")),
-    Wrapper.LOCAL_DATE: ("LocalDateWrapper", pa.date32()),
-}
-_NAMESPACE = "org.apache.hudi.avro.model."
-_WRAPPER_OF = {_NAMESPACE + name: wrapper for wrapper, (name, _) in _CONTENTS.items()}
-_ARRAY_NAME = _NAMESPACE + "ArrayWrapper"
-
-#: (name of the Avro record, its fields), or None for the null branch.
-_Wrapped: TypeAlias = tuple[str, dict[str, object]] | None
-
-
-@dataclass(frozen=True, slots=True)
-class OrderingValues:
-    """The values of one ordering field, by the Java class they have on disk.
-
-    Attributes:
-        wrappers: ``Wrapper`` of each record, int8; ``NULL`` where the record has no such field.
-        values: for each wrapper that occurs a column of its own type, null in the other records.
-    """
-
-    wrappers: npt.NDArray[np.int8]
-    values: dict[Wrapper, pa.Array]
-
-    def as_type(self, column: pa.DataType) -> tuple[pa.Array, Mask]:
-        """Values of an ordering column of this type, and where the class on disk is another.
-
-        The value is null where the class is another: Hudi does not compare such a delete.
-
-        Raises:
-            InvalidConfig: no delete block can hold values of this type.
-        """
-        wrapper = wrapper_of(column)
-        mismatch = self.wrappers != wrapper
-        if wrapper not in self.values:
-            return pa.nulls(len(self.wrappers), column), mismatch
-        return _unwrap(self.values[wrapper], column), mismatch
+from table.codec.avro_binary import Mask, Piece, join, only, strings, varint
+from table.codec.avro_cursors import Cursors
+from table.codec.ordering_wrappers import CONTENT, OrderingValues, Wrapper, unwrap, wrap
+from table.errors import CorruptData
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,42 +49,25 @@ class DeleteRecords:
 
         Those are the commit-time deletes, and those whose Java class is not that of the columns;
         their values are null.
+
+        Raises:
+            InvalidConfig: records cannot be ordered by such a type.
+            CorruptData: a value does not fit its column's type.
         """
         count = len(self.record_keys)
         unconditional = self.commit_time | (self.is_array != (len(columns) > 1))
         absent = OrderingValues(np.zeros(count, np.int8), {})
-        ordering = [*self.ordering, *[absent] * len(columns)][: len(columns)]
-        typed = [values.as_type(column) for values, column in zip(ordering, columns, strict=True)]
+        fields = [*self.ordering, *[absent] * len(columns)][: len(columns)]
+        try:
+            typed = [field.as_type(column) for field, column in zip(fields, columns, strict=True)]
+        except pa.ArrowInvalid as error:
+            place, expected = "delete block", f"ordering values of {columns}"
+            raise CorruptData(place, None, expected, str(error)) from error
         for _, mismatch in typed:
             unconditional = unconditional | mismatch
         hidden = pa.array(unconditional)
-        return [_without(values, hidden) for values, _ in typed], unconditional
-
-
-def wrapper_of(column: pa.DataType) -> Wrapper:
-    """The class that Hudi's rows give a value of an ordering column of this type.
-
-    Raises:
-        InvalidConfig: the type has no order (lists, maps, structs).
-    """
-    if pa.types.is_boolean(column):
-        return Wrapper.BOOLEAN
-    if pa.types.is_date32(column) or pa.types.is_time32(column):
-        return Wrapper.INT
-    if pa.types.is_timestamp(column) or pa.types.is_time64(column):
-        return Wrapper.LONG
-    if pa.types.is_signed_integer(column):
-        return Wrapper.LONG if column.bit_width == 64 else Wrapper.INT
-    if pa.types.is_float32(column) or pa.types.is_float64(column):
-        return Wrapper.DOUBLE if column.bit_width == 64 else Wrapper.FLOAT
-    if pa.types.is_string(column) or pa.types.is_large_string(column):
-        return Wrapper.STRING
-    if pa.types.is_binary(column) or pa.types.is_large_binary(column):
-        return Wrapper.BYTES
-    if pa.types.is_decimal128(column):
-        return Wrapper.DECIMAL
-    message = f"records cannot be ordered by a column of type {column}; name another field"
-    raise InvalidConfig(message)
+        arrays = [pc.if_else(hidden, pa.scalar(None, kind.type), kind) for kind, _ in typed]
+        return arrays, unconditional
 
 
 def encode(
@@ -188,7 +82,7 @@ def encode(
         record_keys: string column.
         partition_paths: string column.
         ordering: the ordering columns, or None for deletes that win whatever they meet.
-        commit_time: rows of which the same is true although there are ordering columns.
+        commit_time: records of which the same is true although there are ordering columns.
 
     Raises:
         InvalidConfig: an ordering column's type has no order.
@@ -197,10 +91,13 @@ def encode(
     count = len(record_keys)
     if count == 0:
         return b"\x00"
+    is_default = np.full(count, not ordering)
+    if commit_time is not None:
+        is_default |= commit_time
     pieces = [*_nullable_strings(record_keys), *_nullable_strings(partition_paths)]
-    pieces += _ordering(ordering or (), commit_time, count)
-    first_block = join([varint(np.array([count]))]).data.tobytes()
-    return first_block + join(pieces).data.tobytes() + b"\x00"
+    pieces += wrap(ordering or (), is_default)
+    head = join([varint(np.array([count]))]).data.tobytes()
+    return head + join(pieces).data.tobytes() + b"\x00"
 
 
 def decode(data: bytes, path: str) -> DeleteRecords:
@@ -209,171 +106,114 @@ def decode(data: bytes, path: str) -> DeleteRecords:
     Raises:
         CorruptData: ``data`` is not a ``HoodieDeleteRecordList``.
     """
-    stream = BytesIO(data)
+    starts, ends = _bounds(data, path)
+    cursors = Cursors(np.frombuffer(data, np.uint8), starts, ends, path)
     try:
-        parsed = fastavro.schemaless_reader(stream, _schema(), None, return_record_name=True)
-    except Exception as error:  # the bytes decide how the decoder fails
-        reason = f"{type(error).__name__}: {error}"[:200]
-        raise CorruptData(path, None, "a list of delete records", reason) from error
-    if stream.tell() != len(data):
-        raise CorruptData(path, stream.tell(), "the end of the delete records", "more bytes")
-    return _collect(parsed["deleteRecordList"], path)
-
-
-# --- rows to bytes
+        keys, paths = _read_nullable_strings(cursors), _read_nullable_strings(cursors)
+        ordering, is_array = unwrap(cursors)
+    except pa.ArrowInvalid as error:
+        raise CorruptData(path, None, "delete records", str(error)) from error
+    cursors.check_finished()
+    return DeleteRecords(keys, paths, ordering, ~is_array & ordering[0].is_default, is_array)
 
 
 def _nullable_strings(column: pa.Array) -> list[Piece]:
-    valid = _valid(column)
-    branch = varint(valid.astype(np.int64))
-    return [branch, *(only(piece, valid) for piece in strings(column))]
+    valid = np.asarray(column.is_valid())
+    return [varint(valid.astype(np.int64)), *(only(piece, valid) for piece in strings(column))]
 
 
-def _ordering(columns: Sequence[pa.Array], commit_time: Mask | None, count: int) -> list[Piece]:
-    if not columns:
-        return [_wrapped_zero(count)]
-    ordered = np.ones(count, np.bool_) if commit_time is None else ~commit_time
-    if len(columns) == 1:
-        pieces = _wrapped(columns[0])
-    else:
-        # branch of the array, branch of its only field, number of values; and no further block
-        head = join([varint(np.array([Wrapper.ARRAY, 1, len(columns)]))]).data.tobytes()
-        items = [piece for column in columns for piece in _wrapped(column)]
-        pieces = [constant(head, count), *items, constant(b"\x00", count)]
-    return [
-        *(only(piece, ordered) for piece in pieces),
-        only(_wrapped_zero(count), ~ordered),
-    ]
+def _read_nullable_strings(cursors: Cursors) -> pa.Array:
+    branches = cursors.longs()
+    valid: Mask = branches == 1
+    cursors.check(valid | (branches == 0), "a string, or null")
+    picked = cursors.pick(valid)
+    column = picked.strings().cast(pa.string())
+    cursors.put(valid, picked)
+    return column.take(pa.array(np.cumsum(valid) - 1, mask=~valid))
 
 
-def _wrapped(column: pa.Array) -> list[Piece]:
-    valid = _valid(column)
-    wrapper = wrapper_of(column.type)
-    pieces = [varint(np.full(len(column), wrapper)), *_value(column, wrapper)]
-    return [
-        *(only(piece, valid) for piece in pieces),
-        only(_wrapped_zero(len(column)), ~valid),
-    ]
+# --- where each record begins: known only by walking over those before it, one by one
 
 
-def _wrapped_zero(count: int) -> Piece:
-    return constant(join([varint(np.array([Wrapper.INT, 0]))]).data.tobytes(), count)
-
-
-def _value(column: pa.Array, wrapper: Wrapper) -> list[Piece]:
-    if wrapper in (Wrapper.STRING, Wrapper.BYTES):
-        return strings(column)
-    if wrapper is Wrapper.DECIMAL:
-        try:
-            return decimals(column.cast(WRAPPED_DECIMAL))
-        except pa.ArrowInvalid as error:
-            message = f"a delete block holds ordering values of {WRAPPED_DECIMAL} only: {error}"
-            raise InvalidRecords(message) from error
-    return [scalars(column)]
-
-
-def _valid(column: pa.Array) -> Mask:
-    valid: Mask = np.asarray(column.is_valid())
-    return valid
-
-
-# --- bytes to columns
-
-
-@cache
-def _schema() -> Schema:
-    schema = load_schema("HoodieDeleteRecordList")
-    return fastavro.parse_schema(_without_logical_types(schema))
-
-
-def _without_logical_types(schema: object) -> object:
-    """The schema of raw values: the decoder would make a Python time of any ``time-micros``."""
-    if isinstance(schema, list):
-        return [_without_logical_types(branch) for branch in schema]
-    if isinstance(schema, dict):
-        return {
-            key: _without_logical_types(value)
-            for key, value in schema.items()
-            if key != "logicalType" or value == "decimal"
-        }
-    return schema
-
-
-def _collect(records: Sequence[dict[str, object]], path: str) -> DeleteRecords:
-    rows = [_wrapped_values(record["orderingVal"]) for record in records]
-    places = max((len(row) for row in rows), default=1)
-    is_array = np.array([_is_array(record["orderingVal"]) for record in records], np.bool_)
+def _bounds(data: bytes, path: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    starts: list[int] = []
+    ends: list[int] = []
+    at = 0
     try:
-        ordering = [
-            _ordering_values([row[place] if place < len(row) else None for row in rows])
-            for place in range(places)
-        ]
-    except (pa.ArrowInvalid, OverflowError, ValueError) as error:
-        raise CorruptData(path, None, "ordering values", str(error)) from error
-    return DeleteRecords(
-        pa.array([record["recordKey"] for record in records], pa.string()),
-        pa.array([record["partitionPath"] for record in records], pa.string()),
-        ordering,
-        ~is_array & _is_default(ordering[0]),
-        is_array,
-    )
+        while (block := _long(data, at))[0]:
+            count, at = block
+            at = at if count > 0 else _long(data, at)[1]  # then its size in bytes follows
+            for _ in range(abs(count)):
+                starts.append(at)
+                at = _after_record(data, at)
+                ends.append(at)
+    except (IndexError, KeyError, OverflowError) as error:
+        raise CorruptData(path, at, "a list of delete records", repr(error)) from error
+    if block[1] != len(data):
+        raise CorruptData(path, block[1], "the end of the delete records", "more bytes")
+    return np.array(starts, np.int64), np.array(ends, np.int64)
 
 
-def _is_array(wrapped: object) -> bool:
-    return isinstance(wrapped, tuple) and wrapped[0] == _ARRAY_NAME
+def _long(data: bytes, at: int) -> tuple[int, int]:
+    """The value at a position, and the position behind it."""
+    digit = data[at]
+    if digit < 0x80:
+        return (digit >> 1) ^ -(digit & 1), at + 1
+    value, shift = digit & 0x7F, 7
+    while digit >= 0x80 and shift < 70:
+        at += 1
+        digit = data[at]
+        value |= (digit & 0x7F) << shift
+        shift += 7
+    return (value >> 1) ^ -(value & 1), at + 1
 
 
-def _wrapped_values(wrapped: object) -> list[_Wrapped]:
-    """The values in the union of one record; several when it is an array."""
-    if not isinstance(wrapped, tuple):
-        return [None]
-    return (wrapped[1]["wrappedValues"] or []) if _is_array(wrapped) else [wrapped]
+def _after_record(data: bytes, at: int) -> int:
+    for _ in range(2):
+        branch, at = _long(data, at)
+        at = _after_string(data, at) if branch else at
+    branch, at = _long(data, at)
+    return _after_array(data, at) if branch == Wrapper.ARRAY else _AFTER[branch](data, at)
 
 
-def _ordering_values(column: Sequence[_Wrapped]) -> OrderingValues:
-    wrappers = np.array(
-        [Wrapper.NULL if wrapped is None else _WRAPPER_OF[wrapped[0]] for wrapped in column],
-        np.int8,
-    )
-    values = {
-        wrapper: _raw_values(column, wrappers == wrapper, wrapper)
-        for wrapper in map(Wrapper, np.unique(wrappers))
-        if wrapper is not Wrapper.NULL
-    }
-    return OrderingValues(wrappers, values)
+def _after_array(data: bytes, at: int) -> int:
+    branch, at = _long(data, at)
+    if branch == 0:
+        return at
+    while (block := _long(data, at))[0]:
+        count, at = block
+        at = at if count > 0 else _long(data, at)[1]
+        for _ in range(abs(count)):
+            branch, at = _long(data, at)
+            at = _AFTER[branch](data, at)
+    return block[1]
 
 
-def _raw_values(column: Sequence[_Wrapped], rows: Mask, wrapper: Wrapper) -> pa.Array:
-    _, arrow = _CONTENTS[wrapper]
-    raw = [
-        wrapped[1]["value"] if wrapped is not None and here else None
-        for wrapped, here in zip(column, rows, strict=True)
-    ]
-    if pa.types.is_temporal(arrow):
-        return pa.array(raw, pa.int64() if arrow.bit_width == 64 else pa.int32()).view(arrow)
-    return pa.array(raw, arrow)
+def _after_string(data: bytes, at: int) -> int:
+    length, at = _long(data, at)
+    if length < 0:
+        raise IndexError(length)
+    return at + length
 
 
-def _is_default(ordering: OrderingValues) -> Mask:
-    """Where Hudi sees no ordering value: null, or the integer 0."""
-    default: Mask = ordering.wrappers == Wrapper.NULL
-    if Wrapper.INT in ordering.values:
-        zero = pc.fill_null(pc.equal(ordering.values[Wrapper.INT], 0), fill_value=False)
-        default = default | np.asarray(zero)
-    return default
+def _after_long(data: bytes, at: int) -> int:
+    return _long(data, at)[1]
 
 
-# --- wrapped values to a column's own type
+def _after(wrapper: Wrapper) -> Callable[[bytes, int], int]:
+    """What steps over the content of a wrapper."""
+    content = CONTENT[wrapper]
+    if wrapper in (Wrapper.STRING, Wrapper.BYTES, Wrapper.DECIMAL):
+        return _after_string
+    if pa.types.is_boolean(content):
+        return lambda _, at: at + 1
+    if pa.types.is_floating(content):
+        return lambda _, at: at + content.bit_width // 8
+    return _after_long
 
 
-def _unwrap(values: pa.Array, column: pa.DataType) -> pa.Array:
-    if pa.types.is_temporal(column):
-        return values.view(column)
-    try:
-        return values.cast(column)
-    except pa.ArrowInvalid as error:
-        raise CorruptData("delete block", None, f"values of {column}", str(error)) from error
-
-
-def _without(column: pa.Array, hidden: pa.BooleanArray) -> pa.Array:
-    return pc.if_else(hidden, pa.scalar(None, column.type), column)
+_AFTER: dict[int, Callable[[bytes, int], int]] = {
+    Wrapper.NULL: lambda _, at: at,
+    **{wrapper: _after(wrapper) for wrapper in CONTENT if wrapper < Wrapper.ARRAY},
+    Wrapper.ARRAY: _after(Wrapper.LOCAL_DATE),
+}

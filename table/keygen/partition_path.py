@@ -64,7 +64,7 @@ def _folder_names(values: pa.Array, prefix: str, url_encode: bool, slashes_nest:
 
 def _may_be_a_path(path: str) -> bool:
     try:
-        folders = check_path(path).split("/")
+        folders = check_path(f"{path}/file").split("/")[:-1]
     except ValueError:
         return False
     return "\\" not in path and all(_may_be_a_folder(name) for name in folders)

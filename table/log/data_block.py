@@ -14,7 +14,7 @@ Hudi 1.2.0.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from table.codec.avro_rows import decode_rows, encode_rows
-from table.codec.byte_strings import ByteStrings
+from table.codec.byte_strings import ByteStrings, byte_strings
 from table.errors import CorruptData, Unsupported
 from table.log.log_block import BlockType, LogBlock
 from table.log.parquet_format import avro_key_values, parquet_writer
@@ -53,15 +53,20 @@ def encode_parquet(rows: pa.Table, avro_schema: Mapping[str, object]) -> memoryv
 
 def encode_avro(rows: pa.Table, avro_schema: Mapping[str, object]) -> memoryview:
     """Content of an AVRO_DATA block; arguments as for ``encode_parquet``."""
-    records = ByteStrings(*encode_rows(rows, avro_schema))
-    lengths = np.frombuffer(records.lengths.astype(">i4").tobytes(), np.uint8)
-    prefixes = ByteStrings(lengths, np.arange(0, len(lengths) + 1, 4, dtype=np.int64))
-    # One kernel lays out length and record by turns.
-    laid_out = pc.binary_join_element_wise(
-        prefixes.to_arrow(), records.to_arrow(), pa.scalar(b"", pa.large_binary())
-    )
     block_prefix = _PREFIX.pack(AVRO_BLOCK_VERSION, rows.num_rows)
-    return memoryview(b"".join((block_prefix, laid_out.buffers()[2] or b"")))
+    if rows.num_rows == 0:
+        return memoryview(block_prefix)
+    records = ByteStrings(*encode_rows(rows, avro_schema))
+    prefixes = block_prefix + records.lengths.astype(">i4").tobytes()
+    # What stands before each record: its length, and for the first one the block's prefix too.
+    bounds = np.arange(_PREFIX.size, len(prefixes) + 1, _LENGTH.size, dtype=np.int64)
+    bounds[0] = 0
+    before = ByteStrings(np.frombuffer(prefixes, np.uint8), bounds)
+    laid_out = pc.binary_join_element_wise(
+        before.to_arrow(), records.to_arrow(), pa.scalar(b"", pa.large_binary())
+    )
+    content = byte_strings(laid_out)
+    return content.data[: content.offsets[-1]].data
 
 
 def read_rows(block: LogBlock, columns: Sequence[str] | None = None) -> pa.Table:
@@ -78,10 +83,8 @@ def read_rows(block: LogBlock, columns: Sequence[str] | None = None) -> pa.Table
         CorruptData: the content disagrees with the schema in the header, or with its own format.
         Unsupported: a block of another kind or version.
     """
-    if block.type is BlockType.PARQUET_DATA:
-        return _read_parquet(block, _schema_of(block, columns))
-    if block.type is BlockType.AVRO_DATA:
-        return _read_avro(block).select(_schema_of(block, columns).names)
+    if block.type in _READERS:
+        return _READERS[block.type](block, _schema_of(block, columns))
     message = (
         f"{block.path} holds a {block.type.name} block; rows can be read from "
         "AVRO_DATA and PARQUET_DATA blocks, compact the table with the Hudi that wrote it"
@@ -112,7 +115,7 @@ def _read_parquet(block: LogBlock, schema: pa.Schema) -> pa.Table:
         raise block.corrupt(expected=f"Parquet with {schema.names}", actual=str(error)) from error
 
 
-def _read_avro(block: LogBlock) -> pa.Table:
+def _read_avro(block: LogBlock, schema: pa.Schema) -> pa.Table:
     content = block.content.read()
     if len(content) < _PREFIX.size:
         raise block.corrupt(expected="8 bytes or more in an Avro block", actual=str(len(content)))
@@ -120,9 +123,10 @@ def _read_avro(block: LogBlock) -> pa.Table:
     _check_version(block, version)
     starts, ends = _record_bounds(block, content, count)
     try:
-        return decode_rows(memoryview(content), starts, ends, block.avro_schema, block.path)
+        rows = decode_rows(memoryview(content), starts, ends, block.avro_schema, block.path)
     except CorruptData as error:
         raise block.relocated(error) from error
+    return rows.select(schema.names)
 
 
 def _check_version(block: LogBlock, version: int) -> None:
@@ -138,11 +142,10 @@ def _record_bounds(block: LogBlock, content: bytes, count: int) -> tuple[Offsets
     """Where each record begins and ends in the content."""
     if not 0 <= count <= (len(content) - _PREFIX.size) // _LENGTH.size:
         raise block.corrupt(expected="a record count that fits the block", actual=str(count))
-    bounds = _record_starts(content, count)
-    starts, ends = bounds[:-1], bounds[1:] - _LENGTH.size
-    if len(starts) < count or ends[-1:].sum() != (len(content) if count else 0):
+    starts = _record_starts(content, count)
+    if len(starts) != count + 1 or starts[-1] != len(content) + _LENGTH.size:
         raise block.corrupt(expected=f"{count} records that fill the block", actual="others")
-    return starts, ends
+    return starts[:-1], starts[1:] - _LENGTH.size
 
 
 def _record_starts(content: bytes, count: int) -> Offsets:
@@ -159,3 +162,9 @@ def _record_starts(content: bytes, count: int) -> Offsets:
             break
         starts.append(start + length + _LENGTH.size)
     return np.array(starts, np.int64)
+
+
+_READERS: Mapping[BlockType, Callable[[LogBlock, pa.Schema], pa.Table]] = {
+    BlockType.AVRO_DATA: _read_avro,
+    BlockType.PARQUET_DATA: _read_parquet,
+}

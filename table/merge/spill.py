@@ -23,10 +23,6 @@ DIVISION_COUNT = 1 << _DIVISION_BITS
 #: are used up.
 MAX_LEVEL = 32 // _DIVISION_BITS
 
-# Within a bucket all hashes share their remainder by the bucket count; the product with 2^32
-# divided by the golden ratio (an odd number) spreads them again (Knuth, TAOCP 3, 6.4).
-_SPREAD = np.uint32(0x9E3779B1)
-
 
 class SpilledDivisions:
     """Rows in one Arrow IPC stream per division; removed from disk when the context ends."""
@@ -102,6 +98,13 @@ class SpilledDivisions:
 def divisions(record_keys: pa.ChunkedArray, level: int) -> npt.NDArray[np.uint8]:
     """The division of each key, by the bits of its hash that belong to this level."""
     chunks = [string_hash(chunk).view(np.uint32) for chunk in record_keys.chunks]
-    hashes = np.concatenate(chunks) if chunks else np.empty(0, dtype=np.uint32)
-    spread = (hashes * _SPREAD) << np.uint32(level * _DIVISION_BITS)
-    return (spread >> np.uint32(32 - _DIVISION_BITS)).astype(np.uint8)
+    hashes = np.concatenate([np.empty(0, dtype=np.uint32), *chunks])
+    bits = _mixed(hashes) << np.uint32(level * _DIVISION_BITS)
+    return (bits >> np.uint32(32 - _DIVISION_BITS)).astype(np.uint8)
+
+
+def _mixed(hashes: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+    """The finaliser of MurmurHash3: in a bucket all hashes share their remainder by its count."""
+    hashes = (hashes ^ (hashes >> np.uint32(16))) * np.uint32(0x85EBCA6B)
+    hashes = (hashes ^ (hashes >> np.uint32(13))) * np.uint32(0xC2B2AE35)
+    return hashes ^ (hashes >> np.uint32(16))

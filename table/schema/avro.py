@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import json
 import re
+import reprlib
 from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
@@ -274,4 +275,4 @@ def _arrow_decimal(avro: Mapping[str, object]) -> pa.DataType:
 
 
 def _not_avro(actual: object, expected: str) -> CorruptData:
-    return CorruptData("Avro schema", None, expected, repr(actual)[:200])
+    return CorruptData("Avro schema", None, expected, reprlib.repr(actual))

@@ -6,6 +6,7 @@ Spark makes of Arrow's.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 import pyarrow as pa
@@ -44,6 +45,7 @@ _LISTS = (
     pa.types.is_list_view,
     pa.types.is_large_list_view,
 )
+_UNION_MEMBER = re.compile(r"member\d+")
 
 
 def canonical(schema: pa.Schema) -> pa.Schema:
@@ -110,9 +112,14 @@ def _type(arrow: pa.DataType, path: tuple[str, ...]) -> pa.DataType:
         return pa.list_(_field(arrow.value_field, path).with_name("element"))
     if pa.types.is_map(arrow) and _type(arrow.key_type, path) == pa.string():
         return pa.map_(pa.string(), _field(arrow.item_field, path))
-    if pa.types.is_struct(arrow) and arrow.num_fields > 0:
+    if pa.types.is_struct(arrow) and arrow.num_fields > 0 and not _looks_like_a_union(arrow):
         return pa.struct(_fields(arrow.fields, path))
     raise not_storable(arrow, path)
+
+
+def _looks_like_a_union(arrow: pa.StructType) -> bool:
+    """Spark reads Avro's unions as such structs, so Hudi on Spark writes them as unions again."""
+    return all(field.nullable and _UNION_MEMBER.fullmatch(field.name) for field in arrow.fields)
 
 
 def _decimal(arrow: pa.DataType, path: tuple[str, ...]) -> pa.DataType:

@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from table.errors import CorruptData
 from table.model.commit_metadata import WriteStat
 from table.model.compaction_plan import CompactionOperation
-from table.model.file_names import BaseFileName, LogFileName
-from table.model.file_slice import BaseFile, FileSlice, LogFile
+from table.model.file_slice import BaseFile, FileGroupId, FileSlice, LogFile, join
 from table.read.file_group_reader import FileGroupReader
 from table.services.compaction import SliceRewrite
+from table.storage import Storage
+from table.view.file_lister import DataFile, data_file
 from table.write.file_group_write import WriteContext, write_base_file
 
 
@@ -26,8 +27,8 @@ class SliceRewriter:
 
     def __call__(self, task: SliceRewrite) -> WriteStat:
         """Merge one slice and write its base file; winning rows keep their commit time."""
-        file_slice = slice_of(task.operation)
         context = self.context
+        file_slice = slice_of(task.operation, context.storage)
         reader = FileGroupReader(context.storage, context.schema, context.merger)
         merged = reader.merge(file_slice)
         stat = write_base_file(context, file_slice.group, merged, replaces=file_slice)
@@ -38,17 +39,25 @@ class SliceRewriter:
         )
 
 
-def slice_of(operation: CompactionOperation) -> FileSlice:
-    """The slice that a plan names, whatever has been written to its group since."""
-    partition = operation.group.partition_path
-    base = operation.data_file and BaseFileName.parse(operation.data_file)
-    logs = [LogFileName.parse(name) for name in operation.log_files]
-    if None in logs or (operation.data_file and base is None):
-        place = f"compaction plan of {operation.group}"
-        raise CorruptData(place, None, "names of base and log files", str(operation))
-    return FileSlice(
-        operation.group,
-        operation.base_instant,
-        BaseFile(partition, base, 0) if base else None,
-        tuple(LogFile(partition, log, 0) for log in logs if log is not None),
-    )
+def slice_of(operation: CompactionOperation, storage: Storage) -> FileSlice:
+    """The slice that a plan names, whatever has been written to its group since.
+
+    Raises:
+        CorruptData: the plan names something that is no data file, or a file that is gone.
+    """
+    group = operation.group
+    names = [operation.data_file] if operation.data_file else []
+    files = [_file(group, name, storage) for name in (*names, *operation.log_files)]
+    bases = [file for file in files if isinstance(file, BaseFile)]
+    logs = tuple(file for file in files if isinstance(file, LogFile))
+    return FileSlice(group, operation.base_instant, bases[0] if bases else None, logs)
+
+
+def _file(group: FileGroupId, name: str, storage: Storage) -> DataFile:
+    """A file of a plan with its true size: without it a log would be read as empty."""
+    info = storage.head(join(group.partition_path, name))
+    file = data_file(group.partition_path, name, info.size_bytes) if info else None
+    if file is None:
+        place = f"compaction plan of {group}"
+        raise CorruptData(place, None, f"a data file {name!r}", "none of that name")
+    return file

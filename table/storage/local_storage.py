@@ -17,23 +17,29 @@ Nothing is forced to the disk itself: a power failure may lose what was written 
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime
-from itertools import count
-from pathlib import PurePosixPath
-from typing import BinaryIO, TypeVar
-from uuid import uuid4
+from typing import BinaryIO
 
-from table.errors import HudiError, InvalidConfig, OutcomeUnknown, StorageUnavailable, Unsupported
+from table.errors import HudiError, OutcomeUnknown, StorageUnavailable, Unsupported
+from table.storage.disk import (
+    checksum_of,
+    link,
+    open_unfinished,
+    other_bytes,
+    remove,
+    remove_empty_folders,
+    remove_unfinished,
+    staged,
+    typed_errors,
+)
 from table.storage.same_content import same_content
 from table.storage.storage import (
-    AlreadyExists,
-    InvalidPath,
+    REFUSED_IN_PATHS,
     NotFound,
     ObjectInfo,
     StorageLocation,
@@ -41,16 +47,8 @@ from table.storage.storage import (
     check_path,
 )
 
-#: Names that are not objects of the table: staging files and Hadoop's checksums.
-_HIDDEN = re.compile(r"#[0-9]+\Z|\A\..*\.crc\Z", re.DOTALL)
-
-# How often a folder may vanish, by a delete in another process, between its making and its use.
-_ATTEMPTS = 10
-
-_REFUSALS = (errno.EACCES, errno.EPERM, errno.EROFS)
-_BAD_NAMES = (errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ)
-
-T = TypeVar("T")
+# What is no object of the table: staging files, Hadoop's checksums, names outside the contract.
+_HIDDEN = re.compile(rf"\A\..*\.crc\Z|{REFUSED_IN_PATHS}")
 
 
 class LocalStorage:
@@ -80,17 +78,17 @@ class LocalStorage:
 
     def read_versioned(self, path: str) -> tuple[bytes, str | None]:
         """See ``Storage.read_versioned``."""
-        with _typed_errors(path), open(self._place(path), "rb") as file:
+        with typed_errors(path), open(self._place(path), "rb") as file:
             return file.read(), _version(os.fstat(file.fileno()))
 
     def open(self, path: str) -> AbstractContextManager[BinaryIO]:
         """See ``Storage.open``."""
-        with _typed_errors(path):
+        with typed_errors(path):
             return open(self._place(path), "rb")
 
     def head(self, path: str) -> ObjectInfo | None:
         """See ``Storage.head``."""
-        with _typed_errors(path):
+        with typed_errors(path):
             try:
                 status = os.stat(self._place(path))
             except (FileNotFoundError, NotADirectoryError):
@@ -99,7 +97,7 @@ class LocalStorage:
 
     def list_folder(self, folder: str) -> tuple[list[str], list[ObjectInfo]]:
         """See ``Storage.list_folder``."""
-        with _typed_errors(folder):
+        with typed_errors(folder):
             folders, objects = self._scan(folder)
         return sorted(folders), sorted(objects, key=lambda info: info.path)
 
@@ -107,7 +105,7 @@ class LocalStorage:
         """See ``Storage.list_tree``."""
         found: list[ObjectInfo] = []
         pending = [folder]
-        with _typed_errors(folder):
+        with typed_errors(folder):
             while pending:
                 folders, objects = self._scan(pending.pop())
                 pending += folders
@@ -117,21 +115,19 @@ class LocalStorage:
     def create(self, path: str, data: bytes) -> None:
         """See ``Storage.create``."""
         place = self._place(path)
-        with _typed_errors(path), self._staged(place, data) as staging:
-            try:
-                os.link(staging, place)
-            except FileExistsError:
-                self._settle(path, data)
+        with typed_errors(path), staged(place, data) as staging:
+            while not self._link(staging, path, data):
+                pass
 
     def create_streaming(self, path: str) -> StreamingFile:
         """See ``Storage.create_streaming``."""
-        return LocalStreamingFile(path, self._place(path))
+        return _LocalStreamingFile(path, self._place(path), self._root)
 
     def put(self, path: str, data: bytes) -> None:
         """See ``Storage.put``."""
         place = self._place(path)
-        with _typed_errors(path), self._staged(place, data) as staging:
-            _remove(_checksum_of(place))
+        with typed_errors(path), staged(place, data) as staging:
+            remove(checksum_of(place))
             os.replace(staging, place)
 
     def replace(self, path: str, data: bytes, version: str) -> str:
@@ -142,11 +138,12 @@ class LocalStorage:
     def publish(self, prepared: str, path: str) -> None:
         """See ``Storage.publish``; a hard link, so one step of the file system."""
         source, place = self._place(prepared), self._place(path)
-        with _typed_errors(path):
+        with typed_errors(path):
             try:
-                _in_folder_of(place, lambda: os.link(source, place), given=source)
+                link(source, place)
             except FileExistsError:
-                self._settle(path, self.read(prepared))
+                if self.read(path) != self.read(prepared):
+                    raise other_bytes(path) from None
             except FileNotFoundError:
                 raise self._prepared_is_gone(prepared, path) from None
 
@@ -155,13 +152,13 @@ class LocalStorage:
         emptied: set[str] = set()
         for path in paths:
             place = self._place(path)
-            with _typed_errors(path):
-                _remove(_checksum_of(place))
-                _remove(place)
-                _remove_unfinished(place)
+            with typed_errors(path):
+                remove(checksum_of(place))
+                remove(place)
+                remove_unfinished(place)
             emptied.add(os.path.dirname(place))
         for folder in emptied:
-            self._remove_empty(folder)
+            remove_empty_folders(folder, self._root)
 
     def _place(self, path: str) -> str:
         return os.path.join(self._root, check_path(path))
@@ -172,63 +169,56 @@ class LocalStorage:
         objects: list[ObjectInfo] = []
         with suppress(FileNotFoundError, NotADirectoryError), os.scandir(place) as entries:
             for entry in entries:
-                path = f"{folder}/{entry.name}" if folder else entry.name
-                if _HIDDEN.search(entry.name) or not _is_path(path):
+                if _HIDDEN.search(entry.name):
                     continue
+                path = f"{folder}/{entry.name}" if folder else entry.name
                 with suppress(FileNotFoundError):  # deleted since the folder was read
                     if entry.is_dir():
                         folders.append(path)
-                    else:
+                    elif entry.is_file():
                         objects.append(_object_info(path, entry.stat()))
         return folders, objects
 
-    @contextmanager
-    def _staged(self, place: str, data: bytes) -> Iterator[str]:
-        staging = f"{place}#{uuid4().int}"
+    def _link(self, staging: str, path: str, data: bytes) -> bool:
+        """Whether ``path`` holds the data now; if not, what was there has just been deleted."""
         try:
-            with _in_folder_of(place, lambda: open(staging, "xb", buffering=0)) as file:
-                _write_all(file.fileno(), data)
-            yield staging
-        finally:
-            _remove(staging)
-
-    def _settle(self, path: str, data: bytes) -> None:
-        if self.read(path) != data:
-            raise _other_bytes(path)
+            link(staging, self._place(path))
+        except FileExistsError:
+            with suppress(NotFound):
+                if self.read(path) != data:
+                    raise other_bytes(path) from None
+                return True
+            return False
+        return True
 
     def _prepared_is_gone(self, prepared: str, path: str) -> HudiError:
         if self.head(path) is None:
             return NotFound(f"{prepared} is gone, {path} was not made from it")
         return OutcomeUnknown(f"{prepared} is gone, but {path} is there: look whose it is")
 
-    def _remove_empty(self, folder: str) -> None:
-        with suppress(OSError):
-            while len(folder) > len(self._root):
-                os.rmdir(folder)
-                folder = os.path.dirname(folder)
 
-
-class LocalStreamingFile:
+class _LocalStreamingFile:
     """See ``StreamingFile``; the bytes go to a staging file beside the path, then it is linked.
 
     The staging name is ``<name>#1`` (or the next that is free), so that deleting the path also
     takes what a killed writer left, and stops one that was only paused.
     """
 
-    def __init__(self, path: str, place: str) -> None:
-        self._path, self._place = path, place
+    def __init__(self, path: str, place: str, root: str) -> None:
+        self._path, self._place, self._root = path, place, root
         self._size_bytes = 0
-        with _typed_errors(path):
-            self._file = _open_unfinished(place)
+        self._closed = False
+        with typed_errors(path):
+            self._file = open_unfinished(place)
 
     @property
     def closed(self) -> bool:
         """Whether it takes no more bytes."""
-        return self._file.closed
+        return self._closed
 
     def write(self, data: bytes | memoryview, /) -> int:
         """Append bytes."""
-        with _typed_errors(self._path):
+        with typed_errors(self._path):
             self._file.write(data)
         written_bytes = memoryview(data).nbytes
         self._size_bytes += written_bytes
@@ -236,85 +226,34 @@ class LocalStreamingFile:
 
     def close(self) -> int:
         """Make the whole file visible; see ``StreamingFile.close``."""
-        if self.closed:
-            return self._size_bytes
-        try:
-            with _typed_errors(self._path):
-                self._file.close()
-                self._link()
-        finally:
-            self.abort()
+        if not self._closed:
+            try:
+                with typed_errors(self._path):
+                    self._file.close()
+                    self._link()
+            finally:
+                self.abort()
         return self._size_bytes
 
     def abort(self) -> None:
         """Forget what was written."""
-        with suppress(OSError):  # the disk is full: the last bytes are unwanted anyway
-            self._file.close()
-        _remove(self._file.name)
+        if not self._closed:
+            self._closed = True
+            with suppress(OSError):  # a full disk: the last bytes are unwanted anyway
+                self._file.close()
+            remove(self._file.name)
+            remove_empty_folders(os.path.dirname(self._place), self._root)
 
     def _link(self) -> None:
         try:
-            os.link(self._file.name, self._place)
+            link(self._file.name, self._place)
         except FileExistsError:
             with open(self._file.name, "rb") as ours, open(self._place, "rb") as theirs:
                 if not same_content(ours, theirs):
-                    raise _other_bytes(self._path) from None
+                    raise other_bytes(self._path) from None
         except FileNotFoundError:
             message = f"{self._path} was deleted while it was being written; write it again"
             raise StorageUnavailable(message) from None
-
-
-def _open_unfinished(place: str) -> BinaryIO:
-    for number in count(1):
-        with suppress(FileExistsError):
-            return _in_folder_of(place, lambda n=number: open(f"{place}#{n}", "xb"))
-    raise AssertionError(place)
-
-
-def _remove_unfinished(place: str) -> None:
-    for number in count(1):
-        if not _remove(f"{place}#{number}"):
-            return
-
-
-def _in_folder_of(place: str, step: Callable[[], T], given: str | None = None) -> T:
-    """``step``, once the folder is there; a missing ``given`` is the caller's to explain."""
-    for attempt in count(1):
-        try:
-            return step()
-        except FileNotFoundError:
-            if attempt == _ATTEMPTS or (given is not None and not os.path.exists(given)):
-                raise
-            os.makedirs(os.path.dirname(place), exist_ok=True)
-    raise AssertionError(place)
-
-
-def _write_all(descriptor: int, data: bytes) -> None:
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(descriptor, rest) :]
-
-
-def _remove(place: str) -> bool:
-    """Whether there was something to remove."""
-    try:
-        os.unlink(place)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    return True
-
-
-def _checksum_of(place: str) -> str:
-    folder, name = os.path.split(place)
-    return f"{folder}/.{name}.crc"
-
-
-def _is_path(path: str) -> bool:
-    try:
-        check_path(path)
-    except InvalidPath:
-        return False
-    return True
 
 
 def _object_info(path: str, status: os.stat_result) -> ObjectInfo:
@@ -324,27 +263,3 @@ def _object_info(path: str, status: os.stat_result) -> ObjectInfo:
 
 def _version(status: os.stat_result) -> str:
     return f"{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}"
-
-
-def _other_bytes(path: str) -> AlreadyExists:
-    return AlreadyExists(f"{path} is there already, with other bytes")
-
-
-@contextmanager
-def _typed_errors(path: str) -> Iterator[None]:
-    try:
-        yield
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-        message = f"no file at {path}"
-        raise NotFound(message) from None
-    except OSError as error:
-        raise _typed(error, path) from error
-
-
-def _typed(error: OSError, path: str) -> HudiError:
-    reason = error.strerror or type(error).__name__
-    if error.errno in _REFUSALS:
-        return InvalidConfig(f"{path}: {reason}; give this user the right to write there")
-    if error.errno in _BAD_NAMES:
-        return InvalidPath(f"{path}: {reason}")
-    return StorageUnavailable(f"{path}: {reason}")

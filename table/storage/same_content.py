@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import BinaryIO
+from typing import IO
 
 _CHUNK_BYTES = 8 << 20
 
 
-def same_content(left: BinaryIO, right: BinaryIO) -> bool:
+def same_content(left: IO[bytes], right: IO[bytes]) -> bool:
     """Whether both hold the same bytes from where they stand to their ends."""
     while True:
         ours, theirs = left.read(_CHUNK_BYTES), right.read(_CHUNK_BYTES)

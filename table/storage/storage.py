@@ -23,6 +23,10 @@ from typing import BinaryIO, Protocol
 
 from table.errors import HudiError, Permanent
 
+#: Control characters; halves of surrogate pairs, which have no UTF-8; a last segment that ends in
+#: "#" and digits, under which local stores keep unfinished files.
+REFUSED_IN_PATHS = r"[\x00-\x1f\x7f\ud800-\udfff]|#[0-9]+\Z"
+
 
 class InvalidPath(Permanent, ValueError):
     """A path that leaves the table's root, or that some store refuses."""
@@ -204,12 +208,7 @@ def check_path(path: str) -> str:
         InvalidPath: it would leave the root, or a store refuses it.
     """
     segments = path.split("/")
-    if any(s in ("", ".", "..") for s in segments) or _REFUSED.search(path):
+    if any(s in ("", ".", "..") for s in segments) or re.search(REFUSED_IN_PATHS, path):
         message = f"not a path inside the table: {path!r}"
         raise InvalidPath(message)
     return path
-
-
-# Control characters; halves of surrogate pairs, which have no UTF-8; a last segment that ends in
-# "#" and digits, under which local stores keep unfinished files.
-_REFUSED = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]|#[0-9]+\Z")

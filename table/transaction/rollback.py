@@ -89,6 +89,7 @@ def _finish(access: TableAccess, rollback: Instant, timeline: Timeline, lease: L
     completed_at = next_instant(access.timeline.load().newest_time)
     lease.check()
     access.timeline.publish(pending, completed_at)
+    access.timeline.withdraw(pending)
     if target is not None:
         access.timeline.forget(target)
     drop_markers(access.storage, plan.instant)

@@ -14,7 +14,8 @@ The steps of a change, and what a crash right after each leaves:
                      a lock that runs out by itself
 7. **publish**       the store itself makes the completed instant out of the prepared content;
                      this is the only line that changes what readers see
-8. unlock, drop the markers   markers without an instant, which the next commit's owner ignores
+8. unlock, drop the prepared content and the markers
+                     leftovers of a completed instant, which nobody reads
 
 The fence is in 5 and 7: a rollback removes the prepared content before anything else. A writer
 that was stopped anywhere before 7, for however long, finds it gone when it goes on.
@@ -100,6 +101,7 @@ class Transaction:
             completed_at = next_instant(timeline.newest_time)
             lease.check()
             completed = self._publish(completed_at)
+        self._access.timeline.withdraw(self.instant)
         drop_markers(self._access.storage, self.instant.requested_at)
         return completed, Timeline.of([*timeline.instants, completed])
 

@@ -64,7 +64,9 @@ def merged_for_readers(slices: tuple[FileSlice, ...], compaction: str | None) ->
     if len(slices) == 1:
         return newest if newest.logs else None
     older = slices[-2]
-    return FileSlice(newest.group, older.base_instant, older.base, older.logs + newest.logs)
+    # In one scan order, as before the plan: a log of the newer slice may have been requested first.
+    logs = sorted(older.logs + newest.logs, key=lambda log: log.name.scan_order)
+    return FileSlice(newest.group, older.base_instant, older.base, tuple(logs))
 
 
 def _start_of(log: LogFile, completion: str, starts: list[str]) -> str:

@@ -14,9 +14,10 @@ from table.log.data_block import encode_avro, encode_parquet
 from table.log.delete_block import encode_deletes
 from table.log.log_block import BlockType, HeaderKey, write_block
 from table.log.parquet_format import MAX_BLOCK_BYTES
-from table.model.changes import CHANGE_KIND, CHANGE_KIND_FIELD, ChangeKind
+from table.model.changes import CHANGE_KIND, ChangeKind
 from table.model.meta_columns import PARTITION_PATH, RECORD_KEY
 from table.schema.avro import to_json
+from table.schema.field_path import column_at
 from table.storage.storage import Storage
 from table.write.row_groups import cut
 from table.write.write_status import WriteStatus
@@ -131,22 +132,28 @@ class LogFileWriter:
             self._num_data_blocks += 1
 
     def _append_deletes(self, deletes: pa.Table) -> None:
-        names = (RECORD_KEY, PARTITION_PATH, *self._ordering)
-        # A commit-time delete has no ordering value, whatever the table says of the column.
-        fields = [self._schema.field(name).with_nullable(True) for name in names]
-        schema = pa.schema([*fields, CHANGE_KIND_FIELD])
-        for block in cut(deletes, schema, self._max_block_bytes):
-            content = self._encode_deletes(block)
+        records = pa.table(
+            {
+                RECORD_KEY: deletes.column(RECORD_KEY),
+                PARTITION_PATH: deletes.column(PARTITION_PATH),
+                CHANGE_KIND: deletes.column(CHANGE_KIND),
+                # Under their dotted names; in structs they have no columns of their own.
+                **{name: column_at(deletes, name) for name in self._ordering},
+            }
+        )
+        for block in cut(records, records.schema, self._max_block_bytes):
+            content = _encode_deletes(block, self._ordering)
             write_block(self._file, BlockType.DELETE, self._header, content)
             self._num_deletes += block.num_rows
             self._num_delete_blocks += 1
 
-    def _encode_deletes(self, deletes: pa.Table) -> bytes:
-        columns = {name: deletes.column(name).combine_chunks() for name in deletes.column_names}
-        wins_always = columns[CHANGE_KIND].to_numpy() == ChangeKind.COMMIT_TIME_DELETE
-        return encode_deletes(
-            columns[RECORD_KEY],
-            columns[PARTITION_PATH],
-            [columns[name] for name in self._ordering] or None,
-            np.asarray(wins_always, np.bool_),
-        )
+
+def _encode_deletes(records: pa.Table, ordering_fields: Sequence[str]) -> bytes:
+    columns = {name: records.column(name).combine_chunks() for name in records.column_names}
+    wins_always = columns[CHANGE_KIND].to_numpy() == ChangeKind.COMMIT_TIME_DELETE
+    return encode_deletes(
+        columns[RECORD_KEY],
+        columns[PARTITION_PATH],
+        [columns[name] for name in ordering_fields] or None,
+        np.asarray(wins_always, np.bool_),
+    )

@@ -88,6 +88,8 @@ class JsonDecoder:
 
         Null values are rejected like empty ones.
         """
+        if values.type != pa.binary():
+            values = values.cast(pa.binary())
         chunks = values.chunks if isinstance(values, pa.ChunkedArray) else [values]
         decoding = _Decoding(self)
         start = 0
@@ -137,7 +139,8 @@ class _Decoding:
             self._add_block(values[begin:end], start + indices[begin:end])
 
     def finish(self) -> Decoded:
-        rows = pa.concat_tables([self._decoder.rows_schema.empty_table(), *self._tables])
+        empty = self._decoder.rows_schema.empty_table()
+        rows = pa.concat_tables([empty, *self._tables]).combine_chunks()
         accepted = np.concatenate([np.empty(0, np.int64), *self._indices])
         if np.any(np.diff(accepted) < 0):
             order = np.argsort(accepted)
@@ -160,14 +163,11 @@ class _Decoding:
         for value in values[:_SAMPLED_VALUES].to_pylist():
             found = self._inspector.inspect(value).forms
             seen = tuple(merge_forms(a, b) or a for a, b in zip(seen, found, strict=True))
-        return self._complete(seen, self._forms)
-
-    def _complete(self, seen: SeenForms, forms: Forms) -> Forms:
-        return tuple(merge_forms(a, b) or a or b for a, b in zip(seen, forms, strict=True))
+        return _complete(seen, self._forms)
 
     def _isolate(self, values: pa.Array, indices: Indices, forms: Forms) -> None:
         """Reject the records of a block that are broken and read the others, by their forms."""
-        readable: dict[Forms, list[int]] = {}
+        readable: dict[SeenForms, list[int]] = {}
         for start in range(0, len(values), _LEAF_VALUES):
             leaf = values[start : start + _LEAF_VALUES]
             if self._reads(leaf, forms):
@@ -178,10 +178,18 @@ class _Decoding:
                 if finding.reason is not None:
                     self._reasons[int(indices[position])] = finding.reason
                 else:
-                    own = self._complete(finding.forms, forms)
-                    readable.setdefault(own, []).append(position)
-        for own, positions in readable.items():
+                    readable.setdefault(finding.forms, []).append(position)
+        for own, positions in self._complete_all(readable, forms).items():
             self._bisect(values.take(pa.array(positions)), indices[positions], own)
+
+    def _complete_all(
+        self, readable: dict[SeenForms, list[int]], forms: Forms
+    ) -> dict[Forms, list[int]]:
+        """Records together that can be read together."""
+        complete: dict[Forms, list[int]] = {}
+        for seen, positions in readable.items():
+            complete.setdefault(_complete(seen, forms), []).extend(positions)
+        return {own: sorted(positions) for own, positions in complete.items()}
 
     def _reads(self, values: pa.Array, forms: Forms) -> bool:
         try:
@@ -244,6 +252,11 @@ class _Decoding:
     def _keep(self, rows: pa.Table, indices: Indices) -> None:
         self._tables.append(rows)
         self._indices.append(indices)
+
+
+def _complete(seen: SeenForms, forms: Forms) -> Forms:
+    """What records showed, widened by or completed with the forms of others."""
+    return tuple(merge_forms(a, b) or a or b for a, b in zip(seen, forms, strict=True))
 
 
 def _blocks(values: pa.Array) -> Iterator[tuple[int, int]]:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
+from typing import TypeGuard
 
 import pyarrow as pa
 
@@ -35,15 +36,17 @@ class RecordInspector:
 
     def __init__(self, schema: pa.Schema) -> None:
         self._timestamps = sum(count_timestamps(field.type) for field in schema)
-        self._check = _object_check("", list(schema), iter(range(self._timestamps)))
-        self._json = json.JSONDecoder(object_pairs_hook=_to_object, parse_float=Decimal)
+        self._check = _object_check(list(schema), iter(range(self._timestamps)))
+        # Digits matter to decimals only, and a float is read in half the time.
+        parse_float = Decimal if any(map(_holds_decimals, schema.types)) else float
+        self._json = json.JSONDecoder(object_pairs_hook=_to_object, parse_float=parse_float)
 
     def inspect(self, value: bytes) -> Finding:
         """What is wrong with a record, if anything is, and its forms of timestamps."""
-        seen: list[TimestampForm | None] = [None] * self._timestamps
+        seen: _Seen = [None] * self._timestamps
         text = value.decode()
         try:
-            reason = self._check(self._json.decode(text), seen)
+            reason = _name_column(self._check(self._json.decode(text), seen))
         except json.JSONDecodeError as error:
             reason = None if "Inf" in text else f"invalid JSON: {error}"
         except (RecursionError, ValueError, ArithmeticError):
@@ -51,7 +54,18 @@ class RecordInspector:
         return Finding(reason, tuple(seen))
 
 
-_Check = Callable[[object, list[TimestampForm | None]], str | None]
+def _name_column(fault: str | None) -> str | None:
+    if fault is None:
+        return None
+    path, _, what = fault.partition(": ")
+    return f"column {path[1:]!r}: {what}"
+
+
+_Seen = list[TimestampForm | None]
+
+#: Finds fault with a value that is not null, and notes in which form it spells timestamps. A fault
+#: reads ``<path from here>: <what is wrong>``; the callers on the way up add to the path.
+_Check = Callable[[object, _Seen], str | None]
 
 
 class _RepeatingObject(dict[str, object]):
@@ -63,71 +77,68 @@ class _RepeatingObject(dict[str, object]):
         self.repeated = {name for name in names if names.count(name) > 1}
 
 
+def _holds_decimals(data_type: pa.DataType) -> bool:
+    nested = [data_type.field(i).type for i in range(data_type.num_fields)]
+    return pa.types.is_decimal(data_type) or any(map(_holds_decimals, nested))
+
+
 def _to_object(members: list[tuple[str, object]]) -> dict[str, object]:
     plain = dict(members)
     return plain if len(plain) == len(members) else _RepeatingObject(members)
 
 
-def _check_for(path: str, wanted: pa.DataType, timestamps: Iterator[int]) -> _Check:
-    """The check for values of one column; ``timestamps`` numbers the forms, depth first."""
+def _check_for(wanted: pa.DataType, timestamps: Iterator[int]) -> _Check:
+    """The check for values of one type; ``timestamps`` numbers the forms, depth first."""
     if pa.types.is_struct(wanted):
-        return _object_check(path, list(wanted), timestamps)
+        return _object_check(list(wanted), timestamps)
     if pa.types.is_list(wanted):
-        return _array_check(path, wanted, timestamps)
+        return _array_check(wanted.value_type, timestamps)
     if pa.types.is_timestamp(wanted):
-        return _timestamp_check(path, next(timestamps))
-    find_fault = _find_fault_of(wanted)
-
-    def check(value: object, _: list[TimestampForm | None]) -> str | None:
-        fault = find_fault(value)
-        return None if fault is None else f"column {path!r}: {fault}"
-
-    return check
+        return _timestamp_check(next(timestamps))
+    return _decimal_check(wanted) if pa.types.is_decimal(wanted) else _LEAF_CHECKS[wanted]
 
 
-def _object_check(path: str, fields: list[pa.Field], timestamps: Iterator[int]) -> _Check:
-    prefix = f"{path}." if path else ""
-    members = {f.name: _check_for(f"{prefix}{f.name}", f.type, timestamps) for f in fields}
+def _object_check(fields: list[pa.Field], timestamps: Iterator[int]) -> _Check:
+    members = [(field.name, _check_for(field.type, timestamps)) for field in fields]
 
-    def check(value: object, seen: list[TimestampForm | None]) -> str | None:
+    def check(value: object, seen: _Seen) -> str | None:
         if not isinstance(value, dict):
-            return f"column {path!r}: {_say(value)} is not an object"
+            return f": {_say(value)} is not an object"
         if isinstance(value, _RepeatingObject):
-            for name in members:
+            for name, _ in members:
                 if name in value.repeated:
-                    return f"column {prefix + name!r} is given twice"
-        for name, check_member in members.items():
+                    return f".{name}: it is given twice"
+        for name, check_member in members:
             member = value.get(name)
-            if member is not None and (reason := check_member(member, seen)) is not None:
-                return reason
+            if member is not None and (fault := check_member(member, seen)) is not None:
+                return f".{name}{fault}"
         return None
 
     return check
 
 
-def _array_check(path: str, wanted: pa.DataType, timestamps: Iterator[int]) -> _Check:
-    check_element = _check_for(f"{path}[]", wanted.value_type, timestamps)
+def _array_check(element_type: pa.DataType, timestamps: Iterator[int]) -> _Check:
+    check_element = _check_for(element_type, timestamps)
 
-    def check(value: object, seen: list[TimestampForm | None]) -> str | None:
+    def check(value: object, seen: _Seen) -> str | None:
         if not isinstance(value, list):
-            return f"column {path!r}: {_say(value)} is not an array"
-        reasons = (check_element(element, seen) for element in value if element is not None)
-        return next((reason for reason in reasons if reason is not None), None)
+            return f": {_say(value)} is not an array"
+        for element in value:
+            if element is not None and (fault := check_element(element, seen)) is not None:
+                return f"[]{fault}"
+        return None
 
     return check
 
 
-def _timestamp_check(path: str, number: int) -> _Check:
-    def check(value: object, seen: list[TimestampForm | None]) -> str | None:
+def _timestamp_check(number: int) -> _Check:
+    def check(value: object, seen: _Seen) -> str | None:
         form = _form_of(value)
         if form is None:
-            return (
-                f"column {path!r}: {_say(value)} is not a timestamp "
-                "(ISO-8601 text, or an integer since 1970)"
-            )
+            return f": {_say(value)} is not a timestamp (ISO-8601, or an integer since 1970)"
         merged = merge_forms(seen[number], form)
         if merged is None:
-            return f"column {path!r} mixes texts and integers in one record"
+            return ": texts and integers are mixed in one record"
         seen[number] = merged
         return None
 
@@ -179,91 +190,90 @@ _BASE64_TEXT = re.compile(
 _DECIMAL_TEXT = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _INT32_MAX, _INT64_MAX = 2**31 - 1, 2**63 - 1
 #: Somewhat above the greatest ``float``, so that rounding is left to pyarrow.
-_FLOAT_CEILING = Decimal("3.5e38")
-
-_FindFault = Callable[[object], str | None]
+_FLOAT_CEILING = 3.5e38
 
 
-def _find_fault_of(wanted: pa.DataType) -> _FindFault:
-    if pa.types.is_decimal(wanted):
-        return lambda value: _decimal_fault(value, wanted)
-    return _FIND_FAULT[wanted]
+def _check_string(value: object, _: _Seen) -> str | None:
+    return None if isinstance(value, str) else f": {_say(value)} is not a string"
 
 
-def _string_fault(value: object) -> str | None:
-    return None if isinstance(value, str) else f"{_say(value)} is not a string"
+def _check_boolean(value: object, _: _Seen) -> str | None:
+    return None if isinstance(value, bool) else f": {_say(value)} is not a boolean"
 
 
-def _boolean_fault(value: object) -> str | None:
-    return None if isinstance(value, bool) else f"{_say(value)} is not a boolean"
-
-
-def _int_fault(value: object) -> str | None:
-    return _integer_fault(value, _INT32_MAX, "int")
-
-
-def _bigint_fault(value: object) -> str | None:
-    return _integer_fault(value, _INT64_MAX, "bigint")
-
-
-def _integer_fault(value: object, greatest: int, name: str) -> str | None:
+def _check_int(value: object, _: _Seen) -> str | None:
     if type(value) is not int:
-        return f"{_say(value)} is not an integer"
-    return None if -greatest - 1 <= value <= greatest else f"{_say(value)} does not fit {name}"
+        return f": {_say(value)} is not an integer"
+    return None if -_INT32_MAX - 1 <= value <= _INT32_MAX else f": {_say(value)} does not fit int"
 
 
-def _double_fault(value: object) -> str | None:
-    return None if _is_number(value) else f"{_say(value)} is not a number"
+def _check_bigint(value: object, _: _Seen) -> str | None:
+    if type(value) is not int:
+        return f": {_say(value)} is not an integer"
+    return (
+        None if -_INT64_MAX - 1 <= value <= _INT64_MAX else f": {_say(value)} does not fit bigint"
+    )
 
 
-def _float_fault(value: object) -> str | None:
-    if isinstance(value, (int, Decimal)) and abs(Decimal(value)) > _FLOAT_CEILING:
-        return f"{_say(value)} does not fit float"
-    return _double_fault(value)
+def _check_double(value: object, _: _Seen) -> str | None:
+    return None if _is_number(value) else f": {_say(value)} is not a number"
 
 
-def _date_fault(value: object) -> str | None:
-    return None if _is_date(value) else f"{_say(value)} is not a date (yyyy-MM-dd)"
+def _check_float(value: object, seen: _Seen) -> str | None:
+    if _is_number(value) and _FLOAT_CEILING < abs(float(value)) < float("inf"):
+        return f": {_say(value)} does not fit float"
+    return _check_double(value, seen)
 
 
-def _binary_fault(value: object) -> str | None:
+def _check_date(value: object, _: _Seen) -> str | None:
+    return None if _is_date(value) else f": {_say(value)} is not a date (yyyy-MM-dd)"
+
+
+def _check_binary(value: object, _: _Seen) -> str | None:
     is_base64 = isinstance(value, str) and _BASE64_TEXT.fullmatch(value)
-    return None if is_base64 else f"{_say(value)} is not Base64"
+    return None if is_base64 else f": {_say(value)} is not Base64"
 
 
-def _decimal_fault(value: object, wanted: pa.DataType) -> str | None:
-    if isinstance(value, str) and _DECIMAL_TEXT.fullmatch(value):
-        number = Decimal(value)
-    elif isinstance(value, (int, Decimal)) and not isinstance(value, bool):
-        number = Decimal(value)
-    else:
-        return f"{_say(value)} is not a decimal number"
+def _decimal_check(wanted: pa.DataType) -> _Check:
+    def check(value: object, _: _Seen) -> str | None:
+        if isinstance(value, str) and not _DECIMAL_TEXT.fullmatch(value):
+            return f": {_say(value)} is not a decimal number"
+        if isinstance(value, bool) or not isinstance(value, (str, int, Decimal)):
+            return f": {_say(value)} is not a decimal number"
+        whole, fraction = _count_digits(Decimal(value))
+        if whole > wanted.precision - wanted.scale or fraction > wanted.scale:
+            return f": {_say(value)} does not fit decimal({wanted.precision},{wanted.scale})"
+        return None
+
+    return check
+
+
+def _count_digits(number: Decimal) -> tuple[int, int]:
+    """Digits needed before and after the point; a number has as many as it cannot do without."""
     _, digits, exponent = number.as_tuple()
     assert isinstance(exponent, int), number
-    significant = "".join(map(str, digits)).rstrip("0")
-    exponent += len(digits) - len(significant)
-    whole_digits = len(significant) + exponent if significant else 0
-    if significant and (-exponent > wanted.scale or whole_digits > wanted.precision - wanted.scale):
-        return f"{_say(value)} does not fit decimal({wanted.precision},{wanted.scale})"
-    return None
+    trailing_zeros = len(digits) - len("".join(map(str, digits)).rstrip("0"))
+    if trailing_zeros == len(digits):
+        return 0, 0
+    return max(0, len(digits) + exponent), max(0, -exponent - trailing_zeros)
 
 
-_FIND_FAULT: dict[pa.DataType, _FindFault] = {
-    pa.string(): _string_fault,
-    pa.bool_(): _boolean_fault,
-    pa.int32(): _int_fault,
-    pa.int64(): _bigint_fault,
-    pa.float32(): _float_fault,
-    pa.float64(): _double_fault,
-    pa.date32(): _date_fault,
-    pa.binary(): _binary_fault,
+_LEAF_CHECKS: dict[pa.DataType, _Check] = {
+    pa.string(): _check_string,
+    pa.bool_(): _check_boolean,
+    pa.int32(): _check_int,
+    pa.int64(): _check_bigint,
+    pa.float32(): _check_float,
+    pa.float64(): _check_double,
+    pa.date32(): _check_date,
+    pa.binary(): _check_binary,
 }
 
 #: What the inspection, and so the decoder, knows how to read besides decimals and timestamps.
-LEAF_TYPES = frozenset(_FIND_FAULT)
+LEAF_TYPES = frozenset(_LEAF_CHECKS)
 
 
-def _is_number(value: object) -> bool:
+def _is_number(value: object) -> TypeGuard[int | float | Decimal]:
     return isinstance(value, (int, float, Decimal)) and not isinstance(value, bool)
 
 

@@ -48,7 +48,8 @@ def unknown_fields(text: str, schema: pa.Schema) -> str | None:
     Raises:
         ValueError: the record cannot be taken apart, such as one nested too deeply.
     """
-    text = _BARE_INF.sub(lambda match: match[1] or f"{match[0]}inity", text)
+    if "Inf" in text:
+        text = _BARE_INF.sub(lambda match: match[1] or f"{match[0]}inity", text)
     try:
         return _unknown_members(text, text.index("{"), {f.name: f.type for f in schema})
     except RecursionError:
@@ -75,7 +76,12 @@ def _find_unknown(read: pa.Array, known: pa.DataType) -> Mask:
 #: pyarrow takes ``Inf`` for ``Infinity``, which Python does not; strings are stepped over.
 _BARE_INF = re.compile(r'("(?:[^"\\]|\\.)*")|Inf(?!inity)')
 _DECODER = json.JSONDecoder()
-_WHITESPACE = re.compile(r"[ \t\n\r]*")
+_STRING = r'"([^"\\]*(?:\\.[^"\\]*)*)"'
+#: A member of an object that is known to be JSON; the value is empty where it is nested.
+_MEMBER = re.compile(
+    rf"[ \t\n\r,]*{_STRING}[ \t\n\r]*:[ \t\n\r]*"
+    rf"({_STRING.replace('(', '(?:', 1)}|[^ \t\n\r,{{}}\[\]\"]+|(?=[\[{{]))"
+)
 
 
 def _unknown_members(text: str, start: int, known: Mapping[str, pa.DataType]) -> str | None:
@@ -114,18 +120,10 @@ def _has_unknown(value: object, known: pa.DataType) -> bool:
 
 def _members(text: str, start: int) -> Iterator[tuple[str, int, int]]:
     """Name of each member of the object that opens at ``start``, and where its value lies."""
-    position = _skip(text, start + 1)
-    while text[position] != "}":
-        name, position = _DECODER.raw_decode(text, position)
-        begin = _skip(text, _skip(text, position) + len(":"))
-        _, end = _DECODER.raw_decode(text, begin)
-        yield name, begin, end
-        position = _skip(text, end)
-        if text[position] == ",":
-            position = _skip(text, position + 1)
-
-
-def _skip(text: str, position: int) -> int:
-    match = _WHITESPACE.match(text, position)
-    assert match is not None
-    return match.end()
+    position = start + 1
+    while (member := _MEMBER.match(text, position)) is not None:
+        begin, position = member.span(2)
+        if begin == position:
+            _, position = _DECODER.raw_decode(text, begin)
+        name = member[1]
+        yield json.loads(f'"{name}"') if "\\" in name else name, begin, position

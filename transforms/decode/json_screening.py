@@ -31,7 +31,7 @@ class Screening:
 
 def screen(values: pa.Array) -> Screening:
     """Look at the bytes of a ``binary`` column."""
-    is_utf8 = _find_utf8(values)
+    is_utf8 = find_utf8(values)
     passed = is_utf8 & _find_braced(values)
     reasons = {}
     for index in np.flatnonzero(~passed).tolist():
@@ -39,7 +39,7 @@ def screen(values: pa.Array) -> Screening:
     return Screening(passed, reasons)
 
 
-def _find_utf8(values: pa.Array) -> Mask:
+def find_utf8(values: pa.Array) -> Mask:
     """Which values are UTF-8; halves what is not, so that a few cost little."""
     try:
         values.cast(pa.string())
@@ -47,7 +47,7 @@ def _find_utf8(values: pa.Array) -> Mask:
         if len(values) <= _LEAF_VALUES:
             return np.array([_is_utf8(value) for value in values.to_pylist()], np.bool_)
         middle = len(values) // 2
-        return np.concatenate([_find_utf8(values[:middle]), _find_utf8(values[middle:])])
+        return np.concatenate([find_utf8(values[:middle]), find_utf8(values[middle:])])
     return np.ones(len(values), np.bool_)
 
 
@@ -65,7 +65,7 @@ def _find_braced(values: pa.Array) -> Mask:
     if len(others):
         # Only bytes that are UTF-8 may be trimmed as text; the rest stays as it is.
         texts = values.take(pa.array(others))
-        texts = pc.if_else(pa.array(_find_utf8(texts)), texts, None).cast(pa.string())
+        texts = pc.if_else(pa.array(find_utf8(texts)), texts, None).cast(pa.string())
         trimmed = pc.utf8_trim(texts, _WHITESPACE).cast(pa.binary())
         braced[others] = _starts_and_ends_with_braces(trimmed)
     return braced

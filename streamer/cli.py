@@ -1,0 +1,166 @@
+"""``lakemark``: the command line.
+
+Exit codes: 0 done, 2 the command line or a configuration is wrong, 1 anything that failed while
+running, 130 interrupted. An error is one message on stderr; ``--debug`` adds the trace. A command's
+imports are its own, so that ``--help`` needs neither Spark nor Arrow.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+from table.errors import HudiError, InvalidConfig
+
+OK, FAILED, MISUSED, INTERRUPTED = 0, 1, 2, 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    parsed = parser().parse_args(arguments)
+    command = importlib.import_module(f"streamer.commands.{parsed.command}")
+    try:
+        return int(command.execute(parsed))
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has seen enough; Python would complain once more at exit.
+        sys.stderr.close()
+        return OK
+    except Exception as error:
+        return _report(error, parsed.debug)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    root = argparse.ArgumentParser(
+        prog="lakemark",
+        description="Streams Kafka topics into tables in the Apache Hudi format.",
+        epilog="lakemark COMMAND --help tells more. Begin with: lakemark demo",
+    )
+    debug = argparse.ArgumentParser(add_help=False)
+    for one in (root, debug):
+        default = False if one is root else argparse.SUPPRESS
+        text = "show the trace of an error"
+        one.add_argument("--debug", action="store_true", default=default, help=text)
+    commands = root.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    _add_demo(commands.add_parser("demo", parents=[debug], help="see it work in a minute"))
+    _add_run(commands.add_parser("run", parents=[debug], help="run a pipeline"))
+    _add_validate(commands.add_parser("validate", parents=[debug], help="check a pipeline file"))
+    _add_query(commands.add_parser("query", parents=[debug], help="read rows of a table"))
+    _add_table(commands.add_parser("table", parents=[debug], help="look into a table"))
+    _add_broker(commands.add_parser("broker", parents=[debug], help="a Kafka broker for trying"))
+    return root
+
+
+def _add_demo(demo: argparse.ArgumentParser) -> None:
+    demo.description = (
+        "Starts a broker, sends orders to a topic, streams them into a table, and shows the table. "
+        "The data stays: started again, it goes on where it stopped."
+    )
+    _add_home(demo)
+    demo.add_argument("--records", type=_positive, default=20_000, help="how many orders to send")
+
+
+def _add_run(run: argparse.ArgumentParser) -> None:
+    run.description = "Streams a topic into a table until it is stopped, or until it has caught up."
+    _add_pipeline(run)
+    mode = run.add_mutually_exclusive_group()
+    mode.add_argument("--once", action="store_true", help="end when caught up")
+    mode.add_argument("--continuous", action="store_true", help="go on until stopped")
+    run.add_argument(
+        "--drop-metadata-table",
+        action="store_true",
+        help="consent to remove the metadata table of an existing table",
+    )
+
+
+def _add_validate(validate: argparse.ArgumentParser) -> None:
+    validate.description = (
+        "Checks a pipeline file and prints it with all defaults, secrets masked. Reads no topic "
+        "and no table."
+    )
+    _add_pipeline(validate)
+
+
+def _add_query(query: argparse.ArgumentParser) -> None:
+    query.description = "Reads rows of a table, without Spark."
+    _add_location(query)
+    query.add_argument("--type", choices=("snapshot", "read_optimized"), default="snapshot")
+    query.add_argument("--columns", type=_comma_list, help="a,b,c; left out: all but Hudi's own")
+    query.add_argument("--where", metavar="EXPR", help="such as: amount >= 10 and city in ('Rome')")
+    query.add_argument("--limit", type=_positive, help="at most so many rows (20 on the screen)")
+    to = query.add_mutually_exclusive_group()
+    to.add_argument("--json", action="store_true", help="one JSON object a line")
+    to.add_argument("--out", type=Path, metavar="FILE", help="FILE.parquet, .jsonl or .csv")
+
+
+def _add_table(table: argparse.ArgumentParser) -> None:
+    table.description = "Looks into a table: what it is, what happened to it, its files."
+    table.add_argument("view", choices=("show", "timeline", "files"))
+    _add_location(table)
+    table.add_argument("--json", action="store_true", help="for programs")
+
+
+def _add_broker(broker: argparse.ArgumentParser) -> None:
+    broker.description = "A Kafka broker of one node on this machine, for trying things out."
+    broker.add_argument("action", choices=("start", "stop", "status"))
+    _add_home(broker)
+    broker.add_argument("--port", type=int, default=0, help="where clients connect (free one)")
+
+
+def _add_pipeline(command: argparse.ArgumentParser) -> None:
+    command.add_argument("pipeline", metavar="PIPELINE", help="YAML file: a path, or a url")
+    command.add_argument(
+        "--set",
+        dest="overrides",
+        action="append",
+        default=[],
+        metavar="a.b.c=VALUE",
+        help="override a setting of the file; may be repeated",
+    )
+
+
+def _add_location(command: argparse.ArgumentParser) -> None:
+    command.add_argument("table", metavar="TABLE", help="where the table lies: a path, or a url")
+    command.add_argument(
+        "--storage",
+        dest="storage",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="an option of the store's client, such as aws_endpoint=…; secrets are better left to "
+        "environment variables",
+    )
+
+
+def _add_home(command: argparse.ArgumentParser) -> None:
+    text = "folder that keeps the data (./lakemark-demo)"
+    command.add_argument("--home", type=Path, default=Path("lakemark-demo"), help=text)
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("expected a number from 1 on")  # noqa: EM101
+    return number
+
+
+def _comma_list(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _report(error: Exception, debug: bool) -> int:
+    """Tell the user, once, and choose the exit code."""
+    if debug:
+        traceback.print_exception(error)
+    if isinstance(error, HudiError | OSError):
+        print(f"lakemark: {error}", file=sys.stderr)
+    else:
+        hint = "" if debug else " (--debug shows the trace)"
+        print(f"lakemark: unexpected {type(error).__name__}: {error}{hint}", file=sys.stderr)
+    return MISUSED if isinstance(error, InvalidConfig) else FAILED

@@ -1,0 +1,30 @@
+"""``lakemark broker``: a Kafka broker on this machine that outlives the command."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from streamer.broker import BrokerInfo, start_detached, status, stop_detached
+
+#: Folder of the broker inside the demo's home.
+FOLDER = "broker"
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    """Start it, stop it, or tell whether it runs (exit code 1 when it does not)."""
+    home: Path = arguments.home / FOLDER
+    if arguments.action == "start":
+        print(_describe(start_detached(home, arguments.port)))
+        return 0
+    found = stop_detached(home) if arguments.action == "stop" else status(home)
+    if found is None:
+        print(f"no broker runs in {home}", file=sys.stderr)
+        return 0 if arguments.action == "stop" else 1
+    print(f"stopped {found.bootstrap}" if arguments.action == "stop" else _describe(found))
+    return 0
+
+
+def _describe(broker: BrokerInfo) -> str:
+    return f"{broker.bootstrap}  process {broker.pid}  data {broker.data_dir}  log {broker.log}"

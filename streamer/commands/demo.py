@@ -1,0 +1,174 @@
+"""``lakemark demo``: a broker, orders, a table of them, and a look at it.
+
+Everything lies in one folder. Stopped at any moment and started again, the demo sends the orders
+that follow, and the table goes on where its newest commit says.
+"""
+
+from __future__ import annotations
+
+import argparse
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import yaml
+from rich.console import Console
+from rich.markup import escape
+
+from streamer import broker, pipeline, progress, row_output
+from streamer.commands import table as table_command
+from streamer.commands.broker import FOLDER as BROKER_FOLDER
+from streamer.config.load import validated
+from streamer.config.pipeline import PipelineConfig
+from streamer.demo import produce
+from streamer.demo.backlog import StopWhenCaughtUp, sent_so_far
+from streamer.stopping import stops_on_signals
+from table.errors import TableNotFound
+from table.hudi_table import open_table
+from table.storage import StorageLocation
+
+TOPIC = "orders"
+_RATE_PER_S = 2_000
+_SHOWN_INSTANTS = 12
+_SHOWN_ROWS = 5
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    """Run the demo; the data stays in ``--home``.
+
+    Raises:
+        HudiError: the broker, the producer or the pipeline failed.
+    """
+    home, console = arguments.home.absolute(), Console()
+    console.print(f"A Kafka broker starts in {escape(str(home))} …", highlight=False)
+    with _broker(home / BROKER_FOLDER) as bootstrap:
+        tree = pipeline_tree(home, bootstrap)
+        (home / "orders.yaml").write_text(yaml.safe_dump(tree, sort_keys=False), encoding="utf-8")
+        config = validated(tree)
+        lag = _stream(config, arguments.records, console)
+    _show(config, lag, console)
+    console.print(_hints(arguments.home), highlight=False)
+    return 0
+
+
+def pipeline_tree(home: Path, bootstrap: str) -> dict[str, object]:
+    """The demo's pipeline, as its file holds it."""
+    return {
+        "source": {"kind": "kafka", "bootstrap": bootstrap, "topic": TOPIC},
+        "decode": {
+            "kind": "json",
+            "schema": {
+                "order_id": "string",
+                "customer": "string",
+                "region": "string",
+                "status": "string",
+                "amount": "decimal(10,2)",
+                "quantity": "int",
+                "updated_at": "bigint",
+                "note": "string",
+                "_hoodie_is_deleted": "boolean",
+            },
+        },
+        "table": {
+            "path": str(home / "orders"),
+            "record_key": ["order_id"],
+            "ordering": ["updated_at"],
+        },
+        "compaction": {"every_delta_commits": 3},
+    }
+
+
+@contextmanager
+def _broker(folder: Path) -> Iterator[str]:
+    """Address of a broker that runs while inside; one that ran before goes on."""
+    running = broker.status(folder)
+    if running is not None:
+        yield running.bootstrap
+        return
+    try:
+        yield broker.start_detached(folder).bootstrap
+    finally:
+        broker.stop_detached(folder)
+
+
+def _stream(config: PipelineConfig, count: int, console: Console) -> Mapping[int, int]:
+    """Send orders and stream them until all are in the table; returns what is left unread."""
+    first = sent_so_far(config.source.bootstrap, TOPIC)
+    with progress.display(console) as shown:
+        listener = StopWhenCaughtUp(shown, first + count)
+        with pipeline.build(config, listener) as built, stops_on_signals(built.loop.stop):
+            listener.stop = built.loop.stop
+            sender = _Sender(config.source.bootstrap, first, count, built.loop.stop)
+            sender.start()
+            built.loop.run()
+            sender.raise_failure()
+            checkpoint = built.sink.checkpoint()
+            return {} if checkpoint is None else built.source.lag(checkpoint)
+
+
+class _Sender(threading.Thread):
+    """Sends orders in the background; ends with the process."""
+
+    def __init__(self, bootstrap: str, first: int, count: int, stop: Callable[[], None]) -> None:
+        super().__init__(name="orders", daemon=True)
+        self._bootstrap, self._first, self._count, self._stop_run = bootstrap, first, count, stop
+        self._failure: Exception | None = None
+
+    def run(self) -> None:
+        """Send; a failure ends the stream, which would wait for ever."""
+        try:
+            produce(self._bootstrap, TOPIC, self._count, rate_per_s=_RATE_PER_S, first=self._first)
+        except Exception as error:
+            self._failure = error
+            self._stop_run()
+
+    def raise_failure(self) -> None:
+        """Raise what made it stop, if anything did."""
+        if self._failure is not None:
+            raise self._failure
+
+
+def _show(config: PipelineConfig, lag: Mapping[int, int], console: Console) -> None:
+    table = open_table(config.table.location())
+    console.rule("the table")
+    table_command.show(table_command.describe(table), console, as_json=False)
+    console.rule(f"its last {_SHOWN_INSTANTS} instants")
+    rows = table_command.timeline_rows(table)[-_SHOWN_INSTANTS:]
+    table_command.show_rows(rows, console, as_json=False)
+    console.rule("its file slices")
+    table_command.show_rows(table_command.file_rows(table), console, as_json=False)
+    console.rule("the orders changed last")
+    columns = ["order_id", "customer", "status", "amount", "quantity", "updated_at"]
+    newest = table.snapshot(columns).read_all().sort_by([("updated_at", "descending")])
+    shown = newest.slice(0, _SHOWN_ROWS)
+    row_output.print_rows(shown.to_batches(), shown.schema, console)
+    console.rule("records that could not become rows")
+    _show_rejects(config.dead_letters.path, console)
+    unread = ", ".join(f"partition {p}: {count:,}" for p, count in lag.items())
+    console.print(f"not read yet: {unread or 'nothing known'}", highlight=False)
+
+
+def _show_rejects(path: str, console: Console) -> None:
+    try:
+        rejects = open_table(StorageLocation(path)).snapshot(["reason", "offset"]).read_all()
+    except TableNotFound:
+        console.print("none")
+        return
+    # Reasons quote the value: without it, equal ones can be counted.
+    general = pc.replace_substring_regex(rejects.column("reason"), r"'[^']*'|\d+", "…")
+    counted = pa.table({"reason": general}).group_by("reason").aggregate([([], "count_all")])
+    for row in counted.sort_by([("count_all", "descending")]).to_pylist():
+        console.print(f"{row['count_all']:>6,}  {escape(row['reason'])}", highlight=False)
+
+
+def _hints(home: Path) -> str:
+    return f"""
+What next:
+  lakemark query {home}/orders --where "status = 'paid' and amount > 100"
+  lakemark query {home}/orders_dead_letters --columns partition,offset,reason
+  lakemark table timeline {home}/orders
+  lakemark demo --home {home}            more orders, from where this ended
+  lakemark broker start --home {home} && lakemark run {home}/orders.yaml"""

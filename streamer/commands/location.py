@@ -1,0 +1,23 @@
+"""The table that a command line names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from table.errors import InvalidConfig
+from table.hudi_table import HudiTable, open_table
+from table.storage import StorageLocation
+
+
+def open_named_table(table: str, options: Sequence[str]) -> HudiTable:
+    """Open the table at a path or url, with ``NAME=VALUE`` options for its store.
+
+    Raises:
+        InvalidConfig: an option without ``=``.
+        TableNotFound: no table lies there.
+    """
+    pairs = dict(option.partition("=")[::2] for option in options if "=" in option)
+    if len(pairs) < len(options):
+        message = "--storage expects NAME=VALUE, each name once"
+        raise InvalidConfig(message)
+    return open_table(StorageLocation(table, pairs))

@@ -1,0 +1,36 @@
+"""``lakemark run``: a pipeline file becomes a running stream."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from streamer import pipeline, progress
+from streamer.config.load import load
+from streamer.stopping import stops_on_signals
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    """Run until caught up or stopped; Ctrl-C and SIGTERM end it in order, as a success.
+
+    Raises:
+        ConfigError: the pipeline file is wrong.
+        HudiError: the run failed for good.
+    """
+    config = load(arguments.pipeline, [*arguments.overrides, *_overrides(arguments)])
+    with (
+        progress.display() as listener,
+        pipeline.build(config, listener) as built,
+        stops_on_signals(built.loop.stop),
+    ):
+        built.loop.run()
+    return 0
+
+
+def _overrides(arguments: argparse.Namespace) -> Sequence[str]:
+    chosen = {
+        "run.mode=once": arguments.once,
+        "run.mode=continuous": arguments.continuous,
+        "table.drop_metadata_table=true": arguments.drop_metadata_table,
+    }
+    return [override for override, wanted in chosen.items() if wanted]

@@ -1,0 +1,148 @@
+"""``lakemark table``: what a table is, what happened to it, and its files."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+from rich.console import Console
+from rich.table import Table
+
+from checkpoints import codec
+from checkpoints.resume import newest_checkpoint
+from streamer.commands.location import open_named_table
+from table.hudi_table import HudiTable
+from table.model.commit_metadata import CommitMetadata
+from table.model.instant import Instant
+from table.model.meta_columns import without_meta_columns
+
+#: One fact or one row of a view, as ``--json`` prints it.
+Facts = Mapping[str, object]
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    """Print one view of a table.
+
+    Raises:
+        HudiError: the table cannot be read.
+    """
+    table = open_named_table(arguments.table, arguments.storage)
+    console = Console()
+    if arguments.view == "show":
+        show(describe(table), console, arguments.json)
+    elif arguments.view == "timeline":
+        show_rows(timeline_rows(table), console, arguments.json)
+    else:
+        show_rows(file_rows(table), console, arguments.json)
+    return 0
+
+
+def describe(table: HudiTable) -> Facts:
+    """What a table is, and how far it has come."""
+    properties, slices = table.properties, table.view().latest_slices()
+    commits = [i for i in table.timeline.completed() if i.action.is_ingest]
+    checkpoint = newest_checkpoint(
+        (i, table.store.read_commit(i).extra_metadata) for i in reversed(commits)
+    )
+    schema = table.schema
+    return {
+        "name": properties.table_name,
+        "location": table.location.url,
+        "type": properties.table_type.value,
+        "version": properties.version,
+        "record key": list(properties.record_key_fields),
+        "partitioned by": list(properties.partition_fields),
+        "merge mode": properties.merge_mode.value,
+        "ordering": list(properties.ordering_fields),
+        "columns": {} if schema is None else _columns(schema),
+        "commits": len(commits),
+        "last commit": commits[-1].requested_at if commits else None,
+        "checkpoint": None if checkpoint is None else str(checkpoint),
+        "pending": [str(instant) for instant in table.timeline.pending()],
+        "partitions": len({one.group.partition_path for one in slices}),
+        "file groups": len(slices),
+        "base file bytes": sum(one.base.size_bytes for one in slices if one.base),
+        "log file bytes": sum(one.log_bytes for one in slices),
+    }
+
+
+def timeline_rows(table: HudiTable) -> list[Facts]:
+    """One row for each instant, oldest first."""
+    return [_instant_row(table, instant) for instant in table.timeline.instants]
+
+
+def file_rows(table: HudiTable) -> list[Facts]:
+    """One row for each file slice that a snapshot reads."""
+    return [
+        {
+            "partition": one.group.partition_path,
+            "file id": one.group.file_id,
+            "base instant": one.base_instant,
+            "base bytes": None if one.base is None else one.base.size_bytes,
+            "logs": len(one.logs),
+            "log bytes": one.log_bytes,
+        }
+        for one in table.view().latest_slices()
+    ]
+
+
+def show(facts: Facts, console: Console, as_json: bool) -> None:
+    """Print facts, one below the other."""
+    if as_json:
+        print(json.dumps(facts, indent=2, ensure_ascii=False))
+        return
+    shown = Table.grid(padding=(0, 2))
+    for name, value in facts.items():
+        shown.add_row(f"[bold]{name}", _text(value))
+    console.print(shown)
+
+
+def show_rows(rows: Sequence[Facts], console: Console, as_json: bool) -> None:
+    """Print rows as a table, or as one JSON object a line."""
+    if as_json:
+        for row in rows:
+            print(json.dumps(row, ensure_ascii=False))
+        return
+    shown = Table(header_style="bold", show_edge=False, pad_edge=False)
+    for name, value in (rows[0] if rows else {}).items():
+        shown.add_column(name, justify="right" if isinstance(value, int) else "left")
+    for row in rows:
+        shown.add_row(*(_text(value) for value in row.values()))
+    console.print(shown if rows else "nothing yet")
+
+
+def _instant_row(table: HudiTable, instant: Instant) -> Facts:
+    has_metadata = instant.is_completed and instant.action.is_ingest
+    commit = table.store.read_commit(instant) if has_metadata else CommitMetadata()
+    stats = commit.write_stats
+    checkpoint = codec.decode(commit.extra_metadata, instant.requested_at)
+    return {
+        "requested": instant.requested_at,
+        "action": instant.action.value,
+        "state": instant.state.value,
+        "completed": instant.completed_at,
+        "operation": commit.operation if has_metadata else None,
+        "files": len(stats),
+        "rows": sum(stat.num_writes for stat in stats),
+        "deletes": sum(stat.num_deletes for stat in stats),
+        "bytes": sum(stat.total_write_bytes for stat in stats),
+        "checkpoint": None if checkpoint is None else str(checkpoint),
+    }
+
+
+def _columns(schema: pa.Schema) -> dict[str, str]:
+    return {field.name: str(field.type) for field in without_meta_columns(schema)}
+
+
+def _text(value: object) -> str:
+    if value is None or value in ([], {}, ""):
+        return "[dim]none[/dim]"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {kind}" for name, kind in value.items())
+    return str(value).replace("[", "\\[")

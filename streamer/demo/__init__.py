@@ -1,0 +1,22 @@
+"""A stream of orders with everything that real streams have, and what a table of it must hold."""
+
+from __future__ import annotations
+
+from streamer.demo.expected import ExpectedOrders, expected_orders
+from streamer.demo.order_messages import ORDER_SCHEMA, order_messages, orders
+from streamer.demo.order_stream import OrderMix
+from streamer.demo.producer import Produced, ProduceFailed, ProducerMissing, create_topic, produce
+
+__all__ = [
+    "ORDER_SCHEMA",
+    "ExpectedOrders",
+    "OrderMix",
+    "ProduceFailed",
+    "Produced",
+    "ProducerMissing",
+    "create_topic",
+    "expected_orders",
+    "order_messages",
+    "orders",
+    "produce",
+]

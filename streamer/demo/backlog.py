@@ -1,0 +1,66 @@
+"""How much of the order stream a topic holds, and when a run has read all of it."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+
+from streamer.demo.producer import ProducerMissing
+from streamer.events import BatchPlanned, BatchWritten, Event, Listener, RunStarted
+
+_ANSWER_WITHIN_S = 10.0
+
+
+def sent_so_far(bootstrap: str, topic: str) -> int:
+    """How many messages earlier calls have sent; 0 when there is no such topic yet.
+
+    Offsets of the demo's topic have no gaps, since it is sent without transactions.
+
+    Raises:
+        ProducerMissing: the extra ``lakemark[demo]`` is not installed.
+    """
+    try:
+        kafka = importlib.import_module("confluent_kafka")
+    except ImportError as error:
+        raise ProducerMissing from error
+    consumer = kafka.Consumer({"bootstrap.servers": bootstrap, "group.id": "lakemark-demo"})
+    try:
+        known = consumer.list_topics(timeout=_ANSWER_WITHIN_S).topics.get(topic)
+        partitions = (
+            [] if known is None else [kafka.TopicPartition(topic, p) for p in known.partitions]
+        )
+        ranges = [consumer.get_watermark_offsets(p, _ANSWER_WITHIN_S) for p in partitions]
+        return sum(end for _, end in ranges)
+    finally:
+        consumer.close()
+
+
+class StopWhenCaughtUp:
+    """A listener that passes events on, and ends the run once it has read enough.
+
+    Args:
+        next_listener: is told of everything.
+        target: sum of the offsets of all partitions at which the run ends.
+    """
+
+    def __init__(self, next_listener: Listener, target: int) -> None:
+        self._next_listener, self._target = next_listener, target
+        self._position = self._planned = 0
+        #: Ends the run; known once the run exists.
+        self.stop: Callable[[], None] = _nothing
+
+    def __call__(self, event: Event, /) -> None:
+        """Take note, pass on."""
+        self._next_listener(event)
+        if isinstance(event, RunStarted):
+            self._position = sum(event.start.values())
+        elif isinstance(event, BatchPlanned):
+            self._planned = event.records
+        elif isinstance(event, BatchWritten):
+            self._position += self._planned
+        if self._position >= self._target and not isinstance(event, BatchPlanned):
+            self.stop()
+
+
+def _nothing() -> None:
+    """Stands in until there is a run to end."""

@@ -1,0 +1,52 @@
+"""What a table must hold after a part of the order stream, by the definition of event time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from streamer.demo.order_messages import DEFAULT_MIX, ORDER_SCHEMA, order_rows
+from streamer.demo.order_stream import EventBlock, EventKind, OrderMix, event_blocks
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedOrders:
+    """The answer to a stream.
+
+    Attributes:
+        rows: of ``ORDER_SCHEMA``, sorted by ``order_id``: of each order its newest state, unless
+            that is a deletion.
+        broken_count: messages that no decoder can take: what a dead-letter table must hold.
+    """
+
+    rows: pa.Table
+    broken_count: int
+
+
+def expected_orders(
+    count: int, keys: int = 10_000, seed: int = 0, mix: OrderMix = DEFAULT_MIX
+) -> ExpectedOrders:
+    """What the first ``count`` messages of ``order_messages`` with these arguments come to."""
+    newest = np.full(keys, -1, dtype=np.int64)
+    broken_count = 0
+    for events in event_blocks(count, keys, seed, mix):
+        broken = events.kind == EventKind.BROKEN
+        broken_count += int(broken.sum())
+        np.maximum.at(newest, events.order[~broken], events.updated_at[~broken])
+    rows = pa.Table.from_batches(
+        _surviving(event_blocks(count, keys, seed, mix), newest), ORDER_SCHEMA
+    )
+    return ExpectedOrders(rows.sort_by("order_id"), broken_count)
+
+
+def _surviving(
+    blocks: Iterator[EventBlock], newest: np.ndarray[tuple[int], np.dtype[np.int64]]
+) -> Iterator[pa.RecordBatch]:
+    """Rows of the events that are the newest of their order; a repeat is not told twice."""
+    for events in blocks:
+        is_row = np.isin(events.kind, (EventKind.UPSERT, EventKind.LATE))
+        survives = is_row & (events.updated_at == newest[events.order])
+        yield order_rows(events.take(np.flatnonzero(survives)))

@@ -1,0 +1,192 @@
+"""Sends the order stream to Kafka, every message acknowledged exactly once and in order."""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streamer.demo.order_messages import DEFAULT_MIX, order_messages
+from streamer.demo.order_stream import OrderMix
+from table.errors import InvalidConfig, Permanent
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError, Message, Producer
+
+_FLUSH_TIMEOUT_S = 60.0
+_ANSWER_TIMEOUT_S = 30.0
+
+#: Messages handed over at once: without a rate, and as a part of a second with one.
+_HAND_OVER = 20_000
+_QUEUE_MESSAGES = 400_000
+_HAND_OVER_S = 0.1
+
+_SETTINGS: dict[str, str | int | bool] = {
+    "enable.idempotence": True,
+    "linger.ms": 20,
+    "batch.size": 1_000_000,
+    "queue.buffering.max.messages": _QUEUE_MESSAGES,
+    "queue.buffering.max.kbytes": 262_144,
+    "partitioner": "murmur2_random",  # places keys as Kafka's Java client does
+    "delivery.report.only.error": True,
+}
+
+
+class ProducerMissing(InvalidConfig):
+    """The Kafka client of the demo is an extra that was not installed."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "producing needs confluent-kafka; install it with: pip install 'lakemark[demo]'"
+        )
+
+
+class ProduceFailed(Permanent):
+    """Messages were not acknowledged by the broker."""
+
+    def __init__(self, bootstrap: str, topic: str, reason: str) -> None:
+        super().__init__(f"could not produce to {topic!r} at {bootstrap}: {reason}")
+        self.bootstrap, self.topic = bootstrap, topic
+
+
+@dataclass(frozen=True, slots=True)
+class Produced:
+    """What was acknowledged, and how long it took."""
+
+    message_count: int
+    value_bytes: int
+    elapsed_s: float
+
+
+def create_topic(
+    bootstrap: str, topic: str, partitions: int = 4, settings: Mapping[str, str] | None = None
+) -> bool:
+    """Create a topic; False when there is one of that name already.
+
+    Args:
+        bootstrap: of the broker, ``host:port``.
+        topic: its name.
+        partitions: how many.
+        settings: of the topic, such as ``cleanup.policy``.
+
+    Raises:
+        ProducerMissing: the extra ``lakemark[demo]`` is not installed.
+        ProduceFailed: the broker refused, or did not answer.
+    """
+    kafka, admin = _client("confluent_kafka"), _client("confluent_kafka.admin")
+    client = admin.AdminClient({"bootstrap.servers": bootstrap})
+    wanted = admin.NewTopic(topic, partitions, 1, config=dict(settings or {}))
+    try:
+        client.create_topics([wanted], request_timeout=_ANSWER_TIMEOUT_S)[topic].result()
+    except kafka.KafkaException as error:
+        if error.args[0].code() == kafka.KafkaError.TOPIC_ALREADY_EXISTS:
+            return False
+        raise ProduceFailed(bootstrap, topic, str(error.args[0])) from error
+    return True
+
+
+def produce(
+    bootstrap: str,
+    topic: str,
+    count: int,
+    seed: int = 0,
+    rate_per_s: float | None = None,
+    *,
+    keys: int = 10_000,
+    mix: OrderMix = DEFAULT_MIX,
+    first: int = 0,
+    partitions: int = 4,
+) -> Produced:
+    """Send messages ``first`` to ``first + count`` of an order stream; returns when all are taken.
+
+    Args:
+        bootstrap: of the broker, ``host:port``.
+        topic: its name; created when absent.
+        count: how many messages.
+        seed: which of the streams; ``expected_orders`` with the same tells the table's answer.
+        rate_per_s: messages a second; None as fast as the broker takes them.
+        keys: how many orders there are.
+        mix: shares of late events, repeats, deletes and broken records.
+        first: number of the first message, to go on where an earlier call ended.
+        partitions: of the topic, when it is created.
+
+    Raises:
+        ProducerMissing: the extra ``lakemark[demo]`` is not installed.
+        ProduceFailed: the broker did not take all messages.
+    """
+    create_topic(bootstrap, topic, partitions)
+    sending = _Sending(bootstrap, topic, rate_per_s)
+    for batch in order_messages(count, keys, seed, mix, first):
+        sending.send(batch)
+    return sending.finish()
+
+
+class _Sending:
+    """A producer, its pace and its failures."""
+
+    def __init__(self, bootstrap: str, topic: str, rate_per_s: float | None) -> None:
+        settings = {**_SETTINGS, "bootstrap.servers": bootstrap}
+        self._producer: Producer = _client("confluent_kafka").Producer(settings)
+        self._bootstrap, self._topic, self._rate_per_s = bootstrap, topic, rate_per_s
+        self._failure: str | None = None
+        self._message_count = self._value_bytes = 0
+        self._began_s = time.monotonic()
+
+    def send(self, batch: pa.RecordBatch) -> None:
+        """Hand over messages at the pace that was asked for."""
+        rows = _HAND_OVER if self._rate_per_s is None else round(self._rate_per_s * _HAND_OVER_S)
+        for start in range(0, batch.num_rows, max(1, rows)):
+            part = batch.slice(start, max(1, rows))
+            self._wait_for_turn()
+            self._hand_over(part)
+            self._message_count += part.num_rows
+            self._value_bytes += pc.sum(pc.binary_length(part["value"])).as_py() or 0
+
+    def finish(self) -> Produced:
+        """Wait until the broker has taken everything."""
+        unsent = self._producer.flush(_FLUSH_TIMEOUT_S)
+        if unsent and self._failure is None:
+            self._failure = f"{unsent} messages were not taken within {_FLUSH_TIMEOUT_S:.0f} s"
+        self._raise_failure()
+        return Produced(self._message_count, self._value_bytes, time.monotonic() - self._began_s)
+
+    def _wait_for_turn(self) -> None:
+        """Keep to the pace, and leave room in the queue: a full one would break the order."""
+        if self._rate_per_s is not None:
+            due_s = self._began_s + self._message_count / self._rate_per_s
+            time.sleep(max(0.0, due_s - time.monotonic()))
+        while len(self._producer) > _QUEUE_MESSAGES - _HAND_OVER and self._failure is None:
+            self._producer.poll(0.05)
+        self._producer.poll(0)
+        self._raise_failure()
+
+    def _hand_over(self, part: pa.RecordBatch) -> None:
+        keys, values = part["key"].to_pylist(), part["value"].to_pylist()
+        messages = [{"key": key, "value": value} for key, value in zip(keys, values, strict=True)]
+        queued = self._producer.produce_batch(self._topic, messages, on_delivery=self._note_failure)
+        if queued != len(messages):
+            refused = next(message["_error"] for message in messages if "_error" in message)
+            self._failure = str(refused)
+            self._raise_failure()
+
+    def _note_failure(self, error: KafkaError | None, _message: Message) -> None:
+        if error is not None and self._failure is None:
+            self._failure = str(error)
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise ProduceFailed(self._bootstrap, self._topic, self._failure)
+
+
+def _client(module: str) -> ModuleType:
+    """A module of the Kafka client, which only the demo needs."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise ProducerMissing from error

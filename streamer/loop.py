@@ -1,0 +1,198 @@
+"""The stream: micro-batch after micro-batch, each of them one commit.
+
+A run knows nothing but what the table tells it. Spark's own checkpoint folder is scratch, made
+anew for every start; a failure that may pass leads back to ``_start_from_table``.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
+
+from checkpoints.checkpoint import KafkaCheckpoint
+from sinks.batch import BatchResult, KafkaBatch
+from sinks.hudi.exchange import Exchange
+from sinks.hudi.sink import HudiSink
+from streamer.config.run import RunConfig
+from streamer.events import (
+    BatchPlanned,
+    BatchWritten,
+    Listener,
+    Retrying,
+    RunStarted,
+    RunStopped,
+    ServiceDone,
+)
+from streamer.services import InlineServices
+from streamer.sources.kafka import KafkaSource
+from streamer.sources.offset_log import planned_end, scratch_folder
+from streamer.stream_failure import is_transient, translated
+
+_POLL_S = 0.2
+
+#: How long a batch in progress may still take once the run was asked to stop, in seconds.
+STOP_GRACE_S = 20.0
+
+
+class StreamLoop:
+    """One pipeline, running.
+
+    Args:
+        name: of the pipeline, for events.
+        source: where records come from.
+        sink: where they go, and where the offsets are kept.
+        exchange: how they get there.
+        services: what the table needs after a batch.
+        config: how long, how often.
+        listener: is told of everything.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        source: KafkaSource,
+        sink: HudiSink,
+        exchange: Exchange,
+        services: InlineServices,
+        config: RunConfig,
+        listener: Listener,
+    ) -> None:
+        self._name, self._source, self._sink = name, source, sink
+        self._exchange, self._services = exchange, services
+        self._config, self._listener = config, listener
+        self._stopping = threading.Event()
+        self._idle = threading.Event()
+        self._idle.set()
+        self._failure: BaseException | None = None
+        self._position: KafkaCheckpoint | None = None
+        self._totals: Counter[str] = Counter()
+
+    def stop(self) -> None:
+        """Ask the run to end after the batch in progress; safe from a signal handler."""
+        self._stopping.set()
+
+    def run(self) -> RunStopped:
+        """Stream until the topic is read (``once``), ``stop`` is called, or a failure stays.
+
+        Raises:
+            HudiError: what ended the run; the table holds whole batches only.
+        """
+        started = time.monotonic()
+        self._run_with_retries()
+        reason = "interrupted" if self._stopping.is_set() else "caught up"
+        position = dict(self._position.offsets) if self._position else {}
+        stopped = RunStopped(
+            reason,
+            position,
+            self._totals["batches"],
+            self._totals["rows"],
+            time.monotonic() - started,
+        )
+        self._listener(stopped)
+        return stopped
+
+    def _run_with_retries(self) -> None:
+        """Start from the table again after failures that may pass, with growing pauses."""
+        limits = self._config.on_error
+        failures, batches_before = 0, 0
+        while not self._stopping.is_set():
+            try:
+                return self._start_from_table()
+            except Exception as error:
+                failures = 1 if self._totals["batches"] > batches_before else failures + 1
+                batches_before = self._totals["batches"]
+                if not is_transient(error) or failures >= limits.max_attempts:
+                    raise
+                pause_s = min(limits.backoff_s * 2 ** (failures - 1), limits.max_backoff_s)
+                self._listener(Retrying(str(error), failures, limits.max_attempts, pause_s))
+                self._stopping.wait(pause_s)
+
+    def _start_from_table(self) -> None:
+        """Recover what dead writers left, go on from the newest checkpoint, stream."""
+        self._failure = None
+        rolled_back = self._sink.recover()
+        if rolled_back:
+            self._listener(ServiceDone("rollback", ", ".join(rolled_back), 0.0))
+        self._services.run()
+        checkpoint = self._sink.checkpoint()
+        start = self._source.start_map(checkpoint)
+        self._position = start
+        self._listener(
+            RunStarted(
+                self._name,
+                start.topic,
+                self._sink.table.location.url,
+                dict(start.offsets),
+                checkpoint is not None,
+            )
+        )
+        with scratch_folder() as scratch:
+            self._stream(start, scratch)
+
+    def _stream(self, start: KafkaCheckpoint, scratch: Path) -> None:
+        def on_batch(records: DataFrame, batch_id: int) -> None:
+            self._on_batch(records, batch_id, scratch)
+
+        writer = self._source.stream(start).writeStream.foreachBatch(on_batch)
+        writer = writer.option("checkpointLocation", scratch.as_uri())
+        if self._config.mode == "once":
+            writer = writer.trigger(availableNow=True)
+        else:
+            writer = writer.trigger(processingTime=f"{self._config.trigger_interval_s} seconds")
+        query = writer.start()
+        try:
+            self._await(query)
+        finally:
+            self._idle.wait(STOP_GRACE_S)
+            query.stop()
+        if self._failure is not None:
+            raise self._failure
+
+    def _await(self, query: StreamingQuery) -> None:
+        """Until the stream ends by itself, fails, or is asked to stop."""
+        while query.isActive and self._failure is None:
+            if self._stopping.wait(_POLL_S):
+                return
+        error = query.exception()
+        if error is not None:
+            raise translated(error) from error
+
+    def _on_batch(self, records: DataFrame, batch_id: int, scratch: Path) -> None:
+        """One micro-batch. Failures are kept for the thread that waits: Spark would print them."""
+        if self._stopping.is_set() or self._failure is not None:
+            return
+        self._idle.clear()
+        try:
+            assert self._position is not None
+            batch = KafkaBatch(records, self._position, planned_end(scratch, batch_id))
+            self._write(batch, batch_id)
+        except BaseException as error:
+            self._failure = translated(error)
+        finally:
+            self._idle.set()
+
+    def _write(self, batch: KafkaBatch, batch_id: int) -> None:
+        self._listener(BatchPlanned(batch_id, batch.end.distance_from(batch.start)))
+        result = self._sink.write(batch, self._exchange)
+        self._position = batch.end
+        self._totals.update(batches=1, rows=result.rows)
+        self._listener(_written(batch_id, result))
+        self._services.run()
+
+
+def _written(batch_id: int, result: BatchResult) -> BatchWritten:
+    return BatchWritten(
+        batch_id,
+        result.instant,
+        result.records,
+        result.rows,
+        result.deletes,
+        result.rejected,
+        result.written_bytes,
+        result.seconds,
+    )

@@ -1,0 +1,160 @@
+"""From a configuration to running objects: the only module that names every concrete class."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from sinks.dead_letters import INDEX as DEAD_LETTER_INDEX
+from sinks.dead_letters import dead_letter_spec
+from sinks.hudi.adaptive_exchange import AdaptiveExchange
+from sinks.hudi.exchange import DriverExchange
+from sinks.hudi.prepare import PrepareChunk
+from sinks.hudi.settings import SinkSettings
+from sinks.hudi.sink import HudiSink
+from sinks.hudi.spark_exchange import SparkExchange
+from sinks.hudi.table_writer import TableWriter
+from streamer.config.pipeline import PipelineConfig
+from streamer.config.source import METADATA_PREFIX
+from streamer.events import Listener
+from streamer.executors import check_executors, is_local
+from streamer.loop import StreamLoop
+from streamer.services import InlineServices
+from streamer.session import spark_session
+from streamer.sources.kafka import KafkaSource
+from streamer.table_setup import check_table, find_table, table_spec
+from table.config.table_properties import MergeMode
+from table.config.table_spec import TableSpec
+from table.errors import InvalidConfig
+from table.execution.runner import LocalRunner, Runner
+from table.hudi_table import HudiTable, create_table
+from table.index.bucket import BucketIndex
+from table.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
+from table.model.commit_metadata import Operation
+from table.model.meta_columns import without_meta_columns
+from table.services.compaction import CompactionPolicy
+from table.spark.runner import SparkRunner
+from table.storage import StorageLocation
+from transforms.decode.json import JsonDecoder, infer_schema
+from transforms.kafka_changes import ToChanges
+from transforms.rejects import REJECTS_SCHEMA
+
+#: How many records an inferred schema is made from.
+_SAMPLE_RECORDS = 1_000
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """Everything that one run needs, opened and checked; nothing has been read yet."""
+
+    loop: StreamLoop
+    sink: HudiSink
+    source: KafkaSource
+
+
+@contextmanager
+def build(config: PipelineConfig, listener: Listener) -> Iterator[Pipeline]:
+    """Open what the configuration names; closed again at the end.
+
+    What can be wrong is found here, before the stream starts and before anything is written: the
+    topic is asked first, tables are made last.
+
+    Raises:
+        HudiError: a setting, the topic or the table does not fit; see the subclasses.
+    """
+    spark = spark_session(config)
+    check_executors(spark)
+    with KafkaSource(spark, config.source, listener) as source:
+        sink, writers = _open_sink(config, source)
+        policy = CompactionPolicy(config.compaction.every_delta_commits)
+        services = InlineServices(
+            writers, policy if config.compaction.enabled else None, _runner(spark), listener
+        )
+        loop = StreamLoop(
+            config.name, source, sink, _exchange(spark), services, config.run, listener
+        )
+        yield Pipeline(loop, sink, source)
+
+
+def _open_sink(config: PipelineConfig, source: KafkaSource) -> tuple[HudiSink, list[TableWriter]]:
+    location, spec = config.table.location(), table_spec(config)
+    index = BucketIndex(config.table.buckets, spec.record_key)
+    table = find_table(location, config.table.drop_metadata_table)
+    to_changes = _to_changes(config, spec, _value_schema(config, source, table))
+    if table is None:
+        source.start_map(None)  # a topic that cannot be read must not leave an empty table
+        table = create_table(location, spec)
+    check_table(table, spec, index, to_changes.table_schema)
+    operation = Operation(config.table.operation.upper())
+    settings = SinkSettings(index, config.table.log_format, operation)
+    rows = TableWriter(table, to_changes.table_schema, settings)
+    rejects = _dead_letters(config, location) if config.dead_letters.enabled else None
+    prepare = PrepareChunk(to_changes, index, DEAD_LETTER_INDEX)
+    max_share = config.dead_letters.max_share if rejects else 0.0
+    return HudiSink(rows, rejects, prepare, max_share), [rows, *([rejects] if rejects else [])]
+
+
+def _dead_letters(config: PipelineConfig, rows: StorageLocation) -> TableWriter:
+    location = StorageLocation(config.dead_letters.path, rows.options)
+    spec = dead_letter_spec(f"{config.table.name}_dead_letters")
+    table = find_table(location, config.table.drop_metadata_table) or create_table(location, spec)
+    check_table(table, spec, DEAD_LETTER_INDEX, REJECTS_SCHEMA)
+    return TableWriter(table, REJECTS_SCHEMA, SinkSettings(DEAD_LETTER_INDEX))
+
+
+def _value_schema(
+    config: PipelineConfig, source: KafkaSource, table: HudiTable | None
+) -> pa.Schema:
+    """The declared columns; or those that the table has; or, before it has any, a guess."""
+    declared = config.decode.declared()
+    if declared is not None:
+        return declared
+    frozen = table.schema if table else None
+    if frozen is not None:
+        added = {config.decode.rescue_column, *_kafka_columns(config)}
+        own = [field for field in without_meta_columns(frozen) if field.name not in added]
+        return pa.schema(own)
+    inferred = infer_schema(source.sample(_SAMPLE_RECORDS))
+    if not len(inferred):
+        message = (
+            f"topic {config.source.topic} holds no JSON object to infer the schema from; "
+            "declare decode.schema, or start when there are records"
+        )
+        raise InvalidConfig(message)
+    return inferred
+
+
+def _to_changes(config: PipelineConfig, spec: TableSpec, values: pa.Schema) -> ToChanges:
+    decode = config.decode
+    keys = KeyGeneratorConfig(
+        spec.record_key,
+        spec.partition_by,
+        hive_style=spec.hive_style,
+        url_encode=spec.url_encode,
+    )
+    return ToChanges(
+        JsonDecoder(values, decode.rescue_column, decode.timestamp_unit),
+        KeyGenerator(keys),
+        spec.ordering if spec.merge_mode is MergeMode.EVENT_TIME else (),
+        decode.tombstone_key,
+        config.source.metadata_columns,
+        METADATA_PREFIX,
+        config.source.topic,
+    )
+
+
+def _kafka_columns(config: PipelineConfig) -> list[str]:
+    return [METADATA_PREFIX + name for name in config.source.metadata_columns]
+
+
+def _exchange(spark: SparkSession) -> AdaptiveExchange:
+    tasks = spark.sparkContext.defaultParallelism
+    return AdaptiveExchange(DriverExchange(LocalRunner()), SparkExchange(tasks))
+
+
+def _runner(spark: SparkSession) -> Runner:
+    return LocalRunner() if is_local(spark) else SparkRunner(spark)

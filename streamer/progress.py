@@ -1,0 +1,211 @@
+"""What a run shows: a live display on a terminal, one line for each event anywhere else."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from streamer.events import (
+    BatchPlanned,
+    BatchWritten,
+    CompactionDone,
+    Event,
+    Listener,
+    OffsetsSkipped,
+    RecordsRejected,
+    Retrying,
+    RunStarted,
+    RunStopped,
+    ServiceDone,
+)
+
+_SHOWN_BATCHES = 8
+_SHOWN_NOTES = 4
+_REFRESHES_PER_S = 4
+
+
+@contextmanager
+def display(console: Console | None = None) -> Iterator[Listener]:
+    """A listener that shows a run on ``console`` (standard output) for as long as it lasts."""
+    console = console or Console()
+    if not console.is_terminal:
+        yield PlainLines(console)
+        return
+    shown = LiveDisplay()
+    with Live(
+        get_renderable=shown.render, console=console, refresh_per_second=_REFRESHES_PER_S
+    ) as live:
+        yield shown
+        live.refresh()
+
+
+class PlainLines:
+    """Prints a line for each event, with the time in UTC; for logs."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def __call__(self, event: Event, /) -> None:
+        """Print the event."""
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        text = f"{now} {describe(event)}"
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+class LiveDisplay:
+    """Collects events, and renders the run as it is now."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._started: RunStarted | None = None
+        self._planned: BatchPlanned | None = None
+        self._planned_at = 0.0
+        self._batches: deque[BatchWritten] = deque(maxlen=_SHOWN_BATCHES)
+        self._notes: deque[str] = deque(maxlen=_SHOWN_NOTES)
+        self._commits = self._records = self._rows = self._rejects = 0
+        self._busy_s = 0.0
+
+    def __call__(self, event: Event, /) -> None:
+        """Take the event into the picture."""
+        if isinstance(event, RunStarted):
+            self._started = event
+        elif isinstance(event, BatchPlanned):
+            self._planned, self._planned_at = event, time.monotonic()
+        elif isinstance(event, BatchWritten):
+            self._add(event)
+        else:
+            self._notes.append(describe(event))
+
+    def render(self) -> RenderableType:
+        """The run as it is now."""
+        parts: list[RenderableType] = [self._header(), self._totals()]
+        if self._batches:
+            parts.append(_batch_table(self._batches))
+        parts.extend(Text(f"· {note}", style="dim") for note in self._notes)
+        parts.append(self._now())
+        return Group(*parts)
+
+    def _add(self, batch: BatchWritten) -> None:
+        self._batches.append(batch)
+        self._planned = None
+        self._commits += batch.instant is not None
+        self._records += batch.records_read
+        self._rows += batch.rows_written
+        self._rejects += batch.rejects
+        self._busy_s += batch.total_s
+
+    def _header(self) -> RenderableType:
+        started = self._started
+        if started is None:
+            return Text("starting Spark …", style="bold")
+        text = f"[bold]{escape(started.pipeline)}[/]  {started.topic} → {escape(started.table)}"
+        return Text.from_markup(text)
+
+    def _totals(self) -> RenderableType:
+        rate = self._records / self._busy_s if self._busy_s else 0.0
+        return Text.from_markup(
+            f"[bold]{self._records:,}[/] records  [bold]{self._rows:,}[/] rows  "
+            f"[bold]{self._rejects:,}[/] rejects  [bold]{self._commits:,}[/] commits  "
+            f"[bold]{rate:,.0f}[/] records/s while busy  {self._age_s():.0f} s"
+        )
+
+    def _now(self) -> RenderableType:
+        planned = self._planned
+        if planned is None:
+            text = "waiting for records" if self._started else ""
+            return Text(text, style="dim")
+        seconds = time.monotonic() - self._planned_at
+        return Text(f"batch {planned.batch_id}: {planned.records:,} records, {seconds:.1f} s …")
+
+    def _age_s(self) -> float:
+        return time.monotonic() - self._began
+
+
+def describe(event: Event) -> str:
+    """An event in one line."""
+    match event:
+        case RunStarted():
+            how = "goes on" if event.resumed else "starts"
+            at = _offsets(event.start)
+            return f"{event.pipeline} {how}: {event.topic} [{at}] -> {event.table}"
+        case OffsetsSkipped():
+            return f"records of {event.topic} are lost and passed over: {'; '.join(event.ranges)}"
+        case BatchPlanned():
+            return f"batch {event.batch_id}: {event.records:,} records planned"
+        case BatchWritten():
+            return _describe_batch(event)
+        case RecordsRejected():
+            reasons = ", ".join(f"{count:,} x {why}" for why, count in event.reasons.items())
+            return f"batch {event.batch_id}: rejected {reasons} -> {event.dead_letters}"
+        case CompactionDone():
+            return (
+                f"compaction {event.instant}: {event.file_groups:,} file groups, "
+                f"{event.rows_written:,} rows, {_size(event.bytes_written)} "
+                f"in {event.seconds:.2f} s"
+            )
+        case ServiceDone():
+            return f"{event.service}: {event.summary} in {event.seconds:.2f} s"
+        case Retrying():
+            attempts = f"attempt {event.attempt} of {event.max_attempts}"
+            return f"failed ({attempts}), again in {event.pause_s:g} s: {event.error}"
+        case RunStopped():
+            return (
+                f"stopped ({event.reason}): {event.batches:,} batches, {event.rows_written:,} rows "
+                f"in {event.seconds:.1f} s, next [{_offsets(event.checkpoint)}]"
+            )
+
+
+def _describe_batch(batch: BatchWritten) -> str:
+    stages = ", ".join(f"{name} {seconds:.2f}" for name, seconds in batch.stage_s.items())
+    lag = f", {sum(batch.lag.values()):,} behind" if batch.lag else ""
+    commit = f"commit {batch.instant}" if batch.instant else "nothing to commit"
+    return (
+        f"batch {batch.batch_id}: {batch.records_read:,} records, {batch.rows_written:,} rows "
+        f"({batch.rows_deleted:,} deletes), {batch.rejects:,} rejects, "
+        f"{_size(batch.bytes_written)} in {batch.total_s:.2f} s ({stages}){lag}, {commit}"
+    )
+
+
+def _batch_table(batches: deque[BatchWritten]) -> Table:
+    stages = list(dict.fromkeys(name for batch in batches for name in batch.stage_s))
+    shown = Table(show_edge=False, pad_edge=False, header_style="dim")
+    for title in ("batch", "commit"):
+        shown.add_column(title)
+    for title in ("records", "rows", "deletes", "rejects", "size", "seconds", *stages, "behind"):
+        shown.add_column(title, justify="right")
+    for batch in batches:
+        shown.add_row(
+            str(batch.batch_id),
+            batch.instant or "none",
+            f"{batch.records_read:,}",
+            f"{batch.rows_written:,}",
+            f"{batch.rows_deleted:,}",
+            f"{batch.rejects:,}",
+            _size(batch.bytes_written),
+            f"{batch.total_s:.2f}",
+            *(f"{batch.stage_s[name]:.2f}" if name in batch.stage_s else "" for name in stages),
+            f"{sum(batch.lag.values()):,}" if batch.lag else "",
+        )
+    return shown
+
+
+def _offsets(offsets: Mapping[int, int]) -> str:
+    return ", ".join(f"{partition}:{offset}" for partition, offset in offsets.items())
+
+
+def _size(size_bytes: int) -> str:
+    size = float(size_bytes)
+    for unit in ("B", "KiB", "MiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} GiB"

@@ -1,0 +1,30 @@
+"""Ctrl-C and SIGTERM: end after the batch in progress; asked again, at once."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextmanager
+def stops_on_signals(stop: Callable[[], None]) -> Iterator[None]:
+    """While inside, the first signal calls ``stop``, the next raises ``KeyboardInterrupt``."""
+    asked = False
+
+    def on_signal(_signal: int, _frame: FrameType | None) -> None:
+        nonlocal asked
+        if asked:
+            raise KeyboardInterrupt
+        asked = True
+        stop()
+
+    before = {one: signal.signal(one, on_signal) for one in _SIGNALS}
+    try:
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)

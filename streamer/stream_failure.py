@@ -1,0 +1,81 @@
+"""What a failure of the stream means: whether it may pass, and in which words."""
+
+from __future__ import annotations
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+
+from streamer.sources.errors import SourceError
+from table.errors import HudiError, OutcomeUnknown, Permanent, Retriable
+
+
+class DataLoss(SourceError):
+    """Records went away while the stream was running, before it had read them."""
+
+
+class StreamFailed(Permanent):
+    """Spark ended the stream for a reason that another start will not change."""
+
+
+class StreamInterrupted(Retriable):
+    """Spark ended the stream for a reason that may pass: brokers away, executors lost."""
+
+
+_LOSS = ("data may have been lost", "OffsetOutOfRange", "KAFKA_DATA_LOSS", "failOnDataLoss")
+_PASSING = (
+    "TimeoutException",
+    "DisconnectException",
+    "NetworkException",
+    "CoordinatorNotAvailable",
+    "NotLeaderOrFollower",
+    "BrokerNotAvailable",
+    "LeaderNotAvailable",
+    "ExecutorLost",
+    "FetchFailed",
+    "SparkException: Job aborted due to stage failure: ShuffleMapStage",
+)
+
+
+def is_transient(error: BaseException) -> bool:
+    """Whether to start again from the table's offsets."""
+    return isinstance(error, Retriable | OutcomeUnknown)
+
+
+def translated(error: BaseException) -> BaseException:
+    """The project's own error for what Spark threw; others as they are."""
+    if isinstance(error, HudiError) or not isinstance(error, PySparkException | Py4JJavaError):
+        return error
+    own = _raised_in_a_worker(error)
+    if own is not None:
+        return own
+    text = str(error)
+    first_line = text.strip().splitlines()[0] if text.strip() else type(error).__name__
+    if any(word in text for word in _LOSS):
+        message = (
+            "records were removed from the topic before they were read: " + first_line + "; "
+            "set source.fail_on_data_loss to false to go on without them"
+        )
+        return DataLoss(message)
+    if any(word in text for word in _PASSING):
+        return StreamInterrupted(first_line)
+    return StreamFailed(first_line)
+
+
+def _raised_in_a_worker(error: BaseException) -> HudiError | None:
+    """An error of ours that a Python worker raised reaches the driver as text in a traceback."""
+    for line in reversed(str(error).splitlines()):
+        name, _, message = line.strip().partition(": ")
+        kind = _OWN_ERRORS.get(name.rsplit(".", 1)[-1]) if name.startswith("table.") else None
+        if kind is not None:
+            return kind(message)
+    return None
+
+
+_OWN_ERRORS: dict[str, type[HudiError]] = {
+    "StorageUnavailable": Retriable,
+    "WriteConflict": Retriable,
+    "CorruptData": Permanent,
+    "Unsupported": Permanent,
+    "InvalidConfig": Permanent,
+    "InvalidRecords": Permanent,
+}

@@ -1,0 +1,107 @@
+"""Reads one file slice: base file and logs, merged into live rows, in bounded memory.
+
+The one reader of file groups: queries, compaction and copy-on-write use it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from table.merge.merge_stream import (
+    DEFAULT_MEMORY_BUDGET_BYTES,
+    MAX_BATCH_BYTES,
+    MergeStream,
+    in_batches,
+    merge_streams,
+)
+from table.merge.record_merger import RecordMerger
+from table.model.file_slice import BaseFile, FileSlice
+from table.model.meta_columns import RECORD_KEY
+from table.read.base_file import read_base_file
+from table.read.log_changes import DeleteMarker, IsVisible, LogChanges
+from table.read.projection import projected
+from table.storage.storage import Storage
+
+
+def every_instant(instant: str) -> bool:
+    """For table version 8 and later, whose slices hold only files of completed commits."""
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class FileGroupReader:
+    """Reads file slices of one table.
+
+    Attributes:
+        storage: the table's root.
+        schema: the table's columns now, meta columns first; older files are read into it.
+        merger: which record wins.
+        is_visible: whether log blocks of an instant count (table version 6 keeps blocks of
+            several commits in one file).
+        delete_marker: marks deletes among data rows, besides Hudi's own columns.
+        memory_budget_bytes: memory for the changes of one slice; more of them go to disk.
+    """
+
+    storage: Storage
+    schema: pa.Schema
+    merger: RecordMerger
+    is_visible: IsVisible = every_instant
+    delete_marker: DeleteMarker | None = None
+    memory_budget_bytes: int = DEFAULT_MEMORY_BUDGET_BYTES
+
+    def read(
+        self, file_slice: FileSlice, columns: Sequence[str] | None = None
+    ) -> Iterator[pa.Table]:
+        """The live rows, in batches of at most 64 MiB, none of them empty.
+
+        Args:
+            file_slice: what to read.
+            columns: the columns of the result, in this order; all when None.
+
+        Raises:
+            SnapshotChanged: a file of the slice is gone.
+            CorruptData: bytes that disagree with the format.
+            Unsupported: a file or a block of a kind that is not read here.
+            InvalidConfig: the table has no such column.
+        """
+        names = self.schema.names if columns is None else list(columns)
+        if not file_slice.logs:
+            schema = projected(self.schema, names)
+            for rows in self._base_rows(file_slice.base, schema):
+                yield from in_batches(rows.select(names), MAX_BATCH_BYTES)
+        else:
+            for rows in self.merge(file_slice, columns):
+                yield rows.select(names)
+
+    def merge(self, file_slice: FileSlice, columns: Sequence[str] | None = None) -> MergeStream:
+        """As ``read``, with the counts; the columns that the merge needs stay in the result."""
+        schema = self._merge_schema(columns)
+        changes = self._log_changes(schema).read(file_slice.logs)
+        base = self._base_rows(file_slice.base, schema)
+        return merge_streams(base, changes, self.merger, self.memory_budget_bytes)
+
+    def changes(self, file_slice: FileSlice) -> Iterator[pa.Table]:
+        """What the logs hold, as tables of changes in all columns, oldest first, not folded."""
+        return self._log_changes(self.schema).read(file_slice.logs)
+
+    def _base_rows(self, base: BaseFile | None, schema: pa.Schema) -> Iterator[pa.Table]:
+        if base is not None:
+            yield from read_base_file(self.storage, base, schema)
+
+    def _log_changes(self, schema: pa.Schema) -> LogChanges:
+        fields = self.merger.ordering_fields
+        return LogChanges(self.storage, schema, fields, self.is_visible, self.delete_marker)
+
+    def _merge_schema(self, columns: Sequence[str] | None) -> pa.Schema:
+        if columns is None:
+            return self.schema
+        ordering = (_column_of(name, self.schema) for name in self.merger.ordering_fields)
+        return projected(self.schema, {RECORD_KEY, *ordering, *columns})
+
+
+def _column_of(field: str, schema: pa.Schema) -> str:
+    """The column that holds a field, which may lie inside a struct."""
+    return field if field in schema.names else field.split(".")[0]

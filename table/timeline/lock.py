@@ -1,0 +1,208 @@
+"""The table's lock: one writer at a time publishes, rolls back or changes the table's properties.
+
+Invariants:
+- at most one lease is valid at any time, among threads, processes and machines whose clocks agree
+  to ``CLOCK_DRIFT_MS`` (Apache Hudi's own bound);
+- a lease ends by release or by time, whatever becomes of its holder;
+- holding a lease proves nothing after a pause: ``Lease.check`` comes before the step it guards.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Protocol
+from uuid import uuid4
+
+from table.errors import LockTimeout, Retriable, StorageUnavailable
+from table.storage.storage import Storage
+from table.timeline.lock_file import (
+    LOCK_PATH,
+    Claim,
+    ConditionalLockFile,
+    GenerationLockFiles,
+    LockFile,
+    LockRecord,
+)
+
+#: How far the clocks of two writers may differ (``StorageBasedLockProvider``).
+CLOCK_DRIFT_MS = 500
+
+DEFAULT_LEASE_S = 60.0
+
+_FIRST_PAUSE_S = 0.02
+_LONGEST_PAUSE_S = 1.0
+
+_TAKEN, _RELEASED, _RAN_OUT = "was taken by another writer", "was released", "ran out"
+
+_log = logging.getLogger(__name__)
+
+
+class LeaseLost(Retriable):
+    """The lock's time ran out, or another writer holds it; nothing may be done in its name."""
+
+    def __init__(self, path: str, owner: str, reason: str) -> None:
+        super().__init__(f"lease {owner} of lock {path} {reason}; take the lock and start again")
+        self.path, self.owner, self.reason = path, owner, reason
+
+
+class Clock(Protocol):
+    """Time as the lock sees it."""
+
+    def now_ms(self) -> int:
+        """Epoch milliseconds."""
+        ...
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+        ...
+
+
+class SystemClock:
+    """This machine's clock."""
+
+    def now_ms(self) -> int:
+        """Epoch milliseconds."""
+        return time.time_ns() // 1_000_000
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+        time.sleep(seconds)
+
+
+class Lease:
+    """The right to change the table until a time; made by ``TableLock.acquire``."""
+
+    def __init__(self, file: LockFile, claim: Claim, lease_s: float, clock: Clock) -> None:
+        self._file = file
+        self._claim: Claim | None = claim
+        self._owner = claim.record.owner
+        self._lease_s = lease_s
+        self._clock = clock
+
+    def remaining_s(self) -> float:
+        """How long it is still valid by this machine's clock; 0 when it is not."""
+        if self._claim is None:
+            return 0.0
+        return max(0.0, (self._claim.record.valid_until_ms - self._clock.now_ms()) / 1000)
+
+    def check(self) -> None:
+        """Make sure that it is still valid, by the clock and by what storage shows.
+
+        Raises:
+            LeaseLost: it is not.
+        """
+        claim = self._valid_claim()
+        if not self._file.stands(claim):
+            raise self._lost(_TAKEN)
+        self._valid_claim()  # reading may have taken long
+
+    def renew(self) -> None:
+        """Start its time anew.
+
+        Raises:
+            LeaseLost: it was not valid any more.
+        """
+        claim = self._valid_claim()
+        record = replace(claim.record, valid_until_ms=_end_ms(self._clock, self._lease_s))
+        self._claim = self._file.rewrite(claim, record)
+        if self._claim is None:
+            raise self._lost(_TAKEN)
+
+    def release(self) -> None:
+        """Free the lock at once. Harmless when the lease is no longer valid, or a second time."""
+        claim, self._claim = self._claim, None
+        if claim is None:
+            return
+        try:
+            self._file.rewrite(claim, replace(claim.record, expired=True))
+        except StorageUnavailable as error:
+            _log.warning("lock %s frees itself only when its time is over: %s", LOCK_PATH, error)
+
+    def _valid_claim(self) -> Claim:
+        if self._claim is None:
+            raise self._lost(_RELEASED)
+        if self.remaining_s() == 0:
+            raise self._lost(_RAN_OUT)
+        return self._claim
+
+    def _lost(self, reason: str) -> LeaseLost:
+        return LeaseLost(LOCK_PATH, self._owner, reason)
+
+
+class TableLock:
+    """One table's lock; may be shared by threads. Not re-entrant."""
+
+    def __init__(self, file: LockFile, lease_s: float, clock: Clock) -> None:
+        self._file = file
+        self._lease_s = lease_s
+        self._clock = clock
+
+    def acquire(self, wait_s: float) -> Lease:
+        """A lease, as soon as the lock is free.
+
+        Raises:
+            LockTimeout: another owner kept it for ``wait_s``.
+            StorageUnavailable: the store did not answer for so long.
+            CorruptData: the lock file holds no lock record.
+        """
+        owner = str(uuid4())
+        started_ms = self._clock.now_ms()
+        pause_s = _FIRST_PAUSE_S
+        while (lease := self._try_acquire(owner, started_ms, wait_s)) is None:
+            self._clock.sleep(pause_s * random.uniform(0.5, 1.0))
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+        return lease
+
+    @contextmanager
+    def hold(self, wait_s: float) -> Iterator[Lease]:
+        """A lease for the length of a ``with`` block; see ``acquire``."""
+        lease = self.acquire(wait_s)
+        try:
+            yield lease
+        finally:
+            lease.release()
+
+    def _try_acquire(self, owner: str, started_ms: int, wait_s: float) -> Lease | None:
+        """One attempt; raises when it fails and the time is over."""
+        record = LockRecord(owner, _end_ms(self._clock, self._lease_s))
+        failure: StorageUnavailable | None = None
+        try:
+            claim = self._file.try_take(record, self._is_free)
+            if claim is not None:
+                return Lease(self._file, claim, self._lease_s, self._clock)
+        except StorageUnavailable as error:
+            failure = error
+        waited_s = (self._clock.now_ms() - started_ms) / 1000
+        if waited_s < wait_s:
+            return None
+        raise failure or LockTimeout(LOCK_PATH, self._file.owner(), waited_s)
+
+    def _is_free(self, record: LockRecord) -> bool:
+        return record.expired or self._clock.now_ms() > record.valid_until_ms + CLOCK_DRIFT_MS
+
+
+def open_lock(
+    storage: Storage, *, lease_s: float = DEFAULT_LEASE_S, clock: Clock | None = None
+) -> TableLock:
+    """The lock of the table at a storage's root.
+
+    On a store with compare-and-swap it is the one that Apache Hudi takes with its
+    ``StorageBasedLockProvider``; on a local disk it is this project's own.
+
+    Args:
+        storage: the table's root.
+        lease_s: for how long a lease is valid unless it is renewed; longer than any step under it.
+        clock: this machine's, unless a test says otherwise.
+    """
+    conditional = storage.supports_compare_and_swap
+    file: LockFile = ConditionalLockFile(storage) if conditional else GenerationLockFiles(storage)
+    return TableLock(file, lease_s, clock or SystemClock())
+
+
+def _end_ms(clock: Clock, lease_s: float) -> int:
+    return clock.now_ms() + int(1000 * lease_s)

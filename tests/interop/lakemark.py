@@ -1,0 +1,139 @@
+"""lakemark on one table, without Spark and Kafka: what the interop tests set beside Apache Hudi.
+
+The only module of these tests that calls the project's own API.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from sinks.hudi.exchange import Target, Written
+from sinks.hudi.settings import SinkSettings
+from sinks.hudi.table_writer import TableWriter
+from table.config.table_properties import MergeMode, TableType
+from table.config.table_spec import TableSpec
+from table.errors import TableNotFound
+from table.execution.runner import LocalRunner
+from table.hudi_table import HudiTable, create_table, open_table
+from table.index.bucket import BucketIndex
+from table.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
+from table.model.changes import CHANGE_KIND, CHANGE_KIND_FIELD, ChangeKind
+from table.model.file_slice import FileSlice
+from table.model.instant import Instant
+from table.model.meta_columns import PARTITION_PATH, RECORD_KEY, with_meta_columns
+from table.services.compaction import CompactionPolicy, request
+from table.storage import StorageLocation
+from table.timeline.timeline import Timeline
+from table.write.file_group_write import write_file_group
+from table.write.partitioner import divide
+from tests.interop.oracle import ApacheTable
+
+
+def read_snapshot(path: Path) -> pa.Table:
+    """All columns of the newest snapshot, meta columns included."""
+    return open_table(StorageLocation(str(path))).snapshot().read_all()
+
+
+@dataclass(frozen=True, slots=True)
+class LakemarkWriter:
+    """Writes one table the way its Apache twin is set up.
+
+    Attributes:
+        writer: the project's own.
+        keys: how rows get their record key and partition path.
+        schema: the table's columns without meta columns.
+        ordering: columns that a delete carries beside its key.
+    """
+
+    writer: TableWriter
+    keys: KeyGenerator
+    schema: pa.Schema
+    ordering: tuple[str, ...]
+
+    @classmethod
+    def open(cls, path: Path, twin: ApacheTable, schema: pa.Schema) -> LakemarkWriter:
+        """The table at ``path``, created when there is none."""
+        key_fields, partition_fields = tuple(twin.record_key), tuple(twin.partition)
+        index = BucketIndex(twin.bucket_count, key_fields)
+        settings = SinkSettings(index, log_format=twin.log_format)
+        writer = TableWriter(_open_or_create(path, twin), schema, settings)
+        keys = KeyGenerator(KeyGeneratorConfig(key_fields, partition_fields))
+        return cls(writer, keys, schema, tuple(twin.ordering))
+
+    def upsert(self, rows: pa.Table) -> Instant:
+        """One commit of data rows."""
+        return self.begin(self._changes(rows, ChangeKind.UPSERT))()
+
+    def delete(self, rows: pa.Table, kind: ChangeKind = ChangeKind.DELETE) -> Instant:
+        """One commit of deletes, each ordered by its row's own ordering value."""
+        return self.begin(self._changes(self._without_content(rows), kind))()
+
+    def begin_upsert(self, rows: pa.Table) -> Callable[[], Instant]:
+        """Write the files of a commit; what is returned publishes it, whenever that may be."""
+        return self.begin(self._changes(rows, ChangeKind.UPSERT))
+
+    def begin(self, changes: pa.Table) -> Callable[[], Instant]:
+        """Request an instant and write its files; the caller publishes."""
+        context, placement = self.writer.begin(), self.writer.placement()
+        written = []
+        for bucket, part in divide(changes, self.writer.settings.index):
+            stat = write_file_group(context, placement.task(bucket), [part])
+            written.append(Written(Target.ROWS, part.num_rows, stat))
+        return lambda: self.writer.commit(written, {})
+
+    def plan_compaction(self) -> Instant:
+        """Request a compaction of everything that has logs, and leave it to be done."""
+        table = self.writer.table
+
+        def slices_at(timeline: Timeline) -> Sequence[FileSlice]:
+            table.refresh(timeline)
+            return [s for s in table.view().slices_for_writing() if s.logs]
+
+        requested = request(table.access, slices_at)
+        assert requested is not None, "no file slice has logs"
+        table.refresh()
+        return requested[0]
+
+    def compact(self) -> list[Instant]:
+        """Do what is pending, whoever planned it; then plan and do what has logs."""
+        policy = CompactionPolicy(every_delta_commits=1)
+        return [instant for instant, _ in self.writer.compact_if_due(policy, LocalRunner(2))]
+
+    def _without_content(self, rows: pa.Table) -> pa.Table:
+        kept = {*self.keys.config.record_key_fields, *self.keys.config.partition_fields}
+        kept |= set(self.ordering)
+        columns = [
+            rows[f.name] if f.name in kept else pa.nulls(rows.num_rows, f.type) for f in self.schema
+        ]
+        return pa.table(columns, schema=self.schema)
+
+    def _changes(self, rows: pa.Table, kind: ChangeKind) -> pa.Table:
+        rows = rows.cast(self.schema)
+        columns = {name: rows[name] for name in self.schema.names}
+        columns |= {RECORD_KEY: self.keys.record_keys(rows)}
+        columns |= {PARTITION_PATH: self.keys.partition_paths(rows)}
+        columns |= {CHANGE_KIND: pa.array([kind.value] * rows.num_rows, pa.int8())}
+        schema = with_meta_columns(self.schema).append(CHANGE_KIND_FIELD)
+        arrays = [columns.get(f.name, pa.nulls(rows.num_rows, f.type)) for f in schema]
+        return pa.table(arrays, schema=schema)
+
+
+def _open_or_create(path: Path, twin: ApacheTable) -> HudiTable:
+    location = StorageLocation(str(path))
+    try:
+        return open_table(location)
+    except TableNotFound:
+        mode = MergeMode.EVENT_TIME if twin.ordering else MergeMode.COMMIT_TIME
+        spec = TableSpec(
+            name=twin.name,
+            record_key=tuple(twin.record_key),
+            table_type=TableType(twin.table_type),
+            partition_by=tuple(twin.partition),
+            ordering=tuple(twin.ordering),
+            merge_mode=mode,
+        )
+        return create_table(location, spec)

@@ -1,0 +1,161 @@
+"""Which deletes win, for each type of ordering value: Apache Hudi's verdicts, and ours.
+
+Every row is written with the middle ordering value; each of the others then meets one delete:
+``late`` an older one, ``equal`` one of the same value, ``newer`` a newer one, ``zero`` one with the
+type's zero, ``unconditional`` one without any ordering value. ``early`` is deleted with the newer
+value before the row itself arrives, and again afterwards only the row of the middle value.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from table.model.changes import ChangeKind
+from tests.interop import lakemark
+from tests.interop.lakemark import LakemarkWriter
+from tests.interop.oracle import ApacheTable, Oracle
+
+pytestmark = pytest.mark.oracle
+
+FLAG = "_hoodie_is_deleted"
+KEYS = ("late", "equal", "newer", "zero", "unconditional", "untouched")
+
+
+@dataclass(frozen=True)
+class Ordering:
+    """A type of ordering value, with an older, a middle and a newer one, and its zero.
+
+    Attributes:
+        survives_zero: whether a row outlives a delete of the value ``zero``. It does not when
+            that value is stored as the integer 0, which Hudi takes for "no ordering value".
+    """
+
+    kind: pa.DataType
+    older: object
+    middle: object
+    newer: object
+    zero: object
+    survives_zero: bool
+
+    @property
+    def survivors(self) -> set[str]:
+        return {"late", "untouched"} | ({"zero"} if self.survives_zero else set())
+
+
+ORDERINGS = [
+    Ordering(pa.int32(), 10, 20, 30, 0, survives_zero=False),
+    Ordering(pa.int64(), 10, 20, 30, 0, survives_zero=False),
+    Ordering(pa.float32(), 1.5, 2.5, 3.5, 0.0, survives_zero=True),
+    Ordering(pa.float64(), 1.5, 2.5, 3.5, 0.0, survives_zero=True),
+    Ordering(pa.string(), "b", "c", "d", "", survives_zero=True),
+    Ordering(
+        pa.date32(),
+        date(2026, 1, 1),
+        date(2026, 1, 2),
+        date(2026, 1, 3),
+        date(1970, 1, 1),
+        survives_zero=False,
+    ),
+    Ordering(
+        pa.timestamp("us", "UTC"),
+        datetime(2026, 1, 1, tzinfo=UTC),
+        datetime(2026, 1, 2, tzinfo=UTC),
+        datetime(2026, 1, 3, tzinfo=UTC),
+        datetime(1970, 1, 1, tzinfo=UTC),
+        survives_zero=False,
+    ),
+    Ordering(
+        pa.decimal128(12, 2),
+        Decimal("1.00"),
+        Decimal("2.00"),
+        Decimal("3.00"),
+        Decimal("0.00"),
+        survives_zero=True,
+    ),
+]
+
+each_ordering = pytest.mark.parametrize("ordering", ORDERINGS, ids=lambda o: str(o.kind))
+
+
+def _table(name: str) -> ApacheTable:
+    return ApacheTable(name, ["id"], ordering=["at"], bucket_count=1)
+
+
+def _schema(ordering: Ordering) -> pa.Schema:
+    return pa.schema([("id", pa.string()), ("at", ordering.kind), (FLAG, pa.bool_())])
+
+
+def _rows(ordering: Ordering, values: dict[str, object], *, is_deleted: bool) -> pa.Table:
+    columns = [list(values), list(values.values()), [is_deleted] * len(values)]
+    return pa.table(columns, schema=_schema(ordering))
+
+
+def _deletes(ordering: Ordering) -> dict[str, object]:
+    return {
+        "late": ordering.older,
+        "equal": ordering.middle,
+        "newer": ordering.newer,
+        "zero": ordering.zero,
+    }
+
+
+def _ids(rows: pa.Table) -> set[str]:
+    return set(rows["id"].to_pylist())
+
+
+@each_ordering
+def test_apache_decides_by_ordering_value(
+    oracle: Oracle, tmp_path: Path, ordering: Ordering
+) -> None:
+    path, table = tmp_path / "t", _table("deletes")
+    rows = _rows(ordering, dict.fromkeys(KEYS, ordering.middle), is_deleted=False)
+    oracle.write(path, rows, table, "insert")
+    oracle.write(path, _rows(ordering, _deletes(ordering), is_deleted=True), table)
+    unconditional = _rows(ordering, {"unconditional": ordering.middle}, is_deleted=False)
+    oracle.write(path, unconditional, table, "delete")
+
+    assert _ids(oracle.read(path)) == ordering.survivors
+    assert _ids(lakemark.read_snapshot(path)) == ordering.survivors
+    oracle.compact(path)
+    assert _ids(oracle.read(path)) == ordering.survivors
+
+
+@each_ordering
+def test_apache_and_lakemark_decide_alike_on_what_lakemark_wrote(
+    oracle: Oracle, tmp_path: Path, ordering: Ordering
+) -> None:
+    path, table = tmp_path / "t", _table("deletes")
+    writer = LakemarkWriter.open(path, table, _schema(ordering))
+    rows = _rows(ordering, dict.fromkeys(KEYS, ordering.middle), is_deleted=False)
+    writer.upsert(rows)
+    writer.delete(_rows(ordering, _deletes(ordering), is_deleted=True))
+    unconditional = _rows(ordering, {"unconditional": ordering.middle}, is_deleted=True)
+    writer.delete(unconditional, ChangeKind.COMMIT_TIME_DELETE)
+
+    assert _ids(oracle.read(path)) == ordering.survivors
+    assert _ids(lakemark.read_snapshot(path)) == ordering.survivors
+    oracle.compact(path)
+    assert _ids(oracle.read(path)) == ordering.survivors
+
+
+@each_ordering
+def test_a_delete_that_came_early_holds_until_a_compaction_forgets_it(
+    oracle: Oracle, tmp_path: Path, ordering: Ordering
+) -> None:
+    path, table = tmp_path / "t", _table("early")
+    writer = LakemarkWriter.open(path, table, _schema(ordering))
+    writer.upsert(_rows(ordering, {"other": ordering.older}, is_deleted=False))
+    writer.delete(_rows(ordering, {"early": ordering.newer}, is_deleted=True))
+    writer.upsert(_rows(ordering, {"early": ordering.middle}, is_deleted=False))
+    assert _ids(oracle.read(path)) == _ids(lakemark.read_snapshot(path)) == {"other"}
+
+    oracle.compact(path)
+    assert _ids(oracle.read(path)) == {"other"}
+    writer.upsert(_rows(ordering, {"early": ordering.middle}, is_deleted=False))
+    assert _ids(oracle.read(path)) == _ids(lakemark.read_snapshot(path)) == {"other", "early"}

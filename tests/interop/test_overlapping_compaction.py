@@ -1,0 +1,85 @@
+"""A delta commit that is under way while a compaction is planned.
+
+Requested before the plan and completed after it, its logs are not in the plan: they belong to the
+slice that the plan opens, and nothing of them may be lost, whoever runs the compaction.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from tests.interop import lakemark
+from tests.interop.lakemark import LakemarkWriter
+from tests.interop.oracle import ApacheTable, Oracle
+from tests.interop.same_rows import assert_same_rows
+
+pytestmark = pytest.mark.oracle
+
+SCHEMA = pa.schema([("id", pa.string()), ("at", pa.int64())])
+
+
+def _table() -> ApacheTable:
+    return ApacheTable("overlap", ["id"], ordering=["at"], bucket_count=1)
+
+
+def _rows(**values: int) -> pa.Table:
+    return pa.table([list(values), list(values.values())], schema=SCHEMA)
+
+
+def _own_columns(rows: pa.Table) -> pa.Table:
+    return rows.select(SCHEMA.names)
+
+
+def test_apache_keeps_its_own_late_delta_commit(oracle: Oracle, tmp_path: Path) -> None:
+    path, table = tmp_path / "t", _table()
+    oracle.write(path, _rows(a=1, b=1, c=1), table, "insert")
+    oracle.write(path, _rows(a=2), table)
+    late = oracle.write(path, _rows(b=3, c=3), table)
+    timeline = path / ".hoodie" / "timeline"
+    completed = timeline / f"{late.requested_at}_{late.completed_at}.deltacommit"
+    aside = completed.rename(tmp_path / "aside")
+
+    (planned,) = oracle.compact(path, "schedule")
+    assert late.requested_at < planned
+    aside.rename(timeline / f"{late.requested_at}_{int(planned) + 1}.deltacommit")
+    expected = _rows(a=2, b=3, c=3)
+    assert_same_rows(_own_columns(oracle.read(path)), expected)
+    assert_same_rows(lakemark.read_snapshot(path), oracle.read(path))
+
+    assert oracle.compact(path, "run") == [planned]
+    assert_same_rows(_own_columns(oracle.read(path)), expected)
+    assert_same_rows(_own_columns(oracle.read(path, "read_optimized")), _rows(a=2, b=1, c=1))
+    assert_same_rows(lakemark.read_snapshot(path), oracle.read(path))
+
+
+@pytest.mark.parametrize("runs_it", ["apache", "lakemark"])
+def test_a_late_delta_commit_of_lakemark_outlives_the_compaction(
+    oracle: Oracle, tmp_path: Path, runs_it: str
+) -> None:
+    path, table = tmp_path / "t", _table()
+    writer = LakemarkWriter.open(path, table, SCHEMA)
+    writer.upsert(_rows(a=1, b=1, c=1))
+    writer.upsert(_rows(a=2))
+    publish = writer.begin_upsert(_rows(b=3, c=3))
+    planned = LakemarkWriter.open(path, table, SCHEMA).plan_compaction()
+    late = publish()
+    assert late.requested_at < planned.requested_at < (late.completed_at or "")
+    expected = _rows(a=2, b=3, c=3)
+    assert_same_rows(_own_columns(oracle.read(path)), expected)
+
+    if runs_it == "apache":
+        assert oracle.compact(path, "run") == [planned.requested_at]
+        assert_same_rows(_own_columns(oracle.read(path, "read_optimized")), _rows(a=2, b=1, c=1))
+    else:
+        done = LakemarkWriter.open(path, table, SCHEMA).compact()
+        assert planned.requested_at in [instant.requested_at for instant in done]
+    assert_same_rows(_own_columns(oracle.read(path)), expected)
+    assert_same_rows(lakemark.read_snapshot(path), oracle.read(path))
+
+    writer.upsert(_rows(a=4))
+    oracle.compact(path)
+    optimized = _own_columns(oracle.read(path, "read_optimized"))
+    assert_same_rows(optimized, _rows(a=4, b=3, c=3))

@@ -1,0 +1,106 @@
+"""A storage that hands every call on, after telling a subclass about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import BinaryIO, TypeVar
+
+from table.storage.storage import ObjectInfo, Storage, StorageLocation, StreamingFile
+
+T = TypeVar("T")
+
+
+class WrappedStorage:
+    """Hands calls to ``inner`` through ``_reading`` and ``_writing``, for subclasses to override.
+
+    A streaming file counts as one write, when it is closed. Deleting several objects is one write
+    for each, as it is on storage.
+    """
+
+    def __init__(self, inner: Storage) -> None:
+        self.inner = inner
+
+    def _reading(self, method: str, path: str, call: Callable[[], T]) -> T:
+        return call()
+
+    def _writing(self, method: str, path: str, call: Callable[[], T]) -> T:
+        return call()
+
+    def _still_alive(self) -> None:
+        """Before bytes that no one sees yet are written or forgotten."""
+
+    @property
+    def location(self) -> StorageLocation:
+        return self.inner.location
+
+    @property
+    def supports_compare_and_swap(self) -> bool:
+        return self.inner.supports_compare_and_swap
+
+    def read(self, path: str) -> bytes:
+        return self._reading("read", path, lambda: self.inner.read(path))
+
+    def read_versioned(self, path: str) -> tuple[bytes, str | None]:
+        return self._reading("read_versioned", path, lambda: self.inner.read_versioned(path))
+
+    def open(self, path: str) -> AbstractContextManager[BinaryIO]:
+        return self._reading("open", path, lambda: self.inner.open(path))
+
+    def head(self, path: str) -> ObjectInfo | None:
+        return self._reading("head", path, lambda: self.inner.head(path))
+
+    def list_folder(self, folder: str) -> tuple[list[str], list[ObjectInfo]]:
+        return self._reading("list_folder", folder, lambda: self.inner.list_folder(folder))
+
+    def list_tree(self, folder: str) -> list[ObjectInfo]:
+        return self._reading("list_tree", folder, lambda: self.inner.list_tree(folder))
+
+    def create(self, path: str, data: bytes) -> None:
+        self._writing("create", path, lambda: self.inner.create(path, data))
+
+    def create_streaming(self, path: str) -> StreamingFile:
+        file = self._reading("create_streaming", path, lambda: self.inner.create_streaming(path))
+        close = partial(self._writing, "close", path, file.close)
+        return _WrappedFile(file, close, self._still_alive)
+
+    def put(self, path: str, data: bytes) -> None:
+        self._writing("put", path, lambda: self.inner.put(path, data))
+
+    def replace(self, path: str, data: bytes, version: str) -> str:
+        return self._writing("replace", path, lambda: self.inner.replace(path, data, version))
+
+    def publish(self, prepared: str, path: str) -> None:
+        self._writing("publish", path, lambda: self.inner.publish(prepared, path))
+
+    def delete(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            self._delete_one(path)
+
+    def _delete_one(self, path: str) -> None:
+        self._writing("delete", path, lambda: self.inner.delete([path]))
+
+
+class _WrappedFile:
+    def __init__(
+        self, inner: StreamingFile, close: Callable[[], int], still_alive: Callable[[], None]
+    ) -> None:
+        self._inner = inner
+        self._close = close
+        self._still_alive = still_alive
+
+    @property
+    def closed(self) -> bool:
+        return self._inner.closed
+
+    def write(self, data: bytes | memoryview, /) -> int:
+        self._still_alive()
+        return self._inner.write(data)
+
+    def close(self) -> int:
+        return self._inner.close() if self._inner.closed else self._close()
+
+    def abort(self) -> None:
+        self._still_alive()
+        self._inner.abort()

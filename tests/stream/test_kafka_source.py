@@ -1,0 +1,207 @@
+"""A topic on a real broker, through the application's own Spark session."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions, NewTopic
+from pyspark.sql import DataFrame, SparkSession
+
+from checkpoints.checkpoint import KafkaCheckpoint
+from streamer.config.load import validated
+from streamer.config.source import SourceConfig
+from streamer.events import Event, OffsetsSkipped
+from streamer.sources.errors import (
+    BrokerUnreachable,
+    ForeignCheckpoint,
+    InvalidConsumer,
+    LostOffsets,
+    SourceError,
+    TopicNotFound,
+    UnknownPartitions,
+)
+from streamer.sources.kafka import KafkaSource
+from streamer.sources.offset_log import planned_end, scratch_folder
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+
+def config(bootstrap: str, topic: str, **settings: object) -> SourceConfig:
+    source = {"bootstrap": bootstrap, "topic": topic, **settings}
+    return validated({"source": source, "table": {"path": "p", "record_key": "k"}}).source
+
+
+@pytest.fixture
+def orders(bootstrap: str, topic: str) -> str:
+    """A topic of two partitions with 30 and 20 records."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(topic, 2, 1)])[topic].result()
+    send(bootstrap, topic, [(0, b"k", b"a%d" % i) for i in range(30)])
+    send(bootstrap, topic, [(1, b"k", b"b%d" % i) for i in range(20)])
+    return topic
+
+
+def send(
+    bootstrap: str, topic: str, records: list[tuple[int, bytes, bytes | None]], **settings: str
+) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, **settings})
+    for partition, key, value in records:
+        producer.produce(topic, value, key, partition=partition)
+    assert producer.flush(20) == 0
+
+
+def send_aborted(bootstrap: str, topic: str, count: int) -> None:
+    """Records of a transaction that is aborted, so that no reader may see them."""
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": topic})
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    for _ in range(count):
+        producer.produce(topic, b"aborted", partition=0)
+    producer.flush(20)
+    producer.abort_transaction(20)
+
+
+def delete_before(bootstrap: str, topic: str, offset: int) -> None:
+    """What retention does: the first records of partition 0 go away."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    cut = TopicPartition(topic, 0, offset)
+    for answer in admin.delete_records([cut]).values():
+        answer.result()
+
+
+Batch = tuple[KafkaCheckpoint, list[tuple[bytes | None, bytes | None, int, int]]]
+
+
+def drain(source: KafkaSource, start: KafkaCheckpoint) -> list[Batch]:
+    """Planned end and records of each batch, until the topic is read."""
+    batches: list[Batch] = []
+
+    def keep(records: DataFrame, batch_id: int) -> None:
+        rows = records.select("key", "value", "partition", "offset").collect()
+        plain = [(k and bytes(k), v and bytes(v), p, o) for k, v, p, o in rows]
+        batches.append((planned_end(scratch, batch_id), sorted(plain, key=lambda row: row[2:])))
+
+    with scratch_folder() as scratch:
+        writer = source.stream(start).writeStream.foreachBatch(keep)
+        writer = writer.option("checkpointLocation", scratch.as_uri())
+        assert writer.trigger(availableNow=True).start().awaitTermination(120)
+    return batches
+
+
+def test_the_planned_ends_join_and_cover_each_record_once(
+    spark: SparkSession, bootstrap: str, orders: str
+) -> None:
+    with KafkaSource(spark, config(bootstrap, orders, max_records_per_batch=20)) as source:
+        begin = source.start_map(KafkaCheckpoint(orders, {0: 7}))
+        assert begin == KafkaCheckpoint(orders, {0: 7, 1: 0})
+        assert source.lag(begin) == {0: 23, 1: 20}
+        batches = drain(source, begin)
+        assert len(batches) > 2
+        at = begin
+        for end, rows in batches:
+            expected = [(p, o) for p in (0, 1) for o in range(at.offsets[p], end.offsets[p])]
+            assert [(p, o) for _, _, p, o in rows] == expected
+            at = end
+        assert at == KafkaCheckpoint(orders, {0: 30, 1: 20})
+        assert source.lag(at) == {0: 0, 1: 0}
+
+
+def test_aborted_records_are_passed_over_and_the_end_lies_behind_them(
+    spark: SparkSession, bootstrap: str, orders: str
+) -> None:
+    send_aborted(bootstrap, orders, 5)
+    with KafkaSource(spark, config(bootstrap, orders)) as source:
+        ((end, rows),) = drain(source, KafkaCheckpoint(orders, {0: 28, 1: 20}))
+    assert [offset for *_, offset in rows] == [28, 29]
+    assert end == KafkaCheckpoint(orders, {0: 36, 1: 20})  # 30 + 5 + the abort's own mark
+
+
+def test_a_key_is_read_only_where_it_is_all_there_is(
+    spark: SparkSession, bootstrap: str, orders: str
+) -> None:
+    send(bootstrap, orders, [(1, b"dead", None)])
+    end_of_orders = KafkaCheckpoint(orders, {0: 29, 1: 20})
+    with KafkaSource(spark, config(bootstrap, orders)) as source:
+        ((_, rows),) = drain(source, end_of_orders)
+    assert rows == [(None, b"a29", 0, 29), (b"dead", None, 1, 20)]
+    with KafkaSource(spark, config(bootstrap, orders, metadata_columns=["key", "topic"])) as source:
+        ((_, rows),) = drain(source, end_of_orders)
+        assert "topic" in source.stream(end_of_orders).columns
+    assert rows == [(b"k", b"a29", 0, 29), (b"dead", None, 1, 20)]
+
+
+def test_partitions_added_later_are_read_from_their_first_record(
+    spark: SparkSession, bootstrap: str, orders: str
+) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_partitions([NewPartitions(orders, 3)])[orders].result()
+    send(bootstrap, orders, [(2, b"k", b"new")])
+    with KafkaSource(spark, config(bootstrap, orders, starting="latest")) as source:
+        start = source.start_map(KafkaCheckpoint(orders, {0: 30, 1: 20}))
+        ((_, rows),) = drain(source, start)
+    assert rows == [(None, b"new", 2, 0)]
+
+
+def test_lost_records_stop_the_run_or_are_told(
+    spark: SparkSession, bootstrap: str, orders: str
+) -> None:
+    delete_before(bootstrap, orders, 10)
+    read = KafkaCheckpoint(orders, {0: 3, 1: 4})
+    with KafkaSource(spark, config(bootstrap, orders)) as source:
+        with pytest.raises(LostOffsets, match="partition 0 lost offsets 3 to 9") as raised:
+            source.start_map(read)
+        assert [lost.partition for lost in raised.value.lost] == [0]
+    told: list[Event] = []
+    tolerant = config(bootstrap, orders, fail_on_data_loss=False)
+    with KafkaSource(spark, tolerant, told.append) as source:
+        assert source.start_map(read) == KafkaCheckpoint(orders, {0: 10, 1: 4})
+    (skipped,) = told
+    assert isinstance(skipped, OffsetsSkipped)
+
+
+@pytest.mark.parametrize(
+    ("settings", "error"),
+    [
+        ({"topic": "nowhere"}, TopicNotFound),
+        ({"starting": {"7": 0}}, UnknownPartitions),
+        ({"starting": {"0": 31}}, LostOffsets),
+        ({"bootstrap": "no-such-host.invalid:9092"}, BrokerUnreachable),
+        ({"bootstrap": "no port"}, InvalidConsumer),
+        ({"consumer": {"security.protocol": "SASL_SSL"}}, InvalidConsumer),
+        ({"consumer": {"security.protocol": "TELNET"}}, InvalidConsumer),
+    ],
+    ids=str,
+)
+def test_what_is_wrong_has_a_name_before_anything_starts(
+    spark: SparkSession,
+    bootstrap: str,
+    orders: str,
+    settings: dict[str, object],
+    error: type[SourceError],
+) -> None:
+    chosen = {"bootstrap": bootstrap, "topic": orders, **settings}
+    with pytest.raises(error), KafkaSource(spark, config(**chosen)) as source:  # type: ignore[arg-type]
+        source.start_map(None)
+
+
+def test_the_checkpoint_of_another_topic_is_refused(
+    spark: SparkSession, bootstrap: str, orders: str
+) -> None:
+    with (
+        KafkaSource(spark, config(bootstrap, orders)) as source,
+        pytest.raises(ForeignCheckpoint, match="another topic"),
+    ):
+        source.start_map(KafkaCheckpoint("other", {0: 1}))
+
+
+def test_a_broker_that_does_not_answer_is_given_up_soon(spark: SparkSession, topic: str) -> None:
+    started = time.monotonic()
+    with (
+        pytest.raises(BrokerUnreachable, match=r"127\.0\.0\.1:1"),
+        KafkaSource(spark, config("127.0.0.1:1", topic)) as source,
+    ):
+        source.start_map(None)
+    assert time.monotonic() - started < 15

@@ -1,0 +1,206 @@
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from table.config.table_properties import KeyGeneratorType
+from table.errors import InvalidConfig
+from table.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
+from table.keygen.partition_path import DEFAULT_PARTITION, escape
+from table.storage.storage import check_path
+
+_SIMPLE = KeyGenerator(KeyGeneratorConfig(("id",), ("region",)))
+
+
+def keys_of(generator: KeyGenerator, **columns: list[object]) -> list[str | None]:
+    keys: list[str | None] = generator.record_keys(pa.table(columns)).to_pylist()
+    return keys
+
+
+def paths_of(
+    values: list[str | None],
+    *,
+    hive_style: bool = False,
+    url_encode: bool = False,
+    slashes_nest: bool = False,
+) -> list[str | None]:
+    config = KeyGeneratorConfig(
+        ("id",),
+        ("region",),
+        hive_style=hive_style,
+        url_encode=url_encode,
+        slashes_nest=slashes_nest,
+    )
+    rows = pa.table({"region": pa.array(values, pa.string())})
+    paths: list[str | None] = KeyGenerator(config).partition_paths(rows).to_pylist()
+    return paths
+
+
+def test_a_simple_key_is_the_value_and_needs_one() -> None:
+    assert keys_of(_SIMPLE, id=["a", "", None, "b:c,d"]) == ["a", None, None, "b:c,d"]
+
+
+def test_a_complex_key_names_its_parts() -> None:
+    generator = KeyGenerator(KeyGeneratorConfig(("id", "n"), ("region",)))
+    assert keys_of(generator, id=["a", "", None, None], n=[1, 2, 3, None]) == [
+        "id:a,n:1",
+        "id:__empty__,n:2",
+        "id:__null__,n:3",
+        None,
+    ]
+
+
+def test_one_field_keeps_its_name_only_in_a_table_declared_complex() -> None:
+    declared = KeyGeneratorConfig(("id",), ("region",), KeyGeneratorType.COMPLEX)
+    assert keys_of(KeyGenerator(declared), id=["a", "", None]) == ["id:a", None, None]
+    assert keys_of(KeyGenerator(KeyGeneratorConfig(("id",))), id=["a"]) == ["a"]
+    assert keys_of(KeyGenerator(KeyGeneratorConfig(("id", "n"))), id=["a"], n=[1]) == ["id:a,n:1"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "partitions", "kind"),
+    [
+        (("id",), (), KeyGeneratorType.NON_PARTITION),
+        (("id", "n"), (), KeyGeneratorType.NON_PARTITION),
+        (("id",), ("p",), KeyGeneratorType.SIMPLE),
+        (("id", "n"), ("p",), KeyGeneratorType.COMPLEX),
+        (("id",), ("p", "q"), KeyGeneratorType.COMPLEX),
+    ],
+)
+def test_the_kind_follows_from_the_fields(
+    fields: tuple[str, ...], partitions: tuple[str, ...], kind: KeyGeneratorType
+) -> None:
+    assert KeyGeneratorConfig(fields, partitions).effective_kind is kind
+
+
+@pytest.mark.parametrize(
+    ("fields", "partitions", "kind"),
+    [
+        ((), ("p",), None),
+        (("id",), ("p",), KeyGeneratorType.NON_PARTITION),
+        (("id",), (), KeyGeneratorType.SIMPLE),
+        (("id", "n"), ("p",), KeyGeneratorType.SIMPLE),
+    ],
+)
+def test_fields_that_contradict_the_kind_are_refused(
+    fields: tuple[str, ...], partitions: tuple[str, ...], kind: KeyGeneratorType | None
+) -> None:
+    with pytest.raises(InvalidConfig):
+        KeyGeneratorConfig(fields, partitions, kind)
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        (pa.array([-7], pa.int8()), "-7"),
+        (pa.array([2**63 - 1]), "9223372036854775807"),
+        (pa.array([True]), "true"),
+        (pa.array([date(2026, 1, 31)]), "2026-01-31"),
+        (pa.array([2932897], pa.int32()).cast(pa.date32()), "+10000-01-01"),
+        (pa.array([Decimal("1.50")], pa.decimal128(12, 2)), "1.50"),
+        (pa.array([Decimal("0.0000001")], pa.decimal128(12, 7)), "1E-7"),
+        (pa.array([datetime(2026, 1, 1, tzinfo=UTC)]), "1767225600000000"),
+        (pa.array([datetime(2026, 1, 1)], pa.timestamp("s")), "1767225600000"),  # noqa: DTZ001
+        (pa.array([1767225600123456789], pa.timestamp("ns")), "1767225600123456"),
+        (pa.array([time(0, 0, 1)], pa.time32("s")), "1000"),
+        (pa.array([time(0, 0, 1)], pa.time64("us")), "1000000"),
+        (pa.array(["a"]).dictionary_encode(), "a"),
+        (pa.array(["a"], pa.large_string()), "a"),
+    ],
+    ids=lambda v: str(v.type) if isinstance(v, pa.Array) else v,
+)
+def test_values_print_as_apache_prints_them(values: pa.Array, text: str) -> None:
+    assert _SIMPLE.record_keys(pa.table({"id": values})).to_pylist() == [text]
+
+
+@pytest.mark.parametrize("values", [[1.5], [b"x"], [["a"]], [{"a": 1}]], ids=repr)
+def test_a_type_without_an_agreed_text_is_refused(values: list[object]) -> None:
+    with pytest.raises(InvalidConfig, match="'id' of type"):
+        keys_of(_SIMPLE, id=values)
+
+
+def test_a_dotted_field_is_found_inside_a_struct() -> None:
+    generator = KeyGenerator(KeyGeneratorConfig(("meta.id",)))
+    assert keys_of(generator, meta=[{"id": 5}, {"id": None}]) == ["5", None]
+    with pytest.raises(InvalidConfig, match=r"meta\.id"):
+        keys_of(generator, other=[1])
+
+
+def test_null_and_empty_values_share_the_default_partition() -> None:
+    assert paths_of([None, "", "eu"]) == [DEFAULT_PARTITION, DEFAULT_PARTITION, "eu"]
+    hive = f"region={DEFAULT_PARTITION}"
+    assert paths_of([None, "", "eu"], hive_style=True) == [hive, hive, "region=eu"]
+
+
+def test_a_value_that_would_leave_its_folder_makes_no_path() -> None:
+    bad = [
+        "..",
+        ".",
+        "a/b",
+        "/a",
+        "a/",
+        "a\\b",
+        "a\nb",
+        "a\x7fb",
+        ".hoodie",
+        ".hoodie_x",
+        "x" * 256,
+    ]
+    assert paths_of([*bad]) == [None] * len(bad)
+    nested = paths_of(
+        ["2026/01/31", "a/../b", "a//b", "/a", ".hoodie/x", "a/.hoodie"], slashes_nest=True
+    )
+    assert nested == ["2026/01/31", None, None, None, None, None]
+
+
+def test_encoding_makes_most_values_safe() -> None:
+    assert paths_of(["a/b", "r 1=x", "100%", "a\nb", "ü"], url_encode=True) == [
+        "a%2Fb",
+        "r 1%3Dx",
+        "100%25",
+        "a%0Ab",
+        "ü",
+    ]
+    assert paths_of([".."], url_encode=True) == [None]
+
+
+def test_several_fields_make_folders_inside_folders() -> None:
+    config = KeyGeneratorConfig(("id",), ("a", "b"), hive_style=True, url_encode=True)
+    rows = pa.table({"a": ["x", None, "x"], "b": [1, 2, None]})
+    assert KeyGenerator(config).partition_paths(rows).to_pylist() == [
+        "a=x/b=1",
+        f"a={DEFAULT_PARTITION}/b=2",
+        f"a=x/b={DEFAULT_PARTITION}",
+    ]
+
+
+def test_a_table_without_partitions_lies_in_the_root() -> None:
+    generator = KeyGenerator(KeyGeneratorConfig(("id",)))
+    assert generator.partition_paths(pa.table({"id": [1, 2]})).to_pylist() == ["", ""]
+
+
+@settings(deadline=None)
+@given(
+    values=st.lists(st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=6)),
+    hive_style=st.booleans(),
+    url_encode=st.booleans(),
+    slashes_nest=st.booleans(),
+)
+def test_every_path_is_one_that_storage_takes(
+    values: list[str | None], hive_style: bool, url_encode: bool, slashes_nest: bool
+) -> None:
+    paths = paths_of(
+        values, hive_style=hive_style, url_encode=url_encode, slashes_nest=slashes_nest
+    )
+    prefix = "region=" if hive_style else ""
+    for value, path in zip(values, paths, strict=True):
+        if path is not None:
+            check_path(f"{path}/file")
+            assert not path.startswith(".hoodie")
+            text = escape(value) if value and url_encode else value
+            assert path == prefix + (text or DEFAULT_PARTITION)

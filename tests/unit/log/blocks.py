@@ -1,0 +1,55 @@
+"""Log files for tests: Apache's, and made up ones."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+from hypothesis import strategies as st
+
+from table.log.log_block import BlockType, Header, HeaderKey, LogBlock, encode
+from table.log.log_reader import read_blocks
+
+GOLDEN = Path(__file__).parent / "golden"
+GOLDEN_FILES = sorted(GOLDEN.glob("*.log"))
+
+WRITABLE_TYPES = [t for t in BlockType if t is not BlockType.CORRUPT]
+
+
+def read_all(data: bytes, path: str = "some.log") -> list[LogBlock]:
+    """Every block of a log file."""
+    return list(read_blocks(io.BytesIO(data), len(data), path))
+
+
+def only_block(data: bytes) -> LogBlock:
+    """The block of a log file that holds one."""
+    (block,) = read_all(data)
+    return block
+
+
+def block_of(block_type: BlockType, content: bytes, header: Header | None = None) -> LogBlock:
+    """A block with this content, as a reader sees it."""
+    return only_block(encode(block_type, header or {}, content))
+
+
+def headers() -> st.SearchStrategy[dict[HeaderKey, str]]:
+    """Any header."""
+    return st.dictionaries(st.sampled_from(HeaderKey), st.text(max_size=40), max_size=4)
+
+
+def encoded_blocks() -> st.SearchStrategy[bytes]:
+    """Bytes of a whole block with any content."""
+    return st.builds(encode, st.sampled_from(WRITABLE_TYPES), headers(), st.binary(max_size=60))
+
+
+def mutations(data: bytes) -> st.SearchStrategy[bytes]:
+    """``data`` with a few bytes overwritten, inserted or taken out."""
+    place = st.integers(0, len(data))
+    edit = st.tuples(place, st.integers(0, 9), st.binary(max_size=9))
+    return st.lists(edit, min_size=1, max_size=4).map(lambda edits: _edited(data, edits))
+
+
+def _edited(data: bytes, edits: list[tuple[int, int, bytes]]) -> bytes:
+    for place, removed, added in edits:
+        data = data[:place] + added + data[place + removed :]
+    return data

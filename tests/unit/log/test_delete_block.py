@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from table.errors import CorruptData, HudiError, Unsupported
+from table.log.delete_block import encode_deletes, read_deletes
+from table.log.log_block import BlockType
+from tests.unit.log.blocks import GOLDEN, block_of, mutations, read_all
+
+GOLDEN_DELETES = ["avro_data_and_delete", "delete_by_key", "delete_none"]
+
+
+@pytest.mark.parametrize("name", GOLDEN_DELETES)
+def test_apaches_deletes_are_written_as_apache_wrote_them(name: str) -> None:
+    block = read_all((GOLDEN / f"{name}.log").read_bytes())[-1]
+    records = read_deletes(block)
+    ordering, wins_always = records.ordering_as([pa.int64()])
+    written = encode_deletes(records.record_keys, records.partition_paths, ordering, wins_always)
+    assert written == block.content.read()
+
+
+@given(
+    st.lists(st.tuples(st.text(max_size=5), st.text(max_size=5), st.integers(1, 9), st.booleans()))
+)
+def test_deletes_come_back(records: list[tuple[str, str, int, bool]]) -> None:
+    keys, partitions, times, wins = [list(c) for c in zip(*records, strict=True)] or [[]] * 4
+    content = encode_deletes(
+        pa.array(keys, pa.string()),
+        pa.array(partitions, pa.string()),
+        [pa.array(times, pa.int64())],
+        np.array(wins, np.bool_),
+    )
+    read = read_deletes(block_of(BlockType.DELETE, content))
+    (ordering,), wins_always = read.ordering_as([pa.int64()])
+    assert read.record_keys.to_pylist() == keys
+    assert read.partition_paths.to_pylist() == partitions
+    assert wins_always.tolist() == wins
+    assert ordering.to_pylist() == [
+        None if always else at for at, always in zip(times, wins, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_java_objects_are_refused_by_name(version: int) -> None:
+    content = struct.pack(">ii", version, 4) + b"kryo"
+    with pytest.raises(Unsupported, match=f"delete block of version {version}.* Kryo"):
+        read_deletes(block_of(BlockType.DELETE, content))
+
+
+@pytest.mark.parametrize("content", [b"", b"\x00" * 8, struct.pack(">ii", 3, 9) + b"\x00"])
+def test_a_prefix_that_does_not_fit_is_corrupt(content: bytes) -> None:
+    with pytest.raises(CorruptData, match=r"some\.log at byte"):
+        read_deletes(block_of(BlockType.DELETE, content))
+
+
+@given(st.data())
+def test_damaged_deletes_are_read_or_refused(data: st.DataObject) -> None:
+    block = read_all((GOLDEN / "avro_data_and_delete.log").read_bytes())[-1]
+    damaged = data.draw(mutations(block.content.read()))
+    try:
+        read_deletes(block_of(BlockType.DELETE, damaged))
+    except HudiError as error:
+        assert isinstance(error, CorruptData | Unsupported)

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from table.codec.java_hash import list_hash
+from table.merge.merge_stream import fold_stream, in_batches, merge_streams
+from table.merge.record_merger import event_time_merger
+from table.merge.spill import DIVISION_COUNT, divisions
+from table.model.changes import CHANGE_KIND_FIELD
+from table.model.meta_columns import RECORD_KEY
+
+_MERGER = event_time_merger(["ts"])
+
+
+def rows(start: int, count: int, ts: int) -> pa.Table:
+    keys = pa.array([f"key-{number:06d}" for number in range(start, start + count)])
+    return pa.table(
+        {RECORD_KEY: keys, "ts": np.full(count, ts), "text": pa.repeat("x" * 80, count)}
+    )
+
+
+def changes(start: int, count: int, ts: int) -> pa.Table:
+    table = rows(start, count, ts)
+    return table.append_column(CHANGE_KIND_FIELD, pa.array(np.zeros(count, np.int8)))
+
+
+@pytest.fixture
+def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+def test_a_large_group_goes_to_disk_and_leaves_nothing_there(scratch: Path) -> None:
+    base = (rows(start, 1_000, ts=1) for start in range(0, 20_000, 1_000))
+    newer = (changes(start, 1_000, ts=2) for start in range(10_000, 30_000, 1_000))
+    stream = merge_streams(base, newer, _MERGER, memory_budget_bytes=100_000)
+    first = next(stream)
+    assert list(scratch.iterdir())
+    found = pa.concat_tables([first, *stream])
+    assert not list(scratch.iterdir())
+    assert sorted(found[RECORD_KEY].to_pylist()) == rows(0, 30_000, 0)[RECORD_KEY].to_pylist()
+    assert (stream.counts.inserted, stream.counts.updated) == (10_000, 10_000)
+
+
+def test_an_abandoned_stream_leaves_nothing_on_disk(scratch: Path) -> None:
+    stream = fold_stream([changes(0, 5_000, ts=1)], _MERGER, memory_budget_bytes=1_000)
+    next(stream)
+    assert list(scratch.iterdir())
+    stream.close()
+    assert not list(scratch.iterdir())
+
+
+def test_an_error_on_the_way_leaves_nothing_on_disk(scratch: Path) -> None:
+    def failing() -> Iterator[pa.Table]:
+        yield changes(0, 5_000, ts=1)
+        raise ConnectionError
+
+    with pytest.raises(ConnectionError):
+        list(fold_stream(failing(), _MERGER, memory_budget_bytes=1_000))
+    assert not list(scratch.iterdir())
+
+
+def test_repeated_updates_of_few_keys_stay_in_memory(scratch: Path) -> None:
+    newer = (changes(0, 1_000, ts) for ts in range(100))
+    stream = fold_stream(newer, _MERGER, memory_budget_bytes=400_000)
+    first = next(stream)
+    assert not list(scratch.iterdir())
+    assert set(first["ts"].to_pylist()) == {99}
+
+
+def test_without_changes_the_base_passes_as_it_is() -> None:
+    assert list(merge_streams([rows(0, 5, 1)], [], _MERGER)) == [rows(0, 5, 1)]
+
+
+def test_batches_are_bounded_and_lose_nothing() -> None:
+    table = rows(0, 10_000, 1)
+    batches = list(in_batches(table, max_bytes=100_000))
+    assert max(batch.nbytes for batch in batches) <= 100_000
+    assert pa.concat_tables(batches) == table
+    assert list(in_batches(table.slice(0, 0), 100)) == []
+
+
+@pytest.mark.parametrize("level", range(5))
+def test_keys_of_one_bucket_still_divide_evenly(level: int) -> None:
+    keys = rows(0, 60_000, 0)[RECORD_KEY].combine_chunks()
+    of_one_bucket = keys.filter(pa.array(list_hash([keys]) % 64 == 5))
+    counts = np.bincount(divisions(pa.chunked_array([of_one_bucket]), level))
+    assert len(counts) == DIVISION_COUNT
+    assert counts.max() < 4 * counts.mean()

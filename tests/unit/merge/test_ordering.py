@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import math
+from datetime import UTC, date, datetime
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+from table.errors import InvalidConfig
+from table.merge.ordering import default_ordering, ordering_ranks
+
+_BIG = Decimal(10) ** 25
+
+#: Values in the order that a merge gives them; a null comes before all of them.
+_ASCENDING = [
+    pa.array([-(2**63), -1, 0, 2**63 - 1], pa.int64()),
+    pa.array([-128, 0, 127], pa.int8()),
+    pa.array([0, 2**63, 2**64 - 1], pa.uint64()),
+    pa.array([-math.inf, -1.5, -0.0, 0.0, 1e-300, math.inf, math.nan], pa.float64()),
+    pa.array([-1.5, 0.0, 2.5], pa.float32()),
+    pa.array(["", "Z", "a", "ä", "日"], pa.string()),
+    pa.array([Decimal("-1.50"), Decimal("0.00"), Decimal("9.99")], pa.decimal128(18, 2)),
+    pa.array([-_BIG, Decimal(0), _BIG], pa.decimal128(38, 0)),
+    pa.array([date(1969, 12, 31), date(1970, 1, 1), date(2026, 1, 1)], pa.date32()),
+    pa.array([datetime(1, 1, 1, tzinfo=UTC), datetime(2026, 1, 1, tzinfo=UTC)]),
+    pa.array([False, True]),
+    pa.array([b"", b"\x00", b"\xff"], pa.binary()),
+]
+
+
+@pytest.mark.parametrize("values", _ASCENDING, ids=lambda v: str(v.type))
+def test_ranks_ascend_as_the_values_do(values: pa.Array) -> None:
+    ranks = ordering_ranks(pa.table({"o": values}), ["o"])
+    assert list(ranks) == sorted(set(ranks.tolist()))
+
+
+@pytest.mark.parametrize("values", _ASCENDING, ids=lambda v: str(v.type))
+def test_null_ranks_below_every_value_in_any_slice(values: pa.Array) -> None:
+    chunks = [pa.nulls(1, values.type), pa.nulls(0, values.type), values]
+    shifted = pa.table({"o": pa.chunked_array([pa.concat_arrays(chunks).slice(0), *chunks])})
+    ranks = ordering_ranks(shifted.slice(1), ["o"]).tolist()
+    assert ranks == [*ranks[: len(values)], min(ranks), *ranks[: len(values)]]
+    assert min(ranks) < ranks[0]
+
+
+def test_several_fields_compare_the_first_one_first() -> None:
+    rows = pa.table({"a": [1, 2, 1, 1], "b": ["z", "a", None, "z"]})
+    third, first, second = 2, 0, 1
+    ranks = ordering_ranks(rows, ["a", "b"])
+    assert ranks[third] < ranks[first] == ranks[3] < ranks[second]
+
+
+def test_a_dotted_field_orders_by_what_is_inside_a_struct() -> None:
+    rows = pa.table({"meta": [{"lsn": 5}, {"lsn": 4}]})
+    assert ordering_ranks(rows, ["meta.lsn"]).tolist() == [5, 4]
+
+
+@pytest.mark.parametrize("field", ["missing", "ts.year", "tags"])
+def test_a_field_that_cannot_order_is_named(field: str) -> None:
+    rows = pa.table({"ts": [1], "tags": [["a"]]})
+    with pytest.raises(InvalidConfig, match=field):
+        ordering_ranks(rows, [field])
+
+
+def test_only_the_integer_zero_and_null_are_no_ordering_value() -> None:
+    def default(values: pa.Array) -> list[bool]:
+        flags: list[bool] = default_ordering(pa.table({"o": values}), ["o"]).tolist()
+        return flags
+
+    assert default(pa.array([0, 1, None], pa.int32())) == [True, False, True]
+    assert default(pa.array([0, 1, None], pa.date32())) == [True, False, True]
+    assert default(pa.array([0, 1, None], pa.int64())) == [False, False, True]
+    assert default(pa.array(["", "0", None])) == [False, False, True]
+    both = pa.table({"a": pa.array([0], pa.int32()), "b": pa.array([0], pa.int32())})
+    assert default_ordering(both, ["a", "b"]).tolist() == [False]

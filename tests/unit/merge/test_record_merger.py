@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import pickle
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pytest
+
+from table.config.table_properties import MergeMode
+from table.errors import InvalidConfig, InvalidRecords, Unsupported
+from table.merge.record_merger import commit_time_merger, event_time_merger, merger_for
+from table.model.changes import CHANGE_KIND, CHANGE_KIND_FIELD, ChangeKind
+from table.model.meta_columns import PARTITION_PATH, RECORD_KEY
+
+
+def changes(*rows: tuple[str | None, int], partitions: Sequence[str] | None = None) -> pa.Table:
+    columns = {
+        RECORD_KEY: pa.array([key for key, _ in rows], pa.string()),
+        PARTITION_PATH: pa.array(partitions or [""] * len(rows)),
+        "ts": pa.array([ts for _, ts in rows]),
+    }
+    kinds = pa.array([ChangeKind.UPSERT] * len(rows), pa.int8())
+    return pa.table(columns).append_column(CHANGE_KIND_FIELD, kinds)
+
+
+def test_precombine_of_a_batch_keeps_a_key_in_each_partition() -> None:
+    batch = changes(("k", 2), ("k", 1), ("k", 1), partitions=["eu", "us", "eu"])
+    folded = event_time_merger(["ts"]).fold(batch, (PARTITION_PATH, RECORD_KEY))
+    assert folded[PARTITION_PATH].to_pylist() == ["eu", "us"]
+    assert folded["ts"].to_pylist() == [2, 1]
+
+
+def test_the_mode_chooses_the_merger() -> None:
+    newer_but_smaller = changes(("k", 2), ("k", 1))
+    by_event_time = merger_for(MergeMode.EVENT_TIME, ["ts"])
+    assert by_event_time.fold(newer_but_smaller)["ts"].to_pylist() == [2]
+    by_commit_time = merger_for(MergeMode.COMMIT_TIME, ["ts"])
+    assert by_commit_time.fold(newer_but_smaller)["ts"].to_pylist() == [1]
+    assert by_commit_time.ordering_fields == ()
+
+
+def test_what_cannot_be_merged_is_refused() -> None:
+    with pytest.raises(InvalidConfig, match=r"hoodie\.table\.ordering\.fields"):
+        merger_for(MergeMode.EVENT_TIME, [])
+    with pytest.raises(Unsupported, match="CUSTOM"):
+        merger_for(MergeMode.CUSTOM, ["ts"])
+
+
+@pytest.mark.parametrize("merger", [event_time_merger(["ts"]), commit_time_merger()], ids=repr)
+def test_a_record_without_a_key_is_refused(merger: object) -> None:
+    restored = pickle.loads(pickle.dumps(merger))
+    assert restored == merger
+    with pytest.raises(InvalidRecords, match="1 of 2 rows"):
+        restored.fold(changes(("k", 1), (None, 2)))
+
+
+def test_rows_keep_their_place_and_new_keys_follow() -> None:
+    base = changes(("a", 1), ("b", 1), ("c", 1), ("d", 9)).drop_columns([CHANGE_KIND])
+    newer = changes(("e", 1), ("c", 2), ("b", 2), ("d", 2))
+    delete_b = pa.array([0, 0, ChangeKind.FLAGGED_DELETE, 0], pa.int8())
+    newer = newer.set_column(3, CHANGE_KIND_FIELD, delete_b)
+    merged = event_time_merger(["ts"]).apply(base, newer)
+    assert merged.rows[RECORD_KEY].to_pylist() == ["a", "c", "d", "e"]
+    assert merged.rows["ts"].to_pylist() == [1, 2, 9, 1]
+    assert merged.rows.schema == base.schema
+    counts = merged.counts
+    assert (counts.inserted, counts.updated, counts.deleted) == (1, 1, 1)
+
+
+def test_a_delete_reaches_every_copy_of_a_key() -> None:
+    base = changes(("a", 1), ("a", 1)).drop_columns([CHANGE_KIND])
+    newer = changes(("a", 2)).set_column(
+        3, CHANGE_KIND_FIELD, pa.array([ChangeKind.DELETE], pa.int8())
+    )
+    assert event_time_merger(["ts"]).apply(base, newer).rows.num_rows == 0

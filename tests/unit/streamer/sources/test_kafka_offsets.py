@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from checkpoints.checkpoint import KafkaCheckpoint
+from streamer.sources.kafka_offsets import LostRange, OffsetRange, first_start, lag, next_start
+
+TWO = {0: OffsetRange(10, 20), 1: OffsetRange(0, 5)}
+
+ranges = st.dictionaries(
+    st.integers(0, 5),
+    st.tuples(st.integers(0, 9), st.integers(0, 9)).map(lambda t: OffsetRange(t[0], t[0] + t[1])),
+    max_size=6,
+)
+offsets = st.dictionaries(st.integers(0, 5), st.integers(0, 30), max_size=6)
+
+
+def orders(start: dict[int, int]) -> KafkaCheckpoint:
+    return KafkaCheckpoint("orders", start)
+
+
+def test_a_first_run_starts_where_it_is_told() -> None:
+    assert first_start("orders", TWO, "earliest").checkpoint == orders({0: 10, 1: 0})
+    assert first_start("orders", TWO, "latest").checkpoint == orders({0: 20, 1: 5})
+    assert first_start("orders", TWO, {1: 3}).checkpoint == orders({0: 10, 1: 3})
+
+
+def test_a_new_partition_starts_at_its_earliest_record() -> None:
+    start = next_start(orders({1: 3}), TWO)
+    assert (start.checkpoint, start.lost) == (orders({0: 10, 1: 3}), ())
+
+
+def test_each_kind_of_loss_is_told_and_leaves_other_partitions_alone() -> None:
+    start = next_start(orders({0: 4, 1: 9, 2: 7}), {**TWO, 3: OffsetRange(0, 1)})
+    assert start.checkpoint == orders({0: 10, 1: 0, 3: 0})
+    assert [str(lost) for lost in start.lost] == [
+        "partition 0 lost offsets 4 to 9 (deleted by retention?)",
+        "partition 1 ends at 5, before offset 9 (was the topic created again?)",
+        "partition 2 is gone (offset 7 is next)",
+    ]
+
+
+@given(offsets, ranges)
+def test_a_start_is_readable_and_moves_only_what_was_lost(
+    read: dict[int, int], available: dict[int, OffsetRange]
+) -> None:
+    start = next_start(orders(read), available)
+    assert start.checkpoint.offsets.keys() == available.keys()
+    lost = {one.partition for one in start.lost}
+    for partition, held in available.items():
+        at = start.checkpoint.offsets[partition]
+        assert held.earliest <= at <= held.end
+        if partition in read and partition not in lost:
+            assert at == read[partition]
+    assert read.keys() - available.keys() <= lost <= read.keys()
+    again = next_start(start.checkpoint, available)
+    assert (again.checkpoint, again.lost) == (start.checkpoint, ())
+
+
+@given(offsets, ranges)
+def test_lag_is_what_a_run_would_read(
+    read: dict[int, int], available: dict[int, OffsetRange]
+) -> None:
+    behind = lag(orders(read), available)
+    for partition, held in available.items():
+        readable = range(held.earliest, held.end)
+        wanted = read.get(partition, held.earliest)
+        assert behind[partition] == sum(offset >= wanted for offset in readable)
+
+
+def test_a_loss_can_be_told_by_its_fields() -> None:
+    (lost,) = next_start(orders({0: 4}), TWO).lost
+    assert lost == LostRange(0, 4, OffsetRange(10, 20))

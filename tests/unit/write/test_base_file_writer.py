@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import io
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from table.codec.bloom import BloomFilter
+from table.errors import InvalidRecords
+from table.storage import Storage
+from table.storage.storage import AlreadyExists
+from table.write.base_file_writer import BaseFileWriter
+from table.write.row_groups import row_bytes
+from table.write.write_status import WriteStatus
+from tests.unit.write.tables import AVRO_SCHEMA, SCHEMA, memory, records, rows_of
+
+PATH = "r0/00000000-1cd2-4bad-9f65-85c035589ca9-0_0-0-0_20260101000000000.parquet"
+
+
+def _write(storage: Storage, batches: list[pa.Table], row_group_bytes: int = 500) -> WriteStatus:
+    with BaseFileWriter(
+        storage, PATH, SCHEMA, AVRO_SCHEMA, row_group_bytes=row_group_bytes
+    ) as writer:
+        for batch in batches:
+            writer.write(batch)
+        return writer.close()
+
+
+@settings(max_examples=20, deadline=None)
+@given(records(), st.integers(0, 12))
+def test_rows_come_back_and_bytes_do_not_depend_on_the_batches(
+    batch: list[dict[str, object]], place: int
+) -> None:
+    rows, storage, other = rows_of(batch), memory(), memory()
+    status = _write(storage, [rows])
+    data = storage.read(PATH)
+    assert status == WriteStatus(size_bytes=len(data), num_writes=len(batch))
+    assert pq.read_table(io.BytesIO(data)).cast(SCHEMA).equals(rows)
+    _write(other, [rows.slice(0, place), rows.slice(place).to_batches()[0]] if batch else [])
+    assert other.read(PATH) == data
+
+
+def test_the_footer_serves_hudis_indexes() -> None:
+    storage = memory()
+    keys = [f"k{number}" for number in range(200)]
+    _write(storage, [rows_of([{"_hoodie_record_key": key} for key in keys])])
+    footer = pq.read_metadata(io.BytesIO(storage.read(PATH))).metadata
+    assert footer[b"hoodie_min_record_key"] == b"k0"
+    assert footer[b"hoodie_max_record_key"] == b"k99"
+    assert footer[b"hoodie_bloom_filter_type_code"] == b"DYNAMIC_V0"
+    assert footer[b"writer.model.name"] == b"avro"
+    assert json.loads(footer[b"parquet.avro.schema"]) == AVRO_SCHEMA
+    bloom = BloomFilter.parse(footer[b"org.apache.hudi.bloomfilter"].decode(), "DYNAMIC_V0", PATH)
+    assert bloom.might_contain(pa.array(keys)).all()
+    assert not np.any(bloom.might_contain(pa.array(["k200", "a"])))
+
+
+def test_no_row_group_is_larger_than_asked_for() -> None:
+    storage = memory()
+    rows = rows_of([{"_hoodie_record_key": f"k{n}", "note": "x" * (n % 90)} for n in range(500)])
+    _write(storage, rows.to_batches(max_chunksize=7), row_group_bytes=5_000)
+    file = pq.ParquetFile(io.BytesIO(storage.read(PATH)))
+    groups = [file.read_row_group(group).cast(SCHEMA) for group in range(file.num_row_groups)]
+    assert len(groups) > 5
+    assert all(row_bytes(group).sum() <= 5_000 for group in groups)
+
+
+@pytest.mark.parametrize("key", [None, ""])
+def test_a_record_without_a_key_is_refused_and_nothing_is_left(key: str | None) -> None:
+    storage = memory()
+    with pytest.raises(InvalidRecords):
+        _write(storage, [rows_of([{"_hoodie_record_key": "a"}, {"_hoodie_record_key": key}])])
+    assert storage.list_tree("") == []
+
+
+def test_an_abandoned_file_leaves_nothing() -> None:
+    storage = memory()
+    with BaseFileWriter(storage, PATH, SCHEMA, AVRO_SCHEMA, row_group_bytes=50) as writer:
+        writer.write(rows_of([{"_hoodie_record_key": key} for key in "abc"]))
+    assert storage.list_tree("") == []
+
+
+def test_a_second_attempt_finds_its_own_file_and_no_other() -> None:
+    storage, rows = memory(), rows_of([{"_hoodie_record_key": "a"}])
+    assert _write(storage, [rows]) == _write(storage, [rows])
+    with pytest.raises(AlreadyExists):
+        _write(storage, [rows, rows])
+    assert pq.read_table(io.BytesIO(storage.read(PATH))).num_rows == 1

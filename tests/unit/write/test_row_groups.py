@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from table.errors import InvalidRecords
+from table.write.row_groups import RowGroups, cut, row_bytes
+from tests.unit.write.tables import SCHEMA, records, rows_of
+
+
+@given(records(), st.lists(st.integers(0, 12)), st.integers(1, 2_000))
+def test_tables_do_not_depend_on_the_batches(
+    batch: list[dict[str, object]], cuts: list[int], max_bytes: int
+) -> None:
+    rows = rows_of(batch)
+    places = [0, *sorted(min(place, len(batch)) for place in cuts), len(batch)]
+    groups = RowGroups(SCHEMA, max_bytes)
+    gathered = [
+        table
+        for start, end in pairwise(places)
+        for table in groups.add(rows.slice(start, end - start))
+    ]
+    gathered += groups.rest()
+    assert pa.concat_tables([SCHEMA.empty_table(), *gathered]).equals(rows)
+    at_once = list(cut(rows, SCHEMA, max_bytes))
+    assert [table.num_rows for table in gathered] == [table.num_rows for table in at_once]
+
+
+@given(records(), st.integers(1, 2_000))
+def test_no_table_is_larger_than_asked_for_but_a_single_row(
+    batch: list[dict[str, object]], max_bytes: int
+) -> None:
+    tables = list(cut(rows_of(batch), SCHEMA, max_bytes))
+    sizes = [int(row_bytes(table).sum()) for table in tables]
+    assert all(
+        size <= max_bytes or table.num_rows == 1 for size, table in zip(sizes, tables, strict=True)
+    )
+    for (table, size), (following, _) in pairwise(zip(tables, sizes, strict=True)):
+        assert table.num_rows
+        assert size + row_bytes(following)[0] > max_bytes, "the next row had room"
+
+
+@given(records(min_size=1))
+def test_a_row_is_not_larger_than_counted(batch: list[dict[str, object]]) -> None:
+    """Up to the few bytes by which a whole table's bitmaps and offsets exceed its rows'."""
+    rows = rows_of(batch)
+    nested_columns = 20
+    assert rows.nbytes <= row_bytes(rows).sum() + 8 * nested_columns
+    assert row_bytes(rows).sum() == sum(
+        int(row_bytes(rows.slice(i, 1))[0]) for i in range(len(batch))
+    )
+
+
+def test_rows_take_the_types_of_the_schema() -> None:
+    schema = pa.schema([pa.field("at", pa.timestamp("us", "UTC"))])
+    rows = pa.table({"other": [1], "at": pa.array([5], pa.timestamp("ms", "UTC"))})
+    (table,) = cut(rows, schema, 100)
+    assert table.schema == schema
+    assert table.column("at").cast(pa.int64()).to_pylist() == [5_000]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        pa.table({"other": [1]}),
+        pa.table({"at": pa.array([5], pa.timestamp("ns", "UTC"))}),
+        pa.table({"at": pa.array([None], pa.timestamp("us", "UTC"))}),
+        pa.table({"at": ["noon"]}),
+    ],
+    ids=["missing", "too fine", "null", "text"],
+)
+def test_rows_that_do_not_fit_are_invalid(rows: pa.Table) -> None:
+    schema = pa.schema([pa.field("at", pa.timestamp("us", "UTC"), nullable=False)])
+    with pytest.raises(InvalidRecords, match="do not fit the table's schema"):
+        list(cut(rows, schema, 100))

@@ -1,0 +1,97 @@
+"""What the Kafka key of a tombstone says of the row to delete.
+
+raw    the key's UTF-8 text is the value of the only record key field: ``42``
+json   the key is an object with the fields of record key and partition: ``{"id": 42, "day": "x"}``
+
+A text is cast to the field's type by the rules of ``transforms.decode.json``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from table.errors import InvalidConfig
+from table.keygen.key_generator import KeyGeneratorConfig
+from transforms.decode.decoded import Decoded
+from transforms.decode.json import JsonDecoder
+from transforms.decode.json_screening import find_utf8
+
+TombstoneKey = Literal["raw", "json"]
+
+
+@dataclass(frozen=True, slots=True)
+class TombstoneKeys:
+    """Reads Kafka keys into the columns that record key and partition path are made of.
+
+    Attributes:
+        kind: how they are written.
+        decoder: its schema is those columns alone.
+    """
+
+    kind: TombstoneKey
+    decoder: JsonDecoder
+
+    @classmethod
+    def of(cls, kind: TombstoneKey, values: JsonDecoder, keys: KeyGeneratorConfig) -> TombstoneKeys:
+        """For a table whose values and keys are made like this.
+
+        Raises:
+            InvalidConfig: one text cannot name a row of this table.
+        """
+        fields = (*keys.record_key_fields, *keys.partition_fields)
+        if kind == "raw" and (len(fields) > 1 or fields[0] not in values.schema.names):
+            message = (
+                "a raw tombstone key is the value of one column, and rows are found by "
+                f"{', '.join(fields)}; use json"
+            )
+            raise InvalidConfig(message)
+        columns = {name if name in values.schema.names else name.partition(".")[0] for name in fields}
+        schema = pa.schema([field for field in values.schema if field.name in columns])
+        return cls(kind, JsonDecoder(schema, epoch_unit=values.epoch_unit))
+
+    def decode(self, keys: pa.Array | pa.ChunkedArray) -> Decoded:
+        """Rows of the key columns; never fails on what is in ``keys``."""
+        if self.kind == "json":
+            return _say_key(self.decoder.decode(keys))
+        keys = keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
+        is_text = find_utf8(keys) & (pc.binary_length(keys).fill_null(0).to_numpy() > 0)
+        texts = pc.if_else(pa.array(is_text), keys, None).cast(pa.string())
+        field = self.decoder.schema.field(0)
+        if field.type == pa.string():
+            return self._texts_as_they_are(texts)
+        return _say_key(self.decoder.decode(_as_json(field, texts).cast(pa.binary())))
+
+    def _texts_as_they_are(self, texts: pa.Array) -> Decoded:
+        accepted = np.flatnonzero(texts.is_valid().to_numpy(zero_copy_only=False))
+        rejected = np.flatnonzero(texts.is_null().to_numpy(zero_copy_only=False))
+        rows = pa.table([texts.drop_null()], schema=self.decoder.schema)
+        reasons = ["the Kafka key is null, empty or not UTF-8"] * len(rejected)
+        return Decoded(rows, accepted, rejected, reasons)
+
+
+def _say_key(decoded: Decoded) -> Decoded:
+    reasons = [f"Kafka key: {reason}" for reason in decoded.reasons]
+    return Decoded(decoded.rows, decoded.accepted, decoded.rejected, reasons)
+
+
+#: Nothing in here can end a JSON string, or add a field to an object.
+_HARMLESS = r"^[0-9A-Za-z:+\-. /=]+$"
+_INTEGER = r"^-?[0-9]+$"
+
+
+def _as_json(field: pa.Field, texts: pa.Array) -> pa.Array:
+    """Each text as the one field of a JSON object; null stays null, as do texts that are no value."""
+    harmless = pc.if_else(pc.match_substring_regex(texts, _HARMLESS), texts, None)
+    quoted = pc.binary_join_element_wise('"', harmless, '"', "")
+    if pa.types.is_timestamp(field.type):
+        spelled = pc.if_else(pc.match_substring_regex(texts, _INTEGER), harmless, quoted)
+    elif pa.types.is_integer(field.type) or pa.types.is_floating(field.type):
+        spelled = harmless
+    else:
+        spelled = harmless if pa.types.is_boolean(field.type) else quoted
+    return pc.binary_join_element_wise(f'{{"{field.name}":', spelled, "}", "")
