@@ -10,10 +10,8 @@ A batch goes in as one table: ``key`` and ``value`` (binary), ``partition`` (int
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Literal
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -27,19 +25,17 @@ from table.model.meta_columns import IS_DELETED, PARTITION_PATH, RECORD_KEY, wit
 from table.schema.field_path import column_at
 from transforms.decode.decoded import Indices
 from transforms.decode.json import JsonDecoder
+from transforms.kafka_records import (
+    KafkaColumn,
+    in_order_of_arrival,
+    kafka_columns,
+    kafka_fields,
+)
 from transforms.rejects import Rejects, Stage
 from transforms.schema_text import check_columns
 from transforms.tombstone_keys import TombstoneKey, TombstoneKeys
 
-KafkaColumn = Literal["topic", "partition", "offset", "timestamp", "key"]
-
-_KAFKA_TYPES: dict[str, pa.DataType] = {
-    "topic": pa.string(),
-    "partition": pa.int32(),
-    "offset": pa.int64(),
-    "timestamp": pa.timestamp("us", "UTC"),
-    "key": pa.binary(),
-}
+Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +86,6 @@ class ToChanges:
     topic: str | None = None
 
     def __post_init__(self) -> None:
-        names = [*self.decoder.rows_schema.names, *self._kafka_names]
-        repeated = sorted({name for name in names if names.count(name) > 1})
-        if repeated:
-            message = f"column {repeated[0]!r} is there twice; rename it"
-            raise InvalidConfig(message)
         flag = self.decoder.schema.get_field_index(IS_DELETED)
         if flag >= 0 and self.decoder.schema.field(flag).type != pa.bool_():
             message = f"column {IS_DELETED!r} marks deletes; declare it as boolean"
@@ -110,8 +101,7 @@ class ToChanges:
     @property
     def table_schema(self) -> pa.Schema:
         """The user's columns: declared ones, the rescue column, Kafka's."""
-        types = [_KAFKA_TYPES[name] for name in self.kafka_columns]
-        kafka = map(pa.field, self._kafka_names, types)
+        kafka = kafka_fields(self.kafka_columns, self.kafka_prefix)
         return check_columns(pa.schema([*self.decoder.rows_schema, *kafka]))
 
     def __call__(self, records: pa.Table) -> Prepared:
@@ -122,29 +112,21 @@ class ToChanges:
         return batch.finish()
 
     @property
-    def _kafka_names(self) -> list[str]:
-        return [self.kafka_prefix + name for name in self.kafka_columns]
-
-    @property
     def value_decoder(self) -> JsonDecoder:
         """The decoder, made to read the flag of deleted rows too."""
-        if IS_DELETED in self.decoder.schema.names:
-            return self.decoder
-        flag = pa.field(IS_DELETED, pa.bool_())
-        return replace(self.decoder, schema=self.decoder.schema.append(flag))
+        columns = list(self.table_schema)[: len(self.decoder.schema)]
+        if IS_DELETED not in self.decoder.schema.names:
+            columns.append(pa.field(IS_DELETED, pa.bool_()))
+        return replace(self.decoder, schema=pa.schema(columns))
 
 
-def in_order_of_arrival(records: pa.Table) -> pa.Table:
-    """Records by partition, offset and, where there is more than one, topic."""
-    partitions, offsets = (records.column(name).to_numpy() for name in ("partition", "offset"))
-    step = np.diff(partitions)
-    if np.all((step > 0) | ((step == 0) & (np.diff(offsets) > 0))):
-        return records
-    names = [name for name in ("partition", "offset", "topic") if name in records.column_names]
-    order = pc.sort_indices(
-        records.select(names), sort_keys=[(name, "ascending") for name in names]
-    )
-    return records.take(order)
+@dataclass(frozen=True, slots=True)
+class _Fault:
+    """What is wrong with some rows."""
+
+    rows: Mask
+    reason: str
+    stage: Stage
 
 
 class _Batch:
@@ -153,7 +135,7 @@ class _Batch:
     def __init__(self, config: ToChanges, records: pa.Table) -> None:
         self._config, self._records = config, records
         self._table_schema = config.table_schema
-        self._is_tombstone = _mask(records.column("value").is_null())
+        self._is_tombstone = _to_mask(records.column("value").is_null())
         self._changes: list[pa.Table] = []
         self._arrivals: list[Indices] = []
         self._rejects: list[Rejects] = []
@@ -166,16 +148,21 @@ class _Batch:
             values = values.filter(pa.array(~self._is_tombstone))
         decoded = self._config.value_decoder.decode(values)
         self._reject(arrivals[decoded.rejected], decoded.reasons, Stage.DECODE)
-        rows, arrivals = decoded.rows, arrivals[decoded.accepted]
-        is_deleted = _mask(rows.column(IS_DELETED).fill_null(value=False))
-        self._add(self._as_rows(rows, arrivals), arrivals, is_deleted)
+        arrivals = arrivals[decoded.accepted]
+        rows = self._to_rows(decoded.rows, arrivals)
+        is_deleted = _to_mask(pc.fill_null(decoded.rows.column(IS_DELETED), fill_value=False))
+        unordered = self._lacks_ordering(rows)
+        kinds = np.full(len(arrivals), ChangeKind.UPSERT, np.int8)
+        kinds[is_deleted] = ChangeKind.DELETE
+        kinds[is_deleted & unordered] = ChangeKind.COMMIT_TIME_DELETE
+        self._add(rows, arrivals, kinds, [self._disorder(unordered & ~is_deleted)])
 
     def read_tombstones(self) -> None:
-        """Make deletes of the records that have a key and no value."""
+        """Make deletes of the records that have no value."""
         arrivals = np.flatnonzero(self._is_tombstone)
+        config = self._config
         if not len(arrivals):
             return
-        config = self._config
         if config.tombstone_key is None:
             reason = "the value is null, and no tombstone key is configured to delete by"
             self._reject(arrivals, [reason] * len(arrivals), Stage.KEY)
@@ -184,54 +171,107 @@ class _Batch:
         decoded = keys.decode(self._records.column("key").take(pa.array(arrivals)))
         self._reject(arrivals[decoded.rejected], decoded.reasons, Stage.KEY)
         arrivals = arrivals[decoded.accepted]
-        rows = self._as_rows(decoded.rows, arrivals)
-        rows, arrivals = self._reject_without_partition(rows, arrivals)
-        self._add(rows, arrivals, np.ones(len(arrivals), np.bool_), have_values=False)
+        rows = self._to_rows(decoded.rows, arrivals)
+        kinds = np.full(len(arrivals), ChangeKind.COMMIT_TIME_DELETE, np.int8)
+        self._add(rows, arrivals, kinds, self._omissions(rows))
 
     def finish(self) -> Prepared:
+        """Changes and rejects, each in order of arrival."""
         changes = pa.concat_tables(self._changes)
         if len(self._changes) > 1:
             order = np.argsort(np.concatenate(self._arrivals))
             changes = changes.take(pa.array(order))
         return Prepared(changes, Rejects.concat(self._rejects))
 
-    def _as_rows(self, decoded: pa.Table, arrivals: Indices) -> pa.Table:
-        """The table's columns: decoded ones where there are any, Kafka's, and nulls."""
+    def _to_rows(self, decoded: pa.Table, arrivals: Indices) -> pa.Table:
+        """The table's columns: decoded ones where there are any, Kafka's, nulls for the others."""
+        config = self._config
         columns = {name: decoded.column(name) for name in decoded.column_names}
-        if self._config.kafka_columns:
-            columns |= self._kafka_columns(arrivals)
-        return pa.table(
-            [
-                columns[field.name]
-                if field.name in columns
-                else pa.nulls(decoded.num_rows, field.type)
-                for field in self._table_schema
-            ],
-            schema=self._table_schema,
-        )
+        names = [config.kafka_prefix + name for name in config.kafka_columns]
+        told = kafka_columns(self._records, arrivals, config.kafka_columns, config.topic)
+        columns |= dict(zip(names, told, strict=True))
+        arrays = [
+            columns[field.name] if field.name in columns else pa.nulls(len(arrivals), field.type)
+            for field in self._table_schema
+        ]
+        return pa.table(arrays, schema=self._table_schema)
 
-    def _kafka_columns(self, arrivals: Indices) -> dict[str, pa.ChunkedArray]:
-        records = self._records
-        if "topic" not in records.column_names:
-            topics = pa.repeat(pa.scalar(self._config.topic, pa.string()), records.num_rows)
-            records = records.append_column("topic", topics)
-        wanted = records.select(self._config.kafka_columns)
-        if len(arrivals) < records.num_rows:
-            wanted = wanted.take(pa.array(arrivals))
-        return {
-            self._config.kafka_prefix + name: wanted.column(name).cast(_KAFKA_TYPES[name])
-            for name in wanted.column_names
-        }
+    def _lacks_ordering(self, rows: pa.Table) -> Mask:
+        """Rows without an ordering value; all of them when the table is not ordered by any."""
+        fields = self._config.ordering_fields
+        lacks = np.full(rows.num_rows, not fields, np.bool_)
+        for name in fields:
+            lacks |= _to_mask(pc.is_null(column_at(rows, name), nan_is_null=True))
+        return lacks
 
-    def _reject_without_partition(
-        self, rows: pa.Table, arrivals: Indices
-    ) -> tuple[pa.Table, Indices]:
-        """A null partition field is a partition of its own for a row, and an omission in a key."""
-        for name in self._config.key_generator.config.partition_fields:
-            lacks = _mask(column_at(rows, name).is_null())
-            reason = f"Kafka key: it names no {name!r}, which the partition is made of"
-            rows, arrivals = self._drop(rows, arrivals, lacks, reason, Stage.PARTITION)
-        return rows, arrivals
+    def _disorder(self, rows: Mask) -> _Fault:
+        fields = ", ".join(self._config.ordering_fields)
+        is_fault = rows if fields else np.zeros_like(rows)
+        return _Fault(is_fault, f"the ordering value ({fields}) is null", Stage.ORDERING)
 
-    def _add(self, rows: pa.Table, arrivals: Indices, is_deleted: Mask, have_values: bool) -> None:
-        raise NotImplementedError
+    def _omissions(self, rows: pa.Table) -> list[_Fault]:
+        """Partition fields that a key leaves out: null names a partition only in a row."""
+        return [
+            _Fault(
+                _to_mask(column_at(rows, name).is_null()),
+                f"Kafka key: it does not say {name!r}, which the partition is made of",
+                Stage.PARTITION,
+            )
+            for name in self._config.key_generator.config.partition_fields
+        ]
+
+    def _add(
+        self, rows: pa.Table, arrivals: Indices, kinds: npt.NDArray[np.int8], faults: list[_Fault]
+    ) -> None:
+        """Keep the rows that have a key and a partition and none of ``faults``."""
+        generator = self._config.key_generator
+        keys, paths = generator.record_keys(rows), generator.partition_paths(rows)
+        fields = generator.config
+        no_key = f"the record key ({', '.join(fields.record_key_fields)}) is null or empty"
+        no_path = f"the value of {', '.join(fields.partition_fields)} cannot name a partition"
+        good = np.ones(len(arrivals), np.bool_)
+        for fault in (
+            _Fault(_to_mask(keys.is_null()), no_key, Stage.KEY),
+            *faults,
+            _Fault(_to_mask(paths.is_null()), no_path, Stage.PARTITION),
+        ):
+            found = np.flatnonzero(fault.rows & good)
+            self._reject(arrivals[found], [fault.reason] * len(found), fault.stage)
+            good[found] = False
+        changes = self._to_changes(rows, keys, paths, kinds)
+        self._changes.append(changes if good.all() else changes.filter(pa.array(good)))
+        self._arrivals.append(arrivals[good])
+
+    def _to_changes(
+        self, rows: pa.Table, keys: pa.Array, paths: pa.Array, kinds: npt.NDArray[np.int8]
+    ) -> pa.Table:
+        schema = with_meta_columns(self._table_schema).append(CHANGE_KIND_FIELD)
+        rows = self._blank_deletes(rows, kinds)
+        columns = {name: rows.column(name) for name in rows.column_names}
+        columns |= {RECORD_KEY: keys, PARTITION_PATH: paths, CHANGE_KIND: pa.array(kinds)}
+        nulls = pa.nulls(rows.num_rows, pa.string())
+        return pa.table([columns.get(field.name, nulls) for field in schema], schema=schema)
+
+    def _blank_deletes(self, rows: pa.Table, kinds: npt.NDArray[np.int8]) -> pa.Table:
+        """Null in all columns of deletes but those that order them."""
+        if not kinds.any():
+            return rows
+        stays = pa.array(kinds == ChangeKind.UPSERT)
+        ordering = {name.partition(".")[0] for name in self._config.ordering_fields}
+        blanked = [
+            column if name in ordering else pc.if_else(stays, column, pa.scalar(None, column.type))
+            for name, column in zip(rows.column_names, rows.columns, strict=True)
+        ]
+        return pa.table(blanked, schema=rows.schema)
+
+    def _reject(self, indices: Indices, reasons: Sequence[str], stage: Stage) -> None:
+        if len(indices):
+            rejects = Rejects.of(self._records, indices, reasons, stage, self._config.topic)
+            self._rejects.append(rejects)
+
+
+def _to_mask(booleans: pa.Array | pa.ChunkedArray) -> Mask:
+    if isinstance(booleans, pa.ChunkedArray):
+        booleans = booleans.combine_chunks()
+    mask: Mask = booleans.to_numpy(zero_copy_only=False)
+    return mask

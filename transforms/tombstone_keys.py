@@ -50,7 +50,9 @@ class TombstoneKeys:
                 f"{', '.join(fields)}; use json"
             )
             raise InvalidConfig(message)
-        columns = {name if name in values.schema.names else name.partition(".")[0] for name in fields}
+        columns = {
+            name if name in values.schema.names else name.partition(".")[0] for name in fields
+        }
         schema = pa.schema([field for field in values.schema if field.name in columns])
         return cls(kind, JsonDecoder(schema, epoch_unit=values.epoch_unit))
 
@@ -85,7 +87,7 @@ _INTEGER = r"^-?[0-9]+$"
 
 
 def _as_json(field: pa.Field, texts: pa.Array) -> pa.Array:
-    """Each text as the one field of a JSON object; null stays null, as do texts that are no value."""
+    """Each text as the one field of a JSON object; what cannot be a value becomes null."""
     harmless = pc.if_else(pc.match_substring_regex(texts, _HARMLESS), texts, None)
     quoted = pc.binary_join_element_wise('"', harmless, '"', "")
     if pa.types.is_timestamp(field.type):

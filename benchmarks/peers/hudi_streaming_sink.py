@@ -12,7 +12,7 @@ from pathlib import Path
 from pyspark.sql.functions import col, from_json
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from benchmarks import orders
+from benchmarks import workload
 from benchmarks.peers.contract import Task
 from benchmarks.peers.spark_stream import (
     kafka_stream,
@@ -21,8 +21,10 @@ from benchmarks.peers.spark_stream import (
 )
 from tests.interop.oracle_server import HUDI_COORDINATE, HUDI_SETTINGS
 
-COLUMNS = "order_id STRING, customer_id STRING, region STRING, status STRING, amount DOUBLE, "
-COLUMNS += "quantity INT, note STRING, updated_at BIGINT"
+COLUMNS = """
+    order_id STRING, customer STRING, region STRING, status STRING, amount DECIMAL(10, 2),
+    quantity INT, updated_at BIGINT, note STRING
+"""
 
 
 def main() -> None:
@@ -47,14 +49,14 @@ def write_options(*, has_metadata_table: bool) -> dict[str, str]:
         "hoodie.table.name": "orders",
         "hoodie.datasource.write.table.type": "MERGE_ON_READ",
         "hoodie.datasource.write.operation": "upsert",
-        "hoodie.datasource.write.recordkey.field": orders.RECORD_KEY,
-        "hoodie.datasource.write.partitionpath.field": orders.TABLE_PARTITION,
-        "hoodie.table.ordering.fields": orders.ORDERING,
+        "hoodie.datasource.write.recordkey.field": workload.RECORD_KEY,
+        "hoodie.datasource.write.partitionpath.field": workload.TABLE_PARTITION,
+        "hoodie.table.ordering.fields": workload.ORDERING,
         "hoodie.index.type": "BUCKET",
-        "hoodie.bucket.index.num.buckets": str(orders.BUCKETS),
+        "hoodie.bucket.index.num.buckets": str(workload.BUCKETS),
         "hoodie.upsert.shuffle.parallelism": "4",
         "hoodie.compact.inline": "true",
-        "hoodie.compact.inline.max.delta.commits": str(orders.COMPACT_EVERY),
+        "hoodie.compact.inline.max.delta.commits": str(workload.COMPACT_EVERY),
         "hoodie.datasource.compaction.async.enable": "false",
         "hoodie.metadata.enable": str(has_metadata_table).lower(),
     }

@@ -16,7 +16,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks import orders
+from benchmarks import workload
 from benchmarks.peers.contract import Answer, Batch, Task
 
 PIPELINE = Path(__file__).with_name("orders.yaml")
@@ -45,8 +45,8 @@ def overrides(task: Task) -> list[str]:
         "source.topic": task.topic,
         "source.max_records_per_batch": task.records_per_batch,
         "table.path": task.table_path,
-        "table.buckets": orders.BUCKETS,
-        "compaction.every_delta_commits": orders.COMPACT_EVERY,
+        "table.buckets": workload.BUCKETS,
+        "compaction.every_delta_commits": workload.COMPACT_EVERY,
         "spark.conf.spark.driver.memory": task.driver_memory,
     }
     return [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]

@@ -33,6 +33,7 @@ def start_session(
         "spark.sql.shuffle.partitions": "4",
         "spark.sql.streaming.numRecentProgressUpdates": "100000",
         "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
     }
     builder = SparkSession.builder.master("local[2]").appName(name)
     for key, value in {**common, **(settings or {})}.items():

@@ -87,10 +87,11 @@ def _cut_short(records: DataFrame, share: int) -> DataFrame:
 
 
 def _to_arrow(records: DataFrame) -> pa.Table:
-    if hasattr(records, "toArrow"):
-        return records.toArrow()
-    # Spark 3.5 has the same, by the name that ``toPandas`` calls it.
-    batches = records._collect_as_arrow()
+    to_arrow = getattr(records, "toArrow", None)
+    if to_arrow is not None:
+        return to_arrow()
+    # Spark 3.5 has the same, by the name under which ``toPandas`` calls it.
+    batches = getattr(records, "_collect_as_arrow")()  # noqa: B009 (not in the stubs of 4.0)
     return pa.Table.from_batches(batches) if batches else _empty(records)
 
 

@@ -152,7 +152,7 @@ class TableWriter:
             merge_mode=properties.merge_mode,
             ordering_fields=properties.ordering_fields,
             log_format=self.settings.log_format,
-        )
+        ).sharing(self.table.storage)
 
     def _own_metadata(self) -> dict[str, str]:
         schema = avro.to_avro(without_meta_columns(self.schema), self.table.properties.table_name)

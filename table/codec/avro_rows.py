@@ -20,7 +20,7 @@ from table.codec.avro_nodes import Node, root_of
 from table.codec.avro_row_reader import read_value
 from table.codec.avro_row_writer import lay_out
 from table.codec.byte_strings import ByteStrings
-from table.errors import CorruptData
+from table.errors import CorruptData, InvalidRecords
 
 #: Rows laid out at a time, so that their bytes stay in the cache.
 _CHUNK_ROWS = 1 << 14
@@ -39,7 +39,7 @@ def encode_rows(
         The bytes, and ``n + 1`` offsets of which the first is 0.
 
     Raises:
-        InvalidRecords: a null where the schema allows none.
+        InvalidRecords: a null where the schema allows none, or a value that its type cannot hold.
     """
     root = root_of(avro_schema)
     ordered = _cast(rows, pa.schema(root.arrow.fields))
@@ -86,14 +86,17 @@ def decode_rows(
 
 
 def _cast(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    ordered = rows.select(schema.names)
-    types_agree = ordered.schema.types == schema.types
-    return ordered if types_agree else ordered.cast(_all_nullable(schema))
+    columns = [_cast_column(rows.column(field.name), field) for field in schema]
+    loose = [field.with_nullable(True) for field in schema]  # nulls are for the writer to name
+    return pa.Table.from_arrays(columns, schema=pa.schema(loose))
 
 
-def _all_nullable(schema: pa.Schema) -> pa.Schema:
-    """A null where there may be none is for the writer to name, not for the cast."""
-    return pa.schema([field.with_nullable(True) for field in schema])
+def _cast_column(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+    try:
+        return column if column.type.equals(field.type) else column.cast(field.type)
+    except pa.ArrowInvalid as error:
+        message = f"column {field.name} holds values that its schema does not: {error}"
+        raise InvalidRecords(message) from error
 
 
 def _encode(batch: pa.RecordBatch, root: Node) -> ByteStrings:

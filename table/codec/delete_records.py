@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -142,7 +143,7 @@ def _bounds(data: bytes, path: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[
     try:
         while (block := _long(data, at))[0]:
             count, at = block
-            at = at if count > 0 else _long(data, at)[1]  # then its size in bytes follows
+            at = at if count > 0 else _after_long(data, at)  # its size in bytes follows
             for _ in range(abs(count)):
                 starts.append(at)
                 at = _after_record(data, at)
@@ -170,34 +171,37 @@ def _long(data: bytes, at: int) -> tuple[int, int]:
 
 def _after_record(data: bytes, at: int) -> int:
     for _ in range(2):
-        branch, at = _long(data, at)
-        at = _after_string(data, at) if branch else at
-    branch, at = _long(data, at)
-    return _after_array(data, at) if branch == Wrapper.ARRAY else _AFTER[branch](data, at)
+        at = _AFTER_STRING[data[at]](data, at + 1)
+    return _AFTER_WRAPPER[data[at]](data, at + 1)
 
 
 def _after_array(data: bytes, at: int) -> int:
-    branch, at = _long(data, at)
-    if branch == 0:
-        return at
+    if data[at] == 0:
+        return at + 1
+    at += 1
     while (block := _long(data, at))[0]:
         count, at = block
-        at = at if count > 0 else _long(data, at)[1]
+        at = at if count > 0 else _after_long(data, at)
         for _ in range(abs(count)):
-            branch, at = _long(data, at)
-            at = _AFTER[branch](data, at)
+            at = _AFTER_ITEM[data[at]](data, at + 1)
     return block[1]
 
 
 def _after_string(data: bytes, at: int) -> int:
-    length, at = _long(data, at)
+    digit = data[at]
+    if digit < 0x80:
+        length, at = digit >> 1, at + 1
+    else:
+        length, at = _long(data, at)
     if length < 0:
         raise IndexError(length)
     return at + length
 
 
 def _after_long(data: bytes, at: int) -> int:
-    return _long(data, at)[1]
+    while data[at] >= 0x80:
+        at += 1
+    return at + 1
 
 
 def _after(wrapper: Wrapper) -> Callable[[bytes, int], int]:
@@ -208,12 +212,18 @@ def _after(wrapper: Wrapper) -> Callable[[bytes, int], int]:
     if pa.types.is_boolean(content):
         return lambda _, at: at + 1
     if pa.types.is_floating(content):
-        return lambda _, at: at + content.bit_width // 8
+        width = content.bit_width // 8
+        return lambda _, at: at + width
     return _after_long
 
 
-_AFTER: dict[int, Callable[[bytes, int], int]] = {
-    Wrapper.NULL: lambda _, at: at,
-    **{wrapper: _after(wrapper) for wrapper in CONTENT if wrapper < Wrapper.ARRAY},
-    Wrapper.ARRAY: _after(Wrapper.LOCAL_DATE),
+#: What steps over a value, by the byte of its branch: zigzag doubles the branch.
+_Steps: TypeAlias = dict[int, Callable[[bytes, int], int]]
+
+_AFTER_STRING: _Steps = {0: lambda _, at: at, 2: _after_string}
+_AFTER_ITEM: _Steps = {
+    2 * Wrapper.NULL: lambda _, at: at,
+    **{2 * wrapper: _after(wrapper) for wrapper in CONTENT if wrapper < Wrapper.ARRAY},
+    2 * Wrapper.ARRAY: _after(Wrapper.LOCAL_DATE),
 }
+_AFTER_WRAPPER: _Steps = _AFTER_ITEM | {2 * Wrapper.ARRAY: _after_array}

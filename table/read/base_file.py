@@ -9,7 +9,7 @@ from typing import BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from table.errors import CorruptData, SnapshotChanged, Unsupported
+from table.errors import CorruptData, HudiError, SnapshotChanged, Unsupported
 from table.model.file_slice import BaseFile
 from table.read.projection import conform
 from table.storage.storage import NotFound, Storage
@@ -58,9 +58,9 @@ def open_data_file(storage: Storage, path: str) -> Iterator[BinaryIO]:
 def _corrupt_if_not_parquet(path: str) -> Iterator[None]:
     try:
         yield
-    except pa.ArrowException as error:
-        raise CorruptData(path, None, "a Parquet file", str(error)) from error
-    except OSError as error:
-        if error.errno is not None:
+    except HudiError:
+        raise
+    except (pa.ArrowException, ValueError, KeyError, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
             raise  # the store failed, not the bytes
         raise CorruptData(path, None, "a Parquet file", str(error)) from error

@@ -76,6 +76,11 @@ class WriteContext:
         parsed: dict[str, Any] = json.loads(self.avro_schema_text)
         return parsed
 
+    def sharing(self, storage: Storage) -> WriteContext:
+        """The same, writing through a storage that this process has open already."""
+        self.__dict__["storage"] = storage
+        return self
+
     def __getstate__(self) -> dict[str, Any]:
         """Without what was opened here: the other process opens its own."""
         opened = ("storage", "merger", "avro_schema")

@@ -19,6 +19,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, TextIO
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
 from streamer.toolchain import cache_home, resolve
@@ -103,7 +104,18 @@ def answer(hudi: ApacheHudi, request: Mapping[str, Any]) -> dict[str, object]:
     try:
         return {"ok": operation(**request["arguments"])}
     except Exception as error:
-        return {"error": {"kind": type(error).__name__, "message": str(error)}}
+        return {"error": {"kind": type(error).__name__, "message": told(error)}}
+
+
+def told(error: Exception) -> str:
+    """What went wrong; of an error of Java's each cause in a line, without the stacks."""
+    if not isinstance(error, Py4JJavaError):
+        return str(error)
+    causes, cause = [], error.java_exception
+    while cause is not None:
+        causes.append(str(cause.toString()).partition("\n")[0])
+        cause = cause.getCause()
+    return "\n  caused by ".join(causes)
 
 
 class ApacheHudi:

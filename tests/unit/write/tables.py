@@ -40,14 +40,14 @@ def rows_of(records: list[dict[str, object]]) -> pa.Table:
 def records(min_size: int = 0) -> st.SearchStrategy[list[dict[str, object]]]:
     """Records of distinct keys, as dicts."""
     text = st.text(max_size=9)
-    record = st.fixed_dictionaries(
+    record: st.SearchStrategy[dict[str, object]] = st.fixed_dictionaries(
         {
             "_hoodie_record_key": st.text(st.characters(codec="utf-8"), min_size=1, max_size=5),
             "_hoodie_partition_path": st.sampled_from(["", "r0"]),
             "ts": st.none() | st.integers(1, 9),
             "note": st.none() | text,
             "tags": st.none() | st.lists(st.none() | text, max_size=3),
-            "attrs": st.none() | st.dictionaries(text, st.binary(max_size=9), max_size=2).map(list),
+            "attrs": st.none() | st.lists(st.tuples(text, st.binary(max_size=9)), max_size=2),
             "pos": st.none() | st.fixed_dictionaries({"lat": st.none(), "at": st.integers(1, 9)}),
         }
     )

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +23,9 @@ from tests.unit.write.tables import AVRO_SCHEMA, SCHEMA, memory, records, rows_o
 PATH = "r0/00000000-1cd2-4bad-9f65-85c035589ca9-0_0-0-0_20260101000000000.parquet"
 
 
-def _write(storage: Storage, batches: list[pa.Table], row_group_bytes: int = 500) -> WriteStatus:
+def _write(
+    storage: Storage, batches: Sequence[pa.Table | pa.RecordBatch], row_group_bytes: int = 500
+) -> WriteStatus:
     with BaseFileWriter(
         storage, PATH, SCHEMA, AVRO_SCHEMA, row_group_bytes=row_group_bytes
     ) as writer:
@@ -41,7 +44,7 @@ def test_rows_come_back_and_bytes_do_not_depend_on_the_batches(
     data = storage.read(PATH)
     assert status == WriteStatus(size_bytes=len(data), num_writes=len(batch))
     assert pq.read_table(io.BytesIO(data)).cast(SCHEMA).equals(rows)
-    _write(other, [rows.slice(0, place), rows.slice(place).to_batches()[0]] if batch else [])
+    _write(other, [rows.slice(0, place), *rows.slice(place).to_batches()])
     assert other.read(PATH) == data
 
 

@@ -1,0 +1,87 @@
+# Needs Python 3.11 or newer, and Java 17 or 21 (`make java` looks for it). `make help` lists all.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+UV     ?= $(shell command -v uv)
+BASE   ?= debian:bookworm-slim
+
+VENV    := .venv
+VENV_35 := .venv-spark35
+BIN     := $(VENV)/bin
+IMAGE   := build/kafka-image
+
+# Arguments for pytest, such as: make test ARGS="-k merge"
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help venv venv-spark35 java jars demo check format test test-slow test-spark35 bench \
+        kafka-image lock clean
+.DELETE_ON_ERROR:
+
+help: ## this list
+	@awk 'BEGIN {FS = ":.*## "} \
+	    /^##@/ {printf "\n%s\n", substr($$0, 5)} \
+	    /^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+##@ Set up
+venv: $(VENV)/.installed ## .venv with pyspark 4.0, from the lock
+venv-spark35: $(VENV_35)/.installed ## .venv-spark35: pyspark 3.5, also what Apache Hudi runs on
+
+java: ## find Java 17 or 21, or install it (as root on Debian and Ubuntu)
+	scripts/java "$(PYTHON)"
+
+jars: venv java ## fetch the jars of the Kafka connector and of the broker, once
+	$(BIN)/python -m streamer.toolchain jars
+
+$(VENV)/.installed: requirements/spark-4.0.lock
+	scripts/venv "$(PYTHON)" $(VENV) $< "$(UV)"
+
+$(VENV_35)/.installed: requirements/spark-3.5.lock
+	scripts/venv "$(PYTHON)" $(VENV_35) $< "$(UV)"
+
+##@ Try
+demo: jars ## a broker, a stream of orders and a table of them
+	$(BIN)/lakemark demo
+
+##@ Prove
+check: venv ## format, lint, types, import layers, dead code
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/vulture
+
+test: jars ## all tests but the long ones and those that ask Apache Hudi
+	$(BIN)/python -m pytest -m "not slow and not oracle" $(ARGS)
+
+test-slow: jars venv-spark35 ## the long tests, and those that ask Apache Hudi
+	$(BIN)/python -m pytest -m "slow or oracle" $(ARGS)
+
+test-spark35: jars venv-spark35 ## the tests with Spark, on Spark 3.5
+	$(VENV_35)/bin/python -m pytest -m "spark and not slow and not oracle" $(ARGS)
+
+bench: jars venv-spark35 ## ingest from Kafka against the floor and Apache Hudi
+	$(BIN)/python -m benchmarks.ingest $(ARGS)
+
+##@ Maintain
+format: venv ## format all code, and repair what the linter can
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+kafka-image: jars ## the broker as a Docker image on BASE
+	rm -rf $(IMAGE)
+	mkdir -p $(IMAGE)/jars
+	cp docker/kafka/* $(IMAGE)/
+	$(BIN)/python -m streamer.toolchain kafka | xargs -I{} cp {} $(IMAGE)/jars/
+	docker build --network host --build-arg BASE=$(BASE) -t lakemark-kafka:4.1.0 $(IMAGE)
+
+lock: ## solve the requirements anew (needs uv)
+	@test -n "$(UV)" || { echo "make lock needs uv: https://docs.astral.sh/uv/"; exit 1; }
+	echo "pyspark==4.0.0" | $(UV) pip compile --no-header --generate-hashes --python-version 3.11 \
+	    --extra dev -c - -o requirements/spark-4.0.lock pyproject.toml
+	echo "pyspark==3.5.7" | $(UV) pip compile --no-header --generate-hashes --python-version 3.11 \
+	    --extra dev -c - -o requirements/spark-3.5.lock pyproject.toml
+
+clean: ## remove what was built, but not the environments
+	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf spark-warehouse metastore_db derby.log
+	find . -name __pycache__ -not -path './.venv*' -prune -exec rm -rf {} +

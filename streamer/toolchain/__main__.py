@@ -1,0 +1,44 @@
+"""``python -m streamer.toolchain [java|jars|kafka]``: fetch what is needed, print where it lies.
+
+java    the Java that will be used
+jars    also the jars of Spark's Kafka connector and of the broker
+kafka   only the broker's jars, one a line
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from streamer.toolchain import find_java, kafka_jars, spark_kafka_jars
+from table.errors import HudiError
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Do what the module's docstring says; 1 when something cannot be had."""
+    what = arguments[0] if arguments else "jars"
+    if what not in ("java", "jars", "kafka"):
+        print(__doc__, file=sys.stderr)
+        return 2
+    try:
+        print("\n".join(_lines(what)))
+    except HudiError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def _lines(what: str) -> list[str]:
+    if what == "kafka":
+        return [str(jar) for jar in kafka_jars()]
+    java = find_java()
+    lines = [f"Java {java.version}: {java.home}"]
+    if what == "jars":
+        connector, broker = spark_kafka_jars(), kafka_jars()
+        lines.append(f"Kafka connector of Spark: {len(connector)} jars in {connector[0].parent}")
+        lines.append(f"Kafka broker: {len(broker)} jars in {broker[0].parent}")
+    return lines
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

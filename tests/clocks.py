@@ -1,0 +1,29 @@
+"""A clock on which waiting takes no time, shared by all writers of a test."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+from sinks.hudi.table_writer import TableWriter
+from table.timeline.lock import open_lock
+
+
+class SharedClock:
+    """This machine's clock, and ahead of it by what anybody has waited."""
+
+    def __init__(self) -> None:
+        self._waited_ms = 0
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000 + self._waited_ms
+
+    def sleep(self, seconds: float) -> None:
+        self._waited_ms += int(1000 * seconds) + 1
+
+
+def on_clock(to: TableWriter, clock: SharedClock) -> TableWriter:
+    """The same writer, with a lock that knows this clock."""
+    lock = open_lock(to.table.storage, clock=clock)
+    to.table.access = replace(to.table.access, lock=lock)
+    return to

@@ -1,0 +1,300 @@
+"""What the table's lock promises (``table.timeline.lock``), on each kind of store."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing.connection import Connection
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from table.errors import CorruptData, LockTimeout
+from table.storage import Storage, StorageLocation, open_storage
+from table.timeline.lock import CLOCK_DRIFT_MS, LeaseLost, TableLock, open_lock
+from table.timeline.lock_file import LOCK_FOLDER, LOCK_PATH, LockRecord
+from tests.storages import FaultyStorage, SimulatedCrash
+
+LEASE_S = 60.0
+DRIFT_S = CLOCK_DRIFT_MS / 1000
+
+spawn = multiprocessing.get_context("spawn")
+
+
+class ManualClock:
+    """Stands still unless it is told to move, or someone sleeps."""
+
+    def __init__(self) -> None:
+        self.time_ms = 1_700_000_000_000
+
+    def now_ms(self) -> int:
+        return self.time_ms
+
+    def sleep(self, seconds: float) -> None:
+        self.time_ms += max(1, round(1000 * seconds))
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def lock(storage: Storage, clock: ManualClock) -> TableLock:
+    return open_lock(storage, lease_s=LEASE_S, clock=clock)
+
+
+@pytest.fixture
+def other(storage_location: StorageLocation, clock: ManualClock) -> TableLock:
+    """The same table's lock as another writer opens it."""
+    return open_lock(open_storage(storage_location), lease_s=LEASE_S, clock=clock)
+
+
+def test_a_lock_that_is_held_is_refused_with_its_owner(lock: TableLock, other: TableLock) -> None:
+    with lock.hold(0) as lease:
+        with pytest.raises(LockTimeout) as refused:
+            other.acquire(wait_s=5)
+        assert refused.value.waited_s >= 5
+        with pytest.raises(LeaseLost, match=refused.value.owner):
+            lease.release()
+            lease.check()
+
+
+def test_release_frees_at_once(lock: TableLock, other: TableLock) -> None:
+    for _ in range(3):
+        lock.acquire(wait_s=0).release()
+        with other.hold(wait_s=0) as lease:
+            lease.check()
+
+
+def test_an_error_in_the_block_frees_the_lock(lock: TableLock, other: TableLock) -> None:
+    with pytest.raises(ZeroDivisionError), lock.hold(wait_s=0):
+        raise ZeroDivisionError
+    other.acquire(wait_s=0).check()
+
+
+def test_a_dead_holder_keeps_others_out_only_for_its_lease(
+    lock: TableLock, other: TableLock, clock: ManualClock
+) -> None:
+    lock.acquire(wait_s=0)
+    clock.sleep(LEASE_S + DRIFT_S)
+    with pytest.raises(LockTimeout):
+        other.acquire(wait_s=0)
+    clock.sleep(0.001)
+    lease = other.acquire(wait_s=0)
+    assert lease.remaining_s() == LEASE_S
+
+
+def test_a_holder_that_was_paused_learns_that_it_lost(
+    lock: TableLock, other: TableLock, clock: ManualClock
+) -> None:
+    paused = lock.acquire(wait_s=0)
+    paused.check()
+    clock.sleep(LEASE_S + 1)
+    assert paused.remaining_s() == 0
+    with pytest.raises(LeaseLost, match="ran out"):
+        paused.check()
+    with pytest.raises(LeaseLost):
+        paused.renew()
+    lease = other.acquire(wait_s=0)
+    clock.time_ms -= 2000 + round(1000 * LEASE_S)  # a clock that was set back hides the pause
+    assert paused.remaining_s() > 0
+    with pytest.raises(LeaseLost, match="another writer"):
+        paused.check()
+    with pytest.raises(LeaseLost, match="another writer"):
+        paused.renew()
+    paused.release()
+    lease.check()
+    with pytest.raises(LockTimeout):
+        lock.acquire(wait_s=0)
+
+
+def test_a_renewed_lease_counts_from_the_renewal(
+    lock: TableLock, other: TableLock, clock: ManualClock
+) -> None:
+    lease = lock.acquire(wait_s=0)
+    for _ in range(3):
+        clock.sleep(LEASE_S - 1)
+        assert lease.remaining_s() == 1
+        lease.renew()
+        assert lease.remaining_s() == LEASE_S
+        lease.check()
+        with pytest.raises(LockTimeout):
+            other.acquire(wait_s=0)
+    lease.release()
+    other.acquire(wait_s=0)
+
+
+def test_the_lock_folder_stays_small(lock: TableLock, storage: Storage) -> None:
+    for _ in range(20):
+        lock.acquire(wait_s=0).release()
+    assert len(storage.list_tree(LOCK_FOLDER)) <= 2
+
+
+def test_a_damaged_lock_file_is_named(storage: Storage, lock: TableLock) -> None:
+    lock.acquire(wait_s=0).release()
+    for info in storage.list_tree(LOCK_FOLDER):
+        storage.put(info.path, b"{}")
+    with pytest.raises(CorruptData, match="table_lock.json"):
+        lock.acquire(wait_s=0)
+
+
+# Failing writes
+
+
+def test_a_writer_killed_at_any_write_delays_the_next_by_a_lease(
+    storage: Storage, other: TableLock, clock: ManualClock
+) -> None:
+    other.acquire(wait_s=0).release()
+    for when in ("before", "after"):
+        for nth in range(3):
+            faulty = FaultyStorage(storage, nth, when)
+            with pytest.raises(SimulatedCrash):  # noqa: PT012
+                with open_lock(faulty, lease_s=LEASE_S, clock=clock).hold(wait_s=0) as lease:
+                    lease.renew()
+            other.acquire(wait_s=LEASE_S + 2).release()
+
+
+def test_an_answer_that_was_lost_does_not_lose_the_lock(
+    storage: Storage, other: TableLock, clock: ManualClock
+) -> None:
+    for nth in range(4):
+        faulty = FaultyStorage(storage, nth, "doubtful")
+        lease = open_lock(faulty, lease_s=LEASE_S, clock=clock).acquire(wait_s=10)
+        lease.check()
+        with pytest.raises(LockTimeout):
+            other.acquire(wait_s=0)
+        lease.release()
+        other.acquire(wait_s=LEASE_S + 2).release()
+
+
+# Many writers
+
+
+def count_up(storage: Storage, times: int) -> None:
+    """Adds to a counter in two steps, which only the lock makes one."""
+    lock = open_lock(storage)
+    for _ in range(times):
+        with lock.hold(wait_s=60) as lease:
+            count = int(storage.read("counter"))
+            lease.check()
+            storage.put("counter", b"%d" % (count + 1))
+
+
+def test_threads_exclude_each_other(storage_location: StorageLocation) -> None:
+    storages = [open_storage(storage_location) for _ in range(4)]
+    storages[0].put("counter", b"0")
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(count_up, storages, [5] * 4))
+    assert storages[0].read("counter") == b"20"
+
+
+@pytest.fixture(scope="module")
+def workers() -> Iterator[ProcessPoolExecutor]:
+    with ProcessPoolExecutor(3, mp_context=spawn) as pool:
+        yield pool
+
+
+def count_up_there(location: StorageLocation, times: int) -> None:
+    count_up(open_storage(location), times)
+
+
+def test_processes_exclude_each_other(
+    workers: ProcessPoolExecutor, storage_kind: str, storage_location: StorageLocation
+) -> None:
+    if storage_kind == "memory":
+        pytest.skip("memory belongs to one process")
+    storage = open_storage(storage_location)
+    storage.put("counter", b"0")
+    list(workers.map(count_up_there, [storage_location] * 3, [5] * 3))
+    assert storage.read("counter") == b"15"
+
+
+def hold_and_report(location: StorageLocation, pipe: Connection) -> None:
+    lease = open_lock(open_storage(location), lease_s=1.0).acquire(wait_s=0)
+    pipe.send("held")
+    pipe.recv()
+    try:
+        lease.check()
+    except LeaseLost:
+        pipe.send("lost")
+    else:
+        pipe.send("still held")
+
+
+def test_a_process_that_was_stopped_loses_the_lock(
+    storage_kind: str, storage_location: StorageLocation
+) -> None:
+    if storage_kind != "local":
+        pytest.skip("one kind is enough: the process is what differs")
+    ours, theirs = spawn.Pipe()
+    process = spawn.Process(target=hold_and_report, args=(storage_location, theirs))
+    process.start()
+    assert process.pid is not None
+    try:
+        assert ours.recv() == "held"
+        os.kill(process.pid, signal.SIGSTOP)
+        with open_lock(open_storage(storage_location)).hold(wait_s=30) as lease:
+            os.kill(process.pid, signal.SIGCONT)
+            ours.send("continue")
+            assert ours.recv() == "lost"
+            lease.check()
+    finally:
+        process.kill()
+        process.join()
+
+
+# The record, as Apache Hudi's StorageLockData writes and reads it
+
+
+def test_apache_hudi_and_this_project_read_each_others_record(storage_kind: str) -> None:
+    if storage_kind != "memory":
+        pytest.skip("the same bytes everywhere")
+    theirs = b'{"expired":false,"validUntil":1767225600000,"owner":"5f0c","added later":{}}'
+    record = LockRecord.parse(theirs, LOCK_PATH)
+    assert record == LockRecord("5f0c", 1767225600000, expired=False)
+    assert json.loads(record.to_bytes()) == {
+        "expired": False,
+        "validUntil": 1767225600000,
+        "owner": "5f0c",
+    }
+
+
+def test_apache_hudis_lock_is_respected(
+    storage: Storage, lock: TableLock, clock: ManualClock
+) -> None:
+    if not storage.supports_compare_and_swap:
+        pytest.skip("Apache Hudi has no such lock on a local disk")
+    theirs = {"expired": False, "validUntil": clock.now_ms() + 300_000, "owner": "apache"}
+    storage.create(LOCK_PATH, json.dumps(theirs).encode())
+    with pytest.raises(LockTimeout, match="apache"):
+        lock.acquire(wait_s=10)
+    lease = lock.acquire(wait_s=301)
+    ours = json.loads(storage.read(LOCK_PATH))
+    assert (ours["expired"], ours["owner"] != "apache") == (False, True)
+    lease.release()
+    assert json.loads(storage.read(LOCK_PATH))["expired"] is True
+
+
+@given(
+    st.binary(max_size=80)
+    | st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+        lambda inner: (
+            st.lists(inner, max_size=2)
+            | st.dictionaries(st.sampled_from(["owner", "validUntil", "expired", "x"]), inner)
+        ),
+    ).map(lambda value: json.dumps(value).encode())
+)
+def test_any_bytes_are_a_record_or_corrupt(data: bytes) -> None:
+    try:
+        record = LockRecord.parse(data, LOCK_PATH)
+    except CorruptData as error:
+        assert error.path == LOCK_PATH
+    else:
+        assert LockRecord.parse(record.to_bytes(), LOCK_PATH) == record

@@ -1,0 +1,120 @@
+"""A writer that is stopped anywhere before it publishes, and replaced, publishes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import pytest
+
+from sinks.hudi.table_writer import TableWriter
+from table.errors import Fenced, HudiError
+from table.storage import Storage
+from tests.clocks import SharedClock, on_clock
+from tests.storages.wrapped_storage import WrappedStorage
+from tests.tables import Row, commit, contents, data_files, make, write_files, writer
+
+T = TypeVar("T")
+
+OLD, NEW = [Row("a", 1, 1), Row("b", 1, 1)], [Row("a", 2, 2), Row("c", 2, 2)]
+
+
+class StoppedBefore(WrappedStorage):
+    """Runs something else before its ``nth`` write, as if the process had been stopped there."""
+
+    def __init__(self, inner: Storage, nth: int, meanwhile: Callable[[], None]) -> None:
+        super().__init__(inner)
+        self.nth, self.meanwhile = nth, meanwhile
+        self.writes = 0
+        self.stopped_at: str | None = None
+
+    def _writing(self, method: str, path: str, call: Callable[[], T]) -> T:
+        if self.writes == self.nth:
+            self.stopped_at = f"{method} {path}"
+            self.meanwhile()
+        self.writes += 1
+        return call()
+
+
+CLOCK = SharedClock()
+
+
+def impatient(to: TableWriter) -> TableWriter:
+    return on_clock(to, CLOCK)
+
+
+def test_wherever_the_old_writer_stops_only_one_of_the_two_is_seen(storage: Storage) -> None:
+    make(storage)
+    commit(writer(storage), [Row("z", 1, 1)])
+    nth = -1
+    stopped_at: str | None = ""
+    outcomes: set[str] = set()
+    while stopped_at is not None:
+        nth += 1
+        stopped_at = _replace_a_writer_stopped_before(storage, nth, outcomes)
+    assert outcomes == {"fenced", "published"}, "some stops come too late to fence, most do not"
+
+
+def _replace_a_writer_stopped_before(storage: Storage, nth: int, outcomes: set[str]) -> str | None:
+    """Where it stopped; None when it made fewer writes than that."""
+    before = contents(storage)
+
+    def replacement() -> None:
+        newer = impatient(writer(storage))
+        try:
+            newer.recover()
+            commit(newer, [Row(f"new{nth}", 9, 9)])
+        except HudiError as error:
+            raise AssertionError(nth) from error
+
+    stopping = StoppedBefore(storage, nth, replacement)
+    older = impatient(writer(stopping))
+    try:
+        commit(older, [Row(f"old{nth}", 9, 9)])
+        is_published = True
+    except HudiError:
+        is_published = False
+    if stopping.stopped_at is None:
+        return None
+    expected = {**before, f"new{nth}": (9, 9)}
+    if is_published:
+        expected[f"old{nth}"] = (9, 9)
+    assert contents(storage) == expected, stopping.stopped_at
+    outcomes.add("published" if is_published else "fenced")
+    # What the old writer left must stay invisible: the next start removes what is still pending.
+    impatient(writer(storage)).recover()
+    assert contents(storage) == expected, stopping.stopped_at
+    return stopping.stopped_at
+
+
+def test_a_writer_stopped_before_it_publishes_finds_its_instant_gone(storage: Storage) -> None:
+    make(storage)
+    commit(writer(storage), OLD)
+    stopped = writer(storage)
+    written = write_files(stopped, NEW)
+    stopped_instant = stopped.pending_instant
+
+    replacement = writer(storage)
+    assert replacement.recover() == [stopped_instant]
+    commit(replacement, [Row("a", 3, 3)])
+
+    with pytest.raises(Fenced, match="rolled it back"):
+        stopped.commit(written, {})
+    assert contents(storage) == {"a": (3, 3), "b": (1, 1)}
+    assert not [path for path in data_files(storage) if stopped_instant in path]
+
+
+def test_a_precondition_that_fails_under_the_lock_publishes_nothing(storage: Storage) -> None:
+    make(storage)
+    commit(writer(storage), OLD)
+    late = writer(storage)
+    written = write_files(late, NEW)
+
+    def moved(_: object) -> None:
+        raise Fenced(late.pending_instant, "the checkpoint moved")
+
+    with pytest.raises(Fenced, match="moved"):
+        late.commit(written, {}, moved)
+    late.abandon()
+    assert contents(storage) == {"a": (1, 1), "b": (1, 1)}
+    assert not writer(storage).table.timeline.pending()

@@ -1,0 +1,107 @@
+"""Small tables for tests: keys, a region, an ordering value, and a payload; no Spark, no Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from sinks.hudi.exchange import Target, Written
+from sinks.hudi.settings import SinkSettings
+from sinks.hudi.table_writer import TableWriter
+from table.config.table_properties import MergeMode, TableProperties, TableType
+from table.config.table_spec import TableSpec
+from table.hudi_table import HudiTable
+from table.index.bucket import BucketIndex
+from table.model.changes import CHANGE_KIND, CHANGE_KIND_FIELD, ChangeKind
+from table.model.instant import Instant
+from table.model.meta_columns import PARTITION_PATH, RECORD_KEY, with_meta_columns
+from table.storage import Storage
+from table.timeline.timeline import Timeline
+from table.write.file_group_write import write_file_group
+from table.write.partitioner import divide
+
+SCHEMA = pa.schema(
+    [("id", pa.string()), ("region", pa.string()), ("ts", pa.int64()), ("v", pa.int64())]
+)
+INDEX = BucketIndex(2, ("id",))
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One change; a delete keeps its ordering value alone."""
+
+    id: str
+    ts: int = 0
+    v: int = 0
+    region: str = "north"
+    kind: ChangeKind = ChangeKind.UPSERT
+
+
+def spec(table_type: TableType = TableType.MERGE_ON_READ, name: str = "orders") -> TableSpec:
+    """An event-time table in partitions."""
+    return TableSpec(name, ("id",), table_type, ("region",), ("ts",), MergeMode.EVENT_TIME)
+
+
+def make(storage: Storage, table_type: TableType = TableType.MERGE_ON_READ) -> None:
+    """Lay an empty table down."""
+    storage.create(".hoodie/hoodie.properties", spec(table_type).to_properties().to_bytes())
+
+
+def writer(storage: Storage, log_format: str = "parquet") -> TableWriter:
+    """A writer of the table at a storage's root, as a process that just started has it."""
+    properties = TableProperties.parse(storage.read(".hoodie/hoodie.properties"))
+    return TableWriter(HudiTable(storage, properties), SCHEMA, SinkSettings(INDEX, log_format))
+
+
+def changes(rows: Iterable[Row]) -> pa.Table:
+    """Rows in the layout of changes."""
+    listed = list(rows)
+    is_data = [row.kind in (ChangeKind.UPSERT, ChangeKind.FLAGGED_DELETE) for row in listed]
+    columns: dict[str, list[object]] = {
+        RECORD_KEY: [row.id for row in listed],
+        PARTITION_PATH: [row.region for row in listed],
+        "id": [row.id if data else None for row, data in zip(listed, is_data, strict=True)],
+        "region": [row.region if data else None for row, data in zip(listed, is_data, strict=True)],
+        "ts": [None if row.kind is ChangeKind.COMMIT_TIME_DELETE else row.ts for row in listed],
+        "v": [row.v if data else None for row, data in zip(listed, is_data, strict=True)],
+        CHANGE_KIND: [int(row.kind) for row in listed],
+    }
+    schema = with_meta_columns(SCHEMA).append(CHANGE_KIND_FIELD)
+    nothing: list[object] = [None] * len(listed)
+    return pa.table([pa.array(columns.get(f.name, nothing), f.type) for f in schema], schema=schema)
+
+
+def write_files(to: TableWriter, rows: Iterable[Row]) -> list[Written]:
+    """Begin an instant and write its files; nothing is published."""
+    context, placement = to.begin(), to.placement()
+    return [
+        Written(
+            Target.ROWS, part.num_rows, write_file_group(context, placement.task(bucket), [part])
+        )
+        for bucket, part in divide(changes(rows), to.settings.index)
+    ]
+
+
+def commit(
+    to: TableWriter,
+    rows: Iterable[Row],
+    extra: Mapping[str, str] | None = None,
+    precondition: Callable[[Timeline], None] | None = None,
+) -> Instant:
+    """One whole commit."""
+    return to.commit(write_files(to, rows), extra or {}, precondition)
+
+
+def contents(storage: Storage) -> dict[str, tuple[int, int]]:
+    """Live rows by key: ordering value and payload."""
+    rows = writer(storage).table.snapshot(["id", "ts", "v"]).read_all().to_pylist()
+    assert len({row["id"] for row in rows}) == len(rows), "a key is there twice"
+    return {row["id"]: (row["ts"], row["v"]) for row in rows}
+
+
+def data_files(storage: Storage) -> list[str]:
+    """Paths of all data files, seen by readers or not."""
+    found = (info.path for info in storage.list_tree("") if not info.path.startswith(".hoodie/"))
+    return sorted(p for p in found if not p.endswith(".hoodie_partition_metadata"))

@@ -1,0 +1,289 @@
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from table.errors import CorruptData, HudiError, InvalidConfig, SnapshotChanged, Unsupported
+from table.log.data_block import encode_avro, encode_parquet
+from table.log.delete_block import encode_deletes
+from table.log.log_block import BlockType, HeaderKey, encode
+from table.merge.record_merger import commit_time_merger, event_time_merger
+from table.model.file_names import BaseFileName, LogFileName
+from table.model.file_slice import BaseFile, FileGroupId, FileSlice, LogFile
+from table.model.meta_columns import with_meta_columns
+from table.read.file_group_reader import FileGroupReader
+from table.read.log_changes import DeleteMarker
+from table.schema.avro import to_avro, to_json
+from table.storage import Storage, StorageLocation, open_storage
+
+Row = dict[str, Any]
+
+_USER = pa.schema([("id", pa.string()), ("ts", pa.int64()), ("text", pa.string())])
+SCHEMA = with_meta_columns(_USER)
+
+
+class Slice:
+    """A file slice being made: its base file, and one log for each call."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._base: BaseFile | None = None
+        self._logs: list[LogFile] = []
+
+    @property
+    def storage(self) -> Storage:
+        return open_storage(StorageLocation(str(self._root)))
+
+    @property
+    def value(self) -> FileSlice:
+        return FileSlice(FileGroupId("", "g"), "10", self._base, tuple(self._logs))
+
+    def base(self, rows: Sequence[Row], schema: pa.Schema = SCHEMA) -> Slice:
+        name = BaseFileName("g", "0-1-2", "10")
+        path = self._root / str(name)
+        pq.write_table(table_of(rows, schema), path)
+        self._base = BaseFile("", name, path.stat().st_size)
+        return self
+
+    def log(self, *blocks: bytes) -> Slice:
+        name = LogFileName("g", str(11 + len(self._logs)), 1, "0-1-2")
+        data = b"".join(blocks)
+        (self._root / str(name)).write_bytes(data)
+        self._logs.append(LogFile("", name, len(data)))
+        return self
+
+    def reader(self, schema: pa.Schema = SCHEMA, **options: Any) -> FileGroupReader:
+        return FileGroupReader(self.storage, schema, event_time_merger(["ts"]), **options)
+
+    def read(self, schema: pa.Schema = SCHEMA, **options: Any) -> list[Row]:
+        return rows_of(self.reader(schema, **options).read(self.value))
+
+
+@pytest.fixture
+def file_slice(tmp_path: Path) -> Slice:
+    return Slice(tmp_path)
+
+
+def row(key: str, ts: int, text: str | None = None, **more: Any) -> Row:
+    return {"_hoodie_record_key": key, "id": key, "ts": ts, "text": text, **more}
+
+
+def table_of(rows: Sequence[Row], schema: pa.Schema) -> pa.Table:
+    return pa.Table.from_pylist(list(rows), schema)
+
+
+def rows_of(tables: Iterator[pa.Table]) -> list[Row]:
+    found: list[Row] = [row for table in tables for row in table.to_pylist()]
+    return [{name: row[name] for name in row if not name.startswith("_hoodie")} for row in found]
+
+
+def data_block(
+    rows: Sequence[Row],
+    schema: pa.Schema = SCHEMA,
+    instant: str = "11",
+    kind: BlockType = BlockType.PARQUET_DATA,
+    header: dict[HeaderKey, str] | None = None,
+) -> bytes:
+    avro = to_avro(schema, "trips")
+    encoder = encode_parquet if kind is BlockType.PARQUET_DATA else encode_avro
+    entries = {HeaderKey.INSTANT_TIME: instant, HeaderKey.SCHEMA: to_json(avro), **(header or {})}
+    return encode(kind, entries, encoder(table_of(rows, schema), avro))
+
+
+def delete_block(keys: list[str], ordering: pa.Array | None, instant: str = "11") -> bytes:
+    partitions = pa.array([""] * len(keys))
+    content = encode_deletes(pa.array(keys), partitions, None if ordering is None else [ordering])
+    return encode(BlockType.DELETE, {HeaderKey.INSTANT_TIME: instant}, content)
+
+
+def command_block(instant: str, target: str) -> bytes:
+    header = {
+        HeaderKey.INSTANT_TIME: instant,
+        HeaderKey.TARGET_INSTANT_TIME: target,
+        HeaderKey.COMMAND_BLOCK_TYPE: "0",
+    }
+    return encode(BlockType.COMMAND, header, b"")
+
+
+@pytest.mark.parametrize("kind", [BlockType.PARQUET_DATA, BlockType.AVRO_DATA])
+def test_blocks_of_several_logs_change_the_base(file_slice: Slice, kind: BlockType) -> None:
+    file_slice.base([row("a", 1), row("b", 1), row("c", 9)])
+    file_slice.log(data_block([row("d", 1), row("b", 2, "new"), row("c", 2, "late")], kind=kind))
+    file_slice.log(delete_block(["a", "c"], pa.array([5, 5])))
+    assert file_slice.read() == [
+        {"id": "b", "ts": 2, "text": "new"},
+        {"id": "c", "ts": 9, "text": None},
+        {"id": "d", "ts": 1, "text": None},
+    ]
+
+
+@pytest.mark.parametrize("ordering", [None, pa.array([5], pa.int32())], ids=["zero", "int"])
+def test_a_delete_of_another_class_wins_whatever_it_meets(
+    file_slice: Slice, ordering: pa.Array | None
+) -> None:
+    file_slice.base([row("a", 9)]).log(delete_block(["a"], ordering))
+    assert file_slice.read() == []
+
+
+def test_an_unconditional_delete_forgets_the_logs_but_not_the_base(file_slice: Slice) -> None:
+    """Logs fold before they meet the base, so an older row there outlives the delete."""
+    file_slice.log(
+        data_block([row("a", 9), row("b", 9)]),
+        delete_block(["a", "b"], None),
+        data_block([row("a", 1), row("b", 1)]),
+    )
+    assert [r["ts"] for r in file_slice.read()] == [1, 1]
+    file_slice.base([row("a", 5)])
+    assert [r["ts"] for r in file_slice.read()] == [5, 1]
+
+
+def test_flags_of_a_data_row_delete_in_its_own_order(file_slice: Slice) -> None:
+    flagged = with_meta_columns(
+        pa.schema([*_USER, ("_hoodie_is_deleted", pa.bool_()), ("_hoodie_operation", pa.string())])
+    )
+    file_slice.base([row(key, 5) for key in "abcd"])
+    file_slice.log(
+        data_block(
+            [
+                row("a", 6, _hoodie_is_deleted=True),
+                row("b", 4, _hoodie_is_deleted=True),
+                row("c", 6, _hoodie_operation="D"),
+                row("d", 6, _hoodie_operation="U"),
+            ],
+            flagged,
+        )
+    )
+    assert [r["id"] for r in file_slice.read()] == ["b", "d"]
+
+
+def test_a_marker_column_deletes(file_slice: Slice) -> None:
+    file_slice.base([row("a", 5), row("b", 5)]).log(
+        data_block([row("a", 6, "d"), row("b", 6, "u")])
+    )
+    marker = DeleteMarker("text", "d")
+    assert [r["id"] for r in file_slice.read(delete_marker=marker)] == ["b"]
+
+
+def test_logs_alone_make_a_slice(file_slice: Slice) -> None:
+    file_slice.log(data_block([row("a", 1)]), data_block([row("b", 1), row("a", 2)]))
+    assert [(r["id"], r["ts"]) for r in file_slice.read()] == [("a", 2), ("b", 1)]
+
+
+def test_blocks_that_do_not_count_are_left_out(file_slice: Slice) -> None:
+    file_slice.base([row("a", 1)])
+    file_slice.log(
+        data_block([row("a", 2, "rolled back")], instant="11"),
+        command_block(instant="12", target="11"),
+        data_block([row("a", 3, "not visible")], instant="99"),
+        delete_block(["a"], None, instant="99"),
+    )
+    assert [r["ts"] for r in file_slice.read(is_visible=lambda instant: instant < "99")] == [1]
+
+
+def test_a_log_compaction_stands_for_the_blocks_it_wrote_again(file_slice: Slice) -> None:
+    header = {HeaderKey.COMPACTED_BLOCK_TIMES: "11,12"}
+    file_slice.base([row("a", 1, "base")])
+    file_slice.log(data_block([row("a", 1, "old")], instant="11"))
+    file_slice.log(data_block([row("b", 1, "rewritten elsewhere")], instant="12"))
+    file_slice.log(data_block([row("a", 1, "once")], instant="13", header=header))
+    assert [r["text"] for r in file_slice.read()] == ["once"]
+
+
+def test_older_files_are_read_in_the_columns_of_today(file_slice: Slice) -> None:
+    old = with_meta_columns(pa.schema([("id", pa.string()), ("ts", pa.int32())]))
+    file_slice.base([row("a", 1), row("b", 1)], old)
+    file_slice.log(data_block([row("b", 2)], old))
+    assert file_slice.read() == [
+        {"id": "a", "ts": 1, "text": None},
+        {"id": "b", "ts": 2, "text": None},
+    ]
+
+
+def test_a_column_that_no_old_file_has_is_null_in_every_row(file_slice: Slice) -> None:
+    old = with_meta_columns(pa.schema([("id", pa.string()), ("ts", pa.int64())]))
+    file_slice.base([row("a", 1), row("b", 1)], old)
+    assert rows_of(file_slice.reader().read(file_slice.value, ["text"])) == [{"text": None}] * 2
+
+
+def test_an_ordering_field_inside_a_struct_orders_deletes(file_slice: Slice) -> None:
+    meta = pa.struct([("lsn", pa.int64()), ("name", pa.string())])
+    schema = with_meta_columns(pa.schema([("id", pa.string()), ("meta", meta)]))
+    rows = [
+        {"_hoodie_record_key": key, "id": key, "meta": {"lsn": lsn, "name": "x"}}
+        for key, lsn in [("a", 1), ("b", 9)]
+    ]
+    file_slice.base(rows, schema).log(delete_block(["a", "b"], pa.array([5, 5])))
+    reader = FileGroupReader(file_slice.storage, schema, event_time_merger(["meta.lsn"]))
+    assert rows_of(reader.read(file_slice.value, ["id"])) == [{"id": "b"}]
+
+
+def test_a_merge_counts_what_it_did(file_slice: Slice) -> None:
+    file_slice.base([row("a", 1), row("b", 1), row("c", 1)])
+    file_slice.log(data_block([row("a", 2), row("d", 1)]), delete_block(["b", "e"], None))
+    stream = file_slice.reader().merge(file_slice.value)
+    assert sum(rows.num_rows for rows in stream) == 3
+    assert (stream.counts.inserted, stream.counts.updated, stream.counts.deleted) == (1, 1, 1)
+
+
+def test_commit_time_takes_the_last_word_deletes_included(file_slice: Slice) -> None:
+    file_slice.base([row("a", 9), row("b", 9)])
+    file_slice.log(data_block([row("a", 1, "last")]), delete_block(["b"], pa.array([1])))
+    reader = FileGroupReader(file_slice.storage, SCHEMA, commit_time_merger())
+    assert [r["text"] for r in rows_of(reader.read(file_slice.value))] == ["last"]
+
+
+def test_what_cannot_be_read_says_so(file_slice: Slice) -> None:
+    partial = data_block([row("a", 1)], header={HeaderKey.IS_PARTIAL: "true"})
+    with pytest.raises(Unsupported, match="MERGE INTO"):
+        file_slice.base([row("a", 1)]).log(partial).read()
+    hfile = FileSlice(
+        FileGroupId("", "g"), "10", BaseFile("", BaseFileName("g", "0-0-0", "10", "hfile"), 1)
+    )
+    with pytest.raises(Unsupported, match=r"g_0-0-0_10\.hfile"):
+        list(file_slice.reader().read(hfile))
+    with pytest.raises(InvalidConfig, match="colour"):
+        list(file_slice.reader().read(file_slice.value, ["colour"]))
+
+
+def test_values_that_do_not_fit_todays_column_are_corrupt(file_slice: Slice) -> None:
+    old = with_meta_columns(pa.schema([("id", pa.string()), ("ts", pa.string())]))
+    with pytest.raises(CorruptData, match="'ts'"):
+        file_slice.base([row("a", 1) | {"ts": "soon"}], old).read()
+
+
+def test_a_file_that_was_cleaned_meanwhile_changed_the_snapshot(file_slice: Slice) -> None:
+    file_slice.base([row("a", 1)]).log(data_block([row("a", 2)]))
+    (value := file_slice.value)
+    assert value.base is not None
+    file_slice.storage.delete([value.base.path])
+    with pytest.raises(SnapshotChanged, match=str(value.base.name)):
+        list(file_slice.reader().read(value))
+
+
+@settings(
+    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(position=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7), in_base=st.booleans())
+@example(position=0.25, bit=7, in_base=True)
+def test_a_flipped_bit_is_an_error_of_ours_or_harmless(
+    tmp_path: Path, position: float, bit: int, in_base: bool
+) -> None:
+    damaged = Slice(tmp_path).base([row("a", 1), row("b", 1)])
+    damaged.log(data_block([row("a", 2)]), delete_block(["b"], pa.array([5])))
+    value = damaged.value
+    assert value.base is not None
+    path = tmp_path / (value.base.path if in_base else value.logs[0].path)
+    data = bytearray(path.read_bytes())
+    data[int(position * len(data))] ^= 1 << bit
+    path.write_bytes(data)
+    try:
+        damaged.read()
+    except HudiError:
+        pass

@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from streamer.cli import FAILED, MISUSED, OK, main
+
+PIPELINE = """
+source: {bootstrap: "localhost:9092", topic: orders, consumer: {ssl.key.password: geheim}}
+table: {path: /lake/orders, record_key: id}
+"""
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> str:
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(PIPELINE)
+    return str(file)
+
+
+def test_help_is_quick_since_it_imports_no_engine() -> None:
+    program = (
+        "import sys, streamer.cli\n"
+        "try: streamer.cli.main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "print({'pyspark', 'pyarrow', 'pydantic', 'rich', 'numpy'} & sys.modules.keys())"
+    )
+    before_s = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert told.stdout.endswith("set()\n")
+    for command in ("demo", "run", "validate", "query", "table", "broker"):
+        assert f"  {command} " in told.stdout
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before_s < 0.3
+
+
+def test_validate_prints_the_whole_pipeline_masked(
+    pipeline: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["validate", pipeline, "--set", "table.buckets=9"]) == OK
+    out, err = capsys.readouterr()
+    assert "buckets: 9" in out
+    assert "ssl.key.password: '***'" in out
+    assert "geheim" not in out + err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["run"],
+        ["frobnicate"],
+        ["run", "p.yaml", "--once", "--continuous"],
+        ["query", "t", "--limit", "0"],
+        ["query", "t", "--json", "--out", "x.csv"],
+        ["table", "rows", "t"],
+    ],
+    ids=" ".join,
+)
+def test_a_wrong_command_line_ends_with_2(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as raised:
+        main(arguments)
+    assert raised.value.code == MISUSED
+
+
+def test_a_wrong_configuration_ends_with_2_and_one_message(
+    pipeline: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["validate", pipeline, "--set", "table.type=mor"]) == MISUSED
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err == ("lakemark: table.type: 'mor': expected 'merge_on_read' or 'copy_on_write'\n")
+
+
+def test_a_secret_that_is_missing_is_told_before_the_run(
+    pipeline: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    override = "spark.conf.spark.x={env: LAKEMARK_NOT_SET}"
+    assert main(["validate", pipeline, "--set", override]) == MISUSED
+    assert "spark.conf.spark.x: environment variable LAKEMARK_NOT_SET" in capsys.readouterr().err
+
+
+def test_a_failure_ends_with_1_and_its_trace_is_shown_on_request(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["query", str(tmp_path)]) == FAILED
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"lakemark: no Hudi table at {tmp_path}")
+    for arguments in (["--debug", "query", str(tmp_path)], ["query", str(tmp_path), "--debug"]):
+        assert main(arguments) == FAILED
+        assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_query_is_checked_before_the_table_is_opened(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["query", str(tmp_path), "--out", "rows.xls"]) == MISUSED
+    assert "ends in .parquet" in capsys.readouterr().err
+    assert main(["query", str(tmp_path), "--storage", "region"]) == MISUSED
+    assert "--storage expects NAME=VALUE" in capsys.readouterr().err

@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import io
+import re
+
+import pytest
+from rich.console import Console
+
+from streamer import events
+from streamer.events import Event
+from streamer.progress import LiveDisplay, PlainLines, describe, display
+
+BATCH = events.BatchWritten(
+    batch_id=2,
+    instant="20260501000000000",
+    records_read=1_000,
+    rows_written=900,
+    rows_deleted=10,
+    rejects=3,
+    bytes_written=1_500_000,
+    stage_s={"read": 0.25, "write": 0.5},
+    lag={0: 4, 1: 6},
+)
+TOLD: list[tuple[Event, str]] = [
+    (
+        events.RunStarted("p", "orders", "/lake/[x]", {0: 5, 1: 7}, True),
+        "p goes on: orders [0:5, 1:7] -> /lake/[x]",
+    ),
+    (events.RunStarted("p", "orders", "/t", {0: 0}, False), "p starts: orders [0:0] -> /t"),
+    (
+        events.OffsetsSkipped("orders", ("partition 0 is gone",)),
+        "records of orders are lost and passed over: partition 0 is gone",
+    ),
+    (events.BatchPlanned(2, {0: 600, 1: 400}), "batch 2: 1,000 records planned"),
+    (
+        BATCH,
+        "batch 2: 1,000 records, 900 rows (10 deletes), 3 rejects, 1.4 MiB in 0.75 s "
+        "(read 0.25, write 0.50), 10 behind, commit 20260501000000000",
+    ),
+    (
+        events.BatchWritten(3, None, 0),
+        "batch 3: 0 records, 0 rows (0 deletes), 0 rejects, 0 B in 0.00 s (), nothing to commit",
+    ),
+    (
+        events.RecordsRejected(2, {"no JSON": 2, "no key": 1}, "/dead"),
+        "batch 2: rejected 2 x no JSON, 1 x no key -> /dead",
+    ),
+    (
+        events.CompactionDone("20260501000000001", 4, 900, 3 * 1024**3, 1.5),
+        "compaction 20260501000000001: 4 file groups, 900 rows, 3.0 GiB in 1.50 s",
+    ),
+    (events.ServiceDone("cleaning", "3 files", 0.1), "cleaning: 3 files in 0.10 s"),
+    (
+        events.Retrying("no broker", 1, 5, 2.0),
+        "failed (attempt 1 of 5), again in 2 s: no broker",
+    ),
+    (
+        events.RunStopped("caught up", {0: 9}, 3, 900, 12.0),
+        "stopped (caught up): 3 batches, 900 rows in 12.0 s, next [0:9]",
+    ),
+]
+
+
+@pytest.mark.parametrize(("event", "line"), TOLD, ids=lambda v: type(v).__name__)
+def test_each_event_is_one_line(event: Event, line: str) -> None:
+    assert describe(event) == line
+
+
+def test_a_log_has_a_line_for_each_event_and_no_codes() -> None:
+    out = io.StringIO()
+    with display(Console(file=out, width=40)) as listener:
+        assert isinstance(listener, PlainLines)
+        for event, _ in TOLD:
+            listener(event)
+    lines = out.getvalue().splitlines()
+    assert [re.sub(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ ", "", line) for line in lines] == [
+        text for _, text in TOLD
+    ]
+
+
+def test_a_terminal_shows_totals_batches_and_what_else_happened() -> None:
+    shown = LiveDisplay()
+    console = Console(file=io.StringIO(), width=160)
+    for event, _ in TOLD:
+        shown(event)
+        console.print(shown.render())
+    assert isinstance(console.file, io.StringIO)
+    console.file.seek(0)
+    console.file.truncate()
+    console.print(shown.render())
+    picture = console.file.getvalue()
+    assert "1,000 records  900 rows  3 rejects  1 commits" in picture
+    assert "20260501000000000" in picture
+    assert "again in 2 s: no broker" in picture
+
+
+def test_a_terminal_is_used_where_there_is_one() -> None:
+    out = io.StringIO()
+    with display(Console(file=out, force_terminal=True, width=120)) as listener:
+        assert isinstance(listener, LiveDisplay)
+        listener(BATCH)
+    assert "20260501000000000" in out.getvalue()

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import io
+import json
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+from rich.console import Console
+
+from streamer.row_output import (
+    check_file,
+    first_rows,
+    print_rows,
+    write_file,
+    write_json_lines,
+)
+from table.errors import InvalidConfig
+
+ROWS = pa.table(
+    {
+        "id": ["a", "b [x]", None],
+        "price": pa.array([Decimal("1.10"), None, None], pa.decimal128(5, 2)),
+        "day": [date(2026, 5, 1), None, None],
+        "at": pa.array([datetime(2026, 5, 1, tzinfo=UTC), None, None], pa.timestamp("us", "UTC")),
+    }
+)
+NESTED = pa.table({"tags": [["a"], None], "raw": [b"\xff", None]})
+
+
+def test_parquet_and_csv_hold_what_was_read(tmp_path: Path) -> None:
+    assert write_file(ROWS.to_batches(), ROWS.schema, tmp_path / "rows.parquet") == 3
+    assert pyarrow.parquet.read_table(tmp_path / "rows.parquet") == ROWS
+    assert write_file(ROWS.to_batches(), ROWS.schema, tmp_path / "rows.csv") == 3
+    options = pyarrow.csv.ConvertOptions(column_types=ROWS.schema, strings_can_be_null=True)
+    read = pyarrow.csv.read_csv(tmp_path / "rows.csv", convert_options=options)
+    assert read == ROWS
+
+
+def test_json_lines_are_exact(tmp_path: Path) -> None:
+    assert write_file(ROWS.to_batches(), ROWS.schema, tmp_path / "rows.jsonl") == 3
+    first, *_ = (tmp_path / "rows.jsonl").read_text().splitlines()
+    assert json.loads(first) == {
+        "id": "a",
+        "price": "1.10",
+        "day": "2026-05-01",
+        "at": "2026-05-01T00:00:00+00:00",
+    }
+    out = io.StringIO()
+    write_json_lines(NESTED.to_batches(), out)
+    assert out.getvalue() == '{"tags": ["a"], "raw": "/w=="}\n{"tags": null, "raw": null}\n'
+
+
+def test_an_unknown_extension_is_refused_before_anything_is_read() -> None:
+    with pytest.raises(InvalidConfig, match=r"ends in \.parquet, \.jsonl, \.csv"):
+        check_file(Path("rows.xlsx"))
+
+
+def test_csv_refuses_nested_columns_and_leaves_what_was_there(tmp_path: Path) -> None:
+    file = tmp_path / "rows.csv"
+    file.write_text("before")
+    with pytest.raises(InvalidConfig, match="cannot hold tags"):
+        write_file(NESTED.to_batches(), NESTED.schema, file)
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.csv"]
+    assert file.read_text() == "before"
+
+
+def test_a_limit_ends_reading() -> None:
+    def endless() -> object:
+        while True:
+            yield ROWS.to_batches()[0]
+
+    limited = list(first_rows(endless(), 7))  # type: ignore[arg-type]
+    assert [batch.num_rows for batch in limited] == [3, 3, 1]
+    assert sum(batch.num_rows for batch in first_rows(ROWS.to_batches(), None)) == 3
+
+
+def test_rows_on_the_screen_show_brackets_and_nulls() -> None:
+    console = Console(file=io.StringIO(), width=100)
+    assert print_rows(ROWS.to_batches(), ROWS.schema, console) == 3
+    assert isinstance(console.file, io.StringIO)
+    shown = console.file.getvalue()
+    assert "b [x]" in shown
+    assert "null" in shown

@@ -1,0 +1,59 @@
+"""A batch of raw Kafka records: its order of arrival, and what it tells beside key and value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from transforms.decode.decoded import Indices
+
+#: What can become a column of the table.
+KafkaColumn = Literal["topic", "partition", "offset", "timestamp", "key"]
+
+_TYPES: dict[str, pa.DataType] = {
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "key": pa.binary(),
+}
+
+
+def kafka_fields(wanted: Iterable[KafkaColumn], prefix: str) -> list[pa.Field]:
+    """The columns that these become."""
+    return [pa.field(prefix + name, _TYPES[name]) for name in wanted]
+
+
+def kafka_columns(
+    records: pa.Table, indices: Indices, wanted: Iterable[KafkaColumn], topic: str | None
+) -> list[pa.ChunkedArray]:
+    """Values of those columns for some of the records.
+
+    Args:
+        records: the batch.
+        indices: rows of it, ascending.
+        wanted: which columns.
+        topic: of a batch without a ``topic`` column.
+    """
+    if "topic" not in records.column_names:
+        topics = pa.repeat(pa.scalar(topic, pa.string()), records.num_rows)
+        records = records.append_column("topic", topics)
+    selected = records.select(list(wanted))
+    if len(indices) < records.num_rows:
+        selected = selected.take(pa.array(indices))
+    return [selected.column(name).cast(_TYPES[name]) for name in selected.column_names]
+
+
+def in_order_of_arrival(records: pa.Table) -> pa.Table:
+    """Records by partition, offset and, where there is more than one, topic."""
+    partitions, offsets = (records.column(name).to_numpy() for name in ("partition", "offset"))
+    step = np.diff(partitions)
+    if np.all((step > 0) | ((step == 0) & (np.diff(offsets) > 0))):
+        return records
+    names = [name for name in ("partition", "offset", "topic") if name in records.column_names]
+    by_arrival = [(name, "ascending") for name in names]
+    return records.take(pc.sort_indices(records.select(names), sort_keys=by_arrival))
