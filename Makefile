@@ -77,9 +77,9 @@ kafka-image: jars ## the broker as a Docker image on BASE
 lock: ## solve the requirements anew (needs uv)
 	@test -n "$(UV)" || { echo "make lock needs uv: https://docs.astral.sh/uv/"; exit 1; }
 	echo "pyspark==4.0.0" | $(UV) pip compile --no-header --generate-hashes --python-version 3.11 \
-	    --extra dev -c - -o requirements/spark-4.0.lock pyproject.toml
+	    --extra dev $(ARGS) -c - -o requirements/spark-4.0.lock pyproject.toml
 	echo "pyspark==3.5.7" | $(UV) pip compile --no-header --generate-hashes --python-version 3.11 \
-	    --extra dev -c - -o requirements/spark-3.5.lock pyproject.toml
+	    --extra dev $(ARGS) -c - -o requirements/spark-3.5.lock pyproject.toml
 
 clean: ## remove what was built, but not the environments
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

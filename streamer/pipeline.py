@@ -39,7 +39,8 @@ from table.model.meta_columns import without_meta_columns
 from table.services.compaction import CompactionPolicy
 from table.spark.runner import SparkRunner
 from table.storage import StorageLocation
-from transforms.decode.json import JsonDecoder, infer_schema
+from transforms.decode.json import JsonDecoder
+from transforms.decode.json_inference import infer_schema
 from transforms.kafka_changes import ToChanges
 from transforms.rejects import REJECTS_SCHEMA
 

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 from rich.console import Console
-from rich.table import Table
 
+from streamer.grid import print_grid
 from table.errors import InvalidConfig
 
 Batches = Iterable[pa.RecordBatch]
@@ -58,22 +58,17 @@ def write_json_lines(batches: Batches, out: TextIO) -> int:
     """Write one JSON object a line; binary as base64, decimals and times as text."""
     count = 0
     for batch in batches:
-        for row in batch.to_pylist():
+        for row in _python_rows(batch):
             out.write(json.dumps(row, default=_plain, ensure_ascii=False) + "\n")
         count += batch.num_rows
     return count
 
 
-def print_rows(batches: Batches, schema: pa.Schema, console: Console) -> int:
-    """Print rows as a table to look at, long values cut short; returns how many."""
-    shown = Table(*schema.names, header_style="bold", show_edge=False, pad_edge=False)
-    count = 0
-    for batch in batches:
-        for row in batch.to_pylist():
-            shown.add_row(*(_cell(value) for value in row.values()))
-        count += batch.num_rows
-    console.print(shown)
-    return count
+def print_rows(batches: Batches, console: Console) -> int:
+    """Print rows to look at, long values cut short; returns how many."""
+    rows = [row for batch in batches for row in _python_rows(batch)]
+    print_grid([{name: _cell(value) for name, value in row.items()} for row in rows], console)
+    return len(rows)
 
 
 def first_rows(batches: Batches, limit: int | None) -> Iterator[pa.RecordBatch]:
@@ -136,9 +131,15 @@ def _plain(value: object) -> str:
     return str(value)
 
 
-def _cell(value: object) -> str:
-    if value is None:
-        return "[dim]null[/dim]"
+def _cell(value: object) -> object:
+    """A value as it is shown: numbers as they are, the rest as one short text."""
+    if value is None or isinstance(value, int | float):
+        return value
     text = json.dumps(value, default=_plain) if isinstance(value, list | dict) else str(value)
-    text = text if len(text) <= _LONGEST_CELL else f"{text[: _LONGEST_CELL - 1]}…"
-    return text.replace("[", "\\[")
+    text = text.replace("\n", "\\n")
+    return text if len(text) <= _LONGEST_CELL else f"{text[: _LONGEST_CELL - 1]}…"
+
+
+def _python_rows(batch: pa.RecordBatch) -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = batch.to_pylist(maps_as_pydicts="lossy")
+    return rows

@@ -22,9 +22,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from sinks.batch import KafkaBatch
+from sinks.hudi.collect import MAX_ARROW_BATCH_BYTES, ROWS_IN_ARROW_BATCH
 from sinks.hudi.exchange import (
     CHUNK_BYTES,
     OpenWrite,
@@ -47,18 +49,19 @@ class SparkExchange:
 
     Args:
         reduce_tasks: how many tasks write files.
-        max_payload_bytes: largest payload; on Spark 3.5, where Arrow batches are limited by rows
-            alone, the limit of bytes divided by that of rows.
+        max_message_bytes: of the topic. Spark 3.5 limits its Arrow batches by rows alone, so there
+            it decides how many rows may be in one.
     """
 
-    def __init__(self, reduce_tasks: int, max_payload_bytes: int = CHUNK_BYTES) -> None:
+    def __init__(self, reduce_tasks: int, max_message_bytes: int = 1 << 20) -> None:
         self._reduce_tasks = reduce_tasks
-        self._max_payload_bytes = max_payload_bytes
+        self._max_message_bytes = max_message_bytes
 
     def run(self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite) -> list[Written]:
         """Read the batch once, prepare it, write every bucket; only statuses come back."""
+        max_payload_bytes = self._limit_arrow_batches(batch.records.sparkSession)
+        mapper = _Mapper(prepare, routes(self._reduce_tasks), max_payload_bytes)
         write = open_write(True)
-        mapper = _Mapper(prepare, routes(self._reduce_tasks), self._max_payload_bytes)
         results = (
             batch.records.mapInArrow(mapper, "route int, order string, payload binary")
             .repartition(self._reduce_tasks, f.col("route"))
@@ -66,6 +69,16 @@ class SparkExchange:
             .collect()
         )
         return [written for row in results for written in pickle.loads(row.written)]
+
+    def _limit_arrow_batches(self, spark: SparkSession) -> int:
+        """Keep Arrow batches below 64 MiB on the way to Python; returns the largest payload."""
+        if int(spark.version.split(".")[0]) >= 4:
+            # The limit in bytes, which the session sets, ends a batch first.
+            spark.conf.set(ROWS_IN_ARROW_BATCH, 100_000)
+            return CHUNK_BYTES
+        rows = max(1, MAX_ARROW_BATCH_BYTES // self._max_message_bytes)
+        spark.conf.set(ROWS_IN_ARROW_BATCH, rows)
+        return MAX_ARROW_BATCH_BYTES // rows
 
 
 @dataclass(frozen=True)

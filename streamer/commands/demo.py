@@ -23,7 +23,7 @@ from streamer.commands import table as table_command
 from streamer.commands.broker import FOLDER as BROKER_FOLDER
 from streamer.config.load import validated
 from streamer.config.pipeline import PipelineConfig
-from streamer.demo import produce
+from streamer.demo import create_topic, produce
 from streamer.demo.backlog import StopWhenCaughtUp, sent_so_far
 from streamer.stopping import stops_on_signals
 from table.errors import TableNotFound
@@ -96,6 +96,7 @@ def _broker(folder: Path) -> Iterator[str]:
 
 def _stream(config: PipelineConfig, count: int, console: Console) -> Mapping[int, int]:
     """Send orders and stream them until all are in the table; returns what is left unread."""
+    create_topic(config.source.bootstrap, TOPIC)
     first = sent_so_far(config.source.bootstrap, TOPIC)
     with progress.display(console) as shown:
         listener = StopWhenCaughtUp(shown, first + count)
@@ -114,13 +115,14 @@ class _Sender(threading.Thread):
 
     def __init__(self, bootstrap: str, first: int, count: int, stop: Callable[[], None]) -> None:
         super().__init__(name="orders", daemon=True)
-        self._bootstrap, self._first, self._count, self._stop_run = bootstrap, first, count, stop
+        # Not ``_bootstrap``: a thread has a method of that name.
+        self._brokers, self._first, self._count, self._stop_run = bootstrap, first, count, stop
         self._failure: Exception | None = None
 
     def run(self) -> None:
         """Send; a failure ends the stream, which would wait for ever."""
         try:
-            produce(self._bootstrap, TOPIC, self._count, rate_per_s=_RATE_PER_S, first=self._first)
+            produce(self._brokers, TOPIC, self._count, rate_per_s=_RATE_PER_S, first=self._first)
         except Exception as error:
             self._failure = error
             self._stop_run()
@@ -144,7 +146,7 @@ def _show(config: PipelineConfig, lag: Mapping[int, int], console: Console) -> N
     columns = ["order_id", "customer", "status", "amount", "quantity", "updated_at"]
     newest = table.snapshot(columns).read_all().sort_by([("updated_at", "descending")])
     shown = newest.slice(0, _SHOWN_ROWS)
-    row_output.print_rows(shown.to_batches(), shown.schema, console)
+    row_output.print_rows(shown.to_batches(), console)
     console.rule("records that could not become rows")
     _show_rejects(config.dead_letters.path, console)
     unread = ", ".join(f"partition {p}: {count:,}" for p, count in lag.items())

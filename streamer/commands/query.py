@@ -55,7 +55,7 @@ def _query(arguments: argparse.Namespace, table: HudiTable, schema: pa.Schema) -
 def _print(rows: pa.RecordBatchReader, limit: int | None) -> None:
     shown = limit or _ROWS_ON_SCREEN
     limited = pa.Table.from_batches(row_output.first_rows(rows, shown + 1), rows.schema)
-    row_output.print_rows(limited.slice(0, shown).to_batches(), rows.schema, Console())
+    row_output.print_rows(limited.slice(0, shown).to_batches(), Console())
     if limit is None and limited.num_rows > shown:
         print(f"the first {shown} rows; --limit shows more, --out all", file=sys.stderr)
 

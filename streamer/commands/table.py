@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 from rich.console import Console
-from rich.table import Table
 
 from checkpoints import codec
 from checkpoints.resume import newest_checkpoint
 from streamer.commands.location import open_named_table
+from streamer.grid import print_facts, print_grid
 from table.hudi_table import HudiTable
 from table.model.commit_metadata import CommitMetadata
 from table.model.instant import Instant
@@ -92,25 +92,17 @@ def show(facts: Facts, console: Console, as_json: bool) -> None:
     """Print facts, one below the other."""
     if as_json:
         print(json.dumps(facts, indent=2, ensure_ascii=False))
-        return
-    shown = Table.grid(padding=(0, 2))
-    for name, value in facts.items():
-        shown.add_row(f"[bold]{name}", _text(value))
-    console.print(shown)
+    else:
+        print_facts(facts, console)
 
 
 def show_rows(rows: Sequence[Facts], console: Console, as_json: bool) -> None:
-    """Print rows as a table, or as one JSON object a line."""
+    """Print rows to look at, or as one JSON object a line."""
     if as_json:
         for row in rows:
             print(json.dumps(row, ensure_ascii=False))
-        return
-    shown = Table(header_style="bold", show_edge=False, pad_edge=False)
-    for name, value in (rows[0] if rows else {}).items():
-        shown.add_column(name, justify="right" if isinstance(value, int) else "left")
-    for row in rows:
-        shown.add_row(*(_text(value) for value in row.values()))
-    console.print(shown if rows else "nothing yet")
+    else:
+        print_grid(rows, console)
 
 
 def _instant_row(table: HudiTable, instant: Instant) -> Facts:
@@ -134,15 +126,3 @@ def _instant_row(table: HudiTable, instant: Instant) -> Facts:
 
 def _columns(schema: pa.Schema) -> dict[str, str]:
     return {field.name: str(field.type) for field in without_meta_columns(schema)}
-
-
-def _text(value: object) -> str:
-    if value is None or value in ([], {}, ""):
-        return "[dim]none[/dim]"
-    if isinstance(value, int):
-        return f"{value:,}"
-    if isinstance(value, list):
-        return ", ".join(map(str, value))
-    if isinstance(value, Mapping):
-        return ", ".join(f"{name} {kind}" for name, kind in value.items())
-    return str(value).replace("[", "\\[")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message, Producer
 
 _FLUSH_TIMEOUT_S = 60.0
-_ANSWER_TIMEOUT_S = 30.0
+_ANSWER_TIMEOUT_S = 10.0
 
 #: Messages handed over at once: without a rate, and as a part of a second with one.
 _HAND_OVER = 20_000
@@ -35,6 +35,7 @@ _SETTINGS: dict[str, str | int | bool] = {
     "queue.buffering.max.kbytes": 262_144,
     "partitioner": "murmur2_random",  # places keys as Kafka's Java client does
     "delivery.report.only.error": True,
+    "log_level": 3,  # of syslog: errors; it warns on standard error of what it then retries
 }
 
 
@@ -80,7 +81,7 @@ def create_topic(
         ProduceFailed: the broker refused, or did not answer.
     """
     kafka, admin = _client("confluent_kafka"), _client("confluent_kafka.admin")
-    client = admin.AdminClient({"bootstrap.servers": bootstrap})
+    client = admin.AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     wanted = admin.NewTopic(topic, partitions, 1, config=dict(settings or {}))
     try:
         client.create_topics([wanted], request_timeout=_ANSWER_TIMEOUT_S)[topic].result()

@@ -224,7 +224,8 @@ def _run_ivy(coordinates: Sequence[str], scratch: Path, target: Path) -> None:
     if ivy is None:
         message = f"no Ivy jar in {find_spark().jars_folder}; install pyspark again"
         raise InvalidConfig(message)
-    command: list[str | Path] = [find_java().executable, "-cp", ivy, "org.apache.ivy.Main"]
+    command: list[str | Path] = [find_java().executable, "-XX:+UseSerialGC"]
+    command += ["-XX:TieredStopAtLevel=1", "-cp", ivy, "org.apache.ivy.Main"]
     settings = os.environ.get(IVY_SETTINGS_VARIABLE)
     command += ["-settings", settings] if settings else []
     command += ["-cache", scratch / "cache", "-ivy", scratch / "ivy.xml", "-confs", "default"]

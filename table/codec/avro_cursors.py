@@ -58,7 +58,7 @@ class Cursors:
             at = self.at[rows]
             self._check(at < self._ends[rows], at, "an integer")
             digits = self._data[at]
-            values[rows] |= (digits & np.uint64(0x7F)) << np.uint64(7 * place)
+            values[rows] |= (digits.astype(np.uint64) & np.uint64(0x7F)) << np.uint64(7 * place)
             self.at[rows] = at + 1
             rows = rows[digits >= 0x80]
             if not len(rows):

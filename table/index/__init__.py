@@ -1,0 +1,1 @@
+"""Which file group a record belongs to."""

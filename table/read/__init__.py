@@ -1,0 +1,1 @@
+"""Rows of file slices: base files and logs, merged."""

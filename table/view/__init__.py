@@ -1,0 +1,1 @@
+"""File groups and file slices, as the timeline shows them."""

@@ -19,6 +19,7 @@ from transforms.decode.decoded import Decoded
 from transforms.decode.json import JsonDecoder
 
 TIMESTAMP = pa.timestamp("us", "UTC")
+EXAMPLES = 100
 NAMES = ("a", "b", "c", "né")
 
 
@@ -31,9 +32,16 @@ class Broken(Exception):
 
 def model_record(text: str, schema: pa.Schema) -> dict[str, object]:
     value = json.loads(text, parse_float=Decimal, object_pairs_hook=list_of_pairs)
-    row = model_value(value, pa.struct(list(schema)))
+    forms: Forms = {}
+    row = model_value(value, pa.struct(list(schema)), "", forms)
     assert isinstance(row, dict)
+    if any(len(kinds) > 1 for kinds in forms.values()):
+        raise Broken
     return row
+
+
+#: Path of a timestamp to the kinds of its values; one record keeps to one kind for each.
+Forms = dict[str, set[type]]
 
 
 class Pairs(list[tuple[str, object]]):
@@ -44,21 +52,23 @@ def list_of_pairs(pairs: list[tuple[str, object]]) -> Pairs:
     return Pairs(pairs)
 
 
-def model_value(value: object, wanted: pa.DataType) -> object:
+def model_value(value: object, wanted: pa.DataType, path: str, forms: Forms) -> object:
     if value is None:
         return None
     if pa.types.is_struct(wanted):
-        return model_struct(value, wanted)
+        return model_struct(value, wanted, path, forms)
     if pa.types.is_list(wanted):
         if not isinstance(value, list) or isinstance(value, Pairs):
             raise Broken
-        return [model_value(element, wanted.value_type) for element in value]
+        return [model_value(element, wanted.value_type, path, forms) for element in value]
     if pa.types.is_decimal(wanted):
         return model_decimal(value, wanted.precision, wanted.scale)
+    if wanted == TIMESTAMP:
+        forms.setdefault(path, set()).add(type(value))
     return MODELS[wanted](value)
 
 
-def model_struct(value: object, wanted: pa.DataType) -> dict[str, object]:
+def model_struct(value: object, wanted: pa.DataType, path: str, forms: Forms) -> dict[str, object]:
     if not isinstance(value, Pairs):
         raise Broken
     row: dict[str, object] = {field.name: None for field in wanted}
@@ -67,7 +77,7 @@ def model_struct(value: object, wanted: pa.DataType) -> dict[str, object]:
         raise Broken
     for name, member in value:
         if name in row:
-            row[name] = model_value(member, wanted.field(name).type)
+            row[name] = model_value(member, wanted.field(name).type, f"{path}.{name}", forms)
     return row
 
 
@@ -272,7 +282,7 @@ def decode(decoder: JsonDecoder, values: list[bytes]) -> Decoded:
 
 
 @pytest.mark.parametrize("rescue_column", [None, "_rescued"])
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(batch=batches)
 def test_records_are_read_as_one_by_one(
     rescue_column: str | None, batch: tuple[pa.Schema, list[str]]
@@ -338,8 +348,10 @@ def mutated(record: bytes) -> st.SearchStrategy[bytes]:
     """Bytes put in, taken out or written over somewhere."""
     places = st.integers(0, len(record))
     pieces = st.binary(max_size=3) | st.sampled_from(
-        [b"{", b"}", b'"', b"\n", b"\0", b",", b"}{", b"[", b"]", b"null", b"\\", b"Inf", b"\xff"]
-        + [b"1e999", b"-", b'"id":5,', b'{"id":9}', b"\\ud800", b"\xef\xbb\xbf"]
+        [
+            *(b"{", b"}", b'"', b"\n", b"\0", b",", b"}{", b"[", b"]", b"null", b"\\", b"Inf"),
+            *(b"\xff", b"1e999", b"-", b'"id":5,', b'{"id":9}', b"\\ud800", b"\xef\xbb\xbf"),
+        ]
     )
     return st.builds(
         lambda start, length, piece: record[:start] + piece + record[start + length :],
@@ -350,7 +362,7 @@ def mutated(record: bytes) -> st.SearchStrategy[bytes]:
 
 
 @pytest.mark.parametrize("rescue_column", [None, "_rescued"])
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(
     values=st.lists(
         st.sampled_from(GOOD)

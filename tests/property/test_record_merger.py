@@ -155,7 +155,7 @@ def test_commit_time_keeps_what_came_last(changes: list[Change], base: list[Chan
 
 @pytest.mark.parametrize("merger", [event_time_merger(["o0"]), commit_time_merger()], ids=repr)
 @pytest.mark.parametrize("memory_budget_bytes", [1, 200, 1 << 20])
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 @given(changes=sequences(1, list(ChangeKind)), base=sequences(1, _LIVE), cut=st.integers(1, 5))
 def test_streams_come_to_the_same_in_any_memory(
     merger: RecordMerger,

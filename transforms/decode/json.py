@@ -13,7 +13,8 @@ timestamp          ISO-8601 text, ``T`` or blank between date and time; without 
                    digits below the microsecond are cut off. An integer counts from 1970 in
                    ``epoch_unit``. Years 1 to 9999, dates too
 binary             Base64 with padding
-array, struct      as their elements; null elements stay
+array, struct      as their elements; null elements stay, and the timestamps of an array are all
+                   text or all integers
 any of them        null, or absent
 
 Blocks of values go through pyarrow (``json_block``). A block with a broken record is searched leaf

@@ -38,8 +38,12 @@ def is_shallow(values: pa.Array) -> bool:
 
 def find_unknown(parsed: pa.Table, schema: pa.Schema) -> Mask:
     """Which rows have a field that is neither null nor in ``schema``, at any depth."""
-    batch = parsed.combine_chunks().to_struct_array().combine_chunks()
-    return _find_unknown(batch, pa.struct(list(schema)))
+    types = {field.name: field.type for field in schema}
+    found = np.zeros(parsed.num_rows, np.bool_)
+    for name, column in zip(parsed.column_names, parsed.columns, strict=True):
+        # One chunk, since it is one block; what pyarrow infers for [null] cannot be copied.
+        found |= _find_unknown(column.chunk(0), types.get(name))
+    return found
 
 
 def unknown_fields(text: str, schema: pa.Schema) -> str | None:
@@ -57,18 +61,18 @@ def unknown_fields(text: str, schema: pa.Schema) -> str | None:
         raise ValueError(message) from None
 
 
-def _find_unknown(read: pa.Array, known: pa.DataType) -> Mask:
+def _find_unknown(read: pa.Array, known: pa.DataType | None) -> Mask:
+    """Which values are unknown, or have something unknown inside."""
+    if known is None:
+        present: Mask = read.is_valid().to_numpy(zero_copy_only=False)
+        return present
     found = np.zeros(len(read), np.bool_)
     if pa.types.is_struct(read.type) and pa.types.is_struct(known):
         types = {field.name: field.type for field in known}
         for number, field in enumerate(read.type):
-            child = read.field(number)
-            if field.name in types:
-                found |= _find_unknown(child, types[field.name])
-            else:
-                found |= child.is_valid().to_numpy(zero_copy_only=False)
+            found |= _find_unknown(read.field(number), types.get(field.name))
     elif pa.types.is_list(read.type) and pa.types.is_list(known):
-        inside = _find_unknown(read.flatten(), known.value_type)
+        inside = _find_unknown(read.values, known.value_type)
         found[pc.list_parent_indices(read).to_numpy()[inside]] = True
     return found
 

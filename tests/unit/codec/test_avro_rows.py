@@ -31,7 +31,7 @@ def raw(avro: object) -> object:
     return avro
 
 
-@settings(max_examples=70, deadline=None)
+@settings(max_examples=45, deadline=None)
 @given(st.data())
 def test_what_is_written_is_what_an_independent_codec_writes(data: st.DataObject) -> None:
     schema = data.draw(SCHEMAS)
@@ -171,7 +171,7 @@ def test_a_null_where_none_is_allowed_is_named(column: str) -> None:
         encode_rows(table, to_avro(strict, "t"))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.data())
 def test_no_damaged_rows_crash_the_reader(data: st.DataObject) -> None:
     schema = data.draw(SCHEMAS)

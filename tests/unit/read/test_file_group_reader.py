@@ -268,7 +268,7 @@ def test_a_file_that_was_cleaned_meanwhile_changed_the_snapshot(file_slice: Slic
 
 
 @settings(
-    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(position=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7), in_base=st.booleans())
 @example(position=0.25, bit=7, in_base=True)

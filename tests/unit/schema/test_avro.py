@@ -169,7 +169,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=90, deadline=None)
 @given(st.dictionaries(st.sampled_from(["type", "name", "fields"]), JSON) | JSON.map(json.dumps))
 def test_no_json_crashes_the_reader(avro: dict[str, object] | str) -> None:
     try:

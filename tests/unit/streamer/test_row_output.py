@@ -81,8 +81,8 @@ def test_a_limit_ends_reading() -> None:
 
 def test_rows_on_the_screen_show_brackets_and_nulls() -> None:
     console = Console(file=io.StringIO(), width=100)
-    assert print_rows(ROWS.to_batches(), ROWS.schema, console) == 3
+    assert print_rows(ROWS.to_batches(), console) == 3
     assert isinstance(console.file, io.StringIO)
     shown = console.file.getvalue()
     assert "b [x]" in shown
-    assert "null" in shown
+    assert "none" in shown
