@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from sinks.dead_letters import INDEX as DEAD_LETTER_INDEX
 from sinks.dead_letters import dead_letter_spec
 from sinks.hudi.adaptive_exchange import AdaptiveExchange
-from sinks.hudi.exchange import DriverExchange
+from sinks.hudi.exchange import DriverExchange, Exchange
 from sinks.hudi.prepare import PrepareChunk
 from sinks.hudi.settings import SinkSettings
 from sinks.hudi.sink import HudiSink
@@ -58,11 +58,18 @@ class Pipeline:
 
 
 @contextmanager
-def build(config: PipelineConfig, listener: Listener) -> Iterator[Pipeline]:
+def build(
+    config: PipelineConfig, listener: Listener, exchange: Exchange | None = None
+) -> Iterator[Pipeline]:
     """Open what the configuration names; closed again at the end.
 
     What can be wrong is found here, before the stream starts and before anything is written: the
     topic is asked first, tables are made last.
+
+    Args:
+        config: the pipeline.
+        listener: is told of everything.
+        exchange: how records get to their buckets; chosen for each batch when left out.
 
     Raises:
         HudiError: a setting, the topic or the table does not fit; see the subclasses.
@@ -76,7 +83,13 @@ def build(config: PipelineConfig, listener: Listener) -> Iterator[Pipeline]:
             writers, policy if config.compaction.enabled else None, _runner(spark), listener
         )
         loop = StreamLoop(
-            config.name, source, sink, _exchange(spark), services, config.run, listener
+            config.name,
+            source,
+            sink,
+            exchange or _exchange(spark),
+            services,
+            config.run,
+            listener,
         )
         yield Pipeline(loop, sink, source)
 

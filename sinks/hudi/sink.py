@@ -17,6 +17,7 @@ from sinks.hudi.exchange import Exchange, Target, Written
 from sinks.hudi.prepare import PrepareChunk, WriteBuckets
 from sinks.hudi.progress import checkpoint_of
 from sinks.hudi.table_writer import TableWriter
+from table.config import keys
 from table.errors import Fenced, HudiError
 from table.hudi_table import HudiTable
 from table.model.instant import Instant
@@ -132,8 +133,8 @@ class HudiSink:
 
     def _commit_rows(self, written: list[Written], batch: KafkaBatch) -> Instant:
         rows = [w for w in written if w.target is Target.ROWS]
-        checkpoint = codec.encode(batch.end)
-        instant = self._rows.commit(rows, checkpoint, self._check_checkpoint)
+        offsets = {keys.SOURCE_START: str(batch.start), **codec.encode(batch.end)}
+        instant = self._rows.commit(rows, offsets, self._check_checkpoint)
         self._known = batch.end
         return instant
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from dataclasses import replace
 
 from streamer.demo.producer import ProducerMissing
-from streamer.events import BatchPlanned, BatchWritten, Event, Listener, RunStarted
+from streamer.events import BatchPlanned, BatchWritten, Event, Listener, RunStarted, RunStopped
 
 _ANSWER_WITHIN_S = 10.0
 
@@ -51,6 +52,8 @@ class StopWhenCaughtUp:
 
     def __call__(self, event: Event, /) -> None:
         """Take note, pass on."""
+        if isinstance(event, RunStopped) and self._position >= self._target:
+            event = replace(event, reason="caught up")
         self._next_listener(event)
         if isinstance(event, RunStarted):
             self._position = sum(event.start.values())
@@ -58,7 +61,7 @@ class StopWhenCaughtUp:
             self._planned = event.records
         elif isinstance(event, BatchWritten):
             self._position += self._planned
-        if self._position >= self._target and not isinstance(event, BatchPlanned):
+        if self._position >= self._target:
             self.stop()
 
 

@@ -299,7 +299,8 @@ class Oracle:
             raise self._death(operation)
         reply = json.loads(line)
         if "error" in reply:
-            message = f"{operation}: {reply['error']['kind']}: {reply['error']['message']}"
+            error = reply["error"]
+            message = f"{operation}: {error['kind']}: {error['message']}\n(log: {self._log_path})"
             raise OracleError(message)
         return reply["ok"]
 

@@ -51,6 +51,8 @@ _ORACLE_SETTINGS = {
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     "spark.sql.avro.datetimeRebaseModeInRead": "CORRECTED",
     "spark.sql.avro.datetimeRebaseModeInWrite": "CORRECTED",
+    # parquet-avro's default, two-level lists, cannot hold a null element
+    "spark.hadoop.parquet.avro.write-old-list-structure": "false",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.ui.enabled": "false",

@@ -19,7 +19,7 @@ import pytest
 from table.model.changes import ChangeKind
 from tests.interop import lakemark
 from tests.interop.lakemark import LakemarkWriter
-from tests.interop.oracle import ApacheTable, Oracle
+from tests.interop.oracle import ApacheTable, Oracle, OracleError
 
 pytestmark = pytest.mark.oracle
 
@@ -32,8 +32,9 @@ class Ordering:
     """A type of ordering value, with an older, a middle and a newer one, and its zero.
 
     Attributes:
-        survives_zero: whether a row outlives a delete of the value ``zero``. It does not when
-            that value is stored as the integer 0, which Hudi takes for "no ordering value".
+        survives_zero: whether a row outlives a delete of the value ``zero``. It does not when that
+            value is stored as a 32-bit integer 0, which is how Hudi writes "no ordering value"; a
+            64-bit 0 is of another class and orders like any other value.
     """
 
     kind: pa.DataType
@@ -48,27 +49,28 @@ class Ordering:
         return {"late", "untouched"} | ({"zero"} if self.survives_zero else set())
 
 
+DATE = Ordering(
+    pa.date32(),
+    date(2026, 1, 1),
+    date(2026, 1, 2),
+    date(2026, 1, 3),
+    date(1970, 1, 1),
+    survives_zero=False,
+)
+
 ORDERINGS = [
     Ordering(pa.int32(), 10, 20, 30, 0, survives_zero=False),
-    Ordering(pa.int64(), 10, 20, 30, 0, survives_zero=False),
+    Ordering(pa.int64(), 10, 20, 30, 0, survives_zero=True),
     Ordering(pa.float32(), 1.5, 2.5, 3.5, 0.0, survives_zero=True),
     Ordering(pa.float64(), 1.5, 2.5, 3.5, 0.0, survives_zero=True),
     Ordering(pa.string(), "b", "c", "d", "", survives_zero=True),
-    Ordering(
-        pa.date32(),
-        date(2026, 1, 1),
-        date(2026, 1, 2),
-        date(2026, 1, 3),
-        date(1970, 1, 1),
-        survives_zero=False,
-    ),
     Ordering(
         pa.timestamp("us", "UTC"),
         datetime(2026, 1, 1, tzinfo=UTC),
         datetime(2026, 1, 2, tzinfo=UTC),
         datetime(2026, 1, 3, tzinfo=UTC),
         datetime(1970, 1, 1, tzinfo=UTC),
-        survives_zero=False,
+        survives_zero=True,
     ),
     Ordering(
         pa.decimal128(12, 2),
@@ -80,7 +82,8 @@ ORDERINGS = [
     ),
 ]
 
-each_ordering = pytest.mark.parametrize("ordering", ORDERINGS, ids=lambda o: str(o.kind))
+each_ordering = pytest.mark.parametrize("ordering", [*ORDERINGS, DATE], ids=lambda o: str(o.kind))
+each_that_apache_writes = pytest.mark.parametrize("ordering", ORDERINGS, ids=lambda o: str(o.kind))
 
 
 def _table(name: str) -> ApacheTable:
@@ -109,7 +112,7 @@ def _ids(rows: pa.Table) -> set[str]:
     return set(rows["id"].to_pylist())
 
 
-@each_ordering
+@each_that_apache_writes
 def test_apache_decides_by_ordering_value(
     oracle: Oracle, tmp_path: Path, ordering: Ordering
 ) -> None:
@@ -124,6 +127,13 @@ def test_apache_decides_by_ordering_value(
     assert _ids(lakemark.read_snapshot(path)) == ordering.survivors
     oracle.compact(path)
     assert _ids(oracle.read(path)) == ordering.survivors
+
+
+def test_apache_cannot_write_a_delete_ordered_by_a_date(oracle: Oracle, tmp_path: Path) -> None:
+    path, table = tmp_path / "t", _table("dates")
+    oracle.write(path, _rows(DATE, {"newer": DATE.middle}, is_deleted=False), table, "insert")
+    with pytest.raises(OracleError, match="Not in union"):
+        oracle.write(path, _rows(DATE, {"newer": DATE.newer}, is_deleted=True), table)
 
 
 @each_ordering

@@ -15,7 +15,7 @@ from threading import Condition, Thread
 from typing import TypeVar
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from table.errors import LockTimeout
@@ -27,7 +27,8 @@ T = TypeVar("T")
 
 WRITERS = 3
 LEASE_S = 10.0
-ROUNDS = 4
+ROUNDS = 3
+EXAMPLES = 150
 
 
 class Turns:
@@ -130,17 +131,26 @@ class Writers:
             assert not any(lease.remaining_s() > 0 for lease in others)
 
 
-# Rare enough that leases are mostly valid: less than one, just not enough to take over, enough.
-PAUSES_MS = [1] * 30 + [9_999, 10_500, 10_503, 25_000]
-turns = st.lists(
-    st.tuples(st.integers(0, WRITERS - 1), st.sampled_from(PAUSES_MS)), min_size=60, max_size=150
+# A pause shorter than a lease, too short to take over, long enough.
+PAUSES_MS = [1, 1, 1, 9_999, 10_500, 10_503, 10_503]
+stretches = st.tuples(
+    st.integers(0, WRITERS - 1), st.integers(1, 8), st.sampled_from(PAUSES_MS)
 )
+
+
+def turns_of(stretches: list[tuple[int, int, int]]) -> list[tuple[int, int]]:
+    """A writer goes on for some calls after each pause: races need few switches, well placed."""
+    return [
+        (writer, pause_ms if call == 0 else 1)
+        for writer, calls, pause_ms in stretches
+        for call in range(calls)
+    ]
 
 
 @pytest.mark.parametrize("kind", ["memory", "local"])
 def test_two_leases_are_never_valid_at_once(kind: str) -> None:
-    @settings(max_examples=150, deadline=None)
-    @given(turns=turns)
+    @settings(max_examples=EXAMPLES, deadline=None, phases=[Phase.reuse, Phase.generate])
+    @given(st.lists(stretches, min_size=5, max_size=20).map(turns_of))
     def never(turns: list[tuple[int, int]]) -> None:
         with TemporaryDirectory() as folder:
             url = folder if kind == "local" else f"memory://{Path(folder).name}"

@@ -12,7 +12,7 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from table.errors import CorruptData, HudiError, StorageUnavailable, Unsupported
@@ -183,6 +183,7 @@ def test_lengths_that_lead_astray_are_corrupt(lengths: list[int]) -> None:
 
 
 @pytest.mark.parametrize("name", ["avro_data_and_delete", "parquet_data_and_delete"])
+@settings(deadline=None)
 @given(st.data())
 def test_damaged_content_is_read_or_refused(name: str, data: st.DataObject) -> None:
     block = read_all((GOLDEN / f"{name}.log").read_bytes())[0]
@@ -193,6 +194,7 @@ def test_damaged_content_is_read_or_refused(name: str, data: st.DataObject) -> N
         assert isinstance(error, CorruptData | Unsupported)
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_a_damaged_schema_is_read_or_refused(data: st.DataObject) -> None:
     block = read_all((GOLDEN / "avro_data_and_delete.log").read_bytes())[0]

@@ -5,7 +5,7 @@ import struct
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from table.errors import CorruptData, HudiError, Unsupported
@@ -25,6 +25,7 @@ def test_apaches_deletes_are_written_as_apache_wrote_them(name: str) -> None:
     assert written == block.content.read()
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.text(max_size=5), st.text(max_size=5), st.integers(1, 9), st.booleans()))
 )
@@ -59,6 +60,7 @@ def test_a_prefix_that_does_not_fit_is_corrupt(content: bytes) -> None:
         read_deletes(block_of(BlockType.DELETE, content))
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_damaged_deletes_are_read_or_refused(data: st.DataObject) -> None:
     block = read_all((GOLDEN / "avro_data_and_delete.log").read_bytes())[-1]

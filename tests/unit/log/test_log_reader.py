@@ -4,7 +4,7 @@ import io
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from table.errors import CorruptData, Unsupported
@@ -20,6 +20,7 @@ from tests.unit.log.blocks import (
 )
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from(WRITABLE_TYPES), headers(), st.binary(max_size=60))),
     st.binary(max_size=len(MAGIC) - 1),
@@ -40,6 +41,7 @@ def test_apaches_blocks_are_written_as_apache_wrote_them(path: Path) -> None:
     assert b"".join(encode(b.type, b.header, b.content.read()) for b in blocks) == data
 
 
+@settings(deadline=None)
 @given(st.lists(encoded_blocks() | st.binary(max_size=30), max_size=6), st.data())
 def test_torn_blocks_are_stepped_over_as_the_model_does(
     parts: list[bytes], data: st.DataObject
@@ -94,6 +96,7 @@ def test_a_file_cut_anywhere_keeps_its_whole_blocks(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", GOLDEN_FILES, ids=lambda path: path.name)
+@settings(deadline=None)
 @given(st.data())
 def test_a_damaged_file_is_read_or_refused(path: Path, data: st.DataObject) -> None:
     damaged = data.draw(mutations(path.read_bytes()))
@@ -104,6 +107,7 @@ def test_a_damaged_file_is_read_or_refused(path: Path, data: st.DataObject) -> N
         assert "some.log" in str(error)
 
 
+@settings(deadline=None)
 @given(st.binary(min_size=6, max_size=200))
 @example(b"PAR1 is no log file")
 def test_a_file_that_begins_otherwise_is_corrupt(data: bytes) -> None:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from table.model.meta_columns import META_COLUMNS
@@ -11,6 +11,7 @@ from tests.unit.write.tables import FILE_ID, INSTANT
 OLD = "20250101000000000"
 
 
+@settings(deadline=None)
 @given(st.lists(st.booleans()), st.integers(0, 99))
 def test_new_rows_are_stamped_and_old_ones_keep_what_they_have(
     is_new: list[bool], first_row: int

@@ -1,0 +1,238 @@
+from __future__ import annotations
+
+import json
+import pickle
+import random
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+from table.errors import InvalidConfig
+from transforms.decode.json import JsonDecoder
+from transforms.decode.json_block import EpochUnit
+from transforms.schema_text import parse_schema
+
+SCHEMA = parse_schema(
+    {
+        "s": "string",
+        "i": "int",
+        "l": "bigint",
+        "f": "float",
+        "d": "double",
+        "b": "boolean",
+        "m": "decimal(10,2)",
+        "day": "date",
+        "at": "timestamp",
+        "raw": "binary",
+        "home": "struct<zip:string,at:array<timestamp>>",
+    }
+)
+
+
+def decode_one(text: str | bytes, decoder: JsonDecoder | None = None) -> dict[str, object] | str:
+    """The row without its nulls, or the reason."""
+    value = text.encode() if isinstance(text, str) else text
+    decoded = (decoder or JsonDecoder(SCHEMA)).decode(pa.array([value]))
+    if decoded.reasons:
+        return decoded.reasons[0]
+    return {name: cell for name, cell in decoded.rows.to_pylist()[0].items() if cell is not None}
+
+
+@pytest.mark.parametrize(
+    ("text", "row"),
+    [
+        ("{}", {}),
+        (' \r\n{"i": null,\n"x": [{"y": 1}]} ', {}),
+        ('{"s": "\\u00e9\\ud83d\\ude00\\u0000"}', {"s": "é😀\0"}),
+        ('{"\\u0069": -2147483648}', {"i": -(2**31)}),
+        ('{"d": 9007199254740993, "f": -0.1}', {"d": 2.0**53, "f": pytest.approx(-0.1)}),
+        ('{"d": -Infinity, "f": Infinity}', {"d": -float("inf"), "f": float("inf")}),
+        ('{"m": 12345678.90}', {"m": Decimal("12345678.90")}),
+        ('{"m": "-0.1"}', {"m": Decimal("-0.10")}),
+        ('{"m": 1e3}', {"m": Decimal("1000.00")}),
+        ('{"day": "2024-02-29"}', {"day": date(2024, 2, 29)}),
+        ('{"at": "2024-01-01"}', {"at": datetime(2024, 1, 1, tzinfo=UTC)}),
+        ('{"at": "2024-01-01T02:00:00+02:00"}', {"at": datetime(2024, 1, 1, tzinfo=UTC)}),
+        ('{"at": "2024-01-01 00:00:00.5"}', {"at": datetime(2024, 1, 1, 0, 0, 0, 500_000, UTC)}),
+        (
+            '{"at": "2024-01-01T00:00:00.123456789Z"}',
+            {"at": datetime(2024, 1, 1, 0, 0, 0, 123_456, UTC)},
+        ),
+        ('{"at": 1704067200001}', {"at": datetime(2024, 1, 1, 0, 0, 0, 1_000, UTC)}),
+        ('{"raw": "AAE="}', {"raw": b"\0\1"}),
+        (
+            '{"home": {"at": ["2024-01-01", null], "zip": null}}',
+            {"home": {"zip": None, "at": [datetime(2024, 1, 1, tzinfo=UTC), None]}},
+        ),
+        ('{"x": ' + "[" * 5_000 + "]" * 5_000 + "}", {}),
+    ],
+)
+def test_values_become_what_their_column_says(text: str, row: dict[str, object]) -> None:
+    assert decode_one(text) == row
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "the value is empty"),
+        (" \n", "the value is empty"),
+        (b"\xff{}", "the value is not UTF-8"),
+        (b'{"x": "\xed\xa0\x80"}', "the value is not UTF-8"),
+        ("[1]", "the value is not a JSON object: it starts with '[', ends with ']'"),
+        ('"{}"', "the value is not a JSON object"),
+        ("{} {}", "invalid JSON: Extra data"),
+        ('{"s": "a\nb"}', "invalid JSON: Invalid control character"),
+        ('{"s": "a\0b"}', "invalid JSON: Invalid control character"),
+        ('{"i": 1,}', "invalid JSON"),
+        ('{"s": "\\ud800"}', "surrogate"),
+        ('{"s": 1}', "column 's': number 1 is not a string"),
+        ('{"i": "1"}', "column 'i': string '1' is not an integer"),
+        ('{"i": 1.0}', "column 'i': number 1.0 is not an integer"),
+        ('{"i": true}', "column 'i': boolean true is not an integer"),
+        ('{"i": 2147483648}', "column 'i': number 2147483648 does not fit int"),
+        (
+            '{"l": 9223372036854775808}',
+            "column 'l': number 9223372036854775808 does not fit bigint",
+        ),
+        ('{"f": 1e39}', "column 'f': number 1E+39 does not fit float"),
+        ('{"d": "1"}', "column 'd': string '1' is not a number"),
+        ('{"b": 0}', "column 'b': number 0 is not a boolean"),
+        ('{"m": 1.234}', "column 'm': number 1.234 does not fit decimal(10,2)"),
+        ('{"m": "123456789"}', "column 'm': string '123456789' does not fit decimal(10,2)"),
+        ('{"m": "1,5"}', "column 'm': string '1,5' is not a decimal number"),
+        ('{"day": "2023-02-29"}', "column 'day': string '2023-02-29' is not a date"),
+        ('{"day": 19000}', "column 'day': number 19000 is not a date"),
+        ('{"at": "yesterday"}', "column 'at': string 'yesterday' is not a timestamp"),
+        ('{"at": 1700000000000000}', "outside the years 1 to 9999"),
+        ('{"raw": "A"}', "column 'raw': string 'A' is not Base64"),
+        ('{"home": []}', "column 'home': an array is not an object"),
+        ('{"home": {"zip": {}}}', "column 'home.zip': an object is not a string"),
+        ('{"home": {"at": [{}]}}', "column 'home.at[]': an object is not a timestamp"),
+        ('{"home": {"at": ["2024-01-01", 0]}}', "column 'home.at[]': texts and integers are mixed"),
+        ('{"i": 1, "i": 2}', "column 'i': it is given twice"),
+        ('{"s": "' + "x" * 99 + '", "i": "' + "y" * 99 + '"}', f"string '{'y' * 39}... is not"),
+    ],
+)
+def test_what_does_not_fit_is_rejected_with_the_reason(text: str | bytes, reason: str) -> None:
+    told = decode_one(text)
+    assert isinstance(told, str)
+    assert reason in told
+
+
+@pytest.mark.parametrize(
+    ("unit", "epoch"), [("s", 1), ("ms", 1_000), ("us", 1_000_000), ("ns", 1_000_000_999)]
+)
+def test_integers_count_in_the_declared_unit(unit: EpochUnit, epoch: int) -> None:
+    decoder = JsonDecoder(parse_schema({"at": "timestamp"}), epoch_unit=unit)
+    second = datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)
+    assert decode_one(f'{{"at": {epoch}}}', decoder) == {"at": second}
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ('{"i": 1}', None),
+        ('{"i": 1, "x": null, "home": {"y": null}}', None),
+        ('{"x": 1.10, "i": 1, "y":{ "z" : "}" } }', '{"x":1.10,"y":{ "z" : "}" }}'),
+        ('{"home": {"zip": "1", "floor": 3}}', '{"home":{"floor":3}}'),
+        ('{"x": 123456789012345678901234567890}', '{"x":123456789012345678901234567890}'),
+        ('{"caf\\u00e9\\"": [], "d": Inf}', '{"caf\\u00e9\\"":[]}'),
+        ('{"x": [null]}', '{"x":[null]}'),
+    ],
+)
+def test_unknown_fields_are_kept_as_they_were_written(text: str, kept: str | None) -> None:
+    row = decode_one(text, JsonDecoder(SCHEMA, "_rescued"))
+    assert isinstance(row, dict)
+    assert row.get("_rescued") == kept
+
+
+def test_unknown_fields_of_changing_type_are_kept() -> None:
+    values = [b'{"i":1,"x":1}', b'{"i":2,"x":"a"}', b'{"i":3}', b'{"i":4,"x":{"x":1}}']
+    rows = JsonDecoder(SCHEMA, "_rescued").decode(pa.array(values)).rows
+    assert rows.column("i").to_pylist() == [1, 2, 3, 4]
+    assert rows.column("_rescued").to_pylist() == ['{"x":1}', '{"x":"a"}', None, '{"x":{"x":1}}']
+
+
+def test_a_value_nested_half_a_million_deep_harms_nobody() -> None:
+    deep = b'{"x":' + b"[" * 500_000 + b"]" * 500_000 + b"}"
+    values = pa.array([b'{"i":1}', deep, b'{"i":2,"x":[]}'])
+    assert JsonDecoder(SCHEMA).decode(values).accepted.tolist() == [0, 1, 2]
+    rescued = JsonDecoder(SCHEMA, "_rescued").decode(values)
+    assert rescued.accepted.tolist() == [0, 2]
+    assert rescued.reasons == ["unknown fields cannot be kept: it is nested too deeply"]
+
+
+def _cut(text: str) -> str:
+    return text.replace("\"s\"", "\"s")
+
+
+@pytest.mark.parametrize("share", [0.0003, 0.05, 0.9])
+@pytest.mark.parametrize(
+    "spoil",
+    [_cut, lambda text: text.replace('"i": ', '"i": 9999999999'), lambda text: "", lambda t: t + t],
+    ids=["cut", "overflow", "empty", "doubled"],
+)
+def test_the_good_records_of_a_large_batch_keep_their_values(
+    spoil: Callable[[str], str], share: float
+) -> None:
+    chance = random.Random(7)
+    texts = [
+        json.dumps({"i": number, "s": f"row {number}", "at": 1_700_000_000_000 + number})
+        for number in range(10_000)
+    ]
+    broken = {number for number in range(len(texts)) if chance.random() < share}
+    values = [(spoil(text) if n in broken else text).encode() for n, text in enumerate(texts)]
+    halves = pa.chunked_array([pa.array(values[:6_000]), pa.array(values)[6_000:]])
+    decoded = JsonDecoder(SCHEMA).decode(halves)
+    good = [number for number in range(len(texts)) if number not in broken]
+    assert decoded.rejected.tolist() == sorted(broken)
+    assert decoded.accepted.tolist() == decoded.rows.column("i").to_pylist() == good
+    assert decoded.rows.column("s").to_pylist() == [f"row {number}" for number in good]
+
+
+def test_each_record_may_spell_its_times_as_it_likes() -> None:
+    spelled = [
+        '"2024-01-01T00:00:00Z"',
+        "1704067200000",
+        '"2024-01-01T00:00:00.000000999Z"',
+        "null",
+    ]
+    values = [f'{{"at": {spelled[n % 4]}}}'.encode() for n in range(1_000)]
+    rows = JsonDecoder(SCHEMA).decode(pa.array(values)).rows
+    start = datetime(2024, 1, 1, tzinfo=UTC)
+    assert rows.column("at").to_pylist() == [None if n % 4 == 3 else start for n in range(1_000)]
+
+
+def test_large_values_are_read_in_blocks_of_bounded_bytes() -> None:
+    values = [b'{"i":%d,"s":"%s"}' % (n, b"x" * 3_000_000) for n in range(7)]
+    assert JsonDecoder(SCHEMA).decode(pa.array(values)).rows.column("i").to_pylist() == [*range(7)]
+
+
+def test_null_values_and_other_layouts_of_the_input_are_taken() -> None:
+    values = pa.array([b"no", None, b'{"i":1}'], pa.large_binary())[1:]
+    decoded = JsonDecoder(SCHEMA).decode(values)
+    assert (decoded.accepted.tolist(), decoded.rejected.tolist()) == ([1], [0])
+    assert decoded.reasons == ["the value is null"]
+    nothing = JsonDecoder(SCHEMA, "_rescued").decode(pa.array([], pa.binary()))
+    assert nothing.rows.schema == JsonDecoder(SCHEMA, "_rescued").rows_schema
+
+
+def test_a_decoder_travels_to_workers() -> None:
+    decoder = JsonDecoder(SCHEMA, "_rescued", "us")
+    assert pickle.loads(pickle.dumps(decoder)) == decoder
+
+
+@pytest.mark.parametrize(
+    "column", [pa.int8(), pa.map_(pa.string(), pa.int32()), pa.struct([]), pa.timestamp("us")]
+)
+def test_a_type_that_json_has_no_reading_for_is_refused(column: pa.DataType) -> None:
+    with pytest.raises(InvalidConfig, match=r"'a\[\]'"):
+        JsonDecoder(pa.schema([("a", pa.list_(column))]))
+
+
+def test_a_rescue_column_needs_a_name_of_its_own() -> None:
+    with pytest.raises(InvalidConfig, match="rescue column 's'"):
+        JsonDecoder(SCHEMA, "s")
