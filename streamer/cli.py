@@ -77,6 +77,7 @@ def _add_run(run: argparse.ArgumentParser) -> None:
         action="store_true",
         help="consent to remove the metadata table of an existing table",
     )
+    run.add_argument("--events", type=Path, metavar="FILE", help="append each event as JSON")
 
 
 def _add_validate(validate: argparse.ArgumentParser) -> None:

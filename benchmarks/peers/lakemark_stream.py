@@ -1,14 +1,12 @@
 """lakemark itself, run by its command line on ``orders.yaml`` as any user would.
 
-Its batches are read from its event log: the file that ``LAKEMARK_EVENTS_FILE`` names gets one JSON
-object for each event, with the event's name as ``event``, the time as ``at`` (ISO 8601, with its
-zone) and the event's own fields (``streamer/events.py``).
+Its batches are read from its event log (``--events``): one JSON object for each event, with the
+event's name as ``event``, the time as ``at`` and the event's own fields (``streamer/events.py``).
 """
 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
@@ -30,8 +28,11 @@ def main() -> None:
     events_path = Path(task.scratch_path) / "events.jsonl"
     events_path.unlink(missing_ok=True)
     subprocess.run(
-        [str(Path(sys.executable).with_name("lakemark")), "run", str(PIPELINE), *overrides(task)],
-        env={**os.environ, "LAKEMARK_EVENTS_FILE": str(events_path)},
+        [
+            str(Path(sys.executable).with_name("lakemark")),
+            *("run", str(PIPELINE), "--events", str(events_path)),
+            *overrides(task),
+        ],
         check=True,
     )
     with events_path.open() as lines:

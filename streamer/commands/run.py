@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from streamer import pipeline, progress
 from streamer.config.load import load
+from streamer.event_log import event_log
 from streamer.stopping import stops_on_signals
 
 
@@ -19,7 +20,8 @@ def execute(arguments: argparse.Namespace) -> int:
     """
     config = load(arguments.pipeline, [*arguments.overrides, *_overrides(arguments)])
     with (
-        progress.display() as listener,
+        progress.display() as display,
+        event_log(arguments.events, display) as listener,
         pipeline.build(config, listener) as built,
         stops_on_signals(built.loop.stop),
     ):

@@ -180,7 +180,7 @@ MODELS = {
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 decimals = st.builds(
     lambda digits, places: str(Decimal(digits).scaleb(-places)),
-    st.integers(-(10**12), 10**12),
+    st.integers(0, 12).flatmap(lambda digits: st.integers(-(10**digits), 10**digits)),
     st.integers(0, 4),
 )
 instants = st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 30))  # noqa: DTZ001 as written
@@ -209,6 +209,7 @@ fitting = {
     TIMESTAMP: spelled_times | epochs,
     pa.binary(): st.binary(max_size=7).map(lambda data: base64.b64encode(data).decode()),
     pa.decimal128(10, 2): decimals,
+    pa.decimal128(38, 20): decimals | st.decimals(places=18, allow_nan=False).map(str),
 }
 leaf_types = st.sampled_from(list(fitting))
 anything = st.recursive(

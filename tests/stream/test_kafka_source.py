@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewPartitions, NewTopic
+from confluent_kafka.cimpl import NewPartitions
 from pyspark.sql import DataFrame, SparkSession
 
 from checkpoints.checkpoint import KafkaCheckpoint
@@ -26,6 +26,7 @@ from streamer.sources.errors import (
 )
 from streamer.sources.kafka import KafkaSource
 from streamer.sources.offset_log import planned_end, scratch_folder
+from tests.fixtures.kafka import Kafka
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
@@ -36,22 +37,12 @@ def config(bootstrap: str, topic: str, **settings: object) -> SourceConfig:
 
 
 @pytest.fixture
-def orders(bootstrap: str, topic: str) -> str:
+def orders(kafka: Kafka) -> str:
     """A topic of two partitions with 30 and 20 records."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(topic, 2, 1)])[topic].result()
-    send(bootstrap, topic, [(0, b"k", b"a%d" % i) for i in range(30)])
-    send(bootstrap, topic, [(1, b"k", b"b%d" % i) for i in range(20)])
+    topic = kafka.create_topic(partitions=2)
+    kafka.produce(topic, [(b"k", b"a%d" % i) for i in range(30)], partition=0)
+    kafka.produce(topic, [(b"k", b"b%d" % i) for i in range(20)], partition=1)
     return topic
-
-
-def send(
-    bootstrap: str, topic: str, records: list[tuple[int, bytes, bytes | None]], **settings: str
-) -> None:
-    producer = Producer({"bootstrap.servers": bootstrap, **settings})
-    for partition, key, value in records:
-        producer.produce(topic, value, key, partition=partition)
-    assert producer.flush(20) == 0
 
 
 def send_aborted(bootstrap: str, topic: str, count: int) -> None:
@@ -63,14 +54,6 @@ def send_aborted(bootstrap: str, topic: str, count: int) -> None:
         producer.produce(topic, b"aborted", partition=0)
     producer.flush(20)
     producer.abort_transaction(20)
-
-
-def delete_before(bootstrap: str, topic: str, offset: int) -> None:
-    """What retention does: the first records of partition 0 go away."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    cut = TopicPartition(topic, 0, offset)
-    for answer in admin.delete_records([cut]).values():
-        answer.result()
 
 
 Batch = tuple[KafkaCheckpoint, list[tuple[bytes | None, bytes | None, int, int]]]
@@ -121,9 +104,9 @@ def test_aborted_records_are_passed_over_and_the_end_lies_behind_them(
 
 
 def test_a_key_is_read_only_where_it_is_all_there_is(
-    spark: SparkSession, bootstrap: str, orders: str
+    spark: SparkSession, kafka: Kafka, bootstrap: str, orders: str
 ) -> None:
-    send(bootstrap, orders, [(1, b"dead", None)])
+    kafka.produce(orders, [(b"dead", None)], partition=1)
     end_of_orders = KafkaCheckpoint(orders, {0: 29, 1: 20})
     with KafkaSource(spark, config(bootstrap, orders)) as source:
         ((_, rows),) = drain(source, end_of_orders)
@@ -135,11 +118,11 @@ def test_a_key_is_read_only_where_it_is_all_there_is(
 
 
 def test_partitions_added_later_are_read_from_their_first_record(
-    spark: SparkSession, bootstrap: str, orders: str
+    spark: SparkSession, kafka: Kafka, bootstrap: str, orders: str
 ) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_partitions([NewPartitions(orders, 3)])[orders].result()
-    send(bootstrap, orders, [(2, b"k", b"new")])
+    kafka.produce(orders, [(b"k", b"new")], partition=2)
     with KafkaSource(spark, config(bootstrap, orders, starting="latest")) as source:
         start = source.start_map(KafkaCheckpoint(orders, {0: 30, 1: 20}))
         ((_, rows),) = drain(source, start)
@@ -147,9 +130,9 @@ def test_partitions_added_later_are_read_from_their_first_record(
 
 
 def test_lost_records_stop_the_run_or_are_told(
-    spark: SparkSession, bootstrap: str, orders: str
+    spark: SparkSession, kafka: Kafka, bootstrap: str, orders: str
 ) -> None:
-    delete_before(bootstrap, orders, 10)
+    kafka.delete_before(orders, 10)
     read = KafkaCheckpoint(orders, {0: 3, 1: 4})
     with KafkaSource(spark, config(bootstrap, orders)) as source:
         with pytest.raises(LostOffsets, match="partition 0 lost offsets 3 to 9") as raised:

@@ -6,8 +6,9 @@ when there are as many rows as values. That suffices: each value starts with ``{
 an object. So when the buffer parses, each value holds at least one whole document.
 
 What pyarrow does not read as wanted is read as something near and converted by columns: dates and
-Base64 from text, ``float`` from ``double`` (which would turn 1e39 into infinity), and timestamps
-in the form in which the records carry them.
+Base64 from text, ``float`` from ``double`` (which would turn 1e39 into infinity), decimals from
+twice as many bits (an integer is scaled without a look at the precision), and timestamps in the
+form in which the records carry them.
 """
 
 from __future__ import annotations
@@ -123,6 +124,8 @@ class BlockReader:
             return _within_calendar(read.cast(wanted))
         if pa.types.is_float32(wanted):
             return _to_float(read)
+        if pa.types.is_decimal(wanted):
+            return read.cast(wanted)
         return decode_base64(read) if pa.types.is_binary(wanted) else read
 
     def _to_timestamps(self, read: pa.Array, form: TimestampForm) -> pa.Array:
@@ -161,6 +164,8 @@ def _read_type(wanted: pa.DataType, forms: Iterator[TimestampForm]) -> pa.DataTy
         return pa.list_(_read_type(wanted.value_type, forms))
     if pa.types.is_date32(wanted) or pa.types.is_binary(wanted):
         return pa.string()
+    if pa.types.is_decimal(wanted):
+        return pa.decimal256(wanted.precision, wanted.scale)
     return pa.float64() if pa.types.is_float32(wanted) else wanted
 
 

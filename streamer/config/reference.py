@@ -1,0 +1,60 @@
+"""The reference of the pipeline file, ``docs/pipeline.md``, printed from the settings themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from streamer.config.pipeline import PipelineConfig
+
+_HEAD = """# The pipeline file
+
+One YAML file describes one topic and one table. It may lie on any storage
+(`lakemark run s3://config/orders.yaml`). Unknown keys are refused, not ignored. A value may be
+overridden on the command line: `--set table.buckets=16`.
+
+A setting of `source.consumer`, `table.storage` or `spark.conf` is a value, `{env: NAME}` for an
+environment variable, or `{file: PATH}` for the text of a file; what sounds secret is never printed.
+`docs/pipeline.schema.json` is the same as a JSON schema, for editors.
+"""
+
+
+def reference() -> str:
+    """The whole page, in Markdown."""
+    return "\n".join([_HEAD, *_section("", PipelineConfig)])
+
+
+def _section(path: str, model: type[BaseModel]) -> Iterator[str]:
+    plain = {n: f for n, f in model.model_fields.items() if _nested(f) is None}
+    nested = {n: f for n, f in model.model_fields.items() if _nested(f) is not None}
+    if plain:
+        yield from (f"## `{path}`\n", f"{_text(model.__doc__)}\n") if path else ()
+        yield "| setting | default | meaning |\n|---|---|---|"
+        for name, field in plain.items():
+            yield f"| `{field.alias or name}` | {_default(field)} | {_text(field.description)} |"
+        yield ""
+    for name, field in nested.items():
+        inner = _nested(field)
+        assert inner is not None
+        yield from _section(f"{path}.{name}".lstrip("."), inner)
+
+
+def _nested(field: FieldInfo) -> type[BaseModel] | None:
+    kind = field.annotation
+    return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
+
+
+def _default(field: FieldInfo) -> str:
+    value = field.default
+    if field.is_required() or value is PydanticUndefined:
+        return "required" if field.is_required() else ""
+    if value in (None, "", ()):
+        return ""
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def _text(text: str | None) -> str:
+    return " ".join((text or "").split()).replace("|", "\\|").replace("``", "`")

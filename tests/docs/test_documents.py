@@ -1,0 +1,62 @@
+"""What the documents say is so."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from streamer.cli import parser
+from streamer.config.load import load
+from streamer.config.reference import reference
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(ROOT.glob("*/*.md"))]
+EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
+
+
+def test_the_reference_of_the_pipeline_file_is_printed_from_the_settings() -> None:
+    assert (ROOT / "docs" / "pipeline.md").read_text() == reference()
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_the_examples_are_accepted(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in re.findall(r"env: (\w+)", path.read_text()):
+        monkeypatch.setenv(name, "value")
+    assert load(str(path), []).source.topic
+
+
+def test_the_readme_shows_the_example_that_is_there() -> None:
+    shown = re.search(r"```yaml\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert shown is not None
+    assert yaml.safe_load(shown[1]) == yaml.safe_load((ROOT / "examples/orders.yaml").read_text())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_inside_the_project_lead_somewhere(page: Path) -> None:
+    targets = re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text())
+    missing = [t for t in targets if "://" not in t and not (page.parent / t).exists()]
+    assert not missing
+
+
+def test_the_commands_of_the_readme_are_commands() -> None:
+    lines = re.findall(r"^(?:\.venv/bin/)?lakemark (.*?)(?:\s+#.*)?$", _code(), re.MULTILINE)
+    assert lines
+    for line in lines:
+        parser().parse_args(_words(line))
+
+
+def test_the_make_targets_of_the_readme_are_targets() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    for target in re.findall(r"^make (\S+)", _code(), re.MULTILINE):
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+
+
+def _code() -> str:
+    return "\n".join(re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL))
+
+
+def _words(line: str) -> list[str]:
+    return [word.strip("'\"") for word in re.findall(r"\"[^\"]*\"|'[^']*'|\S+", line)]

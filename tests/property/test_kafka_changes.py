@@ -1,0 +1,187 @@
+"""Batches of Kafka records into changes and rejects, against the rules told record by record."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from table.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
+from table.model.changes import CHANGE_KIND, ChangeKind
+from table.model.meta_columns import IS_DELETED, PARTITION_PATH, RECORD_KEY
+from transforms.decode.json import JsonDecoder
+from transforms.kafka_changes import ToChanges
+from transforms.rejects import Stage
+from transforms.schema_text import parse_schema
+from transforms.tombstone_keys import TombstoneKey
+
+COLUMNS = {"id": "bigint", "city": "string", "ts": "int", "note": "string"}
+
+
+@dataclass(frozen=True)
+class Record:
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What differs from table to table."""
+
+    partitioned: bool
+    ordered: bool
+    tombstone_key: TombstoneKey | None
+    flag_declared: bool
+
+    def to_changes(self) -> ToChanges:
+        columns = {**COLUMNS, **({IS_DELETED: "boolean"} if self.flag_declared else {})}
+        partition_fields = ("city",) if self.partitioned else ()
+        return ToChanges(
+            JsonDecoder(parse_schema(columns)),
+            KeyGenerator(KeyGeneratorConfig(("id",), partition_fields)),
+            ("ts",) if self.ordered else (),
+            self.tombstone_key,
+            kafka_columns=("offset",),
+        )
+
+
+Change = dict[str, object]
+COMMIT_TIME_DELETE, DELETE, UPSERT = (
+    int(kind) for kind in (ChangeKind.COMMIT_TIME_DELETE, ChangeKind.DELETE, ChangeKind.UPSERT)
+)
+
+
+def model(record: Record, setup: Setup) -> Change | Stage:
+    """What becomes of one record; only what is not null is named."""
+    if record.value is None:
+        return model_tombstone(record.key, setup)
+    row = parse(record.value)
+    if row is None:
+        return Stage.DECODE
+    if row.get("id") is None:
+        return Stage.KEY
+    is_deleted, has_order = row.get(IS_DELETED), row.get("ts") is not None
+    if setup.ordered and not has_order and not is_deleted:
+        return Stage.ORDERING
+    path = partition_path(row.get("city"), setup)
+    if path is None:
+        return Stage.PARTITION
+    change = {RECORD_KEY: str(row["id"]), PARTITION_PATH: path}
+    if not is_deleted:
+        kept = [*COLUMNS, IS_DELETED] if setup.flag_declared else list(COLUMNS)
+        columns = {name: row[name] for name in kept if row.get(name) is not None}
+        return {**change, **columns, CHANGE_KIND: UPSERT, "_kafka_offset": record.offset}
+    if setup.ordered and has_order:
+        return {**change, "ts": row["ts"], CHANGE_KIND: DELETE}
+    return {**change, CHANGE_KIND: COMMIT_TIME_DELETE}
+
+
+def model_tombstone(key: bytes | None, setup: Setup) -> Change | Stage:
+    if key is None or setup.tombstone_key is None:
+        return Stage.KEY
+    if setup.tombstone_key == "raw":
+        number: object = int(key) if key.removeprefix(b"-").isdigit() else None
+        row = None if number is None else {"id": number}
+    else:
+        row = parse(key)
+    if row is None or row.get("id") is None:
+        return Stage.KEY
+    if setup.partitioned and row.get("city") is None:
+        return Stage.PARTITION
+    path = partition_path(row.get("city"), setup)
+    if path is None:
+        return Stage.PARTITION
+    return {RECORD_KEY: str(row["id"]), PARTITION_PATH: path, CHANGE_KIND: COMMIT_TIME_DELETE}
+
+
+def parse(text: bytes) -> dict[str, object] | None:
+    """The records of the strategy that are broken are no objects, or have a text for a number."""
+    try:
+        row = json.loads(text)
+    except ValueError:
+        return None
+    if not isinstance(row, dict) or any(isinstance(row.get(n), str) for n in ("id", "ts")):
+        return None
+    return row
+
+
+def partition_path(city: object, setup: Setup) -> str | None:
+    if not setup.partitioned:
+        return ""
+    if city is None or city == "":
+        return "__HIVE_DEFAULT_PARTITION__"
+    return None if "/" in str(city) else str(city)
+
+
+objects = st.fixed_dictionaries(
+    {"id": st.integers(0, 3)},
+    optional={
+        "city": st.sampled_from(["oslo", "bern", "a/b", "", None]),
+        "ts": st.integers(0, 3) | st.none(),
+        "note": st.text("xé", max_size=2),
+        IS_DELETED: st.booleans() | st.none(),
+    },
+) | st.sampled_from([{}, {"id": None, "city": "oslo"}, {"id": "1"}, {"id": 1, "ts": "1"}, []])
+messages = objects.map(lambda value: json.dumps(value).encode()) | st.sampled_from(
+    [b"", b"{", b"7"]
+)
+keys = st.none() | messages | st.integers(-3, 3).map(lambda number: str(number).encode())
+setups = st.builds(
+    Setup,
+    partitioned=st.booleans(),
+    ordered=st.booleans(),
+    tombstone_key=st.sampled_from(["raw", "json", None]),
+    flag_declared=st.booleans(),
+).filter(lambda setup: not (setup.partitioned and setup.tombstone_key == "raw"))
+batches = st.lists(
+    st.builds(Record, st.integers(0, 2), st.integers(0, 99), keys, st.none() | messages),
+    max_size=10,
+    unique_by=lambda record: (record.partition, record.offset),
+)
+
+
+def as_table(records: list[Record]) -> pa.Table:
+    return pa.table(
+        {
+            "key": pa.array([record.key for record in records], pa.binary()),
+            "value": pa.array([record.value for record in records], pa.binary()),
+            "partition": pa.array([record.partition for record in records], pa.int32()),
+            "offset": pa.array([record.offset for record in records], pa.int64()),
+            "timestamp": pa.array([0] * len(records), pa.timestamp("us", "UTC")),
+        }
+    )
+
+
+@settings(max_examples=200, deadline=None)
+@given(setup=setups, records=batches)
+def test_each_record_becomes_one_change_or_one_reject(setup: Setup, records: list[Record]) -> None:
+    to_changes = setup.to_changes()
+    arrived = sorted(records, key=lambda record: (record.partition, record.offset))
+    outcomes = [(record, model(record, setup)) for record in arrived]
+    prepared = to_changes(as_table(records))
+    changes = [
+        {name: cell for name, cell in row.items() if cell is not None}
+        for row in prepared.changes.to_pylist()
+    ]
+    assert changes == [outcome for _, outcome in outcomes if not isinstance(outcome, Stage)]
+    rejects = [
+        (Record(row["partition"], row["offset"], row["key"], row["value"]), row["stage"])
+        for row in prepared.rejects.rows.to_pylist()
+    ]
+    assert rejects == [pair for pair in outcomes if isinstance(pair[1], Stage)]
+    prepared.changes.validate(full=True)
+    assert prepared.changes.schema == to_changes(as_table([])).changes.schema
+
+
+@pytest.mark.parametrize("tombstone_key", ["raw", "json"])
+@given(key=st.binary(max_size=12))
+def test_no_bytes_of_a_key_stop_a_batch(tombstone_key: TombstoneKey, key: bytes) -> None:
+    setup = Setup(False, True, tombstone_key, False)
+    prepared = setup.to_changes()(as_table([Record(0, 0, key, None)]))
+    assert prepared.changes.num_rows + len(prepared.rejects) == 1

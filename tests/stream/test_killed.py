@@ -1,0 +1,86 @@
+"""A process that is killed at any moment, over and over: each offset lands once."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from checkpoints.codec import decode
+from streamer.demo import expected_orders, produce
+from table.hudi_table import open_table
+from table.storage import StorageLocation
+from tests.fixtures.kafka import Kafka
+from tests.stream.orders_pipeline import assert_holds, assert_offsets_chain, pipeline_tree
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(1500)]
+
+KILLS = 20
+RECORDS_A_KILL = 4_000
+KEYS = 900
+
+#: From the first sign of the run to the kill: long enough for a few batches and a compaction.
+LONGEST_LIFE_S = 4.0
+
+
+def test_killed_twenty_times_every_record_is_there_once(kafka: Kafka, tmp_path: Path) -> None:
+    topic = kafka.create_topic(partitions=3)
+    tree = pipeline_tree(
+        kafka.bootstrap,
+        topic,
+        str(tmp_path / "orders"),
+        source={"max_records_per_batch": 900},
+        run={"mode": "continuous"},
+    )
+    pipeline, events = tmp_path / "orders.yaml", tmp_path / "events.jsonl"
+    pipeline.write_text(yaml.safe_dump(tree))
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    lives = random.Random(seed)
+    for kill in range(KILLS):
+        produce(kafka.bootstrap, topic, RECORDS_A_KILL, keys=KEYS, first=kill * RECORDS_A_KILL)
+        _live_and_die(pipeline, events, lives.uniform(0, LONGEST_LIFE_S))
+    _run(pipeline, events, "--once").check_returncode()
+
+    sent = KILLS * RECORDS_A_KILL
+    location = StorageLocation(str(tmp_path / "orders"))
+    assert_holds(location, expected_orders(sent, keys=KEYS))
+    table = open_table(location)
+    assert not table.timeline.pending()
+    newest = table.newest_metadata()
+    assert newest is not None
+    checkpoint = decode(newest.extra_metadata)
+    assert checkpoint is not None
+    assert sum(checkpoint.offsets.values()) == sent
+    assert_offsets_chain(location, checkpoint)
+    dead = open_table(StorageLocation(f"{tmp_path / 'orders'}_dead_letters"))
+    assert dead.snapshot().read_all().num_rows == expected_orders(sent, keys=KEYS).broken_count
+
+
+def _command(pipeline: Path, events: Path, *more: str) -> list[str]:
+    run = [sys.executable, "-m", "streamer", "run", str(pipeline)]
+    return [*run, "--events", str(events), *more]
+
+
+def _run(pipeline: Path, events: Path, *more: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(_command(pipeline, events, *more), check=False)
+
+
+def _live_and_die(pipeline: Path, events: Path, life_s: float) -> None:
+    """Kill a run ``life_s`` after it has told its first event, whatever it is doing."""
+    told = events.stat().st_size if events.exists() else 0
+    process = subprocess.Popen(_command(pipeline, events), stdout=subprocess.DEVNULL)
+    try:
+        while not (events.exists() and events.stat().st_size > told):
+            assert process.poll() is None, "the run ended by itself"
+            time.sleep(0.05)
+        time.sleep(life_s)
+        assert process.poll() is None, "the run ended by itself"
+    finally:
+        process.kill()
+        process.wait()

@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+import pickle
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pytest
+
+from table.errors import InvalidConfig
+from table.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
+from table.model.changes import CHANGE_KIND, ChangeKind
+from table.model.meta_columns import IS_DELETED, META_COLUMNS, RECORD_KEY
+from transforms.decode.json import JsonDecoder
+from transforms.kafka_changes import ToChanges
+from transforms.rejects import REJECTS_SCHEMA, Rejects
+from transforms.schema_text import parse_schema
+
+COLUMNS = {"id": "string", "at": "timestamp", "tags": "array<string>"}
+DECODER = JsonDecoder(parse_schema(COLUMNS))
+KEYS = KeyGenerator(KeyGeneratorConfig(("id",)))
+AT = datetime(2024, 1, 1, tzinfo=UTC)
+
+
+def batch(*values: str | None, key: bytes | None = b"k", **columns: list[object]) -> pa.Table:
+    count = len(values)
+    return pa.table(
+        {
+            "key": pa.array([key] * count, pa.binary()),
+            "value": pa.array([v if v is None else v.encode() for v in values], pa.binary()),
+            "partition": pa.array([0] * count, pa.int32()),
+            "offset": pa.array(range(count), pa.int64()),
+            "timestamp": pa.array([AT] * count, pa.timestamp("us", "Europe/Oslo")),
+            **columns,
+        }
+    )
+
+
+def test_a_table_of_changes_has_the_columns_that_were_configured() -> None:
+    to_changes = ToChanges(
+        JsonDecoder(DECODER.schema, "_rescued"),
+        KEYS,
+        kafka_columns=("topic", "partition", "offset", "timestamp", "key"),
+        kafka_prefix="_src_",
+        topic="orders",
+    )
+    to_changes = pickle.loads(pickle.dumps(to_changes))
+    prepared = to_changes(batch('{"id": "1", "tags": ["a", null], "more": 1}'))
+    own = ["id", "at", "tags", "_rescued", "_src_topic", "_src_partition", "_src_offset"]
+    own += ["_src_timestamp", "_src_key"]
+    assert to_changes.table_schema.names == own
+    assert prepared.changes.schema.names == [*META_COLUMNS, *own, CHANGE_KIND]
+    (row,) = prepared.changes.select(own).to_pylist()
+    assert tuple(row.values()) == ("1", None, ["a", None], '{"more":1}', "orders", 0, 0, AT, b"k")
+    assert row["_src_timestamp"].utcoffset().total_seconds() == 0
+
+
+def test_the_topic_of_a_record_goes_before_the_configured_one() -> None:
+    to_changes = ToChanges(DECODER, KEYS, kafka_columns=("topic",), topic="a")
+    prepared = to_changes(batch('{"id":"1"}', "{", topic=["x", "y"]))
+    assert prepared.changes.column("_kafka_topic").to_pylist() == ["x"]
+    assert prepared.rejects.rows.column("topic").to_pylist() == ["y"]
+    assert ToChanges(DECODER, KEYS, topic="a")(batch("{")).rejects.rows[0].to_pylist() == ["a"]
+
+
+def test_a_reject_keeps_the_bytes_and_names_the_reason() -> None:
+    to_changes = ToChanges(DECODER, KEYS, ("at",), topic="t")
+    prepared = to_changes(batch('{"id": 1}', '{"id": ""}', '{"id": "1"}', None))
+    assert prepared.changes.num_rows == 0
+    assert prepared.rejects.rows.schema == REJECTS_SCHEMA
+    rejects = prepared.rejects.rows.to_pylist()
+    assert rejects[0] == {
+        "topic": "t",
+        "partition": 0,
+        "offset": 0,
+        "timestamp": AT,
+        "key": b"k",
+        "value": b'{"id": 1}',
+        "reason": "column 'id': number 1 is not a string",
+        "stage": "decode",
+    }
+    assert [(reject["stage"], reject["reason"]) for reject in rejects[1:]] == [
+        ("key", "the record key (id) is null or empty"),
+        ("ordering", "the ordering value (at) is null"),
+        ("key", "the value is null, and no tombstone key is configured to delete by"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("declared", "key", "expected"),
+    [
+        ("string", b' a\xc3\xa9"} ', ' aé"} '),
+        ("bigint", b"-42", "-42"),
+        ("date", b"2024-01-31", "2024-01-31"),
+        ("decimal(5,2)", b"1.5", "1.50"),
+        ("timestamp", b"1000", "1000000"),
+        ("timestamp", b"1970-01-01T00:00:01Z", "1000000"),
+        ("bigint", b"1.5", None),
+        ("bigint", b'1,"id":2', None),
+        ("bigint", b"null", None),
+        ("string", b"", None),
+        ("string", b"\xff", None),
+        ("date", b'2024-01-31"', None),
+    ],
+)
+def test_a_raw_key_is_cast_to_the_key_column(
+    declared: str, key: bytes, expected: str | None
+) -> None:
+    decoder = JsonDecoder(parse_schema({"id": declared, "note": "string"}))
+    prepared = ToChanges(decoder, KEYS, tombstone_key="raw")(batch(None, key=key))
+    assert prepared.changes.column(RECORD_KEY).to_pylist() == ([expected] if expected else [])
+    assert prepared.rejects.rows.column("stage").to_pylist() == ([] if expected else ["key"])
+
+
+def test_a_json_key_may_be_nested_and_names_the_partition() -> None:
+    decoder = JsonDecoder(parse_schema({"who": "struct<id:int>", "day": "date", "note": "string"}))
+    keys = KeyGenerator(KeyGeneratorConfig(("who.id",), ("day",)))
+    to_changes = ToChanges(decoder, keys, tombstone_key="json")
+    prepared = to_changes(batch(None, key=b'{"who": {"id": 7}, "day": "2024-01-31", "x": 1}'))
+    (row,) = prepared.changes.to_pylist()
+    assert (row[RECORD_KEY], row["_hoodie_partition_path"]) == ("7", "2024-01-31")
+    assert (row["who"], row["day"], row[CHANGE_KIND]) == (None, None, ChangeKind.COMMIT_TIME_DELETE)
+    (reject,) = to_changes(batch(None, key=b'{"who": {"id": 7}}')).rejects.rows.to_pylist()
+    assert reject["stage"] == "partition"
+    assert reject["reason"] == "Kafka key: it does not say 'day', which the partition is made of"
+
+
+def test_topics_that_share_an_offset_stay_in_one_order() -> None:
+    records = batch('{"id":"1"}', '{"id":"2"}', topic=["b", "a"])
+    records = records.set_column(3, "offset", pa.array([5, 5], pa.int64()))
+    for order in ([0, 1], [1, 0]):
+        changes = ToChanges(DECODER, KEYS)(records.take(order)).changes
+        assert changes.column("id").to_pylist() == ["2", "1"]
+
+
+def test_a_nan_orders_nothing() -> None:
+    decoder = JsonDecoder(parse_schema({"id": "string", "at": "double"}))
+    prepared = ToChanges(decoder, KEYS, ("at",))(batch('{"id":"1","at":NaN}'))
+    assert prepared.rejects.rows.column("stage").to_pylist() == ["ordering"]
+
+
+@pytest.mark.parametrize(
+    ("given_", "told"),
+    [
+        ({"decoder": JsonDecoder(parse_schema({"id": "int", IS_DELETED: "int"}))}, "as boolean"),
+        ({"ordering_fields": ("gone",)}, "'gone'"),
+        ({"key_generator": KeyGenerator(KeyGeneratorConfig(("gone",)))}, "'gone'"),
+        ({"key_generator": KeyGenerator(KeyGeneratorConfig(("id",), ("gone",)))}, "'gone'"),
+        (
+            {"decoder": JsonDecoder(DECODER.schema, "_kafka_key"), "kafka_columns": ("key",)},
+            "twice",
+        ),
+        ({"decoder": JsonDecoder(DECODER.schema, RECORD_KEY)}, "Hudi itself adds"),
+        (
+            {
+                "key_generator": KeyGenerator(KeyGeneratorConfig(("id",), ("at",))),
+                "tombstone_key": "raw",
+            },
+            "rows are found by id, at; use json",
+        ),
+    ],
+)
+def test_a_configuration_that_cannot_work_is_refused(given_: dict[str, object], told: str) -> None:
+    settings = {"decoder": DECODER, "key_generator": KEYS, **given_}
+    with pytest.raises(InvalidConfig, match=told):
+        ToChanges(**settings)  # type: ignore[arg-type]
+
+
+def test_rejects_of_several_chunks_are_put_in_order() -> None:
+    parts = [ToChanges(DECODER, KEYS)(batch("{", "{").slice(n)).rejects for n in (1, 0)]
+    assert Rejects.concat(parts).rows.column("offset").to_pylist() == [0, 1, 1]
+    assert Rejects.concat([]).rows.equals(Rejects.none().rows)
