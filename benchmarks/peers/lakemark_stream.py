@@ -27,13 +27,9 @@ def main() -> None:
     task = Task.from_json(sys.argv[1])
     events_path = Path(task.scratch_path) / "events.jsonl"
     events_path.unlink(missing_ok=True)
+    lakemark = Path(sys.executable).with_name("lakemark")
     subprocess.run(
-        [
-            str(Path(sys.executable).with_name("lakemark")),
-            *("run", str(PIPELINE), "--events", str(events_path)),
-            *overrides(task),
-        ],
-        check=True,
+        [lakemark, "run", PIPELINE, "--events", events_path, *overrides(task)], check=True
     )
     with events_path.open() as lines:
         answer(map(json.loads, lines)).write(Path(task.answer_path))

@@ -1,4 +1,4 @@
-"""The reference of the pipeline file, ``docs/pipeline.md``, printed from the settings themselves."""
+"""The reference of the pipeline file (``docs/pipeline.md``), printed from the settings."""
 
 from __future__ import annotations
 

@@ -386,12 +386,14 @@ def test_a_record_fares_the_same_whatever_is_beside_it(
             assert index in rows
 
 
+@settings(deadline=None)
 @given(st.lists(st.none() | st.binary(max_size=9)))
 def test_base64_gives_back_what_went_in(data: list[bytes | None]) -> None:
     spelled = [None if one is None else base64.b64encode(one).decode() for one in data]
     assert decode_base64(pa.array(spelled, pa.string())).to_pylist() == data
 
 
+@settings(deadline=None)
 @given(st.lists(st.text("AQ=/-\n ", max_size=8), min_size=1))
 def test_what_is_not_base64_is_refused(texts_: list[str]) -> None:
     try:

@@ -47,13 +47,13 @@ class FaultyStorage(WrappedStorage):
             self.writes += 1
             self._dead = chosen and self._when != "doubtful"
         if chosen and self._when == "before":
-            raise SimulatedCrash("before", method, path)
+            raise SimulatedCrash(self._when, method, path)
         answer = call()
         if chosen and self._when == "doubtful":
             message = f"no answer to {method} {path}, which was done"
             raise StorageUnavailable(message)
         if chosen:
-            raise SimulatedCrash("after", method, path)
+            raise SimulatedCrash(self._when, method, path)
         return answer
 
     def _still_alive(self) -> None:

@@ -21,6 +21,7 @@ class WrappedStorage:
 
     def __init__(self, inner: Storage) -> None:
         self.inner = inner
+        self.supports_compare_and_swap = inner.supports_compare_and_swap
 
     def _reading(self, method: str, path: str, call: Callable[[], T]) -> T:
         return call()
@@ -34,10 +35,6 @@ class WrappedStorage:
     @property
     def location(self) -> StorageLocation:
         return self.inner.location
-
-    @property
-    def supports_compare_and_swap(self) -> bool:
-        return self.inner.supports_compare_and_swap
 
     def read(self, path: str) -> bytes:
         return self._reading("read", path, lambda: self.inner.read(path))

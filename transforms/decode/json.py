@@ -205,11 +205,21 @@ class _Decoding:
             self._read(values, indices, forms)
         except ValueError as error:
             if len(values) == 1:
-                self._reasons[int(indices[0])] = _first_line(error)
+                self._read_alone(values, indices, error)
                 return
             middle = len(values) // 2
             self._bisect(values[:middle], indices[:middle], forms)
             self._bisect(values[middle:], indices[middle:], forms)
+
+    def _read_alone(self, values: pa.Array, indices: Indices, error: ValueError) -> None:
+        """Read one record that may have been too deep to be inspected for its own forms."""
+        for form in TimestampForm if self._forms else ():
+            try:
+                self._read(values, indices, (form,) * len(self._forms))
+            except ValueError:
+                continue
+            return
+        self._reasons[int(indices[0])] = _first_line(error)
 
     def _read(self, values: pa.Array, indices: Indices, forms: Forms) -> None:
         """Keep the rows of a block.

@@ -44,14 +44,24 @@ class RecordInspector:
     def inspect(self, value: bytes) -> Finding:
         """What is wrong with a record, if anything is, and its forms of timestamps."""
         seen: _Seen = [None] * self._timestamps
-        text = value.decode()
+        text = spell_out_infinity(value.decode())
         try:
             reason = _name_column(self._check(self._json.decode(text), seen))
         except json.JSONDecodeError as error:
-            reason = None if "Inf" in text else f"invalid JSON: {error}"
+            reason = f"invalid JSON: {error}"
         except (RecursionError, ValueError, ArithmeticError):
             reason = None  # too deep or too long for Python, which pyarrow may still read
         return Finding(reason, tuple(seen))
+
+
+_BARE_INF = re.compile(r'("(?:[^"\\]|\\.)*")|Inf(?!inity)')
+
+
+def spell_out_infinity(text: str) -> str:
+    """A record with ``Inf``, which pyarrow takes for ``Infinity`` and Python does not."""
+    if "Inf" not in text:
+        return text
+    return _BARE_INF.sub(lambda match: match[1] or f"{match[0]}inity", text)
 
 
 def _name_column(fault: str | None) -> str | None:

@@ -19,6 +19,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from transforms.decode.json_record import spell_out_infinity
+
 Mask = npt.NDArray[np.bool_]
 
 #: pyarrow infers the type of nested unknown fields by recursion, and dies of its stack at some
@@ -52,8 +54,7 @@ def unknown_fields(text: str, schema: pa.Schema) -> str | None:
     Raises:
         ValueError: the record cannot be taken apart, such as one nested too deeply.
     """
-    if "Inf" in text:
-        text = _BARE_INF.sub(lambda match: match[1] or f"{match[0]}inity", text)
+    text = spell_out_infinity(text)
     try:
         return _unknown_members(text, text.index("{"), {f.name: f.type for f in schema})
     except RecursionError:
@@ -77,8 +78,6 @@ def _find_unknown(read: pa.Array, known: pa.DataType | None) -> Mask:
     return found
 
 
-#: pyarrow takes ``Inf`` for ``Infinity``, which Python does not; strings are stepped over.
-_BARE_INF = re.compile(r'("(?:[^"\\]|\\.)*")|Inf(?!inity)')
 _DECODER = json.JSONDecoder()
 _STRING = r'"([^"\\]*(?:\\.[^"\\]*)*)"'
 #: A member of an object that is known to be JSON; the value is empty where it is nested.

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from table.errors import InvalidConfig
@@ -28,6 +28,7 @@ texts = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.sampled_from(["id", "at", "x_1"]), texts, min_size=1))
 def test_a_declaration_is_printed_as_it_was_read(columns: dict[str, str]) -> None:
     schema = parse_schema(columns)

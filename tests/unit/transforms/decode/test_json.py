@@ -160,6 +160,10 @@ def test_a_value_nested_half_a_million_deep_harms_nobody() -> None:
     deep = b'{"x":' + b"[" * 500_000 + b"]" * 500_000 + b"}"
     values = pa.array([b'{"i":1}', deep, b'{"i":2,"x":[]}'])
     assert JsonDecoder(SCHEMA).decode(values).accepted.tolist() == [0, 1, 2]
+    timed = deep.replace(b"{", b'{"at":0,', 1)
+    for beside in (b'{"i":"broken"}', b'{"at":"2024-01-01"}', b'{"at":1}'):
+        accepted = JsonDecoder(SCHEMA).decode(pa.array([beside, timed])).accepted
+        assert 1 in accepted.tolist()
     rescued = JsonDecoder(SCHEMA, "_rescued").decode(values)
     assert rescued.accepted.tolist() == [0, 2]
     assert rescued.reasons == ["unknown fields cannot be kept: it is nested too deeply"]

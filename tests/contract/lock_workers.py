@@ -1,0 +1,35 @@
+"""What other processes do with a lock; imports little, since each of them has to."""
+
+from __future__ import annotations
+
+from multiprocessing.connection import Connection
+
+from table.storage import Storage, StorageLocation, open_storage
+from table.timeline.lock import LeaseLost, open_lock
+
+
+def count_up(storage: Storage, times: int) -> None:
+    """Adds to a counter in two steps, which only the lock makes one."""
+    lock = open_lock(storage)
+    for _ in range(times):
+        with lock.hold(wait_s=60) as lease:
+            count = int(storage.read("counter"))
+            lease.check()
+            storage.put("counter", b"%d" % (count + 1))
+
+
+def count_up_there(location: StorageLocation, times: int) -> None:
+    count_up(open_storage(location), times)
+
+
+def hold_and_report(location: StorageLocation, pipe: Connection) -> None:
+    """Says ``held``, waits to be told to go on, and says whether the lock is still its own."""
+    lease = open_lock(open_storage(location), lease_s=1.0).acquire(wait_s=0)
+    pipe.send("held")
+    pipe.recv()
+    try:
+        lease.check()
+    except LeaseLost:
+        pipe.send("lost")
+    else:
+        pipe.send("still held")
