@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
 from pyspark.sql import DataFrame
@@ -23,6 +24,7 @@ from streamer.events import (
     BatchPlanned,
     BatchWritten,
     Listener,
+    RecordsRejected,
     Retrying,
     RunStarted,
     RunStopped,
@@ -181,11 +183,14 @@ class StreamLoop:
         result = self._sink.write(batch, self._exchange)
         self._position = batch.end
         self._totals.update(batches=1, rows=result.rows)
-        self._listener(_written(batch_id, result))
+        self._listener(_written(batch_id, result, self._source.lag(batch.end)))
+        if result.rejected:
+            reasons = {result.first_reason or "unknown": result.rejected}
+            self._listener(RecordsRejected(batch_id, reasons, self._sink.dead_letters))
         self._services.run()
 
 
-def _written(batch_id: int, result: BatchResult) -> BatchWritten:
+def _written(batch_id: int, result: BatchResult, lag: Mapping[int, int]) -> BatchWritten:
     return BatchWritten(
         batch_id,
         result.instant,
@@ -195,4 +200,5 @@ def _written(batch_id: int, result: BatchResult) -> BatchWritten:
         result.rejected,
         result.written_bytes,
         result.seconds,
+        lag,
     )

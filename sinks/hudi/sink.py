@@ -65,6 +65,11 @@ class HudiSink:
         """The pipeline's table."""
         return self._rows.table
 
+    @property
+    def dead_letters(self) -> str:
+        """Where rejects are kept; "" when they are not."""
+        return self._rejects.table.location.url if self._rejects else ""
+
     def recover(self) -> list[str]:
         """Roll back what dead writers left in both tables; returns the instants."""
         return [name for writer in self._writers() for name in writer.recover()]
@@ -165,6 +170,7 @@ def _result(
         rejected=rejected,
         written_bytes=sum(stat.total_write_bytes for stat in stats),
         files=len(stats),
+        first_reason=next((w.first_reason for w in written if w.first_reason), None),
         seconds=seconds,
     )
 

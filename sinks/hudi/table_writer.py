@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from checkpoints import codec
 from sinks.hudi.exchange import Written
 from sinks.hudi.placement import Placement
 from sinks.hudi.settings import SinkSettings
@@ -133,8 +134,10 @@ class TableWriter:
     ) -> tuple[Instant, CommitMetadata]:
         pending, plan = planned
         rewrite = SliceRewriter(self._context(pending.requested_at))
+        newest = self.table.newest_metadata()
+        carried = codec.carried_forward(newest.extra_metadata) if newest else {}
         instant, metadata, timeline = execute(
-            self.table.access, pending, plan, rewrite, runner, self._own_metadata()
+            self.table.access, pending, plan, rewrite, runner, {**self._own_metadata(), **carried}
         )
         self.table.note_commit(instant, metadata, timeline)
         return instant, metadata

@@ -239,7 +239,7 @@ class ObjectStorage:
         elif not self._holds(path, file, size_bytes):
             try:
                 self._put_parts(path, file)
-            except StorageUnavailable:
+            except (StorageUnavailable, NotFound):  # the upload is gone once its object was made
                 if not self._holds(path, file, size_bytes):
                     raise
 

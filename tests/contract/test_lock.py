@@ -8,6 +8,7 @@ import os
 import signal
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -201,19 +202,16 @@ def test_processes_exclude_each_other(
     assert storage.read("counter") == b"15"
 
 
-def test_a_process_that_was_stopped_loses_the_lock(
-    storage_kind: str, storage_location: StorageLocation
-) -> None:
-    if storage_kind != "local":
-        pytest.skip("one kind is enough: the process is what differs")
+def test_a_process_that_was_stopped_loses_the_lock(tmp_path: Path) -> None:
+    location = StorageLocation(str(tmp_path))
     ours, theirs = spawn.Pipe()
-    process = spawn.Process(target=hold_and_report, args=(storage_location, theirs))
+    process = spawn.Process(target=hold_and_report, args=(location, theirs))
     process.start()
     assert process.pid is not None
     try:
         assert ours.recv() == "held"
         os.kill(process.pid, signal.SIGSTOP)
-        with open_lock(open_storage(storage_location)).hold(wait_s=30) as lease:
+        with open_lock(open_storage(location)).hold(wait_s=30) as lease:
             os.kill(process.pid, signal.SIGCONT)
             ours.send("continue")
             assert ours.recv() == "lost"
@@ -226,9 +224,7 @@ def test_a_process_that_was_stopped_loses_the_lock(
 # The record, as Apache Hudi's StorageLockData writes and reads it
 
 
-def test_apache_hudi_and_this_project_read_each_others_record(storage_kind: str) -> None:
-    if storage_kind != "memory":
-        pytest.skip("the same bytes everywhere")
+def test_apache_hudi_and_this_project_read_each_others_record() -> None:
     theirs = b'{"expired":false,"validUntil":1767225600000,"owner":"5f0c","added later":{}}'
     record = LockRecord.parse(theirs, LOCK_PATH)
     assert record == LockRecord("5f0c", 1767225600000, expired=False)

@@ -23,7 +23,7 @@ from tests.stream.orders_pipeline import assert_holds, assert_offsets_chain, pip
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 KEYS = 700
-EXCHANGES = {"driver": DriverExchange(LocalRunner(2)), "spark": SparkExchange(3)}
+EXCHANGES: dict[str, Exchange] = {"driver": DriverExchange(LocalRunner(2)), "spark": SparkExchange(3)}
 
 
 @pytest.fixture(params=EXCHANGES)
@@ -38,7 +38,7 @@ def test_the_table_holds_the_newest_state_of_every_order(
     topic = kafka.create_topic(partitions=4)
     path = tmp_path / "orders"
     config = pipeline_config(kafka.bootstrap, topic, path, table={"type": table_type})
-    sent, events = 0, list[Event]()
+    sent, events, checkpoint = 0, list[Event](), None
     for count in (9_000, 3_000, 0):
         produce(kafka.bootstrap, topic, count, keys=KEYS, first=sent)
         sent += count
@@ -53,6 +53,7 @@ def test_the_table_holds_the_newest_state_of_every_order(
         assert rejects.num_rows == expected.broken_count
         assert rejects["value"].null_count == 0
     if table_type == "merge_on_read":
+        assert checkpoint is not None
         assert_offsets_chain(StorageLocation(str(path)), checkpoint)
         assert any(isinstance(event, CompactionDone) for event in events)
     batches = [event for event in events if isinstance(event, BatchWritten)]

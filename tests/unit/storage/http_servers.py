@@ -1,0 +1,86 @@
+"""HTTP servers that stand where an object store would, for what a healthy one never does."""
+
+from __future__ import annotations
+
+import http.client
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from urllib.parse import urlsplit
+
+
+@contextmanager
+def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    """Where a server with this handler listens."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+class Quiet(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing: refused requests are what the tests are about."""
+
+    def body(self) -> bytes:
+        return self.rfile.read(int(self.headers.get("Content-Length", 0)))
+
+
+def answering(status: int, text: str = "") -> type[BaseHTTPRequestHandler]:
+    """Answers every request in one way."""
+
+    class Answering(Quiet):
+        def do_GET(self) -> None:
+            self.body()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(text.encode())
+
+        do_PUT = do_HEAD = do_POST = do_DELETE = do_GET
+
+    return Answering
+
+
+def losing_answers(endpoint: str, lost: list[str]) -> type[BaseHTTPRequestHandler]:
+    """Hands requests on to a store, and hangs up instead of answering those whose method is next.
+
+    Args:
+        endpoint: the store.
+        lost: methods whose next request is done but not answered; each counts once.
+    """
+    place = urlsplit(endpoint).netloc
+
+    class LosingAnswers(Quiet):
+        def do_GET(self) -> None:
+            store = http.client.HTTPConnection(place)
+            headers = {name: text for name, text in self.headers.items() if name.lower() != "host"}
+            store.request(self.command, self.path, self.body(), headers)
+            answer = store.getresponse()
+            data = answer.read()
+            store.close()
+            if self.command in lost:
+                lost.remove(self.command)
+                self.close_connection = True
+                return
+            self.send_response(answer.status)
+            for name, value in answer.getheaders():
+                if name.lower() not in ("connection", "transfer-encoding", "date", "server"):
+                    self.send_header(name, value)
+            if answer.getheader("Content-Length") is None:
+                self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        do_PUT = do_HEAD = do_POST = do_DELETE = do_GET
+
+    return LosingAnswers

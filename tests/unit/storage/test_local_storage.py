@@ -1,0 +1,166 @@
+"""What is particular to files on a local disk."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from threading import Event, Thread
+
+import pytest
+
+from table.errors import InvalidConfig, StorageUnavailable, Unsupported
+from table.storage import Storage, StorageLocation, disk, open_storage
+from table.storage.storage import AlreadyExists, InvalidPath
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "lake" / "table"
+
+
+@pytest.fixture
+def storage(root: Path) -> Storage:
+    return open_storage(StorageLocation(str(root)))
+
+
+def files(root: Path) -> list[str]:
+    return sorted(str(p.relative_to(root)) for p in root.rglob("*"))
+
+
+def test_only_a_write_makes_the_root(storage: Storage, root: Path) -> None:
+    storage.list_tree("")
+    storage.head("a")
+    storage.delete(["a"])
+    assert not root.exists()
+    storage.create("a", b"1")
+    assert files(root) == ["a"]
+
+
+@pytest.mark.parametrize("form", ["{}", "file://{}", "file:{}", "file://localhost{}"])
+def test_a_place_may_be_written_in_several_ways(root: Path, form: str) -> None:
+    location = StorageLocation(form.format(root))
+    storage = open_storage(location)
+    storage.create("a", b"1")
+    assert (root / "a").read_bytes() == b"1"
+    assert storage.location == location
+
+
+def test_a_relative_place_is_the_same_for_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    storage = open_storage(StorageLocation("table"))
+    monkeypatch.chdir("/")
+    storage.create("a", b"1")
+    assert open_storage(storage.location).read("a") == b"1"
+    assert (tmp_path / "table" / "a").exists()
+
+
+def test_hadoops_checksum_goes_before_its_file_changes(storage: Storage, root: Path) -> None:
+    checksum = root / ".hoodie" / ".hoodie.properties.crc"
+    storage.create(".hoodie/hoodie.properties", b"old")
+    checksum.write_bytes(b"of the old")
+    assert storage.list_folder(".hoodie")[1][0].name == "hoodie.properties"
+    assert len(storage.list_tree("")) == 1
+    storage.put(".hoodie/hoodie.properties", b"new")
+    assert files(root) == [".hoodie", ".hoodie/hoodie.properties"]
+    checksum.write_bytes(b"of the new")
+    storage.delete([".hoodie/hoodie.properties"])
+    assert files(root) == []
+
+
+def test_an_unfinished_file_is_seen_by_nobody_and_goes_with_its_path(
+    storage: Storage, root: Path
+) -> None:
+    killed = [storage.create_streaming("p/file") for _ in range(2)]
+    killed[0].write(b"half of it")
+    assert files(root) == ["p", "p/file#1", "p/file#2"]
+    assert storage.list_tree("") == []
+    storage.delete(["p/file"])
+    assert files(root) == []
+    with pytest.raises(StorageUnavailable, match="deleted while"):
+        killed[0].close()
+    assert storage.list_tree("") == []
+
+
+def test_an_abort_leaves_another_writers_file_alone(storage: Storage, root: Path) -> None:
+    ours = storage.create_streaming("file")
+    ours.abort()
+    theirs = storage.create_streaming("file")
+    ours.abort()
+    theirs.write(b"1")
+    assert theirs.close() == 1
+    assert files(root) == ["file"]
+
+
+def test_a_refused_create_leaves_nothing_beside(storage: Storage, root: Path) -> None:
+    storage.create("a", b"1")
+    with pytest.raises(AlreadyExists):
+        storage.create("a", b"2")
+    assert files(root) == ["a"]
+
+
+def test_publishing_is_a_link(storage: Storage, root: Path) -> None:
+    storage.create("prepared", b"1")
+    storage.publish("prepared", "timeline/done")
+    assert (root / "prepared").samefile(root / "timeline" / "done")
+
+
+def test_a_file_system_without_hard_links_is_refused(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(source: str, place: str) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    with pytest.raises(Unsupported, match="hard link"):
+        storage.create("a", b"1")
+
+
+def test_a_disk_that_fails_says_so(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number, kind in ((28, StorageUnavailable), (13, InvalidConfig), (36, InvalidPath)):
+
+        def fail(descriptor: int, data: memoryview, number: int = number) -> int:
+            raise OSError(number, os.strerror(number))
+
+        monkeypatch.setattr(disk.os, "write", fail)
+        with pytest.raises(kind, match=os.strerror(number)):
+            storage.create("a", b"1")
+    assert storage.list_folder("") == ([], [])
+
+
+def test_a_name_that_is_too_long_is_a_bad_path(storage: Storage) -> None:
+    with pytest.raises(InvalidPath, match="too long"):
+        storage.create("x" * 300, b"")
+
+
+def test_names_outside_the_contract_do_not_stop_a_listing(storage: Storage, root: Path) -> None:
+    storage.create("a", b"1")
+    (root / "tab\there").write_bytes(b"")
+    (root / os.fsdecode(b"not utf-8 \xff")).write_bytes(b"")
+    (root / "dangling").symlink_to(root / "nowhere")
+    assert [info.path for info in storage.list_tree("")] == ["a"]
+
+
+def test_writing_into_a_folder_that_others_empty(storage: Storage, root: Path) -> None:
+    """A delete takes the folder with it; a write at the same moment makes it again."""
+    done = Event()
+
+    def empty() -> None:
+        while not done.is_set():
+            storage.delete(["p/q/theirs"])
+            storage.put("p/q/theirs", b"")
+
+    other = Thread(target=empty)
+    other.start()
+    try:
+        for number in range(300):
+            storage.create(f"p/q/{number}", b"1")
+            storage.publish(f"p/q/{number}", "p/q/published")
+            storage.delete([f"p/q/{number}", "p/q/published"])
+            storage.list_tree("")
+    finally:
+        done.set()
+        other.join()
+    assert all(info.name == "theirs" for info in storage.list_tree(""))
+    assert not [name for name in files(root) if "#" in name]

@@ -1,0 +1,86 @@
+"""The storages that tests of other parts rest on do what they say."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+import pytest
+
+from table.errors import StorageUnavailable
+from table.storage import Storage, StorageLocation, open_storage
+from tests.storages import CountingStorage, FaultyStorage, SimulatedCrash
+
+
+@pytest.fixture
+def inner() -> Storage:
+    return open_storage(StorageLocation(f"memory://{uuid4().hex}"))
+
+
+def write_five(storage: Storage) -> None:
+    storage.create("0", b"")
+    storage.put("1", b"")
+    storage.publish("1", "2")
+    file = storage.create_streaming("3")
+    file.write(b"x")
+    file.close()
+    storage.delete(["0", "1"])
+
+
+def test_a_dry_run_counts_the_writes(inner: Storage) -> None:
+    storage = FaultyStorage(inner)
+    write_five(storage)
+    assert storage.writes == 6
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("nth", range(6))
+def test_a_crash_is_before_or_after_one_write(inner: Storage, nth: int, when: str) -> None:
+    storage = FaultyStorage(inner, nth, "before" if when == "before" else "after")
+    with pytest.raises(SimulatedCrash):
+        write_five(storage)
+    for call in (lambda: storage.read("0"), lambda: storage.put("0", b"")):
+        with pytest.raises(SimulatedCrash):
+            call()
+    done = nth + (when == "after")
+    there = [info.path for info in inner.list_tree("")]
+    assert (
+        there
+        == [
+            [],
+            ["0"],
+            ["0", "1"],
+            ["0", "1", "2"],
+            ["0", "1", "2", "3"],
+            ["1", "2", "3"],
+            ["2", "3"],
+        ][done]
+    )
+
+
+def test_a_doubtful_write_is_done_and_the_process_lives(inner: Storage) -> None:
+    storage = FaultyStorage(inner, 1, "doubtful")
+    storage.create("a", b"1")
+    with pytest.raises(StorageUnavailable):
+        storage.put("b", b"1")
+    assert storage.read("b") == b"1"
+    storage.put("b", b"2")
+
+
+def test_every_call_is_counted(inner: Storage) -> None:
+    storage = CountingStorage(inner)
+    write_five(storage)
+    storage.list_folder("")
+    assert [r.method for r in storage.requests] == [
+        "create",
+        "put",
+        "publish",
+        "create_streaming",
+        "close",
+        "delete",
+        "delete",
+        "list_folder",
+    ]
+    assert storage.count("delete") == 2
+    assert storage.count(under="3") == 2
+    storage.forget()
+    assert storage.count() == 0
