@@ -16,6 +16,8 @@ import platform
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -62,8 +64,8 @@ ENGINES = {
 
 def main() -> None:
     arguments = parse_arguments()
-    with tempfile.TemporaryDirectory(prefix="lakemark-benchmark-") as name:
-        report = measure(arguments, Path(name))
+    with _work_folder(arguments.keep) as folder:
+        report = measure(arguments, folder)
     if arguments.json is not None:
         arguments.json.write_text(json.dumps(report, indent=2) + "\n")
 
@@ -76,7 +78,19 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--peers", type=engine_names, default=list(ENGINES))
     parser.add_argument("--driver-memory", default="4g")
     parser.add_argument("--json", type=Path, help="also write the report to this file")
+    parser.add_argument("--keep", type=Path, help="work in this new folder, and leave it there")
     return parser.parse_args()
+
+
+@contextmanager
+def _work_folder(kept: Path | None) -> Iterator[Path]:
+    """Where tables and logs lie while it is measured, and afterwards if they are to be kept."""
+    if kept is not None:
+        kept.mkdir(parents=True)
+        yield kept.absolute()
+        return
+    with tempfile.TemporaryDirectory(prefix="lakemark-benchmark-") as name:
+        yield Path(name)
 
 
 def engine_names(text: str) -> list[str]:

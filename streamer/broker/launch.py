@@ -21,8 +21,8 @@ _PORT_TAKEN = b"Address already in use"
 _LOOK_EVERY_S = 0.05
 _TAIL_LINES = 30
 
-#: Half the processor time of the serial collector with both compilers, and two fifths of Java's
-#: own choice, to start, take two million records of 230 bytes and serve them twice: 8 s of 15 and 20.
+#: To start, take two million records of 230 bytes and serve them twice costs 8 s of processor time
+#: so, 15 s with both compilers, 20 s with what Java chooses (one run of each on a busy machine).
 _FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
 
 _LOGGING = (

@@ -88,10 +88,8 @@ def _broker(folder: Path) -> Iterator[str]:
     if running is not None:
         yield running.bootstrap
         return
-    try:
-        yield broker.start_detached(folder).bootstrap
-    finally:
-        broker.stop_detached(folder)
+    with broker.EmbeddedBroker(folder) as started:
+        yield started.bootstrap
 
 
 def _stream(config: PipelineConfig, count: int, console: Console) -> Mapping[int, int]:
@@ -166,11 +164,11 @@ def _show_rejects(path: str, console: Console) -> None:
         console.print(f"{row['count_all']:>6,}  {escape(row['reason'])}", highlight=False)
 
 
-def _hints(home: Path) -> str:
+def _hints(home: Path, port: str) -> str:
     return f"""
 What next:
   lakemark query {home}/orders --where "status = 'paid' and amount > 100"
   lakemark query {home}/orders_dead_letters --columns partition,offset,reason
   lakemark table timeline {home}/orders
   lakemark demo --home {home}            more orders, from where this ended
-  lakemark broker start --home {home} && lakemark run {home}/orders.yaml"""
+  lakemark broker start --home {home} --port {port} && lakemark run {home}/orders.yaml"""

@@ -119,7 +119,11 @@ def in_folder_of(place: str, step: Callable[[], T], given: str | None = None) ->
         except FileNotFoundError:
             if attempt == _ATTEMPTS or (given is not None and not os.path.exists(given)):
                 raise
-            os.makedirs(os.path.dirname(place), exist_ok=True)
+            with suppress(FileNotFoundError, FileExistsError):  # a delete takes folders, too
+                os.makedirs(os.path.dirname(place), exist_ok=True)
+        except NotADirectoryError as error:
+            message = f"{place}: part of the path is a file"
+            raise InvalidPath(message) from error
     raise AssertionError(place)
 
 

@@ -23,7 +23,10 @@ from tests.stream.orders_pipeline import assert_holds, assert_offsets_chain, pip
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 KEYS = 700
-EXCHANGES: dict[str, Exchange] = {"driver": DriverExchange(LocalRunner(2)), "spark": SparkExchange(3)}
+EXCHANGES: dict[str, Exchange] = {
+    "driver": DriverExchange(LocalRunner(2)),
+    "spark": SparkExchange(3),
+}
 
 
 @pytest.fixture(params=EXCHANGES)

@@ -167,37 +167,25 @@ class _Decoding:
         return _complete(seen, self._forms)
 
     def _isolate(self, values: pa.Array, indices: Indices, forms: Forms) -> None:
-        """Reject the records of a block that are broken and read the others, by their forms."""
-        readable: dict[SeenForms, list[int]] = {}
+        """Read a block that has a broken record leaf by leaf."""
         for start in range(0, len(values), _LEAF_VALUES):
-            leaf = values[start : start + _LEAF_VALUES]
-            if self._reads(leaf, forms):
-                readable.setdefault(forms, []).extend(range(start, start + len(leaf)))
-                continue
-            for position, value in enumerate(leaf.to_pylist(), start):
-                finding = self._inspector.inspect(value)
-                if finding.reason is not None:
-                    self._reasons[int(indices[position])] = finding.reason
-                else:
-                    readable.setdefault(finding.forms, []).append(position)
-        for own, positions in self._complete_all(readable, forms).items():
+            leaf = slice(start, start + _LEAF_VALUES)
+            try:
+                self._read(values[leaf], indices[leaf], forms)
+            except ValueError:
+                self._inspect(values[leaf], indices[leaf], forms)
+
+    def _inspect(self, values: pa.Array, indices: Indices, forms: Forms) -> None:
+        """Reject the records that are broken and read the others, by their forms."""
+        readable: dict[Forms, list[int]] = {}
+        for position, value in enumerate(values.to_pylist()):
+            finding = self._inspector.inspect(value)
+            if finding.reason is not None:
+                self._reasons[int(indices[position])] = finding.reason
+            else:
+                readable.setdefault(_complete(finding.forms, forms), []).append(position)
+        for own, positions in readable.items():
             self._bisect(values.take(pa.array(positions)), indices[positions], own)
-
-    def _complete_all(
-        self, readable: dict[SeenForms, list[int]], forms: Forms
-    ) -> dict[Forms, list[int]]:
-        """Records together that can be read together."""
-        complete: dict[Forms, list[int]] = {}
-        for seen, positions in readable.items():
-            complete.setdefault(_complete(seen, forms), []).extend(positions)
-        return {own: sorted(positions) for own, positions in complete.items()}
-
-    def _reads(self, values: pa.Array, forms: Forms) -> bool:
-        try:
-            self._reader.read(values, forms)
-        except ValueError:
-            return False
-        return True
 
     def _bisect(self, values: pa.Array, indices: Indices, forms: Forms) -> None:
         """Read records that passed inspection; what pyarrow alone refuses is found by halving."""

@@ -9,7 +9,7 @@ from threading import Event, Thread
 import pytest
 
 from table.errors import InvalidConfig, StorageUnavailable, Unsupported
-from table.storage import Storage, StorageLocation, disk, open_storage
+from table.storage import Storage, StorageLocation, open_storage
 from table.storage.storage import AlreadyExists, InvalidPath
 
 
@@ -123,7 +123,7 @@ def test_a_disk_that_fails_says_so(storage: Storage, monkeypatch: pytest.MonkeyP
         def fail(descriptor: int, data: memoryview, number: int = number) -> int:
             raise OSError(number, os.strerror(number))
 
-        monkeypatch.setattr(disk.os, "write", fail)
+        monkeypatch.setattr(os, "write", fail)
         with pytest.raises(kind, match=os.strerror(number)):
             storage.create("a", b"1")
     assert storage.list_folder("") == ([], [])
@@ -132,6 +132,15 @@ def test_a_disk_that_fails_says_so(storage: Storage, monkeypatch: pytest.MonkeyP
 def test_a_name_that_is_too_long_is_a_bad_path(storage: Storage) -> None:
     with pytest.raises(InvalidPath, match="too long"):
         storage.create("x" * 300, b"")
+
+
+def test_a_file_is_no_folder(storage: Storage) -> None:
+    storage.create("a", b"1")
+    with pytest.raises(InvalidPath, match="is a file"):
+        storage.create("a/b", b"2")
+    assert storage.head("a/b") is None
+    storage.delete(["a/b"])
+    assert storage.list_folder("a") == ([], [])
 
 
 def test_names_outside_the_contract_do_not_stop_a_listing(storage: Storage, root: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 import traceback
+import urllib.request
 from collections.abc import Iterator
 from uuid import uuid4
 
@@ -161,12 +162,14 @@ def test_a_dead_endpoint_is_reported_in_bounded_time() -> None:
 
 def test_folder_markers_of_other_tools_are_no_objects(s3_server: S3Server) -> None:
     root = uuid4().hex
-    bucket = open_storage(StorageLocation(f"s3://{s3_server.bucket}", s3_server.options))
-    for marker in (root, f"{root}/p"):  # consoles and Hadoop write "<folder>/"; read as "<folder>"
-        bucket.put(marker, b"")
+    for folder in (f"{root}/", f"{root}/p/"):  # consoles and Hadoop write an empty "<folder>/"
+        url = f"{s3_server.endpoint}/{s3_server.bucket}/{folder}"
+        urllib.request.urlopen(urllib.request.Request(url, method="PUT")).close()
     table = open_storage(s3_server.location(root))
+    assert table.list_folder("") == (["p"], [])
     table.create("p/x", b"1")
     assert table.list_folder("") == (["p"], [])
+    assert [info.path for info in table.list_folder("p")[1]] == ["p/x"]
     assert [info.path for info in table.list_tree("")] == ["p/x"]
 
 

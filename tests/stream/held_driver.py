@@ -1,0 +1,85 @@
+"""A pipeline by the cluster's exchange whose first task to write is held up; for spark-submit.
+
+held_driver.py PIPELINE FOLDER
+
+The attempt that writes the first file of all makes ``FOLDER/first``, which holds the process id of
+its executor, and does not go on before another attempt of the same task has begun.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from sinks.batch import KafkaBatch
+from sinks.hudi.exchange import OpenWrite, Prepare, Target, Write, Written
+from sinks.hudi.spark_exchange import SparkExchange
+from streamer import pipeline
+from streamer.config.load import load
+from streamer.events import ignore
+from table.write.partitioner import Bucket
+
+REDUCE_TASKS = 4
+POLL_S = 0.02
+
+
+@dataclass(frozen=True)
+class HeldExchange:
+    """The cluster's exchange, with its writing held up."""
+
+    folder: Path
+
+    def run(self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite) -> list[Written]:
+        def open_held(may_reject: bool) -> Write:
+            return HeldWrite(open_write(may_reject), self.folder)
+
+        return SparkExchange(REDUCE_TASKS).run(batch, prepare, open_held)
+
+
+@dataclass(frozen=True)
+class HeldWrite:
+    """Writes, and stays where the module's docstring says."""
+
+    write: Write
+    folder: Path
+
+    def __call__(self, target: Target, bucket: Bucket, changes: Iterable[pa.Table]) -> Written:
+        context = TaskContext.get()
+        assert context is not None
+        second = self.folder / f"second-{context.partitionId()}"
+        if (self.folder / f"first-{context.partitionId()}").exists():
+            second.touch()
+        written = self.write(target, bucket, changes)
+        with suppress(FileExistsError):
+            (self.folder / "begun").mkdir()
+            (self.folder / f"first-{context.partitionId()}").touch()
+            _create_whole(self.folder / "first", str(_executor_pid()))
+            while not second.exists():
+                time.sleep(POLL_S)
+        return written
+
+
+def _executor_pid() -> int:
+    """The JVM; between it and this process is the one that forks the workers."""
+    _, _, rest = Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(") ")
+    return int(rest.split()[1])
+
+
+def _create_whole(path: Path, text: str) -> None:
+    unfinished = path.with_suffix(".unfinished")
+    unfinished.write_text(text)
+    unfinished.rename(path)
+
+
+if __name__ == "__main__":
+    file, folder = sys.argv[1:]
+    with pipeline.build(load(file, []), ignore, HeldExchange(Path(folder))) as built:
+        built.loop.run()

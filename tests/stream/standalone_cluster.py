@@ -1,0 +1,160 @@
+"""A Spark cluster of this machine: a master, two workers, and programs submitted to it.
+
+Each worker has an address of its own, since Spark never runs a second attempt of a task on the host
+of the first. Nothing in the environment or the folders of these processes leads to the project, so
+executors have what was shipped to them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from streamer.toolchain import find_java, find_spark, spark_kafka_jars
+
+WORKER_HOSTS = ("127.0.0.2", "127.0.0.3")
+
+_DRIVER_HOST = "127.0.0.1"
+_START_S = 120.0
+_POLL_S = 0.1
+_MASTER_STARTED = re.compile(r"Starting Spark master at (spark://\S+)")
+_WORKER_STARTED = re.compile(r"Successfully registered with master")
+
+#: Variables that would lead an executor to the checkout, or to an interpreter of its own.
+_LEFT_OUT = ("PYTHONPATH", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "VIRTUAL_ENV")
+
+
+@dataclass(frozen=True)
+class StandaloneCluster:
+    """A running master with its workers.
+
+    Attributes:
+        url: of the master.
+        folder: of logs and work folders.
+    """
+
+    url: str
+    folder: Path
+
+    def submit(
+        self,
+        program: Path,
+        arguments: Sequence[object],
+        folder: Path,
+        python: str,
+        conf: Mapping[str, str] | None = None,
+    ) -> subprocess.Popen[bytes]:
+        """Start a program with ``spark-submit``; what it prints goes to files.
+
+        Args:
+            program: a Python file.
+            arguments: of the program.
+            folder: becomes the driver's working folder, with its output and Spark's event log.
+            python: of the executors, as seen from their working folder.
+            conf: more Spark properties.
+        """
+        folder.mkdir()
+        properties = {**_properties(folder), **(conf or {})}
+        settings = [part for item in properties.items() for part in ("--conf", "=".join(item))]
+        submit = str(_spark_home() / "bin" / "spark-submit")
+        command = [submit, "--master", self.url, *settings, program, *arguments]
+        environment = _environment(_DRIVER_HOST)
+        environment |= {"PYSPARK_DRIVER_PYTHON": sys.executable, "PYSPARK_PYTHON": python}
+        with (folder / "stdout").open("wb") as out, (folder / "stderr").open("wb") as err:
+            return subprocess.Popen(
+                list(map(str, command)), cwd=folder, env=environment, stdout=out, stderr=err
+            )
+
+
+def spark_events(folder: Path, *kinds: str) -> list[dict[str, Any]]:
+    """Events of a program that was submitted with this folder and has ended, in order.
+
+    Args:
+        folder: the program's.
+        kinds: such as ``SparkListenerTaskEnd``.
+    """
+    (log,) = (folder / "spark-events").iterdir()
+    events = map(json.loads, log.read_text().splitlines())
+    return [event for event in events if event["Event"] in kinds]
+
+
+@contextmanager
+def standalone_cluster(folder: Path) -> Iterator[StandaloneCluster]:
+    """A master and two workers of one core and 1 GiB each, until the end."""
+    with ExitStack() as stack:
+        log = folder / "master.log"
+        ports = ["--port", "0", "--webui-port", "0"]
+        stack.enter_context(_daemon("master.Master", _DRIVER_HOST, ports, log))
+        url = _awaited(log, _MASTER_STARTED)[1]
+        for host in WORKER_HOSTS:
+            log = folder / f"worker-{host}.log"
+            size = ["--cores", "1", "--memory", "1g", "--work-dir", str(folder / f"work-{host}")]
+            stack.enter_context(_daemon("worker.Worker", host, [*size, *ports[2:], url], log))
+            _awaited(log, _WORKER_STARTED)
+        yield StandaloneCluster(url, folder)
+
+
+@contextmanager
+def _daemon(name: str, host: str, arguments: Sequence[str], log: Path) -> Iterator[None]:
+    """A process of Spark's standalone mode; its executors end with it."""
+    launch = [str(_spark_home() / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}"]
+    environment = {**_environment(host), "SPARK_DAEMON_MEMORY": "256m"}
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [*launch, "--host", host, *arguments],
+            cwd=log.parent,
+            env=environment,
+            stdout=output,
+            stderr=output,
+        )
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _properties(folder: Path) -> dict[str, str]:
+    """Small executors, the Kafka connector, and an event log that can be read."""
+    events = folder / "spark-events"
+    events.mkdir()
+    return {
+        "spark.driver.host": _DRIVER_HOST,
+        "spark.driver.bindAddress": _DRIVER_HOST,
+        "spark.driver.memory": "512m",
+        "spark.executor.memory": "640m",
+        "spark.jars": ",".join(map(str, spark_kafka_jars())),
+        "spark.ui.enabled": "false",
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": events.as_uri(),
+        "spark.eventLog.compress": "false",
+        "spark.eventLog.rolling.enabled": "false",
+    }
+
+
+def _environment(host: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if name not in _LEFT_OUT}
+    java, spark = str(find_java().home), str(_spark_home())
+    return {**kept, "JAVA_HOME": java, "SPARK_HOME": spark, "SPARK_LOCAL_IP": host}
+
+
+def _spark_home() -> Path:
+    return find_spark().jars_folder.parent
+
+
+def _awaited(log: Path, sign: re.Pattern[str]) -> re.Match[str]:
+    """The first place in a log that says what is waited for."""
+    deadline = time.monotonic() + _START_S
+    while (found := sign.search(log.read_text())) is None:
+        assert time.monotonic() < deadline, f"no {sign.pattern!r} in {log.read_text()[-2000:]}"
+        time.sleep(_POLL_S)
+    return found

@@ -1,0 +1,121 @@
+"""Memory is bounded whatever the messages: 1 MiB each, all of them in one file group."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from sinks.batch import KafkaBatch
+from sinks.hudi.adaptive_exchange import AdaptiveExchange
+from sinks.hudi.collect import MAX_ARROW_BATCH_BYTES
+from sinks.hudi.exchange import (
+    CHUNK_BYTES,
+    DriverExchange,
+    OpenWrite,
+    Portion,
+    Prepare,
+    Written,
+)
+from sinks.hudi.spark_exchange import SparkExchange
+from streamer import pipeline
+from streamer.events import Event
+from table.execution.runner import LocalRunner
+from table.hudi_table import HudiTable, open_table
+from table.log.log_reader import read_blocks
+from table.storage import StorageLocation
+from tests.fixtures.kafka import Kafka
+from tests.stream.orders_pipeline import pipeline_config
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
+
+MESSAGES = 160
+MESSAGE_BYTES = 1 << 20
+ONE_FILE_GROUP = {"partition_by": [], "buckets": 1}
+
+
+class TookTooMuch(AssertionError):
+    """A worker was handed more than it may hold."""
+
+
+@dataclass(frozen=True)
+class Watched:
+    """Passes chunks on to ``prepare``, unless they are larger than a chunk may be."""
+
+    prepare: Prepare
+
+    def __call__(self, records: pa.Table) -> list[Portion]:
+        largest = max(batch.nbytes for batch in records.to_batches())
+        # The chunk that fills up is as large as what filled it.
+        if largest > MAX_ARROW_BATCH_BYTES or records.nbytes > CHUNK_BYTES + largest:
+            message = f"chunk of {records.nbytes} bytes, batch of {largest}"
+            raise TookTooMuch(message)
+        return self.prepare(records)
+
+
+class WatchedExchange(SparkExchange):
+    """The cluster's exchange, under watch."""
+
+    batches = 0
+
+    def run(self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite) -> list[Written]:
+        self.batches += 1
+        return super().run(batch, Watched(prepare), open_write)
+
+
+def test_large_messages_in_one_file_group(
+    kafka: Kafka, spark: SparkSession, tmp_path: Path
+) -> None:
+    topic = kafka.create_topic(settings={"max.message.bytes": str(2 * MESSAGE_BYTES)})
+    path = tmp_path / "orders"
+    config = pipeline_config(
+        kafka.bootstrap,
+        topic,
+        path,
+        table=ONE_FILE_GROUP,
+        compaction={"enabled": False},
+        source={"max_records_per_batch": MESSAGES},
+    )
+    cluster = WatchedExchange(2, max_message_bytes=2 * MESSAGE_BYTES)
+    # A budget that would let each record have half of what it needs.
+    exchange = AdaptiveExchange(
+        DriverExchange(LocalRunner(2)), cluster, budget_bytes=MESSAGES * MESSAGE_BYTES // 2
+    )
+    for version in (1, 2):
+        kafka.produce(topic, [(None, _order(key, version)) for key in range(MESSAGES)])
+        with pipeline.build(config, _deaf, exchange) as built:
+            built.loop.run()
+    assert cluster.batches == 2, "what does not fit the driver goes the other way"
+
+    table = open_table(StorageLocation(str(path)))
+    rows = table.snapshot(["order_id", "updated_at"]).read_all()
+    assert rows.num_rows == MESSAGES
+    assert set(rows["updated_at"].to_pylist()) == {2}
+    (file_slice,) = table.view().latest_slices()
+    assert file_slice.base is not None
+    with table.storage.open(file_slice.base.path) as file:
+        metadata = pq.ParquetFile(file).metadata
+        sizes = [metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups)]
+    assert len(sizes) > 1
+    assert max(sizes) <= MAX_ARROW_BATCH_BYTES
+    assert max(_log_block_bytes(table)) <= MAX_ARROW_BATCH_BYTES
+
+
+def _log_block_bytes(table: HudiTable) -> list[int]:
+    (file_slice,) = table.view().latest_slices()
+    (log,) = file_slice.logs
+    with table.storage.open(log.path) as file:
+        return [len(block.content.read()) for block in read_blocks(file, log.size_bytes, log.path)]
+
+
+def _order(key: int, version: int) -> bytes:
+    note = f"{key:08d}{version:08d}" * (MESSAGE_BYTES // 16)
+    return f'{{"order_id":"{key}","updated_at":{version},"note":"{note}"}}'.encode()
+
+
+def _deaf(_: Event) -> None:
+    """Nobody listens."""
