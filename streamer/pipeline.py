@@ -39,6 +39,7 @@ from table.model.meta_columns import without_meta_columns
 from table.services.compaction import CompactionPolicy
 from table.spark.runner import SparkRunner
 from table.storage import StorageLocation
+from table.storage.probe import check_conditional_puts
 from transforms.decode.json import JsonDecoder
 from transforms.decode.json_inference import infer_schema
 from transforms.kafka_changes import ToChanges
@@ -102,6 +103,8 @@ def _open_sink(config: PipelineConfig, source: KafkaSource) -> tuple[HudiSink, l
     if table is None:
         source.start_map(None)  # a topic that cannot be read must not leave an empty table
         table = create_table(location, spec)
+    else:
+        check_conditional_puts(table.storage)
     check_table(table, spec, index, to_changes.table_schema)
     operation = Operation(config.table.operation.upper())
     settings = SinkSettings(index, config.table.log_format, operation)

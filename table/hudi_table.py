@@ -23,6 +23,7 @@ from table.read import query
 from table.read.file_group_reader import FileGroupReader
 from table.schema import avro
 from table.storage import Storage, StorageLocation, open_storage
+from table.storage.probe import check_conditional_puts
 from table.storage.storage import NotFound
 from table.timeline.lock import open_lock
 from table.timeline.timeline import Timeline
@@ -197,6 +198,7 @@ def create_table(location: StorageLocation, spec: TableSpec) -> HudiTable:
 
     Raises:
         InvalidConfig: something that is no table lies there.
+        Unsupported: the store has no conditional puts.
         AlreadyExists: another writer made a table with other properties at the same moment.
     """
     storage = open_storage(location)
@@ -208,6 +210,7 @@ def create_table(location: StorageLocation, spec: TableSpec) -> HudiTable:
             "name an empty folder, or an existing table"
         )
         raise InvalidConfig(message)
+    check_conditional_puts(storage)
     properties = spec.to_properties()
     storage.create(PROPERTIES_PATH, properties.to_bytes())
     return HudiTable(storage, properties)

@@ -50,7 +50,8 @@ def execute(arguments: argparse.Namespace) -> int:
         config = validated(tree)
         lag = _stream(config, arguments.records, console)
     _show(config, lag, console)
-    console.print(_hints(arguments.home), highlight=False, markup=False, soft_wrap=True)
+    port = bootstrap.rpartition(":")[2]
+    console.print(_hints(arguments.home, port), highlight=False, markup=False, soft_wrap=True)
     return 0
 
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,34 +46,48 @@ class StandaloneCluster:
     url: str
     folder: Path
 
-    def submit(
+    @contextmanager
+    def submitted(
         self,
         program: Path,
         arguments: Sequence[object],
         folder: Path,
-        python: str,
+        archive: Path,
         conf: Mapping[str, str] | None = None,
-    ) -> subprocess.Popen[bytes]:
-        """Start a program with ``spark-submit``; what it prints goes to files.
+    ) -> Iterator[subprocess.Popen[bytes]]:
+        """A program started with ``spark-submit``, ended at the end; what it prints goes to files.
 
         Args:
             program: a Python file.
             arguments: of the program.
-            folder: becomes the driver's working folder, with its output and Spark's event log.
-            python: of the executors, as seen from their working folder.
+            folder: is made; the driver's output and working folder, and Spark's event log.
+            archive: a packed environment, for the executors.
             conf: more Spark properties.
         """
         folder.mkdir()
         properties = {**_properties(folder), **(conf or {})}
-        settings = [part for item in properties.items() for part in ("--conf", "=".join(item))]
-        submit = str(_spark_home() / "bin" / "spark-submit")
-        command = [submit, "--master", self.url, *settings, program, *arguments]
+        command: list[object] = [_spark_home() / "bin" / "spark-submit", "--master", self.url]
+        command += ["--archives", f"{archive}#environment"]
+        for item in properties.items():
+            command += ["--conf", "=".join(item)]
         environment = _environment(_DRIVER_HOST)
-        environment |= {"PYSPARK_DRIVER_PYTHON": sys.executable, "PYSPARK_PYTHON": python}
+        environment["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        environment["PYSPARK_PYTHON"] = "./environment/bin/python"
         with (folder / "stdout").open("wb") as out, (folder / "stderr").open("wb") as err:
-            return subprocess.Popen(
-                list(map(str, command)), cwd=folder, env=environment, stdout=out, stderr=err
+            driver = subprocess.Popen(
+                [str(part) for part in (*command, program, *arguments)],
+                cwd=folder,
+                env=environment,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,  # Java and Python end together
             )
+        try:
+            yield driver
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(driver.pid, signal.SIGKILL)
+            driver.wait()
 
 
 def spark_events(folder: Path, *kinds: str) -> list[dict[str, Any]]:

@@ -2,34 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
-import yaml
 
-import streamer.__main__ as command_line
-from checkpoints.codec import decode
-from streamer.demo import expected_orders, produce
-from table.hudi_table import open_table
-from table.storage import StorageLocation, open_storage
+import streamer.__main__
+from table.storage import open_storage
 from tests.fixtures.kafka import Kafka
 from tests.fixtures.s3 import S3Server
 from tests.stream import held_driver
-from tests.stream.orders_pipeline import (
-    assert_every_file_is_committed,
-    assert_holds,
-    assert_offsets_chain,
-    pipeline_tree,
-)
 from tests.stream.packed_environment import SITE_PACKAGES, pack
+from tests.stream.sent_orders import SentOrders
 from tests.stream.standalone_cluster import (
     WORKER_HOSTS,
     StandaloneCluster,
@@ -40,62 +29,140 @@ from tests.stream.standalone_cluster import (
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 RECORDS = 9_000
-KEYS = 700
+BATCHES = {"max_records_per_batch": 3_000}
 
-#: Longer than the share of memory that a record of these batches may have in the driver.
-LONG_BYTES = 200_000
+#: More than the share of the driver's memory that a record of such a batch has.
+LONG_BYTES = 100_000
 
-END_WITHIN_S = 240
-HELD_WITHIN_S = 180
+END_WITHIN_S = 300
+
+LAKEMARK = Path(streamer.__main__.__file__)
+HELD = Path(held_driver.__file__)
+
+SPECULATION = {
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.quantile": "0.5",
+    "spark.speculation.minTaskRuntime": "500ms",
+}
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[StandaloneCluster]:
-    # Not of pytest, which keeps folders: each executor unpacks an environment into its own.
-    with (
-        tempfile.TemporaryDirectory(prefix="lakemark-cluster-", ignore_cleanup_errors=True) as path,
-        standalone_cluster(Path(path)) as cluster,
-    ):
+def folder() -> Iterator[Path]:
+    # Not one of pytest's, which it keeps: every executor unpacks an environment here.
+    with tempfile.TemporaryDirectory(prefix="lakemark-cluster-") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture(scope="module")
+def cluster(folder: Path) -> Iterator[StandaloneCluster]:
+    with standalone_cluster(folder) as cluster:
         yield cluster
 
 
+@pytest.fixture(scope="module")
+def environment(folder: Path) -> Path:
+    archive = folder / "environment.tar"
+    pack(archive)
+    return archive
+
+
 @pytest.fixture
-def orders(kafka: Kafka, s3_server: S3Server) -> Orders:
-    """A topic of orders, and where its table is to be."""
-    topic = kafka.create_topic(partitions=4)
-    produce(kafka.bootstrap, topic, RECORDS, keys=KEYS)
-    return Orders(kafka, topic, s3_server.location())
+def orders(kafka: Kafka, s3_server: S3Server) -> SentOrders:
+    return SentOrders(kafka, s3_server.location(), RECORDS)
 
 
-class Orders:
-    """A topic of orders, and what must become of it."""
+def test_executors_need_nothing_but_what_is_shipped_to_them(
+    cluster: StandaloneCluster, environment: Path, orders: SentOrders, tmp_path: Path
+) -> None:
+    orders.send_reject(LONG_BYTES)
+    pipeline = orders.pipeline_file(tmp_path, source=BATCHES)
+    arguments = ["run", pipeline, "--once"]
+    assert _run(cluster, LAKEMARK, arguments, tmp_path / "driver", environment) == 0
+    orders.assert_landed()
+    assert _shuffling_hosts(tmp_path / "driver") == set(WORKER_HOSTS)
+    imported = f"work-*/*/*/environment/{SITE_PACKAGES}/sinks/hudi/__pycache__/spark_exchange.*"
+    assert len(list(cluster.folder.glob(imported))) == len(WORKER_HOSTS)
 
-    def __init__(self, kafka: Kafka, topic: str, location: StorageLocation) -> None:
-        self.topic, self.location = topic, location
-        self.tree = pipeline_tree(
-            kafka.bootstrap,
-            topic,
-            location.url,
-            table={"storage": dict(location.options)},
-            source={"max_records_per_batch": 3_000},
-        )
 
-    def pipeline_file(self, folder: Path) -> Path:
-        file = folder / "orders.yaml"
-        file.write_text(yaml.safe_dump(self.tree))
-        return file
+def test_executors_with_another_version_of_the_project_are_refused(
+    cluster: StandaloneCluster, folder: Path, orders: SentOrders, tmp_path: Path
+) -> None:
+    older = folder / "older.tar"
+    pack(older, version="0.0.9")
+    pipeline = orders.pipeline_file(tmp_path)
+    arguments = ["run", pipeline, "--once"]
+    assert _run(cluster, LAKEMARK, arguments, tmp_path / "driver", older) == 1
+    told = (tmp_path / "driver" / "stderr").read_text()
+    (message,) = [line for line in told.splitlines() if line.startswith("lakemark: ")]
+    assert "differs from the driver: lakemark is 0.0.9 there and " in message
+    assert not open_storage(orders.location).list_tree("")
 
-    def assert_landed(self, broken_more: int = 0) -> None:
-        """Every record is in the table or in its dead letters, once, and no file is too many."""
-        expected = expected_orders(RECORDS, keys=KEYS)
-        dead_location = StorageLocation(f"{self.location.url}_dead_letters", self.location.options)
-        assert_holds(self.location, expected)
-        dead = open_table(dead_location).snapshot().read_all()
-        assert dead.num_rows == expected.broken_count + broken_more
-        newest = open_table(self.location).newest_metadata()
-        checkpoint = decode(newest.extra_metadata) if newest else None
-        assert checkpoint is not None
-        assert sum(checkpoint.offsets.values()) == RECORDS + broken_more
-        assert_offsets_chain(self.location, checkpoint)
-        for location in (self.location, dead_location):
-            assert_every_file_is_committed(location)
+
+def test_an_executor_that_is_lost_while_files_are_written_costs_nothing(
+    cluster: StandaloneCluster, environment: Path, orders: SentOrders, tmp_path: Path
+) -> None:
+    pipeline = orders.pipeline_file(tmp_path, source=BATCHES)
+    folder, arguments = tmp_path / "driver", [pipeline, tmp_path]
+    with cluster.submitted(HELD, arguments, folder, environment) as driver:
+        os.kill(_held_executor(tmp_path, driver), signal.SIGKILL)
+        assert _exit_code(driver, folder) == 0
+    orders.assert_landed()
+    removed = spark_events(tmp_path / "driver", "SparkListenerExecutorRemoved")
+    assert removed, "no executor was lost"
+    stages = spark_events(tmp_path / "driver", "SparkListenerStageSubmitted")
+    attempts = [stage["Stage Info"]["Stage Attempt ID"] for stage in stages]
+    assert max(attempts) > 0, "its part of the first stage was not needed again"
+
+
+def test_a_task_that_runs_twice_at_once_writes_its_files_once(
+    cluster: StandaloneCluster, environment: Path, orders: SentOrders, tmp_path: Path
+) -> None:
+    pipeline = orders.pipeline_file(tmp_path, source=BATCHES)
+    arguments = [pipeline, tmp_path]
+    assert _run(cluster, HELD, arguments, tmp_path / "driver", environment, SPECULATION) == 0
+    orders.assert_landed()
+    tasks = spark_events(tmp_path / "driver", "SparkListenerTaskStart")
+    assert any(task["Task Info"]["Speculative"] for task in tasks)
+
+
+def _run(
+    cluster: StandaloneCluster,
+    program: Path,
+    arguments: Sequence[object],
+    folder: Path,
+    environment: Path,
+    conf: Mapping[str, str] | None = None,
+) -> int:
+    """Submit a program and wait for its end; returns the exit code."""
+    with cluster.submitted(program, arguments, folder, environment, conf) as driver:
+        return _exit_code(driver, folder)
+
+
+def _held_executor(folder: Path, driver: subprocess.Popen[bytes]) -> int:
+    """The process id of the executor that has written a file, once there is one."""
+    deadline = time.monotonic() + END_WITHIN_S
+    while not (folder / "first").exists():
+        assert driver.poll() is None, _complaints(folder / "driver")
+        assert time.monotonic() < deadline, "no file was written"
+        time.sleep(held_driver.POLL_S)
+    return int((folder / "first").read_text())
+
+
+def _exit_code(driver: subprocess.Popen[bytes], folder: Path) -> int:
+    code = driver.wait(END_WITHIN_S)
+    print(_complaints(folder))  # shown when the test fails
+    return code
+
+
+def _complaints(folder: Path) -> str:
+    return (folder / "stderr").read_text()[-5000:]
+
+
+def _shuffling_hosts(folder: Path) -> set[str]:
+    """Where tasks of the cluster's exchange ran: the only ones that write for a shuffle."""
+    return {
+        task["Task Info"]["Host"]
+        for task in spark_events(folder, "SparkListenerTaskEnd")
+        if task["Task Metrics"]["Shuffle Write Metrics"]["Shuffle Bytes Written"]
+    }

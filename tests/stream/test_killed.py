@@ -25,7 +25,7 @@ RECORDS_A_KILL = 4_000
 KEYS = 900
 
 #: From the first sign of the run to the kill: long enough for a few batches and a compaction.
-LONGEST_LIFE_S = 4.0
+LONGEST_LIFE_S = 10.0
 
 
 def test_killed_twenty_times_every_record_is_there_once(kafka: Kafka, tmp_path: Path) -> None:

@@ -1,0 +1,71 @@
+"""Orders in a topic, and all that must be true of the tables that they became."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from checkpoints.codec import decode
+from streamer.demo import expected_orders, produce
+from table.hudi_table import open_table
+from table.storage import StorageLocation, open_storage
+from tests.fixtures.kafka import Kafka
+from tests.stream.orders_pipeline import assert_holds, assert_offsets_chain, pipeline_tree
+from tests.tables import data_files
+
+KEYS = 700
+PARTITIONS = 4
+
+
+@dataclass
+class SentOrders:
+    """The first orders of the stream in a topic of their own, and where their table is to be."""
+
+    kafka: Kafka
+    location: StorageLocation
+    count: int
+    more_rejects: int = 0
+
+    def __post_init__(self) -> None:
+        self.topic = self.kafka.create_topic(partitions=PARTITIONS)
+        produce(self.kafka.bootstrap, self.topic, self.count, keys=KEYS)
+
+    def send_reject(self, size_bytes: int) -> None:
+        """One more record, which no decoder can take."""
+        self.kafka.produce(self.topic, [(b"", b"{" * size_bytes)])
+        self.more_rejects += 1
+
+    def pipeline_file(self, folder: Path, **changes: Mapping[str, object]) -> Path:
+        """The pipeline, as ``lakemark run`` takes it."""
+        tree = pipeline_tree(self.kafka.bootstrap, self.topic, self.location.url, **changes)
+        tree["table"]["storage"] = dict(self.location.options)
+        file = folder / "orders.yaml"
+        file.write_text(yaml.safe_dump(tree))
+        return file
+
+    def assert_landed(self) -> None:
+        """Every record is there once, in the table or its dead letters, and no file is too many."""
+        expected = expected_orders(self.count, keys=KEYS)
+        assert_holds(self.location, expected)
+        dead_letters = StorageLocation(f"{self.location.url}_dead_letters", self.location.options)
+        dead = open_table(dead_letters).snapshot().read_all()
+        assert dead.num_rows == expected.broken_count + self.more_rejects
+        newest = open_table(self.location).newest_metadata()
+        checkpoint = decode(newest.extra_metadata) if newest else None
+        assert checkpoint is not None
+        assert sum(checkpoint.offsets.values()) == self.count + self.more_rejects
+        assert_offsets_chain(self.location, checkpoint)
+        for location in (self.location, dead_letters):
+            _assert_only_committed_files(location)
+
+
+def _assert_only_committed_files(location: StorageLocation) -> None:
+    """Nothing is pending, and the files are those that the commits name, no other."""
+    table = open_table(location)
+    assert not table.timeline.pending()
+    commits = [table.store.read_commit(instant) for instant in table.timeline.completed()]
+    named = [stat.path for commit in commits for stat in commit.write_stats]
+    assert sorted(map(str, named)) == data_files(open_storage(location))
