@@ -50,16 +50,22 @@ def overrides(task: Task) -> list[str]:
 
 
 def answer(events: Iterable[Mapping[str, Any]]) -> Answer:
-    """Batches from ``BatchPlanned`` to ``BatchWritten``, and when the last work was done."""
-    planned_s: dict[int, float] = {}
+    """Batches from ``BatchPlanned`` to ``BatchWritten``, and when the last work was done.
+
+    The first batch begins with ``RunStarted``: Spark's own progress, which times the peers, also
+    counts what comes before the rows of a batch are read.
+    """
+    started_s: dict[int, float] = {}
     batches: list[Batch] = []
-    ended_s = 0.0
+    run_started_s = ended_s = 0.0
     for event in events:
         at_s = datetime.fromisoformat(event["at"]).timestamp()
+        if event["event"] == "RunStarted":
+            run_started_s = at_s
         if event["event"] == "BatchPlanned":
-            planned_s[event["batch_id"]] = at_s
+            started_s[event["batch_id"]] = at_s if batches else run_started_s
         if event["event"] == "BatchWritten":
-            batches.append(Batch(event["records_read"], planned_s[event["batch_id"]], at_s))
+            batches.append(Batch(event["records_read"], started_s[event["batch_id"]], at_s))
         if event["event"] in _WORK_DONE:
             ended_s = at_s
     return Answer.of(batches, ended_s)

@@ -17,7 +17,7 @@ from table.model.commit_metadata import CommitMetadata, Operation, WriteStat
 from table.model.compaction_plan import CompactionOperation, CompactionPlan
 from table.model.file_slice import FileSlice
 from table.model.instant import Instant
-from table.timeline.clock import next_instant
+from table.timeline.clock import Turn, next_instant
 from table.timeline.timeline import Timeline
 from table.timeline.timeline_store import compaction_plan_content
 from table.transaction.access import LOCK_WAIT_S, TableAccess
@@ -70,7 +70,9 @@ def request(
         plan = schedule(slices_at(timeline))
         if not plan.operations:
             return None
-        requested = Instant(next_instant(timeline.newest_time), Action.COMPACTION, State.REQUESTED)
+        requested = Instant(
+            next_instant(timeline.newest_time, Turn.SERVICE), Action.COMPACTION, State.REQUESTED
+        )
         lease.check()
         access.timeline.create(requested, compaction_plan_content(plan))
         return requested, plan

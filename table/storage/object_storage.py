@@ -21,6 +21,7 @@ from typing import IO, TYPE_CHECKING, BinaryIO, Literal, cast
 import obstore
 
 from table.errors import OutcomeUnknown, StorageUnavailable
+from table.storage.forks import refuse_after_fork
 from table.storage.range_reader import RangeReader
 from table.storage.same_content import same_content
 from table.storage.spooled_file import SpooledFile
@@ -93,13 +94,13 @@ class ObjectStorage:
 
     def read_versioned(self, path: str) -> tuple[bytes, str | None]:
         """See ``Storage.read_versioned``."""
-        with self._errors.typed(path):
+        with self._request(path):
             answer = obstore.get(self._store, self._key(path))
             return answer.bytes().to_bytes(), self._version_of(answer.meta)
 
     def open(self, path: str) -> AbstractContextManager[BinaryIO]:
         """See ``Storage.open``; a small object comes in one request, a large one in ranges."""
-        with self._errors.typed(path):
+        with self._request(path):
             answer = obstore.get(self._store, self._key(path))
             size_bytes = answer.meta["size"]
             if size_bytes <= _SMALL_BYTES:
@@ -110,14 +111,14 @@ class ObjectStorage:
     def head(self, path: str) -> ObjectInfo | None:
         """See ``Storage.head``."""
         try:
-            with self._errors.typed(path):
+            with self._request(path):
                 return self._info(obstore.head(self._store, self._key(path)))
         except NotFound:
             return None
 
     def list_folder(self, folder: str) -> tuple[list[str], list[ObjectInfo]]:
         """See ``Storage.list_folder``."""
-        with self._errors.typed(folder):
+        with self._request(folder):
             answer = obstore.list_with_delimiter(self._store, self._folder_key(folder))
             folders = sorted(self._path(key) for key in answer["common_prefixes"])
             infos = [self._info(meta) for meta in answer["objects"]]
@@ -125,10 +126,10 @@ class ObjectStorage:
 
     def list_tree(self, folder: str) -> list[ObjectInfo]:
         """See ``Storage.list_tree``."""
-        with self._errors.typed(folder):
+        with self._request(folder):
             metas = obstore.list(self._store, self._folder_key(folder)).collect()
             infos = [self._info(meta) for meta in metas]
-        return _without_markers(infos, {folder, *(info.path.rpartition("/")[0] for info in infos)})
+        return _without_markers(infos, {folder, *_folders_above(infos)})
 
     def create(self, path: str, data: bytes) -> None:
         """See ``Storage.create``."""
@@ -183,10 +184,14 @@ class ObjectStorage:
         keys = iter([self._key(path) for path in paths])
         while batch := list(islice(keys, _DELETE_BATCH)):
             try:
-                with self._errors.typed(self._path(batch[0])):
+                with self._request(self._path(batch[0])):
                     obstore.delete(self._store, batch)
             except NotFound:  # GCS and Azure stop at the first that is gone
                 self._delete_one_by_one(batch)
+
+    def _request(self, path: str) -> AbstractContextManager[None]:
+        refuse_after_fork()
+        return self._errors.typed(path)
 
     def _key(self, path: str) -> str:
         return self._prefix + check_path(path)
@@ -195,7 +200,8 @@ class ObjectStorage:
         return self._key(folder) if folder else self._prefix.rstrip("/") or None
 
     def _path(self, key: str) -> str:
-        return key.removeprefix(self._prefix)
+        """The path of a key; of the root's own marker, the empty one."""
+        return f"{key}/".removeprefix(self._prefix).removesuffix("/")
 
     def _info(self, meta: ObjectMeta) -> ObjectInfo:
         path = self._path(meta["path"])
@@ -205,12 +211,12 @@ class ObjectStorage:
         return answer[self._abilities.version]
 
     def _range(self, path: str, start: int, length_bytes: int) -> bytes:
-        with self._errors.typed(path):
+        with self._request(path):
             key = self._key(path)
             return obstore.get_range(self._store, key, start=start, length=length_bytes).to_bytes()
 
     def _put(self, path: str, data: bytes, mode: PutMode) -> str:
-        with self._errors.typed(path):
+        with self._request(path):
             key = self._key(path)
             answer = obstore.put(self._store, key, data, mode=mode, use_multipart=False)
         return self._version_of(answer) or ""
@@ -221,7 +227,7 @@ class ObjectStorage:
         if not conditional and self.head(path) is not None:
             return False
         try:
-            with self._errors.typed(path):
+            with self._request(path):
                 keys = self._key(source), self._key(path)
                 obstore.copy(self._store, *keys, overwrite=not conditional)
         except AlreadyExists:
@@ -230,7 +236,7 @@ class ObjectStorage:
 
     def _delete_one_by_one(self, keys: list[str]) -> None:
         for key in keys:
-            with suppress(NotFound), self._errors.typed(self._path(key)):
+            with suppress(NotFound), self._request(self._path(key)):
                 obstore.delete(self._store, key)
 
     def _create_from(self, path: str, file: IO[bytes], size_bytes: int) -> None:
@@ -244,7 +250,7 @@ class ObjectStorage:
                     raise
 
     def _put_parts(self, path: str, file: IO[bytes]) -> None:
-        with self._errors.typed(path):
+        with self._request(path):
             obstore.put(
                 self._store,
                 self._key(path),
@@ -259,13 +265,23 @@ class ObjectStorage:
         there = self.head(path)
         if there is None:
             return False
-        try:
-            with self.open(path) as other:
-                if there.size_bytes != size_bytes or not same_content(file, other):
-                    raise _other_bytes(path)
-        finally:
+        with suppress(NotFound), self.open(path) as other:
+            same = there.size_bytes == size_bytes and same_content(file, other)
             file.seek(0)
-        return True
+            if not same:
+                raise _other_bytes(path)
+            return True
+        file.seek(0)
+        return False
+
+
+def _folders_above(infos: list[ObjectInfo]) -> set[str]:
+    folders: set[str] = set()
+    for info in infos:
+        path = info.path
+        while (path := path.rpartition("/")[0]) and path not in folders:
+            folders.add(path)
+    return folders
 
 
 def _without_markers(infos: list[ObjectInfo], folders: set[str]) -> list[ObjectInfo]:

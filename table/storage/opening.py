@@ -34,7 +34,7 @@ RETRY_TIMEOUT_S = "retry_timeout_s"
 
 # A dead endpoint is reported after about half a minute: what is doubtful is tried again by reading.
 _DEFAULT_RETRY_TIMEOUT_S = 10.0
-_TIMEOUT = "30s"
+_TIMEOUT = "20s"
 _CONNECT_TIMEOUT = "5s"
 _MAX_RETRIES = 10
 _MAX_BACKOFF = timedelta(seconds=3)
@@ -84,7 +84,7 @@ def _open_object_storage(location: StorageLocation, scheme: str, rest: str) -> O
     bucket, _, prefix = rest.partition("/")
     prefix = prefix.strip("/")
     options = dict(location.options)
-    if scheme in _AZURE_HADOOP_SCHEMES:
+    if scheme in _AZURE_HADOOP_SCHEMES and "@" in bucket:
         bucket, _, host = bucket.partition("@")
         options.setdefault("account_name", host.partition(".")[0])
     _check_place(scheme, bucket, prefix)

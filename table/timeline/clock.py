@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from enum import IntEnum
 
 from table.errors import Retriable
 
@@ -43,12 +44,30 @@ def parse_instant(text: str) -> datetime:
     return moment + timedelta(milliseconds=int(padded[14:17]))
 
 
+class Turn(IntEnum):
+    """Whose milliseconds they are: an ingest and a service never mint one and the same time.
+
+    A service mints under the lock, an ingest does not; a writer that was paused for long could
+    otherwise write files in the name of a service's instant.
+    """
+
+    SERVICE = 0
+    INGEST = 1
+
+
 def next_instant(
     newest_time: str | None,
+    turn: Turn | None = None,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
     sleep: Callable[[float], None] = time.sleep,
 ) -> str:
     """A time that is now and later than ``newest_time``, after a bounded wait if need be.
+
+    Args:
+        newest_time: the latest time on the timeline.
+        turn: who asks; None for a completion time, which names no files.
+        now: this machine's clock.
+        sleep: waits.
 
     Raises:
         ClockBehind: the timeline is more than ``MAX_CLOCK_DRIFT_S`` ahead.
@@ -59,4 +78,8 @@ def next_instant(
             raise ClockBehind(newest_time, ahead_s)
         while format_instant(now()) <= newest_time:
             sleep(0.0005 + max(0.0, (parse_instant(newest_time) - now()).total_seconds()))
-    return format_instant(now())
+    minted = format_instant(now())
+    while turn is not None and int(minted[-1]) % 2 != turn:
+        sleep(0.0005)
+        minted = format_instant(now())
+    return minted

@@ -93,11 +93,16 @@ class Lease:
     def check(self) -> None:
         """Make sure that it is still valid, by the clock and by what storage shows.
 
+        It is renewed when less than half of its time is left, so the step that follows has the
+        other half: more than a store takes to answer one request or to give up.
+
         Raises:
             LeaseLost: it is not.
         """
         claim = self._valid_claim()
-        if not self._file.stands(claim):
+        if self.remaining_s() < self._lease_s / 2:
+            self.renew()
+        elif not self._file.stands(claim):
             raise self._lost(_TAKEN)
         self._valid_claim()  # reading may have taken long
 

@@ -16,7 +16,7 @@ from table.model.file_names import BaseFileName, LogFileName
 from table.model.instant import Instant
 from table.model.rollback import RollbackPlan
 from table.storage.storage import Storage
-from table.timeline.clock import next_instant
+from table.timeline.clock import Turn, next_instant
 from table.timeline.lock import Lease
 from table.timeline.timeline import Timeline
 from table.timeline.timeline_store import rollback_metadata_content, rollback_plan_content
@@ -56,7 +56,9 @@ def _roll_back(access: TableAccess, target: Instant, lease: Lease) -> str | None
     standing = timeline.find(target.requested_at)
     if standing is None or standing.is_completed:
         return None
-    rollback = Instant(next_instant(timeline.newest_time), Action.ROLLBACK, State.REQUESTED)
+    rollback = Instant(
+        next_instant(timeline.newest_time, Turn.SERVICE), Action.ROLLBACK, State.REQUESTED
+    )
     plan = RollbackPlan(target.requested_at, target.action, _files_of(access, target.requested_at))
     access.timeline.create(rollback, rollback_plan_content(plan))
     return _finish(access, rollback, timeline, lease)

@@ -24,13 +24,16 @@ that was stopped anywhere before 7, for however long, finds it gone when it goes
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
+from uuid import uuid4
 
-from table.errors import Fenced, OutcomeUnknown, StorageUnavailable
+from table.config import keys
+from table.errors import Fenced, OutcomeUnknown, StorageUnavailable, WriteConflict
 from table.model.action import Action, State
 from table.model.commit_metadata import CommitMetadata
 from table.model.instant import Instant
-from table.storage.storage import NotFound
-from table.timeline.clock import next_instant
+from table.storage.storage import AlreadyExists, NotFound
+from table.timeline.clock import Turn, next_instant
 from table.timeline.timeline import Timeline
 from table.timeline.timeline_store import commit_content
 from table.transaction.access import LOCK_WAIT_S, TableAccess
@@ -41,6 +44,7 @@ from table.write.markers import drop_markers, marked_files
 Precondition = Callable[[Timeline], None]
 
 _PUBLISH_ATTEMPTS = 3
+_BEGIN_ATTEMPTS = 10
 
 
 class Transaction:
@@ -60,12 +64,23 @@ class Transaction:
             access: the table.
             action: COMMIT or DELTA_COMMIT.
             timeline: as just loaded; what completes after it may conflict.
+
+        Two writers may mint one time. A requested instant is empty, so both would take it for
+        their own; the inflight one names its writer, and who comes second takes another time.
+
+        Raises:
+            WriteConflict: other writers were faster, over and over.
         """
-        requested = Instant(next_instant(timeline.newest_time), action, State.REQUESTED)
-        access.timeline.create(requested)
-        inflight = requested.inflight()
-        access.timeline.create(inflight, commit_content(action, CommitMetadata()))
-        return cls(access, inflight, timeline)
+        newest_time = timeline.newest_time
+        for _ in range(_BEGIN_ATTEMPTS):
+            newest_time = next_instant(newest_time, Turn.INGEST)
+            requested = Instant(newest_time, action, State.REQUESTED)
+            access.timeline.create(requested)
+            with suppress(AlreadyExists):
+                access.timeline.create(requested.inflight(), _owned_content(action))
+                return cls(access, requested.inflight(), timeline)
+        message = f"instant {newest_time} and those before it were taken by other writers"
+        raise WriteConflict(message)
 
     @classmethod
     def take_up(cls, access: TableAccess, pending: Instant, timeline: Timeline) -> Transaction:
@@ -151,3 +166,8 @@ class Transaction:
         except StorageUnavailable:
             return False
         return found is not None and found.completed_at == completed_at
+
+
+def _owned_content(action: Action) -> bytes:
+    """Content of an inflight instant that no other writer's equals."""
+    return commit_content(action, CommitMetadata(extra_metadata={keys.WRITER_ID: uuid4().hex}))

@@ -131,6 +131,20 @@ def test_a_renewed_lease_counts_from_the_renewal(
     other.acquire(wait_s=0)
 
 
+def test_a_check_leaves_time_for_what_it_guards(
+    lock: TableLock, other: TableLock, clock: ManualClock
+) -> None:
+    lease = lock.acquire(wait_s=0)
+    clock.sleep(LEASE_S / 2)
+    lease.check()
+    assert lease.remaining_s() == LEASE_S / 2
+    clock.sleep(LEASE_S / 4)
+    lease.check()
+    clock.sleep(LEASE_S / 2)
+    with pytest.raises(LockTimeout):
+        other.acquire(wait_s=0)
+
+
 def test_the_lock_folder_stays_small(lock: TableLock, storage: Storage) -> None:
     for _ in range(20):
         lock.acquire(wait_s=0).release()

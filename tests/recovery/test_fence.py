@@ -10,6 +10,8 @@ import pytest
 from sinks.hudi.table_writer import TableWriter
 from table.errors import Fenced, HudiError
 from table.storage import Storage
+from table.timeline.clock import next_instant
+from table.transaction import transaction
 from tests.clocks import SharedClock, on_clock
 from tests.storages.wrapped_storage import WrappedStorage
 from tests.tables import Row, commit, contents, data_files, make, write_files, writer
@@ -118,3 +120,26 @@ def test_a_precondition_that_fails_under_the_lock_publishes_nothing(storage: Sto
     late.abandon()
     assert contents(storage) == {"a": (1, 1), "b": (1, 1)}
     assert not writer(storage).table.timeline.pending()
+
+
+def test_two_writers_that_mint_one_time_do_not_share_an_instant(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(storage)
+    commit(writer(storage), OLD)
+    slow, fast = writer(storage), writer(storage)
+    slow.table.timeline  # noqa: B018 (both have read the timeline before either begins)
+    minted = next_instant(fast.table.timeline.newest_time)
+    times = iter([minted, minted])
+    monkeypatch.setattr(
+        transaction,
+        "next_instant",
+        lambda newest, *turn: next(times, None) or next_instant(newest, *turn),
+    )
+    written = write_files(fast, [Row("a", 2, 2)])
+    others = write_files(slow, [Row("b", 2, 2)])
+    assert slow.pending_instant != fast.pending_instant == minted
+    fast.commit(written, {})
+    assert contents(storage) == {"a": (2, 2), "b": (1, 1)}
+    slow.commit(others, {})
+    assert contents(storage) == {"a": (2, 2), "b": (2, 2)}

@@ -27,10 +27,10 @@ def pack(archive: Path, version: str | None = None) -> None:
     """Write the archive.
 
     Args:
-        archive: its path, ``*.tar``.
+        archive: its path, ``*.tar.gz``; from a plain tar Spark takes no links that lead out of it.
         version: of the project, as the environment says; None for the true one.
     """
-    with tarfile.open(archive, "w") as tar:
+    with tarfile.open(archive, "w:gz", compresslevel=1) as tar:
         _add_interpreter(tar)
         for one in _needed_by(PROJECT):
             _add_distribution(tar, one)

@@ -22,21 +22,25 @@ PARTITIONS = 4
 
 @dataclass
 class SentOrders:
-    """The first orders of the stream in a topic of their own, and where their table is to be."""
+    """Orders in a topic of their own, and where their table is to be.
+
+    Attributes:
+        kafka: where they are sent.
+        location: of the table.
+        count: how many, from the first of the stream.
+        long_reject_bytes: size of one record that no decoder can take, sent before; 0 for none.
+    """
 
     kafka: Kafka
     location: StorageLocation
     count: int
-    more_rejects: int = 0
+    long_reject_bytes: int = 0
 
     def __post_init__(self) -> None:
         self.topic = self.kafka.create_topic(partitions=PARTITIONS)
+        if self.long_reject_bytes:
+            self.kafka.produce(self.topic, [(b"", b"{" * self.long_reject_bytes)])
         produce(self.kafka.bootstrap, self.topic, self.count, keys=KEYS)
-
-    def send_reject(self, size_bytes: int) -> None:
-        """One more record, which no decoder can take."""
-        self.kafka.produce(self.topic, [(b"", b"{" * size_bytes)])
-        self.more_rejects += 1
 
     def pipeline_file(self, folder: Path, **changes: Mapping[str, object]) -> Path:
         """The pipeline, as ``lakemark run`` takes it."""
@@ -49,14 +53,15 @@ class SentOrders:
     def assert_landed(self) -> None:
         """Every record is there once, in the table or its dead letters, and no file is too many."""
         expected = expected_orders(self.count, keys=KEYS)
+        more_rejects = min(self.long_reject_bytes, 1)
         assert_holds(self.location, expected)
         dead_letters = StorageLocation(f"{self.location.url}_dead_letters", self.location.options)
         dead = open_table(dead_letters).snapshot().read_all()
-        assert dead.num_rows == expected.broken_count + self.more_rejects
+        assert dead.num_rows == expected.broken_count + more_rejects
         newest = open_table(self.location).newest_metadata()
         checkpoint = decode(newest.extra_metadata) if newest else None
         assert checkpoint is not None
-        assert sum(checkpoint.offsets.values()) == self.count + self.more_rejects
+        assert sum(checkpoint.offsets.values()) == self.count + more_rejects
         assert_offsets_chain(self.location, checkpoint)
         for location in (self.location, dead_letters):
             _assert_only_committed_files(location)

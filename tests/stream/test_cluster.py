@@ -62,7 +62,7 @@ def cluster(folder: Path) -> Iterator[StandaloneCluster]:
 
 @pytest.fixture(scope="module")
 def environment(folder: Path) -> Path:
-    archive = folder / "environment.tar"
+    archive = folder / "environment.tar.gz"
     pack(archive)
     return archive
 
@@ -73,9 +73,13 @@ def orders(kafka: Kafka, s3_server: S3Server) -> SentOrders:
 
 
 def test_executors_need_nothing_but_what_is_shipped_to_them(
-    cluster: StandaloneCluster, environment: Path, orders: SentOrders, tmp_path: Path
+    cluster: StandaloneCluster,
+    environment: Path,
+    kafka: Kafka,
+    s3_server: S3Server,
+    tmp_path: Path,
 ) -> None:
-    orders.send_reject(LONG_BYTES)
+    orders = SentOrders(kafka, s3_server.location(), RECORDS, LONG_BYTES)
     pipeline = orders.pipeline_file(tmp_path, source=BATCHES)
     arguments = ["run", pipeline, "--once"]
     assert _run(cluster, LAKEMARK, arguments, tmp_path / "driver", environment) == 0
@@ -88,7 +92,7 @@ def test_executors_need_nothing_but_what_is_shipped_to_them(
 def test_executors_with_another_version_of_the_project_are_refused(
     cluster: StandaloneCluster, folder: Path, orders: SentOrders, tmp_path: Path
 ) -> None:
-    older = folder / "older.tar"
+    older = folder / "older.tar.gz"
     pack(older, version="0.0.9")
     pipeline = orders.pipeline_file(tmp_path)
     arguments = ["run", pipeline, "--once"]

@@ -17,9 +17,9 @@ array, struct      as their elements; null elements stay, and the timestamps of 
                    text or all integers
 any of them        null, or absent
 
-Blocks of values go through pyarrow (``json_block``). A block with a broken record is searched leaf
-by leaf; the records of a leaf that does not read are inspected one by one (``json_record``), and
-the rest of the block is read together.
+Blocks of values go through pyarrow (``json_block``). A block with a broken record is read leaf by
+leaf; the records of a leaf that does not read are inspected one by one (``json_record``), and those
+found good are read together.
 """
 
 from __future__ import annotations

@@ -54,5 +54,5 @@ def test_lakemarks_batches_are_read_from_its_event_log() -> None:
         ]
     )
     assert [batch.records for batch in answer.batches] == [7, 8]
-    assert durations_s(answer) == [3, 2]
-    assert answer.ended_s - answer.batches[0].started_s == pytest.approx(8)
+    assert durations_s(answer) == [4, 2]
+    assert answer.ended_s - answer.batches[0].started_s == pytest.approx(9)

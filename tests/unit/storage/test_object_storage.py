@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import time
 import traceback
@@ -11,7 +12,7 @@ from uuid import uuid4
 
 import pytest
 
-from table.errors import HudiError, InvalidConfig, StorageUnavailable
+from table.errors import HudiError, InvalidConfig, StorageUnavailable, Unsupported
 from table.storage import Storage, StorageLocation, open_storage
 from table.storage.storage import AlreadyExists, InvalidPath, NotFound
 from tests.fixtures.s3 import S3Server
@@ -170,7 +171,8 @@ def test_folder_markers_of_other_tools_are_no_objects(s3_server: S3Server) -> No
     table.create("p/x", b"1")
     assert table.list_folder("") == (["p"], [])
     assert [info.path for info in table.list_folder("p")[1]] == ["p/x"]
-    assert [info.path for info in table.list_tree("")] == ["p/x"]
+    table.create("p/q/r/y", b"1")
+    assert [info.path for info in table.list_tree("")] == ["p/q/r/y", "p/x"]
 
 
 # Locations and options
@@ -234,3 +236,18 @@ def test_other_clouds_open_without_a_request(url: str, options: dict[str, str]) 
     storage = open_storage(StorageLocation(url, options))
     assert storage.supports_compare_and_swap
     assert "c2VjcmV0" not in repr(storage)
+
+
+def test_a_process_forked_after_a_request_is_told_why_it_cannot_go_on() -> None:
+    storage = open_storage(StorageLocation(f"memory://{uuid4().hex}"))
+    storage.create("a", b"1")
+    child = os.fork()
+    if child == 0:
+        try:
+            storage.read("a")
+        except Unsupported as refused:
+            os._exit(0 if "spawn" in str(refused) else 2)
+        os._exit(1)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert storage.read("a") == b"1"

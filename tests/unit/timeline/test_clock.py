@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from table.timeline.clock import (
     MAX_CLOCK_DRIFT_S,
     ClockBehind,
+    Turn,
     format_instant,
     next_instant,
     parse_instant,
@@ -37,19 +38,28 @@ def test_a_moment_survives_to_the_millisecond(moment: datetime) -> None:
     assert abs(parse_instant(format_instant(moment)) - moment) < timedelta(milliseconds=1)
 
 
-@given(moments, st.timedeltas(-timedelta(days=1), timedelta(seconds=MAX_CLOCK_DRIFT_S - 1)))
-def test_the_next_instant_is_later_than_the_newest(now: datetime, ahead: timedelta) -> None:
+@given(
+    moments,
+    st.timedeltas(-timedelta(days=1), timedelta(seconds=MAX_CLOCK_DRIFT_S - 1)),
+    st.sampled_from([None, *Turn]),
+)
+def test_the_next_instant_is_later_than_the_newest(
+    now: datetime, ahead: timedelta, turn: Turn | None
+) -> None:
     clock = Clock(now)
     newest = format_instant(now + ahead)
-    minted = next_instant(newest, clock.now, clock.sleep)
+    minted = next_instant(newest, turn, clock.now, clock.sleep)
     assert minted > newest
+    assert turn is None or int(minted) % 2 == turn, "an ingest and a service never share a time"
     assert minted == format_instant(clock.now()), "times are true, not invented"
 
 
 def test_a_clock_far_behind_the_timeline_is_refused_with_the_remedy() -> None:
     clock = Clock(datetime(2026, 1, 1, tzinfo=UTC))
     with pytest.raises(ClockBehind, match="set the clock right"):
-        next_instant(format_instant(clock.moment + timedelta(hours=1)), clock.now, clock.sleep)
+        next_instant(
+            format_instant(clock.moment + timedelta(hours=1)), None, clock.now, clock.sleep
+        )
 
 
 def test_an_old_instant_of_14_digits_is_the_end_of_its_second() -> None:
