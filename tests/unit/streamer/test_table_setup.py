@@ -48,10 +48,12 @@ def existing(changes: Mapping[str, str] | None = None) -> HudiTable:
 
 
 def check(
-    table: HudiTable, index: BucketIndex = INDEX, columns: pa.Schema = SCHEMA, **settings: object
+    table: HudiTable,
+    settings: Mapping[str, object] | None = None,
+    index: BucketIndex = INDEX,
+    columns: pa.Schema = SCHEMA,
 ) -> None:
-    config = pipeline(**settings)
-    check_table(table, table_spec(config), index, columns)  # type: ignore[arg-type]
+    check_table(table, table_spec(pipeline(settings or {})), index, columns)
 
 
 def test_the_pipeline_that_made_a_table_fits_it() -> None:
