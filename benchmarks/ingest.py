@@ -133,6 +133,8 @@ def _run_all(
 ) -> dict[str, Answer]:
     """Let every engine read what it has not read yet, one after the other."""
     print(f"{records:,} records in batches of {batch:,}", flush=True)
+    # Spark rounds each partition's share down; what is left would be a batch of a few records more
+    records_per_batch = batch + workload.KAFKA_PARTITIONS
     answers = {}
     for name in arguments.peers:
         task = Task(
@@ -141,7 +143,7 @@ def _run_all(
             table_path=str(folder / name / "table"),
             scratch_path=str(folder / name),
             answer_path=str(folder / name / "answer.json"),
-            records_per_batch=batch,
+            records_per_batch=records_per_batch,
             driver_memory=arguments.driver_memory,
         )
         answers[name] = run(name, task, records)

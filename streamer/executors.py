@@ -6,8 +6,10 @@ import platform
 from collections.abc import Iterable
 from importlib.metadata import version
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from streamer.stream_failure import told_by_spark
 from table.errors import Permanent
 
 _PACKAGES = ("lakemark", "pyarrow", "numpy", "obstore", "fastavro")
@@ -27,20 +29,34 @@ class ExecutorsDiffer(Permanent):
         self.host, self.differences = host, differences
 
 
+class ExecutorsUnfit(Permanent):
+    """Executors cannot run anything of the project."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"executors cannot run the project: {reason}; "
+            "ship the driver's environment with spark-submit --archives"
+        )
+        self.reason = reason
+
+
 def check_executors(spark: SparkSession) -> None:
     """Let every executor say what it runs; a local session is the driver itself.
 
     Raises:
         ExecutorsDiffer: one of them would not write the same bytes.
+        ExecutorsUnfit: they cannot even say it.
     """
     context = spark.sparkContext
     if is_local(spark):
         return
     tasks = context.defaultParallelism * _TASKS_PER_CORE
     ours = versions()
-    for host, theirs in set(
-        context.parallelize(range(tasks), tasks).mapPartitions(_report).collect()
-    ):
+    try:
+        reports = context.parallelize(range(tasks), tasks).mapPartitions(_report).collect()
+    except Py4JJavaError as error:
+        raise ExecutorsUnfit(told_by_spark(error)) from error
+    for host, theirs in set(reports):
         differences = [
             f"{name} is {found or 'absent'} there and {wanted} here"
             for (name, wanted), (_, found) in zip(ours, theirs, strict=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
@@ -35,6 +37,9 @@ _PASSING = (
     "SparkException: Job aborted due to stage failure: ShuffleMapStage",
 )
 
+#: The line in which a Python traceback says what was raised.
+_RAISED = re.compile(r"^.*Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.*)", re.MULTILINE)
+
 
 def is_transient(error: BaseException) -> bool:
     """Whether to start again from the table's offsets."""
@@ -48,17 +53,23 @@ def translated(error: BaseException) -> BaseException:
     own = _raised_in_a_worker(error)
     if own is not None:
         return own
-    text = str(error)
-    first_line = text.strip().splitlines()[0] if text.strip() else type(error).__name__
+    text, told = str(error), told_by_spark(error)
     if any(word in text for word in _LOSS):
         message = (
-            "records were removed from the topic before they were read: " + first_line + "; "
+            "records were removed from the topic before they were read: " + told + "; "
             "set source.fail_on_data_loss to false to go on without them"
         )
         return DataLoss(message)
     if any(word in text for word in _PASSING):
-        return StreamInterrupted(first_line)
-    return StreamFailed(first_line)
+        return StreamInterrupted(told)
+    return StreamFailed(told)
+
+
+def told_by_spark(error: BaseException) -> str:
+    """One line: what a Python worker raised, or else the first that Spark says."""
+    raised = _RAISED.findall(str(error))
+    lines = [*reversed(raised), *str(error).strip().splitlines()]
+    return lines[0] if lines else type(error).__name__
 
 
 def _raised_in_a_worker(error: BaseException) -> HudiError | None:

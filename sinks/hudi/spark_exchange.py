@@ -207,11 +207,8 @@ def _order(records: pa.Table) -> str:
 
 def _payloads(portions: list[Portion], max_bytes: int) -> Iterator[bytes]:
     for group in _fitting(portions, max_bytes):
-        rows = [
-            [int(p.target), p.bucket.partition_path, p.bucket.number, p.changes.num_rows]
-            for p in group
-        ]
-        yield _ipc_file(group, json.dumps(rows).encode())
+        listed = [[int(p.target), p.bucket.partition_path, p.bucket.number] for p in group]
+        yield _ipc_file(group, json.dumps(listed).encode())
 
 
 def _fitting(portions: list[Portion], max_bytes: int) -> Iterator[list[Portion]]:

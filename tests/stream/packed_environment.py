@@ -37,6 +37,12 @@ def pack(archive: Path, version: str | None = None) -> None:
         _add_project(tar, version or distribution(PROJECT).version)
 
 
+def pack_bare(archive: Path) -> None:
+    """Write an archive of Python alone."""
+    with tarfile.open(archive, "w:gz") as tar:
+        _add_interpreter(tar)
+
+
 def _add_interpreter(tar: tarfile.TarFile) -> None:
     """What makes a folder a virtual environment: a link, and the configuration beside it."""
     interpreter = Path(sys.executable).resolve()

@@ -30,8 +30,15 @@ _POLL_S = 0.1
 _MASTER_STARTED = re.compile(r"Starting Spark master at (spark://\S+)")
 _WORKER_STARTED = re.compile(r"Successfully registered with master")
 
-#: Variables that would lead an executor to the checkout, or to an interpreter of its own.
-_LEFT_OUT = ("PYTHONPATH", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "VIRTUAL_ENV")
+#: Variables that would lead an executor to the checkout or to another interpreter, or keep Python
+#: from leaving its caches where it imported from.
+_LEFT_OUT = (
+    "PYTHONPATH",
+    "PYSPARK_PYTHON",
+    "PYSPARK_DRIVER_PYTHON",
+    "VIRTUAL_ENV",
+    "PYTHONDONTWRITEBYTECODE",
+)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from table.storage import open_storage
 from tests.fixtures.kafka import Kafka
 from tests.fixtures.s3 import S3Server
 from tests.stream import held_driver
-from tests.stream.packed_environment import SITE_PACKAGES, pack
+from tests.stream.packed_environment import SITE_PACKAGES, pack, pack_bare
 from tests.stream.sent_orders import SentOrders
 from tests.stream.standalone_cluster import (
     WORKER_HOSTS,
@@ -28,8 +28,8 @@ from tests.stream.standalone_cluster import (
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
-RECORDS = 9_000
-BATCHES = {"max_records_per_batch": 3_000}
+RECORDS = 8_000
+BATCHES = {"max_records_per_batch": 4_004}  # two, and some room where partitions are not even
 
 #: More than the share of the driver's memory that a record of such a batch has.
 LONG_BYTES = 100_000
@@ -94,13 +94,19 @@ def test_executors_with_another_version_of_the_project_are_refused(
 ) -> None:
     older = folder / "older.tar.gz"
     pack(older, version="0.0.9")
-    pipeline = orders.pipeline_file(tmp_path)
-    arguments = ["run", pipeline, "--once"]
-    assert _run(cluster, LAKEMARK, arguments, tmp_path / "driver", older) == 1
-    told = (tmp_path / "driver" / "stderr").read_text()
-    (message,) = [line for line in told.splitlines() if line.startswith("lakemark: ")]
+    message = _refusal(cluster, older, orders, tmp_path)
+    assert message.startswith("lakemark: the executor on ")
     assert "differs from the driver: lakemark is 0.0.9 there and " in message
-    assert not open_storage(orders.location).list_tree("")
+
+
+def test_executors_without_the_project_are_refused(
+    cluster: StandaloneCluster, folder: Path, orders: SentOrders, tmp_path: Path
+) -> None:
+    bare = folder / "bare.tar.gz"
+    pack_bare(bare)
+    message = _refusal(cluster, bare, orders, tmp_path)
+    assert message.startswith("lakemark: executors cannot run the project: ModuleNotFoundError: ")
+    assert "--archives" in message
 
 
 def test_an_executor_that_is_lost_while_files_are_written_costs_nothing(
@@ -143,6 +149,18 @@ def _run(
         return _exit_code(driver, folder)
 
 
+def _refusal(
+    cluster: StandaloneCluster, environment: Path, orders: SentOrders, folder: Path
+) -> str:
+    """What a run says that fails before it has made a table."""
+    arguments = ["run", orders.pipeline_file(folder), "--once"]
+    assert _run(cluster, LAKEMARK, arguments, folder / "driver", environment) == 1
+    assert not open_storage(orders.location).list_tree("")
+    # Spark lets the standard error of Python go the way of its standard output.
+    (message,) = (folder / "driver" / "stdout").read_text().splitlines()
+    return message
+
+
 def _held_executor(folder: Path, driver: subprocess.Popen[bytes]) -> int:
     """The process id of the executor that has written a file, once there is one."""
     deadline = time.monotonic() + END_WITHIN_S
@@ -160,7 +178,7 @@ def _exit_code(driver: subprocess.Popen[bytes], folder: Path) -> int:
 
 
 def _complaints(folder: Path) -> str:
-    return (folder / "stderr").read_text()[-5000:]
+    return "".join((folder / name).read_text()[-5000:] for name in ("stderr", "stdout"))
 
 
 def _shuffling_hosts(folder: Path) -> set[str]:

@@ -1,0 +1,118 @@
+"""lakemark and Apache Hudi write one table in turn, and never differ on what it holds."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from table.hudi_table import open_table
+from table.model.action import Action
+from table.storage import StorageLocation
+from tests.interop import hudi_rs, lakemark
+from tests.interop.lakemark import LakemarkWriter
+from tests.interop.oracle import ApacheTable, Oracle
+from tests.interop.same_rows import assert_same_rows
+
+pytestmark = pytest.mark.oracle
+
+SCHEMA = pa.schema(
+    [("id", pa.string()), ("region", pa.string()), ("ts", pa.int64()), ("v", pa.string())]
+)
+KEYS, COMMITS = 40, 7
+
+
+class Stream:
+    """Rows with updates, late ones and repeats, and deletes: the same for a seed."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+        self._now = 100
+
+    def rows(self, count: int = 25) -> pa.Table:
+        keys = self._random.sample(range(KEYS), count)
+        self._now += 10
+        # One in three is older than what the table may already have.
+        late = [self._random.choice((0, 0, 35)) for _ in keys]
+        return pa.table(
+            {
+                "id": [f"k{key}" for key in keys],
+                "region": [f"r{key % 3}" for key in keys],
+                "ts": [self._now + self._random.randrange(5) - back for back in late],
+                "v": [f"v{self._random.randrange(10**6)}" for _ in keys],
+            },
+            SCHEMA,
+        )
+
+
+@pytest.mark.parametrize("ordering", [["ts"], []], ids=["event_time", "commit_time"])
+@pytest.mark.parametrize("table_type", ["MERGE_ON_READ", "COPY_ON_WRITE"])
+def test_they_agree_after_every_commit_whoever_made_it(
+    oracle: Oracle, tmp_path: Path, table_type: str, ordering: list[str]
+) -> None:
+    path, stream = tmp_path / "t", Stream(seed=len(ordering))
+    twin = ApacheTable("t", ["id"], ["region"], ordering, table_type=table_type)  # type: ignore[arg-type]
+    is_merge_on_read = table_type == "MERGE_ON_READ"
+    writer = LakemarkWriter.open(path, twin, SCHEMA)
+    for number in range(COMMITS):
+        if number % 3 == 2:
+            writer.delete(stream.rows(8))
+        else:
+            writer.upsert(stream.rows())
+        _agree(oracle, path, ordering)
+
+    oracle.write(path, stream.rows(), twin)
+    _agree(oracle, path, ordering)
+    oracle.write(path, stream.rows(5), twin, "delete")
+    _agree(oracle, path, ordering)
+    if is_merge_on_read:
+        assert oracle.compact(path)
+        _agree(oracle, path, ordering)
+
+    writer = LakemarkWriter.open(path, twin, SCHEMA)
+    writer.writer.recover()
+    writer.upsert(stream.rows())
+    _agree(oracle, path, ordering)
+    if is_merge_on_read:
+        assert writer.compact()
+        _agree(oracle, path, ordering)
+        oracle.write(path, stream.rows(), twin)
+        _agree(oracle, path, ordering)
+        commits = open_table(StorageLocation(str(path))).timeline.completed(Action.COMMIT)
+        assert len(commits) == 2, "each of them has compacted"
+
+
+def test_apache_rolls_back_what_a_dead_lakemark_left(oracle: Oracle, tmp_path: Path) -> None:
+    path, stream = tmp_path / "t", Stream(seed=3)
+    twin = ApacheTable("t", ["id"], ["region"], ["ts"])
+    LakemarkWriter.open(path, twin, SCHEMA).upsert(stream.rows())
+    LakemarkWriter.open(path, twin, SCHEMA).begin_upsert(stream.rows())  # never published
+    _agree(oracle, path, ["ts"])
+    oracle.write(path, stream.rows(), twin)
+    _agree(oracle, path, ["ts"])
+    timeline = open_table(StorageLocation(str(path))).timeline
+    assert timeline.completed(Action.ROLLBACK)
+    assert not timeline.pending()
+
+
+def test_apache_builds_its_metadata_table_over_ours(oracle: Oracle, tmp_path: Path) -> None:
+    path, stream = tmp_path / "t", Stream(seed=4)
+    twin = ApacheTable("t", ["id"], ["region"], ["ts"])
+    writer = LakemarkWriter.open(path, twin, SCHEMA)
+    for _ in range(3):
+        writer.upsert(stream.rows())
+    with_metadata = ApacheTable("t", ["id"], ["region"], ["ts"], has_metadata=True)
+    oracle.write(path, stream.rows(), with_metadata)
+    _agree(oracle, path, ["ts"])
+    assert open_table(StorageLocation(str(path))).properties.metadata_partitions
+
+
+def _agree(oracle: Oracle, path: Path, ordering: list[str]) -> None:
+    ours = lakemark.read_snapshot(path)
+    assert_same_rows(ours, oracle.read(path))
+    table = open_table(StorageLocation(str(path)))
+    assert_same_rows(table.read_optimized().read_all(), oracle.read(path, "read_optimized"))
+    if ordering:  # without, hudi-rs does not merge logs
+        assert_same_rows(ours, hudi_rs.read_snapshot(path))

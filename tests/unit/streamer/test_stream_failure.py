@@ -1,0 +1,51 @@
+"""What Spark throws, in the project's own words."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.errors import PySparkException
+
+from streamer.stream_failure import DataLoss, StreamFailed, StreamInterrupted, translated
+from table.errors import CorruptData, Retriable
+
+_TRACEBACK = """
+  An exception was thrown from the Python worker. Please see the stack trace below.
+Traceback (most recent call last):
+  File "worker.py", line 1, in main
+    process()
+{}
+"""
+_FROM_AN_EXECUTOR = """An error occurred while calling z:org.apache.spark.api.python.PythonRDD.
+: Job aborted: org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+  File "worker.py", line 1, in main
+    process()
+ModuleNotFoundError: No module named 'streamer'
+
+\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "message"),
+    [
+        (_TRACEBACK.format("ValueError: odd"), StreamFailed, "ValueError: odd"),
+        (_FROM_AN_EXECUTOR, StreamFailed, "ModuleNotFoundError: No module named 'streamer'"),
+        (_TRACEBACK.format("table.errors.StorageUnavailable: busy"), Retriable, "busy"),
+        ("first\nsecond", StreamFailed, "first"),
+        ("", StreamFailed, "PySparkException"),
+        ("Job aborted: ExecutorLostFailure\nmore", StreamInterrupted, "Job aborted: Executor"),
+        ("OffsetOutOfRange for x", DataLoss, "removed from the topic before they were read: Off"),
+    ],
+)
+def test_a_failure_of_the_stream_is_told_in_one_line(
+    text: str, kind: type[Exception], message: str
+) -> None:
+    error = translated(PySparkException(text))
+    assert type(error) is kind
+    assert message in str(error)
+    assert "\n" not in str(error)
+
+
+def test_an_error_of_our_own_stays_as_it_is() -> None:
+    error = CorruptData("file", 0, "one thing", "another")
+    assert translated(error) is error
