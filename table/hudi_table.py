@@ -112,7 +112,7 @@ class HudiTable:
 
     def note_request(self, instant: Instant, plan: CompactionPlan) -> None:
         """Carry a compaction that we just requested into the view, without listing."""
-        self._timeline = Timeline.of([*self.timeline.instants, instant])
+        self._timeline = self.timeline.with_instant(instant)
         if self._view is not None:
             self._view = self._view.with_compaction_plan(instant.requested_at, plan)
 

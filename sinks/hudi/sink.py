@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 
 from checkpoints import codec
 from checkpoints.checkpoint import KafkaCheckpoint
@@ -18,7 +18,7 @@ from sinks.hudi.prepare import PrepareChunk, WriteBuckets
 from sinks.hudi.progress import checkpoint_of
 from sinks.hudi.table_writer import TableWriter
 from table.config import keys
-from table.errors import Fenced, HudiError
+from table.errors import Fenced, HudiError, Retriable
 from table.hudi_table import HudiTable
 from table.model.instant import Instant
 from table.timeline.timeline import Timeline
@@ -100,7 +100,8 @@ class HudiSink:
                 self._commit_rejects(written)
                 instant = self._commit_rows(written, batch)
         except BaseException:
-            self._abandon()
+            with suppress(Retriable):  # the next start does it
+                self._abandon()
             raise
         return _result(instant, written, rejected, seconds)
 
@@ -151,8 +152,10 @@ class HudiSink:
             raise Fenced(self._rows.pending_instant, reason)
 
     def _abandon(self) -> None:
-        for writer in self._writers():
-            writer.abandon()
+        """Undo what is pending, or find that another writer did: then this one must not go on."""
+        with ExitStack() as undone:
+            for writer in self._writers():
+                undone.callback(writer.abandon)
 
     def _writers(self) -> list[TableWriter]:
         return [w for w in (self._rows, self._rejects) if w is not None]

@@ -94,7 +94,11 @@ class TableWriter:
         return instant
 
     def abandon(self) -> None:
-        """Undo the pending instant, if there is one that is still ours."""
+        """Undo the pending instant, if there is one.
+
+        Raises:
+            Fenced: another writer did; see ``roll_back``.
+        """
         if self._transaction is not None:
             pending, self._transaction = self._transaction.instant, None
             roll_back(self.table.access, pending)

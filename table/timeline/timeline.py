@@ -14,19 +14,29 @@ _RANK = {State.REQUESTED: 0, State.INFLIGHT: 1, State.COMPLETED: 2}
 
 @dataclass(frozen=True)
 class Timeline:
-    """Instants by requested time, each in the furthest state that storage shows."""
+    """Instants by requested time, each in the furthest state that storage shows.
+
+    Attributes:
+        instants: those that are active.
+        has_history: whether older ones may have been archived.
+    """
 
     instants: tuple[Instant, ...]
+    has_history: bool = True
 
     @classmethod
-    def of(cls, seen: Iterable[Instant]) -> Timeline:
+    def of(cls, seen: Iterable[Instant], has_history: bool = True) -> Timeline:
         """The timeline of all files seen; an instant has one file for every state it reached."""
         furthest: dict[str, Instant] = {}
         for instant in seen:
             known = furthest.get(instant.requested_at)
             if known is None or _RANK[instant.state] > _RANK[known.state]:
                 furthest[instant.requested_at] = instant
-        return cls(tuple(furthest[t] for t in sorted(furthest)))
+        return cls(tuple(furthest[t] for t in sorted(furthest)), has_history)
+
+    def with_instant(self, instant: Instant) -> Timeline:
+        """The timeline once the instant is in this state."""
+        return Timeline.of([*self.instants, instant], self.has_history)
 
     def completed(self, *actions: Action) -> tuple[Instant, ...]:
         """Completed instants (of these actions, or of all), oldest completion first."""
@@ -49,13 +59,14 @@ class Timeline:
 
         An instant requested before the first one of the active timeline (savepoints apart) was
         archived, so it did complete; its requested time stands in for the completion time, which
-        is older than all others either way (``CompletionTimeQueryViewV2``).
+        is older than all others either way (``CompletionTimeQueryViewV2``). Where nothing was ever
+        archived it was rolled back: what a late writer still leaves in its name stays unseen.
         """
         instant = self.find(requested_at)
         if instant is not None:
             return instant.completed_at
-        is_archived = self._start is not None and requested_at < self._start
-        return requested_at if is_archived else None
+        is_older = self._start is not None and requested_at < self._start
+        return requested_at if is_older and self.has_history else None
 
     def is_committed(self, requested_at: str) -> bool:
         """Whether files of that instant may be read."""

@@ -40,8 +40,9 @@ class TimelineStore:
 
     def load(self) -> Timeline:
         """The active timeline as storage shows it now; one listing."""
-        _, objects = self._storage.list_folder(self._layout.folder)
-        return Timeline.of(i for o in objects if (i := self._layout.parse(o.name)) is not None)
+        history, objects = self._storage.list_folder(self._layout.folder)
+        instants = [i for o in objects if (i := self._layout.parse(o.name)) is not None]
+        return Timeline.of(instants, has_history=bool(history))
 
     def path_of(self, instant: Instant) -> str:
         """Path of an instant's file, from the table's root."""

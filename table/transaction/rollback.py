@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from table.errors import Unsupported
+from table.errors import Fenced, Unsupported
 from table.model.action import Action, State
 from table.model.file_names import BaseFileName, LogFileName
 from table.model.instant import Instant
@@ -45,9 +45,19 @@ def recover(access: TableAccess) -> list[str]:
 
 
 def roll_back(access: TableAccess, target: Instant) -> bool:
-    """Undo one pending instant; False when it completed before we held the lock."""
+    """Undo a pending instant of our own; False when it completed before we held the lock.
+
+    Raises:
+        Fenced: another writer rolled it back; what we wrote in its name since then is gone, too.
+    """
     with access.lock.hold(LOCK_WAIT_S) as lease:
-        return _roll_back(access, target, lease) is not None
+        if _roll_back(access, target, lease) is not None:
+            return True
+        timeline = access.timeline.load()
+        if timeline.find(target.requested_at) is not None:
+            return False
+        _delete_late_files(access, target.requested_at, timeline)
+    raise Fenced(target.requested_at, "another writer rolled it back; the newer writer goes on")
 
 
 def _roll_back(access: TableAccess, target: Instant, lease: Lease) -> str | None:
@@ -96,6 +106,16 @@ def _finish(access: TableAccess, rollback: Instant, timeline: Timeline, lease: L
         access.timeline.forget(target)
     drop_markers(access.storage, plan.instant)
     return plan.instant
+
+
+def _delete_late_files(access: TableAccess, instant: str, timeline: Timeline) -> None:
+    """Delete files of an instant that is gone, if a rollback took it: else it was archived."""
+    rollbacks = (i.requested_at for i in timeline.completed(Action.ROLLBACK))
+    later = (name for name in rollbacks if name > instant)
+    if any(access.timeline.read_rollback_plan(name).instant == instant for name in later):
+        files = _files_of(access, instant)
+        access.storage.delete([path for paths in _relative(access, files) for path in paths])
+        drop_markers(access.storage, instant)
 
 
 def _files_of(access: TableAccess, instant: str) -> dict[str, tuple[str, ...]]:

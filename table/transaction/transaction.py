@@ -118,7 +118,7 @@ class Transaction:
             completed = self._publish(completed_at)
         self._access.timeline.withdraw(self.instant)
         drop_markers(self._access.storage, self.instant.requested_at)
-        return completed, Timeline.of([*timeline.instants, completed])
+        return completed, timeline.with_instant(completed)
 
     def cancel(self) -> None:
         """Forget the instant. Only for one in whose name no file was written."""

@@ -99,7 +99,7 @@ class FileSystemView:
         finished = {name for name, at in self.compactions.items() if at == instant.requested_at}
         view = replace(
             self,
-            timeline=Timeline.of([*self.timeline.instants, instant]),
+            timeline=self.timeline.with_instant(instant),
             replaced={**self.replaced, **_replaced_by(instant.requested_at, metadata)},
             compactions={n: at for n, at in self.compactions.items() if n not in finished},
         )

@@ -30,6 +30,9 @@ _POLL_S = 0.1
 _MASTER_STARTED = re.compile(r"Starting Spark master at (spark://\S+)")
 _WORKER_STARTED = re.compile(r"Successfully registered with master")
 
+#: For Java processes that live for seconds.
+_QUICK_START = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+
 #: Variables that would lead an executor to the checkout or to another interpreter, or keep Python
 #: from leaving its caches where it imported from.
 _LEFT_OUT = (
@@ -129,7 +132,8 @@ def standalone_cluster(folder: Path) -> Iterator[StandaloneCluster]:
 def _daemon(name: str, host: str, arguments: Sequence[str], log: Path) -> Iterator[None]:
     """A process of Spark's standalone mode; its executors end with it."""
     launch = [str(_spark_home() / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}"]
-    environment = {**_environment(host), "SPARK_DAEMON_MEMORY": "256m"}
+    environment = _environment(host)
+    environment |= {"SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": _QUICK_START}
     with log.open("wb") as output:
         process = subprocess.Popen(
             [*launch, "--host", host, *arguments],
@@ -154,6 +158,8 @@ def _properties(folder: Path) -> dict[str, str]:
         "spark.driver.bindAddress": _DRIVER_HOST,
         "spark.driver.memory": "512m",
         "spark.executor.memory": "640m",
+        "spark.driver.extraJavaOptions": _QUICK_START,
+        "spark.executor.extraJavaOptions": _QUICK_START,
         "spark.jars": ",".join(map(str, spark_kafka_jars())),
         "spark.ui.enabled": "false",
         "spark.eventLog.enabled": "true",

@@ -56,7 +56,7 @@ def test_a_driver_that_wakes_after_it_was_replaced_publishes_nothing(
             assert _ended(replacement) == (0, [])
         os.killpg(replaced.pid, signal.SIGCONT)
         code, complaints = _ended(replaced)
-    assert code == 1
+    assert code == 1, complaints
     (message,) = complaints
     assert message.startswith("lakemark: instant ")
     assert "was not published: another writer rolled it back" in message
