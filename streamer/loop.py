@@ -40,9 +40,15 @@ _POLL_S = 0.2
 #: How long a batch in progress may still take once the run was asked to stop, in seconds.
 STOP_GRACE_S = 20.0
 
+#: How long Spark has to cancel it after that.
+_CANCEL_S = 2.0
+
 
 class StreamLoop:
     """One pipeline, running.
+
+    Attributes:
+        left_batch: whether a thread is still busy with a batch that the run did not wait for.
 
     Args:
         name: of the pipeline, for events.
@@ -70,6 +76,7 @@ class StreamLoop:
         self._stopping = threading.Event()
         self._idle = threading.Event()
         self._idle.set()
+        self.left_batch = False
         self._failure: BaseException | None = None
         self._position: KafkaCheckpoint | None = None
         self._totals: Counter[str] = Counter()
@@ -150,9 +157,8 @@ class StreamLoop:
         try:
             self._await(query)
         finally:
-            self._idle.wait(STOP_GRACE_S)
-            query.stop()
-        if self._failure is not None:
+            in_time = self._end(query)
+        if in_time and self._failure is not None:
             raise self._failure
 
     def _await(self, query: StreamingQuery) -> None:
@@ -163,6 +169,19 @@ class StreamLoop:
         error = query.exception()
         if error is not None:
             raise translated(error) from error
+
+    def _end(self, query: StreamingQuery) -> bool:
+        """Stop the stream; False when the batch was not done in time.
+
+        Spark then cancels its jobs, but would wait for as long as Python writes or is kept waiting:
+        such a batch is left to itself.
+        """
+        in_time = self._idle.wait(STOP_GRACE_S)
+        stop = threading.Thread(target=query.stop, daemon=True)
+        stop.start()
+        stop.join(None if in_time else _CANCEL_S)
+        self.left_batch = stop.is_alive()
+        return in_time
 
     def _on_batch(self, records: DataFrame, batch_id: int, scratch: Path) -> None:
         """One micro-batch. Failures are kept for the thread that waits: Spark would print them."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from streamer import pipeline, progress
 from streamer.config.load import load
 from streamer.event_log import event_log
-from streamer.stopping import stops_on_signals
+from streamer.stopping import end_at_once, stops_on_signals
 
 
 def execute(arguments: argparse.Namespace) -> int:
@@ -26,6 +26,8 @@ def execute(arguments: argparse.Namespace) -> int:
         stops_on_signals(built.loop.stop),
     ):
         built.loop.run()
+    if built.loop.left_batch:
+        end_at_once()
     return 0
 
 

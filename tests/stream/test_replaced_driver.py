@@ -6,13 +6,22 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
+from sinks.batch import KafkaBatch
+from sinks.hudi.exchange import OpenWrite, Prepare, Written
+from streamer import pipeline
+from streamer.config.load import load
+from streamer.events import ignore
 from table.hudi_table import open_table
 from table.storage import Storage, StorageLocation, open_storage
 from table.timeline.lock import Lease, open_lock
@@ -47,12 +56,12 @@ def orders(kafka: Kafka, tmp_path: Path, request: pytest.FixtureRequest) -> Sent
 def test_a_driver_that_wakes_after_it_was_replaced_publishes_nothing(
     orders: SentOrders, moment: str, tmp_path: Path
 ) -> None:
-    pipeline = orders.pipeline_file(tmp_path, spark=SPARK)
-    with _locked(orders.location) as lease, _run(pipeline) as replaced:
+    file = orders.pipeline_file(tmp_path, spark=SPARK)
+    with _locked(orders.location) as lease, _run(file) as replaced:
         _wait_for_files(open_storage(orders.location), moment, replaced)
         os.killpg(replaced.pid, signal.SIGSTOP)
         lease.release()
-        with _run(pipeline) as replacement:
+        with _run(file) as replacement:
             assert _ended(replacement) == (0, [])
         os.killpg(replaced.pid, signal.SIGCONT)
         code, complaints = _ended(replaced)
@@ -68,8 +77,8 @@ def test_a_driver_that_wakes_after_it_was_replaced_publishes_nothing(
 def test_a_driver_that_is_told_to_end_in_a_batch_ends_in_time(
     orders: SentOrders, can_end: bool, tmp_path: Path
 ) -> None:
-    pipeline = orders.pipeline_file(tmp_path, spark=SPARK)
-    with _locked(orders.location) as lease, _run(pipeline) as driver:
+    file = orders.pipeline_file(tmp_path, spark=SPARK)
+    with _locked(orders.location) as lease, _run(file) as driver:
         _wait_for_files(open_storage(orders.location), WRITING, driver)
         if can_end:
             lease.release()
@@ -78,9 +87,40 @@ def test_a_driver_that_is_told_to_end_in_a_batch_ends_in_time(
         assert _ended(driver) == (0, [])
         assert time.monotonic() - told_at < STOPS_WITHIN_S
     assert len(open_table(orders.location).timeline.completed()) == can_end
-    with _run(pipeline) as next_driver:
+    with _run(file) as next_driver:
         assert _ended(next_driver) == (0, [])
     orders.assert_landed()
+
+
+def test_a_job_that_does_not_end_in_time_is_cancelled(
+    kafka: Kafka, spark: SparkSession, tmp_path: Path
+) -> None:
+    orders = SentOrders(kafka, StorageLocation(str(tmp_path / "orders")), RECORDS)
+    config = load(str(orders.pipeline_file(tmp_path)), [])
+    begun = threading.Event()
+
+    class Endless:
+        def run(self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite) -> list[Written]:
+            def wait(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+                time.sleep(ENDS_WITHIN_S)
+                yield from batches
+
+            begun.set()
+            batch.records.mapInArrow(wait, batch.records.schema).collect()
+            return []
+
+    with (
+        pipeline.build(config, ignore, Endless()) as built,
+        ThreadPoolExecutor(1) as elsewhere,
+    ):
+        running = elsewhere.submit(built.loop.run)
+        assert begun.wait(BEGINS_WITHIN_S)
+        told_at = time.monotonic()
+        built.loop.stop()
+        assert running.result().reason == "interrupted"
+        assert time.monotonic() - told_at < STOPS_WITHIN_S
+        assert not built.loop.left_batch
+    assert not open_table(orders.location).timeline.pending()
 
 
 @contextmanager
@@ -94,10 +134,10 @@ def _locked(location: StorageLocation) -> Iterator[Lease]:
 
 
 @contextmanager
-def _run(pipeline: Path) -> Iterator[subprocess.Popen[str]]:
+def _run(file: Path) -> Iterator[subprocess.Popen[str]]:
     """``lakemark run --once``; Python and Java in a process group of their own."""
     driver = subprocess.Popen(
-        [sys.executable, "-m", "streamer", "run", str(pipeline), "--once"],
+        [sys.executable, "-m", "streamer", "run", str(file), "--once"],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
