@@ -191,7 +191,8 @@ class StreamLoop:
         try:
             assert self._position is not None
             batch = KafkaBatch(records, self._position, planned_end(scratch, batch_id))
-            self._write(batch, batch_id)
+            if batch.end != batch.start:  # a stream's first batch runs even without any data
+                self._write(batch, batch_id)
         except BaseException as error:
             self._failure = translated(error)
         finally:

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
-from transforms.kafka_changes import ToChanges
 
 from sinks.dead_letters import changes_of, first_reason
 from sinks.hudi.exchange import Portion, Target, Written
@@ -15,6 +14,7 @@ from sinks.hudi.placement import Placement
 from table.index.bucket import BucketIndex
 from table.write.file_group_write import WriteContext, write_file_group
 from table.write.partitioner import Bucket, divide
+from transforms.kafka_changes import ToChanges
 
 
 @dataclass(frozen=True)
