@@ -13,7 +13,7 @@ IMAGE   := build/kafka-image
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv venv-spark35 java jars demo check format test test-slow test-spark35 bench \
+.PHONY: help venv venv-spark35 java jars demo check format test test-oracle test-slow test-spark35 bench \
         kafka-image lock clean
 .DELETE_ON_ERROR:
 
@@ -53,8 +53,11 @@ check: venv ## format, lint, types, import layers, dead code
 test: jars ## all tests but the long ones and those that ask Apache Hudi
 	$(BIN)/python -m pytest -m "not slow and not oracle" $(ARGS)
 
-test-slow: jars venv-spark35 ## the long tests, and those that ask Apache Hudi
-	$(BIN)/python -m pytest -m "slow or oracle" $(ARGS)
+test-oracle: jars venv-spark35 ## the tests that ask Apache Hudi
+	$(BIN)/python -m pytest -m "oracle and not slow" $(ARGS)
+
+test-slow: jars venv-spark35 ## the long tests: kills, clusters, large messages
+	$(BIN)/python -m pytest -m "slow" $(ARGS)
 
 test-spark35: jars venv-spark35 ## the tests with Spark, on Spark 3.5
 	$(VENV_35)/bin/python -m pytest -m "spark and not slow and not oracle" $(ARGS)

@@ -44,7 +44,7 @@ ENDS_WITHIN_S = 240.0
 BEGINS_WITHIN_S = 120.0
 
 
-@pytest.fixture(params=["disk", "s3"])
+@pytest.fixture
 def orders(kafka: Kafka, tmp_path: Path, request: pytest.FixtureRequest) -> SentOrders:
     location = StorageLocation(str(tmp_path / "orders"))
     if request.param == "s3":
@@ -52,7 +52,11 @@ def orders(kafka: Kafka, tmp_path: Path, request: pytest.FixtureRequest) -> Sent
     return SentOrders(kafka, location, RECORDS)
 
 
-@pytest.mark.parametrize("moment", [WRITING, PUBLISHING])
+@pytest.mark.parametrize(
+    ("orders", "moment"),
+    [("disk", WRITING), ("s3", WRITING), ("s3", PUBLISHING)],
+    indirect=["orders"],
+)
 def test_a_driver_that_wakes_after_it_was_replaced_publishes_nothing(
     orders: SentOrders, moment: str, tmp_path: Path
 ) -> None:
