@@ -34,9 +34,10 @@ _STREAM_SETTINGS = {
     # The scratch folder is never read again, so nothing in it is worth keeping.
     "spark.sql.streaming.minBatchesToRetain": "2",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # From 4.0 the limit in bytes ends a chunk first; 3.5 knows only rows.
+    # From 4.0 the limit in bytes ends a batch first; 3.5 knows only rows. Spark ends a batch once
+    # it is over the limit, so half of the 64 MiB that one may have is left for the last record.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
-    "spark.sql.execution.arrow.maxBytesPerBatch": str(64 * 1024**2),
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(32 * 1024**2),
 }
 
 _QUIET_SETTINGS = {
