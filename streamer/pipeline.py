@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from sinks.dead_letters import INDEX as DEAD_LETTER_INDEX
 from sinks.dead_letters import dead_letter_spec
 from sinks.hudi.adaptive_exchange import AdaptiveExchange
+from sinks.hudi.collect import collect_budget_bytes
 from sinks.hudi.exchange import DriverExchange, Exchange
 from sinks.hudi.prepare import PrepareChunk
 from sinks.hudi.settings import SinkSettings
@@ -87,7 +88,7 @@ def build(
             config.name,
             source,
             sink,
-            exchange or _exchange(spark),
+            exchange or _exchange(spark, source),
             services,
             config.run,
             listener,
@@ -168,9 +169,13 @@ def _kafka_columns(config: PipelineConfig) -> list[str]:
     return [METADATA_PREFIX + name for name in config.source.metadata_columns]
 
 
-def _exchange(spark: SparkSession) -> AdaptiveExchange:
-    tasks = spark.sparkContext.defaultParallelism
-    return AdaptiveExchange(DriverExchange(LocalRunner()), SparkExchange(tasks))
+def _exchange(spark: SparkSession, source: KafkaSource) -> AdaptiveExchange:
+    budget_bytes = collect_budget_bytes(spark)
+    return AdaptiveExchange(
+        DriverExchange(LocalRunner(), budget_bytes),
+        SparkExchange(spark.sparkContext.defaultParallelism, source.max_message_bytes()),
+        budget_bytes,
+    )
 
 
 def _runner(spark: SparkSession) -> Runner:

@@ -49,6 +49,7 @@ class HudiTable:
         self.access = TableAccess(storage, self.store, open_lock(storage))
         self._timeline: Timeline | None = None
         self._view: FileSystemView | None = None
+        self._noted: tuple[Instant, CommitMetadata] | None = None
 
     @property
     def location(self) -> StorageLocation:
@@ -99,6 +100,7 @@ class HudiTable:
         What another writer completed meanwhile is read when it is asked for again.
         """
         known = self.timeline
+        self._noted = instant, metadata
         others = [
             i
             for i in timeline.instants
@@ -116,10 +118,16 @@ class HudiTable:
         if self._view is not None:
             self._view = self._view.with_compaction_plan(instant.requested_at, plan)
 
+    def commit_metadata(self, instant: Instant) -> CommitMetadata:
+        """Metadata of a completed commit; of our own newest without a request."""
+        if self._noted is not None and self._noted[0] == instant:
+            return self._noted[1]
+        return self.store.read_commit(instant)
+
     def newest_metadata(self) -> CommitMetadata | None:
         """Metadata of the newest completed commit that carries a schema."""
         for instant in reversed(self.timeline.completed(*_COMMITS)):
-            metadata = self.store.read_commit(instant)
+            metadata = self.commit_metadata(instant)
             if metadata.extra_metadata.get(keys.SCHEMA):
                 return metadata
         return None

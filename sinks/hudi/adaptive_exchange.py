@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sinks.batch import KafkaBatch
-from sinks.hudi.collect import TooLarge, collect_budget_bytes, share_bytes
+from sinks.hudi.collect import TooLarge, share_bytes
 from sinks.hudi.exchange import Exchange, OpenWrite, Prepare, Written
 
 #: A batch is collected only if each of its records may have so many bytes at least.
@@ -19,12 +19,10 @@ class AdaptiveExchange:
     Args:
         driver: for small batches.
         cluster: for large ones.
-        budget_bytes: what a collected batch may weigh; asked of the session when left out.
+        budget_bytes: what a batch that the driver collects may weigh.
     """
 
-    def __init__(
-        self, driver: Exchange, cluster: Exchange, budget_bytes: int | None = None
-    ) -> None:
+    def __init__(self, driver: Exchange, cluster: Exchange, budget_bytes: int) -> None:
         self._driver, self._cluster = driver, cluster
         self._budget_bytes = budget_bytes
         self._least_share_bytes = _MIN_SHARE_BYTES
@@ -32,7 +30,7 @@ class AdaptiveExchange:
 
     def run(self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite) -> list[Written]:
         """Read the batch once, or once more when a record was longer than expected."""
-        share = share_bytes(batch.planned_records, self._budget(batch))
+        share = share_bytes(batch.planned_records, self._budget_bytes)
         if share < self._needed_share_bytes():
             return self._cluster.run(batch, prepare, open_write)
         try:
@@ -47,8 +45,3 @@ class AdaptiveExchange:
         if self._batches_to_wait < 0:
             self._least_share_bytes = _MIN_SHARE_BYTES
         return self._least_share_bytes
-
-    def _budget(self, batch: KafkaBatch) -> int:
-        if self._budget_bytes is None:
-            self._budget_bytes = collect_budget_bytes(batch.records.sparkSession)
-        return self._budget_bytes

@@ -14,6 +14,7 @@ from pyspark.sql import functions as f
 
 from sinks.batch import KafkaBatch
 from table.errors import Permanent
+from transforms.kafka_records import in_order_of_arrival
 
 #: Arrow bytes of one collected batch, at most; also limited by the JVM's heap.
 COLLECT_BUDGET_BYTES = 768 << 20
@@ -51,8 +52,12 @@ def share_bytes(records: int, budget_bytes: int) -> int:
     return budget_bytes // max(records, 1) - _ROW_OVERHEAD_BYTES
 
 
-def collect(batch: KafkaBatch) -> pa.Table:
-    """All records of the batch, ordered by partition and offset; one Spark job.
+def collect(batch: KafkaBatch, budget_bytes: int) -> pa.Table:
+    """All records of the batch, in order of arrival; one Spark job.
+
+    Args:
+        batch: what to collect.
+        budget_bytes: what it may weigh.
 
     Raises:
         TooLarge: a record is longer than its share.
@@ -61,7 +66,7 @@ def collect(batch: KafkaBatch) -> pa.Table:
     spark.conf.set(ROWS_IN_ARROW_BATCH, _ROWS)
     records = max(batch.planned_records, 1)
     share = min(
-        share_bytes(records, collect_budget_bytes(spark)),
+        share_bytes(records, budget_bytes),
         MAX_ARROW_BATCH_BYTES // min(records, _ROWS),
     )
     table = _to_arrow(_cut_short(batch.records, share))
@@ -69,7 +74,7 @@ def collect(batch: KafkaBatch) -> pa.Table:
     if cut:
         message = f"{cut} records are longer than {share} bytes in a batch of {records}"
         raise TooLarge(message)
-    return table.drop_columns([_CUT]).sort_by([("partition", "ascending"), ("offset", "ascending")])
+    return in_order_of_arrival(table.drop_columns([_CUT]))
 
 
 def _cut_short(records: DataFrame, share: int) -> DataFrame:

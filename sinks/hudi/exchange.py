@@ -20,7 +20,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from sinks.batch import KafkaBatch
-from sinks.hudi.collect import collect
+from sinks.hudi.collect import COLLECT_BUDGET_BYTES, collect
 from table.execution.runner import LocalRunner
 from table.merge.merge_stream import in_batches
 from table.model.commit_metadata import WriteStat
@@ -92,14 +92,19 @@ class Exchange(Protocol):
 
 
 class DriverExchange:
-    """Everything in the driver's threads, for batches that fit."""
+    """Everything in the driver's threads, for batches that fit.
 
-    def __init__(self, runner: LocalRunner) -> None:
-        self._runner = runner
+    Args:
+        runner: the threads.
+        budget_bytes: what a collected batch may weigh.
+    """
+
+    def __init__(self, runner: LocalRunner, budget_bytes: int = COLLECT_BUDGET_BYTES) -> None:
+        self._runner, self._budget_bytes = runner, budget_bytes
 
     def run(self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite) -> list[Written]:
         """Collect, prepare, write; raises ``TooLarge`` when a record was cut short."""
-        records = collect(batch)
+        records = collect(batch, self._budget_bytes)
         prepared = self._runner.map(prepare, list(in_batches(records, CHUNK_BYTES)))
         grouped = _grouped(prepared)
         write = open_write(any(target is Target.REJECTS for target, _ in grouped))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import pyarrow as pa
 
@@ -20,7 +21,7 @@ from table.model.commit_metadata import CommitMetadata
 from table.model.compaction_plan import CompactionPlan
 from table.model.file_slice import FileSlice
 from table.model.instant import Instant
-from table.model.meta_columns import with_meta_columns, without_meta_columns
+from table.model.meta_columns import with_meta_columns
 from table.schema import avro
 from table.services.compaction import CompactionPolicy, execute, is_due, request
 from table.services.slice_rewrite import SliceRewriter
@@ -113,8 +114,10 @@ class TableWriter:
     def compact_if_due(
         self, policy: CompactionPolicy, runner: Runner
     ) -> list[tuple[Instant, CommitMetadata]]:
-        """Finish pending compactions, whoever planned them, then plan and do one if it is time."""
-        self.table.refresh()
+        """Finish pending compactions, whoever planned them, then plan and do one if it is time.
+
+        Looks at the timeline as ``recover`` or ``commit`` left it; the plan is made from a new one.
+        """
         done = [self._compact(pending, runner) for pending in self._pending_compactions()]
         if self.table.properties.is_merge_on_read and is_due(self.table.timeline, policy):
             requested = request(self.table.access, self._slices_at)
@@ -148,19 +151,28 @@ class TableWriter:
 
     def _context(self, instant: str) -> WriteContext:
         properties = self.table.properties
-        schema = with_meta_columns(self.schema)
         return WriteContext(
             location=self.table.location,
             instant=instant,
             table_name=properties.table_name,
             table_type=properties.table_type,
-            schema=schema,
-            avro_schema_text=json.dumps(avro.to_avro(schema, properties.table_name)),
+            schema=with_meta_columns(self.schema),
+            avro_schema_text=self._schema_with_meta_text,
             merge_mode=properties.merge_mode,
             ordering_fields=properties.ordering_fields,
             log_format=self.settings.log_format,
         ).sharing(self.table.storage)
 
     def _own_metadata(self) -> dict[str, str]:
-        schema = avro.to_avro(without_meta_columns(self.schema), self.table.properties.table_name)
-        return {keys.SCHEMA: json.dumps(schema), **self.settings.bucket_metadata()}
+        return {keys.SCHEMA: self._schema_text, **self.settings.bucket_metadata()}
+
+    @cached_property
+    def _schema_text(self) -> str:
+        return self._avro_text(self.schema)
+
+    @cached_property
+    def _schema_with_meta_text(self) -> str:
+        return self._avro_text(with_meta_columns(self.schema))
+
+    def _avro_text(self, schema: pa.Schema) -> str:
+        return json.dumps(avro.to_avro(schema, self.table.properties.table_name))

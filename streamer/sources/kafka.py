@@ -73,6 +73,13 @@ class KafkaSource:
         """
         return kafka_offsets.lag(checkpoint, self._admin.ranges())
 
+    def max_message_bytes(self) -> int:
+        """The longest message that the topic takes; Kafka's own default where we may not ask.
+
+        Kafka measures messages as they are sent: compressed ones may be longer here.
+        """
+        return self._admin.max_message_bytes()
+
     def stream(self, start: KafkaCheckpoint) -> DataFrame:
         """The records from ``start`` on, as a streaming DataFrame.
 
@@ -83,11 +90,8 @@ class KafkaSource:
         Args:
             start: names every partition, as ``start_map`` returns it.
         """
-        options = {f"kafka.{name}": value for name, value in self._properties.items()}
         reader = self._spark.readStream.format("kafka").options(
-            **options,
-            subscribe=start.topic,
-            startingOffsets=json.dumps({start.topic: dict(start.offsets)}),
+            **self._options(start),
             maxOffsetsPerTrigger=str(self._config.max_records_per_batch),
             failOnDataLoss=str(self._config.fail_on_data_loss).lower(),
         )
@@ -103,11 +107,8 @@ class KafkaSource:
         available = self._admin.ranges()
         share = -(-count // max(len(available), 1))
         ends = {p: min(start.offsets[p] + share, r.end) for p, r in available.items()}
-        options = {f"kafka.{name}": value for name, value in self._properties.items()}
         reader = self._spark.read.format("kafka").options(
-            **options,
-            subscribe=start.topic,
-            startingOffsets=json.dumps({start.topic: dict(start.offsets)}),
+            **self._options(start),
             endingOffsets=json.dumps({start.topic: ends}),
         )
         rows = reader.load().select("value").where("value is not null").collect()
@@ -139,6 +140,14 @@ class KafkaSource:
         if checkpoint.topic != self._config.topic:
             raise ForeignCheckpoint(self._config.topic, str(checkpoint))
         return kafka_offsets.next_start(checkpoint, self._admin.ranges())
+
+    def _options(self, start: KafkaCheckpoint) -> dict[str, str]:
+        """What every reader of the topic is told, stream or not."""
+        return {
+            **{f"kafka.{name}": value for name, value in self._properties.items()},
+            "subscribe": start.topic,
+            "startingOffsets": json.dumps({start.topic: dict(start.offsets)}),
+        }
 
     def _columns(self) -> list[Column]:
         value, key = F.col("value"), F.col("key")

@@ -25,6 +25,9 @@ from streamer.sources.kafka_offsets import OffsetRange
 
 ANSWER_WITHIN_S: Final = 10
 
+#: Kafka's own default for ``max.message.bytes``.
+DEFAULT_MAX_MESSAGE_BYTES: Final = 1_048_588
+
 _REFUSALS = (
     "AuthenticationException",
     "AuthorizationException",
@@ -68,6 +71,17 @@ class KafkaAdmin:
             return self._ranges()
         except Py4JJavaError as error:
             raise self._translate(error) from None
+
+    def max_message_bytes(self) -> int:
+        """The topic's ``max.message.bytes``; its default where describing it is not allowed."""
+        config = self._jvm.org.apache.kafka.common.config
+        topic = config.ConfigResource(config.ConfigResource.Type.TOPIC, self._topic)
+        asked = self._jvm.java.util.Collections.singletonList(topic)
+        try:
+            described = self._answer(self._admin.describeConfigs(asked).all()).get(topic)
+        except Py4JJavaError:
+            return DEFAULT_MAX_MESSAGE_BYTES
+        return int(described.get("max.message.bytes").value())
 
     def close(self) -> None:
         """Ends the connection; calling twice is harmless."""

@@ -78,6 +78,11 @@ class ObjectInfo:
         """Last segment of the path."""
         return self.path.rsplit("/", 1)[-1]
 
+    @property
+    def folder(self) -> str:
+        """The path without its last segment; "" for the root."""
+        return self.path.rpartition("/")[0]
+
 
 class StreamingFile(Protocol):
     """A file being written front to back; nothing is visible before ``close``."""

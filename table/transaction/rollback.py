@@ -8,19 +8,17 @@ withdraw the prepared content, plan, delete the files, complete the rollback, fo
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
 from table.errors import Fenced, Unsupported
 from table.model.action import Action, State
-from table.model.file_names import BaseFileName, LogFileName
 from table.model.instant import Instant
 from table.model.rollback import RollbackPlan
-from table.storage.storage import Storage
 from table.timeline.clock import Turn, next_instant
 from table.timeline.lock import Lease
 from table.timeline.timeline import Timeline
 from table.timeline.timeline_store import rollback_metadata_content, rollback_plan_content
 from table.transaction.access import LOCK_WAIT_S, TableAccess
+from table.view.file_lister import data_file, objects_beside_timeline
 from table.write.markers import drop_markers, marked_files
 
 _ROLLED_BACK = (Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT)
@@ -69,7 +67,8 @@ def _roll_back(access: TableAccess, target: Instant, lease: Lease) -> str | None
     rollback = Instant(
         next_instant(timeline.newest_time, Turn.SERVICE), Action.ROLLBACK, State.REQUESTED
     )
-    plan = RollbackPlan(target.requested_at, target.action, _files_of(access, target.requested_at))
+    files = _by_partition(access, _files_of(access, target.requested_at))
+    plan = RollbackPlan(target.requested_at, target.action, files)
     access.timeline.create(rollback, rollback_plan_content(plan))
     return _finish(access, rollback, timeline, lease)
 
@@ -91,8 +90,9 @@ def _finish(access: TableAccess, rollback: Instant, timeline: Timeline, lease: L
     # Looked up again, not only read from the plan: a late attempt of the dead writer may have
     # written since, and paths in another's plan are absolute in another's notation.
     files = _files_of(access, plan.instant)
-    access.storage.delete([path for paths in _relative(access, files) for path in paths])
-    done = RollbackPlan(plan.instant, plan.action, {**plan.files, **files})
+    access.storage.delete(files)
+    deleted = {**plan.files, **_by_partition(access, files)}
+    done = RollbackPlan(plan.instant, plan.action, deleted)
     took_ms = int((time.monotonic() - started) * 1000)
     content = rollback_metadata_content(done, rollback.requested_at, took_ms)
     access.timeline.prepare(pending, content)
@@ -113,37 +113,28 @@ def _delete_late_files(access: TableAccess, instant: str, timeline: Timeline) ->
     rollbacks = (i.requested_at for i in timeline.completed(Action.ROLLBACK))
     later = (name for name in rollbacks if name > instant)
     if any(access.timeline.read_rollback_plan(name).instant == instant for name in later):
-        files = _files_of(access, instant)
-        access.storage.delete([path for paths in _relative(access, files) for path in paths])
+        access.storage.delete(_files_of(access, instant))
         drop_markers(access.storage, instant)
 
 
-def _files_of(access: TableAccess, instant: str) -> dict[str, tuple[str, ...]]:
-    """Absolute paths, by partition, of every data file named after the instant."""
-    root = access.storage.location.url.rstrip("/")
+def _files_of(access: TableAccess, instant: str) -> list[str]:
+    """Paths (from the table's root) of every data file named after the instant.
+
+    Folders that are no partition yet are searched, too.
+    """
     found = set(marked_files(access.storage, instant))
-    found.update(path for path in _data_files(access.storage) if _instant_of(path) == instant)
-    by_partition: dict[str, tuple[str, ...]] = {}
-    for path in sorted(found):
+    for info in objects_beside_timeline(access.storage):
+        file = data_file(info.folder, info.name, info.size_bytes)
+        if file is not None and file.name.instant == instant:
+            found.add(info.path)
+    return sorted(found)
+
+
+def _by_partition(access: TableAccess, files: list[str]) -> dict[str, tuple[str, ...]]:
+    """The same files as plans name them: absolute, by partition."""
+    root = access.storage.location.url.rstrip("/")
+    partitions: dict[str, tuple[str, ...]] = {}
+    for path in files:
         partition = path.rpartition("/")[0]
-        by_partition[partition] = (*by_partition.get(partition, ()), f"{root}/{path}")
-    return by_partition
-
-
-def _relative(access: TableAccess, files: dict[str, tuple[str, ...]]) -> Iterator[list[str]]:
-    prefix = access.storage.location.url.rstrip("/") + "/"
-    return ([path.removeprefix(prefix) for path in paths] for paths in files.values())
-
-
-def _data_files(storage: Storage) -> Iterator[str]:
-    folders, objects = storage.list_folder("")
-    yield from (o.path for o in objects)
-    for folder in folders:
-        if folder != ".hoodie":
-            yield from (o.path for o in storage.list_tree(folder))
-
-
-def _instant_of(path: str) -> str | None:
-    name = path.rsplit("/", 1)[-1]
-    parsed = BaseFileName.parse(name) or LogFileName.parse(name)
-    return parsed.instant if parsed else None
+        partitions[partition] = (*partitions.get(partition, ()), f"{root}/{path}")
+    return partitions

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Protocol, TypeAlias
 
 from table.model.file_names import BaseFileName, LogFileName
@@ -37,11 +37,16 @@ class StorageFileLister:
 
     def list_files(self) -> dict[str, list[DataFile]]:
         """Data files by partition path, with one listing for each folder of the root."""
-        folders, objects = self._storage.list_folder("")
-        for folder in folders:
-            if folder.rstrip("/") != _OWN_FOLDER:
-                objects += self._storage.list_tree(folder)
-        return _by_partition(objects)
+        return _by_partition(list(objects_beside_timeline(self._storage)))
+
+
+def objects_beside_timeline(storage: Storage) -> Iterator[ObjectInfo]:
+    """Everything below the table's root but what Hudi keeps about it; a listing per root folder."""
+    folders, objects = storage.list_folder("")
+    yield from objects
+    for folder in folders:
+        if folder.rstrip("/") != _OWN_FOLDER:
+            yield from storage.list_tree(folder)
 
 
 def data_file(partition_path: str, name: str, size_bytes: int) -> DataFile | None:
@@ -55,11 +60,11 @@ def data_file(partition_path: str, name: str, size_bytes: int) -> DataFile | Non
 
 def _by_partition(objects: list[ObjectInfo]) -> dict[str, list[DataFile]]:
     partitions: dict[str, list[DataFile]] = {
-        _folder(info): [] for info in objects if _is_partition_metafile(info.name)
+        info.folder: [] for info in objects if _is_partition_metafile(info.name)
     }
     for info in objects:
-        files = partitions.get(_folder(info))
-        file = data_file(_folder(info), info.name, info.size_bytes)
+        files = partitions.get(info.folder)
+        file = data_file(info.folder, info.name, info.size_bytes)
         if files is not None and file is not None:
             files.append(file)
     return partitions
@@ -67,7 +72,3 @@ def _by_partition(objects: list[ObjectInfo]) -> dict[str, list[DataFile]]:
 
 def _is_partition_metafile(name: str) -> bool:
     return name == PARTITION_METAFILE or name.startswith(PARTITION_METAFILE + ".")
-
-
-def _folder(info: ObjectInfo) -> str:
-    return info.path.rpartition("/")[0]

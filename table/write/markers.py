@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from table.model.file_slice import join
 from table.storage.storage import AlreadyExists, Storage
+from table.view.file_lister import PARTITION_METAFILE
 
 _FOLDER = ".hoodie/.temp"
 _SUFFIX = ".marker.CREATE"
@@ -42,6 +43,3 @@ def mark_partition(storage: Storage, instant: str, partition_path: str) -> None:
         storage.create(join(partition_path, PARTITION_METAFILE), text.encode())
     except AlreadyExists:
         return
-
-
-PARTITION_METAFILE = ".hoodie_partition_metadata"

@@ -117,6 +117,12 @@ def test_a_key_is_read_only_where_it_is_all_there_is(
     assert rows == [(b"k", b"a29", 0, 29), (b"dead", None, 1, 20)]
 
 
+def test_the_longest_message_is_the_topics(spark: SparkSession, kafka: Kafka) -> None:
+    topic = kafka.create_topic(settings={"max.message.bytes": "5000000"})
+    with KafkaSource(spark, config(kafka.bootstrap, topic)) as source:
+        assert source.max_message_bytes() == 5_000_000
+
+
 def test_partitions_added_later_are_read_from_their_first_record(
     spark: SparkSession, kafka: Kafka, bootstrap: str, orders: str
 ) -> None:

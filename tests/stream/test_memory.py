@@ -82,9 +82,9 @@ def test_large_messages_in_one_file_group(
     )
     cluster = WatchedExchange(2, max_message_bytes=2 * MESSAGE_BYTES)
     # A budget that would let each record have half of what it needs.
-    exchange = AdaptiveExchange(
-        DriverExchange(LocalRunner(2)), cluster, budget_bytes=MESSAGES * MESSAGE_BYTES // 2
-    )
+    budget_bytes = MESSAGES * MESSAGE_BYTES // 2
+    driver = DriverExchange(LocalRunner(2), budget_bytes)
+    exchange = AdaptiveExchange(driver, cluster, budget_bytes)
     for version in (1, 2):
         kafka.produce(topic, [(None, _order(key, version)) for key in range(MESSAGES)])
         with pipeline.build(config, _deaf, exchange) as built:
