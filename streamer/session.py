@@ -12,11 +12,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from streamer.config import settings
 from streamer.config.pipeline import PipelineConfig
+from streamer.stream_failure import told_by_spark
 from streamer.toolchain import cache_home, find_java, spark_kafka_jars
 from table.errors import Permanent
 
@@ -71,7 +73,7 @@ def spark_session(config: PipelineConfig) -> SparkSession:
     """
     own = settings.resolve(config.spark.conf, "spark.conf")
     if is_submitted() or SparkSession.getActiveSession() is not None:
-        spark = SparkSession.builder.appName(config.name).getOrCreate()
+        spark = _get_or_create(SparkSession.builder.appName(config.name), "the driver's log")
     else:
         spark = _start(local_settings(config.name, config.spark.master, own))
     for name, value in {**_STREAM_SETTINGS, **own}.items():
@@ -131,11 +133,15 @@ def _start(conf: Mapping[str, str]) -> SparkSession:
     builder = SparkSession.builder
     for name, value in conf.items():
         builder = builder.config(name, value)
+    with _output_to(printed):
+        return _get_or_create(builder, str(printed))
+
+
+def _get_or_create(builder: SparkSession.Builder, log: str) -> SparkSession:
     try:
-        with _output_to(printed):
-            return builder.getOrCreate()
-    except (PySparkException, OSError, RuntimeError) as error:
-        raise SessionFailed(str(error), str(printed)) from error
+        return builder.getOrCreate()
+    except (PySparkException, Py4JError, OSError, RuntimeError) as error:
+        raise SessionFailed(told_by_spark(error), log) from error
 
 
 @contextmanager

@@ -40,6 +40,8 @@ _PASSING = (
 #: The line in which a Python traceback says what was raised.
 _RAISED = re.compile(r"^.*Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.*)", re.MULTILINE)
 
+_CALLING = re.compile(r"\AAn error occurred while calling .*\n: ")
+
 
 def is_transient(error: BaseException) -> bool:
     """Whether to start again from the table's offsets."""
@@ -68,7 +70,9 @@ def translated(error: BaseException) -> BaseException:
 def told_by_spark(error: BaseException) -> str:
     """One line: what a Python worker raised, or else the first that Spark says."""
     raised = _RAISED.findall(str(error))
-    lines = [*reversed(raised), *str(error).strip().splitlines()]
+    # py4j names the call first, and on the next line, after a colon, what Java threw.
+    text = _CALLING.sub("", str(error).strip())
+    lines = [*reversed(raised), *text.splitlines()]
     return lines[0] if lines else type(error).__name__
 
 

@@ -25,7 +25,7 @@ from streamer.config.load import validated
 from streamer.config.pipeline import PipelineConfig
 from streamer.demo import create_topic, produce
 from streamer.demo.backlog import StopWhenCaughtUp, sent_so_far
-from streamer.stopping import stops_on_signals
+from streamer.stopping import end_at_once, stops_on_signals
 from table.errors import TableNotFound
 from table.hudi_table import open_table
 from table.storage import StorageLocation
@@ -48,10 +48,12 @@ def execute(arguments: argparse.Namespace) -> int:
         tree = pipeline_tree(home, bootstrap)
         (home / "orders.yaml").write_text(yaml.safe_dump(tree, sort_keys=False), encoding="utf-8")
         config = validated(tree)
-        lag = _stream(config, arguments.records, console)
+        lag, left_batch = _stream(config, arguments.records, console)
     _show(config, lag, console)
     port = bootstrap.rpartition(":")[2]
     console.print(_hints(arguments.home, port), highlight=False, markup=False, soft_wrap=True)
+    if left_batch:
+        end_at_once()
     return 0
 
 
@@ -93,8 +95,11 @@ def _broker(folder: Path) -> Iterator[str]:
         yield started.bootstrap
 
 
-def _stream(config: PipelineConfig, count: int, console: Console) -> Mapping[int, int]:
-    """Send orders and stream them until all are in the table; returns what is left unread."""
+def _stream(config: PipelineConfig, count: int, console: Console) -> tuple[Mapping[int, int], bool]:
+    """Send orders and stream them until all are in the table.
+
+    Returns what is left unread, and whether a thread is still busy with a batch.
+    """
     create_topic(config.source.bootstrap, TOPIC)
     first = sent_so_far(config.source.bootstrap, TOPIC)
     with progress.display(console) as shown:
@@ -106,7 +111,8 @@ def _stream(config: PipelineConfig, count: int, console: Console) -> Mapping[int
             built.loop.run()
             sender.raise_failure()
             checkpoint = built.sink.checkpoint()
-            return {} if checkpoint is None else built.source.lag(checkpoint)
+            lag = {} if checkpoint is None else built.source.lag(checkpoint)
+            return lag, built.loop.left_batch
 
 
 class _Sender(threading.Thread):

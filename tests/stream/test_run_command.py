@@ -84,3 +84,11 @@ def test_a_run_that_cannot_start_ends_with_one_message(pipeline: Path) -> None:
     (message,) = failed.stderr.splitlines()
     assert message.startswith("lakemark: there is no topic nowhere at ")
     assert not pipeline.with_name("orders").exists()
+
+
+def test_a_session_that_cannot_start_is_told_in_the_words_of_spark(pipeline: Path) -> None:
+    failed = lakemark("run", pipeline, "--set", "spark.conf={spark.scheduler.mode: sideways}")
+    assert (failed.returncode, failed.stdout) == (1, "")
+    (message,) = failed.stderr.splitlines()
+    assert message.startswith("lakemark: Spark did not start: org.apache.spark.SparkException: ")
+    assert "sideways" in message
