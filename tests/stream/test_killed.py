@@ -6,6 +6,7 @@ import random
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,8 +25,14 @@ KILLS = 20
 RECORDS_A_KILL = 4_000
 KEYS = 900
 
-#: From the first sign of the run to the kill: the first batch alone can take ten seconds.
-LONGEST_LIFE_S = 25.0
+#: A run is killed so long after so many of its events: while it starts, writes or compacts.
+MOST_EVENTS = 14
+LONGEST_PAUSE_S = 1.0
+
+STARTS_WITHIN_S = 60.0
+
+#: One that has read everything tells nothing more.
+LONGEST_LIFE_S = 20.0
 
 
 def test_killed_twenty_times_every_record_is_there_once(kafka: Kafka, tmp_path: Path) -> None:
@@ -41,10 +48,12 @@ def test_killed_twenty_times_every_record_is_there_once(kafka: Kafka, tmp_path: 
     pipeline.write_text(yaml.safe_dump(tree))
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
-    lives = random.Random(seed)
+    moments = random.Random(seed)
     for kill in range(KILLS):
         produce(kafka.bootstrap, topic, RECORDS_A_KILL, keys=KEYS, first=kill * RECORDS_A_KILL)
-        _live_and_die(pipeline, events, lives.uniform(0, LONGEST_LIFE_S))
+        _live_and_die(
+            pipeline, events, moments.randint(1, MOST_EVENTS), moments.uniform(0, LONGEST_PAUSE_S)
+        )
     _run(pipeline, events, "--once").check_returncode()
 
     sent = KILLS * RECORDS_A_KILL
@@ -71,16 +80,25 @@ def _run(pipeline: Path, events: Path, *more: str) -> subprocess.CompletedProces
     return subprocess.run(_command(pipeline, events, *more), check=False)
 
 
-def _live_and_die(pipeline: Path, events: Path, life_s: float) -> None:
-    """Kill a run ``life_s`` after it has told its first event, whatever it is doing."""
-    told = events.stat().st_size if events.exists() else 0
-    process = subprocess.Popen(_command(pipeline, events), stdout=subprocess.DEVNULL)
-    try:
-        while not (events.exists() and events.stat().st_size > told):
+def _live_and_die(pipeline: Path, events: Path, events_to_see: int, pause_s: float) -> None:
+    """Kill a run a moment after it has told so many events, whatever it is doing then."""
+    seen = _events(events)
+    with subprocess.Popen(_command(pipeline, events), stdout=subprocess.DEVNULL) as process:
+        try:
+            _wait(lambda: _events(events) > seen, process, STARTS_WITHIN_S)
+            _wait(lambda: _events(events) >= seen + events_to_see, process, LONGEST_LIFE_S)
+            time.sleep(pause_s)
             assert process.poll() is None, "the run ended by itself"
-            time.sleep(0.05)
-        time.sleep(life_s)
+        finally:
+            process.kill()
+
+
+def _events(path: Path) -> int:
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+def _wait(happened: Callable[[], bool], process: subprocess.Popen[bytes], longest_s: float) -> None:
+    deadline = time.monotonic() + longest_s
+    while not happened() and time.monotonic() < deadline:
         assert process.poll() is None, "the run ended by itself"
-    finally:
-        process.kill()
-        process.wait()
+        time.sleep(0.05)
