@@ -21,7 +21,7 @@ _GAP = "  "
 def print_grid(rows: Sequence[Row], console: Console) -> None:
     """Print rows below each other, numbers to the right."""
     if not rows:
-        console.print("nothing yet")
+        console.print("no rows")
         return
     texts = {name: [_text(row[name]) for row in rows] for name in rows[0]}
     widths = {name: max(map(cell_len, (name, *column))) for name, column in texts.items()}

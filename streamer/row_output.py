@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from datetime import date, datetime, time
 from decimal import Decimal
 from pathlib import Path
@@ -27,13 +29,19 @@ _LONGEST_CELL = 60
 
 
 def check_file(path: Path) -> None:
-    """Refuse a file that no format is known for, before anything is read.
+    """Refuse a file that no format is known for or no folder is there for, before rows are read.
 
     Raises:
-        InvalidConfig: its extension is unknown.
+        InvalidConfig: its extension is unknown, or it cannot be made where it is to lie.
     """
     if path.suffix not in _WRITERS:
         message = f"--out {path}: expected a name that ends in {', '.join(_WRITERS)}"
+        raise InvalidConfig(message)
+    if path.is_dir():
+        message = f"--out {path}: a folder is there; name another file"
+        raise InvalidConfig(message)
+    if not path.parent.is_dir():
+        message = f"--out {path}: there is no folder {path.parent}; make it, or name another place"
         raise InvalidConfig(message)
 
 
@@ -41,7 +49,7 @@ def write_file(batches: Batches, schema: pa.Schema, path: Path) -> int:
     """Write all rows to ``path``, replacing what is there; returns how many.
 
     Raises:
-        InvalidConfig: the extension is unknown, or CSV cannot hold a column.
+        InvalidConfig: see ``check_file``; or CSV cannot hold a column.
         OSError: the file cannot be written.
     """
     check_file(path)
@@ -49,8 +57,15 @@ def write_file(batches: Batches, schema: pa.Schema, path: Path) -> int:
     try:
         count = _WRITERS[path.suffix](batches, schema, prepared)
         prepared.replace(path)
+    except OSError as error:
+        # The error names the part, which nobody has asked for.
+        told = str(error).replace(prepared.name, path.name)
+        reason = os.strerror(error.errno) if error.errno else told
+        message = f"--out {path}: {reason}; name a place with room that this user may write to"
+        raise OSError(message) from error
     finally:
-        prepared.unlink(missing_ok=True)
+        with suppress(OSError):
+            prepared.unlink(missing_ok=True)
     return count
 
 
@@ -102,11 +117,34 @@ def _write_csv(batches: Batches, schema: pa.Schema, path: Path) -> int:
         )
         raise InvalidConfig(message)
     count = 0
-    with pyarrow.csv.CSVWriter(path, schema) as writer:
+    with pyarrow.csv.CSVWriter(path, _with_text(schema)) as writer:
         for batch in batches:
-            writer.write_batch(batch)
+            writer.write_batch(_binary_as_base64(batch))
             count += batch.num_rows
     return count
+
+
+def _with_text(schema: pa.Schema) -> pa.Schema:
+    """The schema with text where there are bytes."""
+    return pa.schema([f.with_type(pa.string()) if _is_binary(f.type) else f for f in schema])
+
+
+def _binary_as_base64(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows as JSON lines hold them: bytes need not be text, so all of them are base64."""
+    columns = [_base64(column) if _is_binary(column.type) else column for column in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, schema=_with_text(batch.schema))
+
+
+def _base64(column: pa.Array) -> pa.Array:
+    values = column.to_pylist()
+    return pa.array([None if value is None else _plain(value) for value in values], pa.string())
+
+
+def _is_binary(kind: pa.DataType) -> bool:
+    types = pa.types
+    return bool(
+        types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind)
+    )
 
 
 def _write_json_file(batches: Batches, schema: pa.Schema, path: Path) -> int:

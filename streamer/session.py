@@ -1,7 +1,8 @@
 """The Spark session: the one that ``spark-submit`` started, or a local one of our own.
 
 A local session needs nothing but this project: Java is found, the Kafka connector comes as local
-jars for the Spark that is installed, and what the JVM prints goes to a file (``log_file``).
+jars for the Spark that is installed, what the JVM prints goes to a file (``log_file``), and no
+secret stands on its command line.
 """
 
 from __future__ import annotations
@@ -13,11 +14,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from py4j.protocol import Py4JError
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from streamer.config import settings
 from streamer.config.pipeline import PipelineConfig
+from streamer.launch_files import JAVA_OPTIONS, launch_files
+from streamer.stopping import signals_held
 from streamer.stream_failure import told_by_spark
 from streamer.toolchain import cache_home, find_java, spark_kafka_jars
 from table.errors import Permanent
@@ -73,7 +77,8 @@ def spark_session(config: PipelineConfig) -> SparkSession:
     """
     own = settings.resolve(config.spark.conf, "spark.conf")
     if is_submitted() or SparkSession.getActiveSession() is not None:
-        spark = _get_or_create(SparkSession.builder.appName(config.name), "the driver's log")
+        with _told_as_failure("the driver's log"):
+            spark = SparkSession.builder.appName(config.name).getOrCreate()
     else:
         spark = _start(local_settings(config.name, config.spark.master, own))
     for name, value in {**_STREAM_SETTINGS, **own}.items():
@@ -108,9 +113,7 @@ def local_settings(name: str, master: str | None, own: Mapping[str, str]) -> dic
         "spark.sql.shuffle.partitions": str(os.cpu_count() or 1),
         **own,
         "spark.jars": ",".join(filter(None, (jars, own.get("spark.jars")))),
-        "spark.driver.extraJavaOptions": " ".join(
-            filter(None, (java_options, own.get("spark.driver.extraJavaOptions")))
-        ),
+        JAVA_OPTIONS: " ".join(filter(None, (java_options, own.get(JAVA_OPTIONS)))),
     }
 
 
@@ -133,13 +136,22 @@ def _start(conf: Mapping[str, str]) -> SparkSession:
     builder = SparkSession.builder
     for name, value in conf.items():
         builder = builder.config(name, value)
-    with _output_to(printed):
-        return _get_or_create(builder, str(printed))
-
-
-def _get_or_create(builder: SparkSession.Builder, log: str) -> SparkSession:
-    try:
+    # A JVM whose launch is interrupted would wait for its driver for ever.
+    with (
+        signals_held(),
+        _output_to(printed),
+        launch_files(conf),
+        _told_as_failure(str(printed)),
+    ):
+        # First the JVM: a builder that has to launch it puts all settings on its command line.
+        SparkContext._ensure_initialized()
         return builder.getOrCreate()
+
+
+@contextmanager
+def _told_as_failure(log: str) -> Iterator[None]:
+    try:
+        yield
     except (PySparkException, Py4JError, OSError, RuntimeError) as error:
         raise SessionFailed(told_by_spark(error), log) from error
 

@@ -19,6 +19,7 @@ from streamer.broker.data_folder import LOG_FILE, Ports, free_ports, prepare
 from streamer.broker.launch import BrokerFailed, broker_command, supervised, wait_until_started
 from streamer.broker.process import ProcessIdentity
 from streamer.broker.supervisor import GRACE_S
+from table.errors import InvalidConfig
 
 _INFO_FILE = "broker.json"
 _LOCK_FILE = "broker.lock"
@@ -40,6 +41,11 @@ class BrokerInfo:
     data_dir: Path
     log: Path
 
+    @property
+    def port(self) -> int:
+        """Where clients connect."""
+        return int(self.bootstrap.rpartition(":")[2])
+
 
 @dataclass(frozen=True, slots=True)
 class _Record:
@@ -58,6 +64,7 @@ def start_detached(home: Path, port: int = 0, heap: str = "512m") -> BrokerInfo:
         heap: memory of the JVM, as ``-Xmx`` takes it.
 
     Raises:
+        InvalidConfig: one runs already, on another port than this.
         BrokerFailed: it did not start; the message shows the end of its log.
         JavaNotFound: there is no fit Java.
         JarsUnavailable: Kafka's jars are not here and could not be fetched.
@@ -66,7 +73,15 @@ def start_detached(home: Path, port: int = 0, heap: str = "512m") -> BrokerInfo:
     home.mkdir(parents=True, exist_ok=True)
     with _one_at_a_time(home):
         running = status(home)
-        return running or _start(home, _choose_ports(home, port), heap)
+        if running is None:
+            return _start(home, _choose_ports(home, port), heap)
+        if port not in (0, running.port):
+            message = (
+                f"the broker of {home} runs already, on port {running.port}; stop it first to "
+                f"start it on port {port}, or leave the port out"
+            )
+            raise InvalidConfig(message)
+        return running
 
 
 def stop_detached(home: Path) -> BrokerInfo | None:

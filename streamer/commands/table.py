@@ -18,7 +18,7 @@ from table.model.commit_metadata import CommitMetadata
 from table.model.instant import Instant
 from table.model.meta_columns import without_meta_columns
 
-#: One fact or one row of a view, as ``--json`` prints it.
+#: The facts, or one row, of a view; ``--json`` prints them with ``_`` for blanks in their names.
 Facts = Mapping[str, object]
 
 
@@ -91,7 +91,7 @@ def file_rows(table: HudiTable) -> list[Facts]:
 def show(facts: Facts, console: Console, as_json: bool) -> None:
     """Print facts, one below the other."""
     if as_json:
-        print(json.dumps(facts, indent=2, ensure_ascii=False))
+        print(json.dumps(_for_programs(facts), indent=2, ensure_ascii=False))
     else:
         print_facts(facts, console)
 
@@ -100,9 +100,14 @@ def show_rows(rows: Sequence[Facts], console: Console, as_json: bool) -> None:
     """Print rows to look at, or as one JSON object a line."""
     if as_json:
         for row in rows:
-            print(json.dumps(row, ensure_ascii=False))
+            print(json.dumps(_for_programs(row), ensure_ascii=False))
     else:
         print_grid(rows, console)
+
+
+def _for_programs(facts: Facts) -> Facts:
+    """The same under names without blanks."""
+    return {name.replace(" ", "_"): fact for name, fact in facts.items()}
 
 
 def _instant_row(table: HudiTable, instant: Instant) -> Facts:

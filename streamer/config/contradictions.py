@@ -10,6 +10,7 @@ from streamer.config.run import DeadLettersConfig
 from streamer.config.source import METADATA_PREFIX, SourceConfig
 from streamer.config.table import TableConfig
 from table.errors import InvalidConfig
+from table.storage import place_of
 from transforms.schema_text import parse_schema, parse_type
 
 
@@ -103,8 +104,10 @@ def _types(columns: Mapping[str, str] | str) -> Iterator[Problem]:
 
 
 def _places(table: TableConfig, dead_letters: DeadLettersConfig) -> Iterator[Problem]:
-    root, other = (path.rstrip("/") + "/" for path in (table.path, dead_letters.path))
-    if dead_letters.path and (other.startswith(root) or root.startswith(other)):
+    if not dead_letters.path:
+        return
+    root, other = (place_of(path).rstrip("/") + "/" for path in (table.path, dead_letters.path))
+    if other.startswith(root) or root.startswith(other):
         text = f"{dead_letters.path} and the table's path lie within each other"
         yield Problem("dead_letters.path", text)
 

@@ -26,11 +26,13 @@ def _schema(given: object) -> DeclaredSchema:
     if given == "infer":
         return "infer"
     if isinstance(given, Mapping) and given:
-        columns = {str(name): text for name, text in given.items()}
-        if all(isinstance(text, str) for text in columns.values()):
-            return columns
-        message = "the type of each column is a text such as bigint or decimal(10,2)"
-        raise ValueError(message)
+        if not all(isinstance(name, str) for name in given):
+            message = "the name of each column is a text; quote those that YAML takes for another"
+            raise ValueError(message)
+        if not all(isinstance(text, str) for text in given.values()):
+            message = "the type of each column is a text such as bigint or decimal(10,2)"
+            raise ValueError(message)
+        return dict(given)
     message = "expected infer, {avro: PATH} or a mapping of columns to types"
     raise ValueError(message)
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-import yaml
 from pydantic import ValidationError
 
 from streamer.config import problems
 from streamer.config.errors import ConfigError, Problem
+from streamer.config.masking import name_only
 from streamer.config.pipeline import PipelineConfig
+from streamer.config.yaml_text import NotYaml, parse_yaml
 from table.errors import HudiError
 from table.schema.avro import to_arrow
 from table.schema.canonical import canonical
@@ -78,12 +78,9 @@ def parse(text: str, location: str) -> Tree:
             as it may hold secrets.
     """
     try:
-        tree = yaml.load(text, _StrictLoader)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        where = "" if mark is None else f" in line {mark.line + 1}, column {mark.column + 1}"
-        message = f"{location} is not valid YAML{where}: {error.problem}"
-        raise ConfigError([Problem("", message)]) from None
+        tree = parse_yaml(text)
+    except NotYaml as error:
+        raise ConfigError([Problem("", f"{location} is not valid YAML{error}")]) from None
     if not isinstance(tree, dict):
         message = f"{location} holds no settings; a pipeline has at least source and table"
         raise ConfigError([Problem("", message)])
@@ -100,8 +97,8 @@ def apply_override(tree: Tree, override: str) -> None:
         ConfigError: not ``a.b.c=value``, or something on the way is no section.
     """
     path, equals, text = override.partition("=")
-    if not equals or not all(path.split(".")):
-        raise ConfigError([Problem("", f"--set {override}: expected a.b.c=value")])
+    if not equals or not all(path.split(".")) or path != name_only(path):
+        raise ConfigError([Problem("", f"--set {name_only(override)}: expected a.b.c=value")])
     *sections, name = _split(path)
     section: object = tree
     for part in sections:
@@ -109,9 +106,9 @@ def apply_override(tree: Tree, override: str) -> None:
     if not isinstance(section, dict):
         raise ConfigError([Problem(path, "--set goes below a setting that is no section")])
     try:
-        section[name] = yaml.load(text, _StrictLoader)
-    except yaml.YAMLError:
-        raise ConfigError([Problem(path, "--set: the value is not valid YAML")]) from None
+        section[name] = parse_yaml(text)
+    except NotYaml as error:
+        raise ConfigError([Problem(path, f"--set: the value is not valid YAML{error}")]) from None
 
 
 def _read_schema_file(tree: Tree, folder: str) -> None:
@@ -120,7 +117,10 @@ def _read_schema_file(tree: Tree, folder: str) -> None:
     schema = decode.get("schema") if isinstance(decode, dict) else None
     if not isinstance(decode, dict) or not isinstance(schema, dict) or list(schema) != ["avro"]:
         return
-    path = str(schema["avro"])
+    path = schema["avro"]
+    if not isinstance(path, str) or not path:
+        message = "expected the path or the url of an Avro schema file, such as order.avsc"
+        raise ConfigError([Problem("decode.schema.avro", message)])
     if folder and "://" not in path and not Path(path).is_absolute():
         path = f"{folder}/{path}"
     try:
@@ -142,17 +142,3 @@ def _split(path: str) -> list[str]:
     fixed = parts[: depth + 1]
     rest = parts[depth + 1 :]
     return [*fixed, ".".join(rest)] if rest else fixed
-
-
-class _StrictLoader(yaml.SafeLoader):
-    """YAML that refuses a name given twice, where the second would silently win."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        seen: set[object] = set()
-        for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)
-            if not isinstance(key, Hashable) or key in seen:
-                problem = f"the name {key!r} is given twice, or is no name"
-                raise yaml.constructor.ConstructorError(None, None, problem, key_node.start_mark)
-            seen.add(key)
-        return super().construct_mapping(node, deep)

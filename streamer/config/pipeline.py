@@ -11,7 +11,7 @@ from streamer.config import contradictions, settings
 from streamer.config.decode import DecodeConfig
 from streamer.config.errors import Contradiction, Problem
 from streamer.config.run import CompactionConfig, DeadLettersConfig, RunConfig, SparkConfig
-from streamer.config.section import Section
+from streamer.config.section import Section, is_place
 from streamer.config.source import SourceConfig
 from streamer.config.table import TableConfig
 
@@ -59,7 +59,8 @@ def _with_derived_defaults(given: Mapping[str, object]) -> dict[str, object]:
         return filled
     path = table["path"].rstrip("/")
     filled.setdefault("name", table.get("name") or path.rpartition("/")[2])
-    _fill_section(filled, "dead_letters", "path", f"{path}_dead_letters")
+    if is_place(table["path"]):  # a wrong path is told once, where it stands in the file
+        _fill_section(filled, "dead_letters", "path", f"{path}_dead_letters")
     single_key = isinstance(table.get("record_key"), str) or (
         isinstance(table.get("record_key"), list | tuple) and len(table["record_key"]) == 1
     )

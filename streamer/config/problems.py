@@ -1,7 +1,7 @@
 """What pydantic found, told in the words of the pipeline file.
 
-Each problem is one line: the path of the setting, the value (masked where the name sounds secret)
-and what is accepted instead.
+Each problem is one line: the path of the setting, the value (masked where it is or sounds secret,
+left out for settings that are handed on) and what is accepted instead.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from streamer.config.errors import Contradiction, Problem
-from streamer.config.settings import MASK, sounds_secret
+from streamer.config.masking import MASK, holds_secret, name_only, sounds_secret
+from streamer.config.settings import Setting
 
 _LONGEST_SHOWN = 60
 _MESSAGES = {
@@ -48,12 +49,14 @@ def _translate(details: ErrorDetails, model: type[BaseModel]) -> list[Problem]:
     if isinstance(error, Contradiction):
         return list(error.problems)
     location = details["loc"]
-    path = ".".join(str(part) for part in location)
+    path = ".".join(name_only(str(part)) for part in location)
     kind = details["type"]
     if kind == "missing":
         return [Problem(path, "missing")]
     if kind == "extra_forbidden":
         return [Problem(path, _unknown_setting(location, model))]
+    if _is_handed_on(location, model):
+        return [Problem(path, _expected(details))]
     section = section_at(model, location)
     if section is not None:
         return [Problem(path, f"expected a section with {', '.join(setting_names(section))}")]
@@ -80,18 +83,27 @@ def _expected(details: ErrorDetails) -> str:
 
 
 def _shown(location: Sequence[int | str], value: object) -> str:
-    if any(sounds_secret(str(part)) for part in location):
-        return MASK
     if isinstance(value, Mapping):
         return "a mapping"
     text = repr(value)
+    if holds_secret(text) or any(sounds_secret(str(part)) for part in location):
+        return MASK
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
 
 
+def _is_handed_on(location: Sequence[int | str], model: type[BaseModel]) -> bool:
+    """Whether settings of Kafka, Spark or a store stand there: any value may be secret."""
+    return Setting in get_args(_annotation(section_at(model, location[:-1]), str(location[-1])))
+
+
 def _section(model: type[BaseModel], name: str) -> type[BaseModel] | None:
-    for field_name, field in model.model_fields.items():
+    return _model_in(_annotation(model, name))
+
+
+def _annotation(model: type[BaseModel] | None, name: str) -> object:
+    for field_name, field in ({} if model is None else model.model_fields).items():
         if name in (field_name, field.alias):
-            return _model_in(field.annotation)
+            return field.annotation
     return None
 
 

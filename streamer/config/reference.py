@@ -17,7 +17,8 @@ One YAML file describes one topic and one table. It may lie on any storage
 overridden on the command line: `--set table.buckets=16`.
 
 A setting of `source.consumer`, `table.storage` or `spark.conf` is a value, `{env: NAME}` for an
-environment variable, or `{file: PATH}` for the text of a file; what sounds secret is never printed.
+environment variable, or `{file: PATH}` for the text of a file. What is secret by its name or its
+text is never printed, and does not stand on the command line of a Spark that lakemark starts.
 `docs/pipeline.schema.json` is the same as a JSON schema, for editors.
 """
 

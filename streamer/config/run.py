@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from streamer.config.section import Section
+from streamer.config.section import Place, Section
 from streamer.config.settings import Settings
 
 
@@ -26,11 +26,14 @@ class DeadLettersConfig(Section):
     enabled: bool = True
     """Keep them. Otherwise the first such record stops the run."""
 
-    path: Annotated[str, Field(min_length=1)] = ""
+    path: Place = ""
     """A table of its own. Left out: the table's path and ``_dead_letters``."""
 
     max_share: Annotated[float, Field(ge=0, le=1)] = 0.05
     """Stop, and commit nothing of the batch, when more than this share of it is bad."""
+
+    tolerated: Annotated[int, Field(ge=0)] = 9
+    """So many bad records in a batch never stop a run, however small the batch."""
 
 
 class RetryConfig(Section):

@@ -4,19 +4,43 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+from table.errors import HudiError
+from table.storage import place_of
 
 
 class Section(BaseModel):
-    """A frozen group of settings; a name it does not know is refused, not ignored."""
+    """A frozen group of settings; a name it does not know is refused, not ignored.
+
+    Types are strict: YAML has them, so ``true`` is no number and ``1`` no boolean.
+    """
 
     model_config = ConfigDict(
-        extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False
+        extra="forbid",
+        frozen=True,
+        strict=True,
+        use_attribute_docstrings=True,
+        allow_inf_nan=False,
     )
 
 
-def _as_list(given: object) -> object:
-    return [given] if isinstance(given, str) else given
+def is_place(path: str) -> bool:
+    """Whether a table may lie there: a local path, or a url of a known store."""
+    try:
+        place_of(path)
+    except (HudiError, ValueError):
+        return False
+    return True
+
+
+def _as_tuple(given: object) -> object:
+    """YAML has lists, where the settings have what cannot change."""
+    return tuple(given) if isinstance(given, list) else given
+
+
+def _as_names(given: object) -> object:
+    return (given,) if isinstance(given, str) else _as_tuple(given)
 
 
 def _names(columns: tuple[str, ...]) -> tuple[str, ...]:
@@ -26,5 +50,19 @@ def _names(columns: tuple[str, ...]) -> tuple[str, ...]:
     return columns
 
 
+def _place(path: str) -> str:
+    try:
+        place_of(path)
+    except HudiError as error:
+        raise ValueError(str(error)) from None
+    return path
+
+
+#: What is given as a list.
+FromList = BeforeValidator(_as_tuple)
+
+#: Where a table lies: a local path, or a url of a known store.
+Place = Annotated[str, Field(min_length=1), AfterValidator(_place)]
+
 #: Names of columns; one name may stand without brackets.
-Columns = Annotated[tuple[str, ...], BeforeValidator(_as_list), AfterValidator(_names)]
+Columns = Annotated[tuple[str, ...], BeforeValidator(_as_names), AfterValidator(_names)]

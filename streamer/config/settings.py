@@ -1,14 +1,13 @@
 """Settings handed on to Kafka, Spark or a store: given in the file, or found when needed.
 
 ``{env: NAME}`` names an environment variable, ``{file: PATH}`` a file whose text, without the line
-break at its end, is the value. Neither is read before the run needs it, and no value of a setting
-that sounds secret is ever printed: dumping a configuration masks it.
+break at its end, is the value. Neither is read before the run needs it, and no value that is secret
+by its name or its text is ever printed: dumping a configuration masks it.
 """
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,13 +16,8 @@ from typing import Annotated, Literal
 from pydantic import Field, PlainSerializer, PlainValidator, WithJsonSchema
 
 from streamer.config.errors import ConfigError, Problem
+from streamer.config.masking import MASK, holds_secret, name_only, sounds_secret
 
-MASK = "***"
-_SECRET_WORDS = re.compile(
-    r"pass(word|phrase|wd)?|secret|token|jaas|credentials?|private|(access|account|sas|api|ssl|ssh"
-    r"|storage|service|keystore)[._-]?(account[._-]?)?key|signature|user[._-]?info",
-    re.IGNORECASE,
-)
 _SCALARS = (str, int, float)
 
 
@@ -54,11 +48,6 @@ class Setting:
         if self.origin == "file":
             return Path(self.text).expanduser().read_text(encoding="utf-8").rstrip("\r\n")
         return self.text
-
-
-def sounds_secret(name: str) -> bool:
-    """Whether a setting of this name holds something nobody else should read."""
-    return _SECRET_WORDS.search(name) is not None
 
 
 def resolve(settings: Mapping[str, Setting], path: str) -> dict[str, str]:
@@ -100,7 +89,7 @@ def _parse_all(given: object) -> Mapping[str, Setting]:
 
 def _name(name: object) -> str:
     if not isinstance(name, str) or not name:
-        message = f"{name!r} is not a name; quote it"
+        message = "each setting has a name, which is a text; quote it"
         raise ValueError(message)
     return name
 
@@ -116,7 +105,7 @@ def _parse(name: str, given: object) -> Setting:
         origin, text = next(iter(given.items()))
         if origin in ("env", "file") and isinstance(text, str) and text:
             return Setting(origin, text)
-    message = f"{name}: expected a value, {{env: NAME}} or {{file: PATH}}"
+    message = f"{name_only(name)}: expected a value, {{env: NAME}} or {{file: PATH}}"
     raise ValueError(message)
 
 
@@ -126,7 +115,8 @@ def _masked(settings: Mapping[str, Setting]) -> dict[str, str | dict[str, str]]:
 
 def _shown(name: str, setting: Setting) -> str | dict[str, str]:
     if setting.origin == "value":
-        return MASK if sounds_secret(name) else setting.text
+        is_secret = sounds_secret(name) or holds_secret(setting.text)
+        return MASK if is_secret else setting.text
     return {setting.origin: setting.text}
 
 

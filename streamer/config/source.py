@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from streamer.config.section import Section
+from streamer.config.section import FromList, Section
 from streamer.config.settings import Setting, Settings
 
 #: What Kafka tells of a record beside its value, as it can become a column.
@@ -26,6 +27,20 @@ RESERVED_PROPERTIES = {
     "enable.auto.commit": "the table, which keeps the offsets",
     "interceptor.classes": "nothing: the connector does not allow it",
 }
+
+
+#: A broker as Kafka's clients take it; the protocol before it, which they ignore, is accepted.
+_BROKER = re.compile(r"([A-Za-z_]+://)?([\w.-]+|\[[\da-fA-F:.%\w]+\]):(\d{1,5})", re.ASCII)
+_LARGEST_PORT = 65_535
+
+
+def _bootstrap(given: str) -> str:
+    for broker in given.split(","):
+        found = _BROKER.fullmatch(broker.strip())
+        if found is None or not 1 <= int(found[3]) <= _LARGEST_PORT:
+            message = "expected host:port, or several with commas between them"
+            raise ValueError(message)
+    return given
 
 
 def _starting(given: object) -> object:
@@ -64,7 +79,7 @@ class SourceConfig(Section):
     kind: Literal["kafka"] = "kafka"
     """What is read."""
 
-    bootstrap: Annotated[str, Field(min_length=1)]
+    bootstrap: Annotated[str, Field(min_length=1), AfterValidator(_bootstrap)]
     """Brokers to ask first, ``host:port,host:port``."""
 
     topic: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
@@ -89,5 +104,5 @@ class SourceConfig(Section):
     consumer: Annotated[Settings, AfterValidator(_not_reserved)]
     """Any other property of Kafka's consumer (``security.protocol``, ``sasl.jaas.config``, …)."""
 
-    metadata_columns: tuple[MetadataColumn, ...] = ()
+    metadata_columns: Annotated[tuple[MetadataColumn, ...], FromList] = ()
     """Which of these become columns of the table, named ``_hoodie_kafka_source_<name>``."""

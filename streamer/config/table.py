@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from streamer.config import settings
-from streamer.config.section import Columns, Section
+from streamer.config.section import Columns, Place, Section, is_place
 from streamer.config.settings import Settings
 from table.storage.storage import StorageLocation
 
@@ -16,7 +16,7 @@ from table.storage.storage import StorageLocation
 class TableConfig(Section):
     """A table in the Apache Hudi format; it is created by the first batch."""
 
-    path: Annotated[str, Field(min_length=1)]
+    path: Place
     """Where: a local path (from the working directory) or a url (``s3://``, ``gs://``, ``az://``,
     ``file:///``)."""
 
@@ -67,7 +67,7 @@ class TableConfig(Section):
         if not isinstance(given, Mapping):
             return given
         filled = dict(given)
-        if isinstance(given.get("path"), str):
+        if isinstance(given.get("path"), str) and is_place(given["path"]):
             filled.setdefault("name", given["path"].rstrip("/").rpartition("/")[2])
         if given.get("ordering"):
             filled.setdefault("merge_mode", "event_time")

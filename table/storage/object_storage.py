@@ -12,7 +12,7 @@ Invariants:
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from itertools import count, islice
@@ -30,6 +30,7 @@ from table.storage.storage import (
     NotFound,
     ObjectInfo,
     PreconditionFailed,
+    Storage,
     StorageLocation,
     StreamingFile,
     check_path,
@@ -77,6 +78,12 @@ class ObjectStorage:
 
     def __repr__(self) -> str:
         return f"ObjectStorage({self._location.url!r})"
+
+    def __reduce__(self) -> tuple[Callable[[StorageLocation], Storage], tuple[StorageLocation]]:
+        """Another process opens a client of its own."""
+        from table.storage.opening import open_storage
+
+        return open_storage, (self._location,)
 
     @property
     def location(self) -> StorageLocation:

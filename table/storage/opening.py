@@ -56,17 +56,42 @@ def open_storage(location: StorageLocation) -> Storage:
     Raises:
         InvalidConfig: the location names no known kind of store, or its options are wrong.
     """
-    scheme, _, rest = location.url.partition(":")
+    scheme, rest = _split(location.url)
+    if scheme in _STORES:
+        return _open_object_storage(location, scheme, rest)
+    root = _local_root(rest)
+    return LocalStorage(location if scheme else StorageLocation(root, location.options), root)
+
+
+def place_of(url: str) -> str:
+    """What a url names, in the one spelling of each place; for checks and comparisons.
+
+    Nothing is opened. Links on a local disk are followed.
+
+    Raises:
+        InvalidConfig: it names no known kind of store, or no place in one.
+        InvalidPath: a store refuses the path.
+    """
+    scheme, rest = _split(url)
+    if scheme not in _STORES:
+        return f"file://{os.path.realpath(_local_root(rest))}"
+    bucket, host, prefix = _bucket_and_prefix(scheme, rest)
+    container = f"{bucket}@{host}" if host else bucket
+    return f"{_ALIASES.get(scheme, scheme)}://{container}/{prefix}"
+
+
+def _split(url: str) -> tuple[str, str]:
+    """Scheme ("" of a plain path) and the rest, without the slashes where a store is named."""
+    scheme, _, rest = url.partition(":")
     if rest.startswith("//") and scheme in _STORES:
-        return _open_object_storage(location, scheme, rest[2:])
+        return scheme, rest[2:]
     if scheme == "file" and rest:
-        return LocalStorage(location, _local_root(rest))
+        return scheme, rest
     if rest.startswith("//"):
         known = ", ".join(sorted([*_STORES, "file"]))
         message = f"no kind of store is called {scheme!r}; known are {known} and plain paths"
         raise InvalidConfig(message)
-    root = _local_root(location.url)
-    return LocalStorage(StorageLocation(root, location.options), root)
+    return "", url
 
 
 def _local_root(path: str) -> str:
@@ -81,13 +106,10 @@ def _local_root(path: str) -> str:
 
 
 def _open_object_storage(location: StorageLocation, scheme: str, rest: str) -> ObjectStorage:
-    bucket, _, prefix = rest.partition("/")
-    prefix = prefix.strip("/")
+    bucket, host, prefix = _bucket_and_prefix(scheme, rest)
     options = dict(location.options)
-    if scheme in _AZURE_HADOOP_SCHEMES and "@" in bucket:
-        bucket, _, host = bucket.partition("@")
+    if host:
         options.setdefault("account_name", host.partition(".")[0])
-    _check_place(scheme, bucket, prefix)
     make_store, abilities = _STORES[scheme]
     retry = _retry_config(options)
     try:
@@ -98,7 +120,12 @@ def _open_object_storage(location: StorageLocation, scheme: str, rest: str) -> O
     return ObjectStorage(location, store, prefix, abilities)
 
 
-def _check_place(scheme: str, bucket: str, prefix: str) -> None:
+def _bucket_and_prefix(scheme: str, rest: str) -> tuple[str, str, str]:
+    """Bucket or container, its host where the url has one (Azure), and the path inside."""
+    bucket, _, prefix = rest.partition("/")
+    prefix, host = prefix.strip("/"), ""
+    if scheme in _AZURE_HADOOP_SCHEMES:
+        bucket, _, host = bucket.partition("@")
     if "@" in bucket:
         message = f"keys in a {scheme}:// URL would be printed; give them as storage options"
         raise InvalidConfig(message)
@@ -107,6 +134,7 @@ def _check_place(scheme: str, bucket: str, prefix: str) -> None:
         raise InvalidConfig(message)
     if prefix:
         check_path(prefix)
+    return bucket, host, prefix
 
 
 def _client_config(options: Mapping[str, str]) -> ClientConfig:
@@ -162,6 +190,7 @@ def _memory(name: str, options: Options, client: ClientConfig, retry: RetryConfi
 _S3 = (_s3, StoreAbilities(copies_conditionally=False))
 _AZURE = (_azure, StoreAbilities())
 _AZURE_HADOOP_SCHEMES = ("abfs", "abfss")
+_ALIASES = {"s3a": "s3", "abfs": "az", "abfss": "az"}
 _STORES: dict[str, tuple[StoreMaker, StoreAbilities]] = {
     "s3": _S3,
     "s3a": _S3,

@@ -6,8 +6,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from uuid import uuid4
 
-from table.errors import HudiError, Unsupported
-from table.storage.storage import AlreadyExists, NotFound, PreconditionFailed, Storage
+from table.errors import HudiError, InvalidConfig, Unsupported
+from table.storage.storage import (
+    AlreadyExists,
+    InvalidPath,
+    NotFound,
+    PreconditionFailed,
+    Storage,
+)
 
 _FOLDER = ".hoodie/.aux"
 
@@ -16,12 +22,13 @@ def check_conditional_puts(storage: Storage) -> None:
     """Try create-only, conditional replace and publishing out of a missing object; cleans up.
 
     Raises:
+        InvalidConfig: nothing can be written to the place.
         Unsupported: the store replaced what it should not have, or made something of nothing.
     """
     probe = f"{_FOLDER}/probe_{uuid4().hex}"
     other = f"{probe}_other"
     try:
-        storage.create(probe, b"first")
+        _create_first(storage, probe)
         _expect(storage, AlreadyExists, "a create-only put", lambda: storage.create(probe, b"2nd"))
         if storage.supports_compare_and_swap:
             _check_replace(storage, probe)
@@ -30,6 +37,20 @@ def check_conditional_puts(storage: Storage) -> None:
     finally:
         with suppress(HudiError):
             storage.delete([probe, other])
+
+
+def _create_first(storage: Storage, path: str) -> None:
+    """Speak of the place, which the caller knows, and not of the file that looks into it."""
+    try:
+        storage.create(path, b"first")
+    except NotFound:
+        reason = "nothing can be written there; name another place, or make the folder"
+    except (InvalidConfig, InvalidPath) as error:
+        reason = str(error).partition(f"{path}: ")[2] or str(error)
+    else:
+        return
+    message = f"{storage.location.url}: {reason}"
+    raise InvalidConfig(message)
 
 
 def _check_replace(storage: Storage, path: str) -> None:

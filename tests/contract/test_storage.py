@@ -67,6 +67,11 @@ def test_what_was_created_is_there_as_it_was_written(storage: Storage, data: byt
     assert open_storage(storage.location).read("a/b") == data
 
 
+def test_it_travels_to_a_worker(storage: Storage) -> None:
+    storage.create("a/b", b"data")
+    assert pickle.loads(pickle.dumps(storage)).read("a/b") == b"data"
+
+
 def test_create_never_replaces(storage: Storage) -> None:
     storage.create("a", b"ours")
     storage.create("a", b"ours")  # an answer that was lost: the caller asks again

@@ -41,6 +41,55 @@ def test_parquet_and_csv_hold_what_was_read(tmp_path: Path) -> None:
     assert read == ROWS
 
 
+BINARY = pa.table(
+    {
+        "raw": pa.array([b"\xff\x00", None, b"", b'a,"b'], pa.binary()),
+        "large": pa.array([b"\xff", None, None, None], pa.large_binary()),
+        "fixed": pa.array([b"\x80\x81", None, None, None], pa.binary(2)),
+        "id": ["a", None, "", "b"],
+    }
+)
+
+
+def test_csv_holds_bytes_as_json_lines_do(tmp_path: Path) -> None:
+    assert write_file(BINARY.to_batches(), BINARY.schema, tmp_path / "rows.csv") == 4
+    assert (tmp_path / "rows.csv").read_text().splitlines() == [
+        '"raw","large","fixed","id"',
+        '"/wA=","/w==","gIE=","a"',
+        ",,,",
+        '"",,,""',
+        '"YSwiYg==",,,"b"',
+    ]
+    write_file(BINARY.to_batches(), BINARY.schema, tmp_path / "rows.jsonl")
+    lines = (tmp_path / "rows.jsonl").read_text().splitlines()
+    assert [json.loads(line)["raw"] for line in lines] == ["/wA=", None, "", "YSwiYg=="]
+
+
+@pytest.mark.parametrize("extension", [".csv", ".jsonl", ".parquet"])
+def test_a_file_that_cannot_be_written_is_named_itself(tmp_path: Path, extension: str) -> None:
+    file = tmp_path / f"rows{extension}"
+    (tmp_path / f".rows{extension}.part").mkdir()
+    with pytest.raises(OSError, match=r"name a place with room") as raised:
+        write_file(ROWS.to_batches(), ROWS.schema, file)
+    assert str(raised.value).startswith(f"--out {file}: ")
+    assert ".part" not in str(raised.value)
+
+
+def test_a_place_for_a_file_is_looked_at_before_anything_is_read(tmp_path: Path) -> None:
+    with pytest.raises(InvalidConfig, match=r"there is no folder .*missing; make it"):
+        check_file(tmp_path / "missing" / "rows.csv")
+    (tmp_path / "folder.csv").mkdir()
+    with pytest.raises(InvalidConfig, match=r"folder\.csv: a folder is there"):
+        check_file(tmp_path / "folder.csv")
+
+
+def test_no_rows_are_told(tmp_path: Path) -> None:
+    console = Console(file=io.StringIO(), width=100)
+    assert print_rows([], console) == 0
+    assert isinstance(console.file, io.StringIO)
+    assert console.file.getvalue() == "no rows\n"
+
+
 def test_json_lines_are_exact(tmp_path: Path) -> None:
     assert write_file(ROWS.to_batches(), ROWS.schema, tmp_path / "rows.jsonl") == 3
     first, *_ = (tmp_path / "rows.jsonl").read_text().splitlines()

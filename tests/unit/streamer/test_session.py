@@ -1,13 +1,38 @@
 from __future__ import annotations
 
+import json
+import os
+import subprocess
 import sys
+import threading
+from pathlib import Path
 
 import pytest
+import yaml
 from pyspark.sql import SparkSession
 
 from streamer.session import driver_memory_bytes, local_settings, log_file
 
 GIB = 1024**3
+SECRET = "geheim-4711"
+
+#: Starts a session for the pipeline on stdin, and prints what came of its settings.
+START = """
+import json, os, sys, yaml
+from streamer.config.load import validated
+from streamer.session import spark_session
+spark = spark_session(validated(yaml.safe_load(sys.stdin)))
+jvm = spark.sparkContext._jvm
+print(json.dumps({
+    "store's secret": spark.sparkContext._jsc.hadoopConfiguration().get("fs.s3a.secret.key"),
+    "java's secret": jvm.System.getProperty("javax.net.ssl.trustStorePassword"),
+    "java option": jvm.System.getProperty("plain"),
+    "heap": jvm.java.lang.Runtime.getRuntime().maxMemory(),
+    "defaults": spark.conf.get("spark.from.defaults"),
+    "arguments": os.environ.get("PYSPARK_SUBMIT_ARGS"),
+}))
+spark.stop()
+"""
 
 
 @pytest.mark.parametrize(("machine_gib", "driver_gib"), [(1, 1), (4, 1), (8, 2), (16, 4), (256, 4)])
@@ -47,3 +72,71 @@ def test_a_session_works_in_utc_with_our_python_and_says_nothing(
     spark.sparkContext._jvm.org.apache.log4j.LogManager.getRootLogger().warn("told to the file")  # type: ignore[union-attr]
     assert capfd.readouterr() == ("", "")
     assert "told to the file" in log_file().read_text()
+
+
+@pytest.mark.spark
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_no_secret_stands_on_a_command_line(tmp_path: Path) -> None:
+    (tmp_path / "spark-defaults.conf").write_text(
+        "spark.from.defaults kept\nspark.driver.memory 3g"
+    )
+    strange = f" {SECRET} ü=:#!\\\U0001f600 "
+    conf = {
+        "spark.driver.memory": "700m",
+        "spark.driver.extraJavaOptions": (
+            f"-Djavax.net.ssl.trustStorePassword=\"{SECRET} it's\" -Dplain='a b'"
+        ),
+        "spark.hadoop.fs.s3a.secret.key": strange,
+        "spark.of.mine": {"env": "LAKEMARK_TEST_SECRET"},
+    }
+    pipeline = {
+        "source": {"bootstrap": "localhost:9092", "topic": "unused"},
+        "table": {"path": "unused", "record_key": "unused"},
+        "spark": {"master": "local[1]", "conf": conf},
+    }
+    own = {"SPARK_CONF_DIR": str(tmp_path), "LAKEMARK_TEST_SECRET": SECRET, "TMPDIR": str(tmp_path)}
+    with _CommandLines() as lines:
+        told = subprocess.run(
+            [sys.executable, "-c", START],
+            input=yaml.safe_dump(pipeline),
+            env={**os.environ, "PYTHONPATH": str(Path.cwd()), **own},
+            capture_output=True,
+            text=True,
+        )
+    assert told.returncode == 0, told.stderr
+    assert json.loads(told.stdout) == {
+        "store's secret": strange,
+        "java's secret": f"{SECRET} it's",
+        "java option": "a b",
+        "heap": 700 * 1024**2,
+        "defaults": "kept",
+        "arguments": None,
+    }
+    assert any("org.apache.spark.deploy.SparkSubmit" in line for line in lines.seen)
+    assert not [line for line in lines.seen if SECRET in line]
+    assert not list(tmp_path.glob("lakemark-launch-*"))
+
+
+class _CommandLines:
+    """Every command line on this machine while it is open."""
+
+    def __init__(self) -> None:
+        self.seen: set[str] = set()
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._look)
+
+    def __enter__(self) -> _CommandLines:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        while not self._end.wait(0.05):
+            for file in Path("/proc").glob("[0-9]*/cmdline"):
+                try:
+                    self.seen.add(file.read_bytes().decode(errors="replace"))
+                except OSError:  # it has ended since
+                    continue

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from confluent_kafka import Consumer, TopicPartition
 from streamer.broker import BrokerFailed, EmbeddedBroker, start_detached, status, stop_detached
 from streamer.broker.data_folder import HOST, Ports, free_ports, prepare
 from streamer.broker.process import ProcessIdentity
+from streamer.cli import MISUSED, main
 from table.errors import InvalidConfig
 from tests.fixtures.kafka import Kafka
 from tests.unit.streamer.broker.test_supervisor import becomes_true
@@ -115,6 +118,23 @@ def test_a_port_in_use_is_named(tmp_path: Path) -> None:
             EmbeddedBroker(tmp_path / "attached", port=port).start()
         with pytest.raises(BrokerFailed, match=f"port {port}"):
             start_detached(tmp_path / "detached", port=port)
+
+
+def test_a_broker_that_runs_is_not_moved_to_another_port(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    process = ProcessIdentity.of(os.getpid())
+    assert process is not None
+    home = tmp_path / "broker"
+    home.mkdir()
+    record = {"process": asdict(process), "ports": asdict(Ports(9092, 9093))}
+    (home / "broker.json").write_text(json.dumps(record))
+    running = status(home)
+    assert running is not None
+    assert start_detached(home) == start_detached(home, 9092) == running
+    assert main(["broker", "start", "--home", str(tmp_path), "--port", "9094"]) == MISUSED
+    told = capsys.readouterr().err
+    assert f"the broker of {home} runs already, on port 9092; stop it first" in told
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"process": 1, "ports": {}}', "\x00"])

@@ -68,6 +68,18 @@ CASES: Mapping[str, tuple[list[str], str]] = {
         ["dead_letters.path=/lake/t/bad"],
         "dead_letters.path: /lake/t/bad and the table's path lie within each other",
     ),
+    "dead letters in the table, by a detour": (
+        ["dead_letters.path=/lake/../lake/./t/bad"],
+        "dead_letters.path: /lake/../lake/./t/bad and the table's path lie within each other",
+    ),
+    "dead letters in the table, as a url": (
+        ["dead_letters.path=file:///lake/t"],
+        "dead_letters.path: file:///lake/t and the table's path lie within each other",
+    ),
+    "dead letters in a table on a store": (
+        ["table.path=s3://lake/t/", "dead_letters.path=s3a://lake/t/bad"],
+        "dead_letters.path: s3a://lake/t/bad and the table's path lie within each other",
+    ),
     "the table in its dead letters": (
         ["dead_letters.path=/lake"],
         "dead_letters.path: /lake and the table's path lie within each other",
@@ -90,6 +102,9 @@ def test_it_is_refused_and_says_why(overrides: list[str], problem: str) -> None:
         ["source.metadata_columns=[offset]", "table.ordering=_hoodie_kafka_source_offset"],
         ["decode.schema=infer", "table.record_key=anything"],
         ["dead_letters.path=/lake/t2"],
+        ["dead_letters.path=/lake/t/../t2"],
+        ["table.path=s3://lake/t", "dead_letters.path=s3://lake/t2"],
+        ["table.path=s3://lake/t", "dead_letters.path=gs://lake/t/bad"],
     ],
     ids=str,
 )

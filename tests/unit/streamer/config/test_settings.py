@@ -1,14 +1,16 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from streamer.config.errors import ConfigError
 from streamer.config.load import load, validated
+from streamer.config.masking import holds_secret, sounds_secret
 from streamer.config.pipeline import PipelineConfig
 from streamer.config.printed import resolved_yaml
-from streamer.config.settings import resolve, sounds_secret
+from streamer.config.settings import resolve
 
 SECRET = "geheim-4711"
 
@@ -61,6 +63,9 @@ def test_all_that_cannot_be_found_is_told(tmp_path: Path) -> None:
     aws_secret_access_key|aws_access_key_id|aws_session_token|account_key|azure_storage_account_key
     google_service_account_key|fs.s3a.secret.key|fs.s3a.access.key|basic.auth.user.info|bearer_token
     spark.hadoop.fs.azure.account.key.x.dfs.core.windows.net|API_KEY|private_key|sas_token|sas_key
+    sasl.oauthbearer.assertion|fs.azure.sas.container.account|service_account|keyPassword|apiKey
+    google_service_account|fs.s3a.server-side-encryption.key|fs.s3a.encryption.key|trustStorePass
+    aws_sse_customer_key_base64|clientKey|sslkeypassword|db.pwd|my.key
     """.replace("\n", "|")
     .replace(" ", "")
     .strip("|")
@@ -80,10 +85,78 @@ def test_nothing_ever_prints_a_secret(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["max.poll.records", "aws_endpoint", "key.order", "fetch.max.bytes"]
+    "name",
+    """
+    max.poll.records aws_endpoint key.order fetch.max.bytes record_key tombstone_key partition.key
+    ssl.keystore.location ssl.keystore.type ssl.truststore.location spark.ssl.keyStore monkey
+    sasl.mechanism sasl.kerberos.service.name ssl.keymanager.algorithm bypass design
+    spark.io.encryption.keySizeBits spark.kubernetes.authenticate.driver.serviceAccountName
+    """.split(),
 )
 def test_what_is_no_secret_is_shown(name: str) -> None:
     assert f"{name}: '5'" in resolved_yaml(pipeline(**{name: 5}))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"-XX:+UseG1GC -Djavax.net.ssl.trustStorePassword={SECRET}",
+        f"https://user:{SECRET}@host/x",
+        f"https://account.blob/container?sv=1&sig={SECRET}",
+        f'{{"type": "x", "private_key": "{SECRET}"}}',
+        f"-Dfs.encryption.key={SECRET}",
+        f"org.apache.Module required username=u password='{SECRET}';",
+    ],
+)
+def test_a_secret_under_a_harmless_name_is_masked(text: str, tmp_path: Path) -> None:
+    assert holds_secret(text)
+    assert SECRET not in resolved_yaml(pipeline(options=text))
+    file = tmp_path / "p.yaml"
+    file.write_text("source: {bootstrap: b, topic: t}\ntable: {path: p, record_key: k}")
+    with pytest.raises(ConfigError) as raised:
+        load(str(file), [f"name=[{json.dumps(text)}]"])
+    assert SECRET not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "/etc/secrets/kafka.jks",
+        "file:/run/secrets/kafka.jks",
+        "org.apache.kafka.common.security.OAuthBearerTokenHandler",
+        "-XX:+UseG1GC -Da=b",
+        "https://host:8081/x",
+        "record_key=5",
+    ],
+)
+def test_names_of_places_and_classes_are_shown(text: str) -> None:
+    assert text in resolved_yaml(pipeline(options=text))
+
+
+@pytest.mark.parametrize("setting", ["source.consumer", "table.storage", "spark.conf"])
+@pytest.mark.parametrize("value", [SECRET, f"[{SECRET}]", f"{{harmless: [{SECRET}]}}"])
+def test_settings_in_the_wrong_shape_are_not_shown(
+    setting: str, value: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "p.yaml"
+    file.write_text("source: {bootstrap: b:1, topic: t}\ntable: {path: p, record_key: k}")
+    with pytest.raises(ConfigError, match=f"{setting}: ") as raised:
+        load(str(file), [f"{setting}={value}"])
+    assert SECRET not in str(raised.value)
+
+
+def test_a_name_with_its_value_in_it_is_shown_without() -> None:
+    tree = {
+        "source": {"bootstrap": "b:1", "topic": "t", f"password={SECRET}": None},
+        "table": {"path": "p", "record_key": "k", "storage": {f"password: {SECRET}": None}},
+    }
+    with pytest.raises(ConfigError) as raised:
+        validated(tree)
+    assert [str(problem).partition(":")[0] for problem in raised.value.problems] == [
+        "source.password",
+        "table.storage",
+    ]
+    assert SECRET not in str(raised.value)
 
 
 @pytest.mark.parametrize("value", [None, [1], {}, {"env": ""}, {"env": 5}, {"enw": "X"}])
