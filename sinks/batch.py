@@ -39,7 +39,7 @@ class BatchResult:
         rows: rows in the files, after older changes of the batch were merged away.
         deletes: keys that it deleted.
         rejected: records that went to the dead letters.
-        first_reason: why one of them was turned away; None without any.
+        first_reject: origin of one of them, and why it was turned away; None without any.
         written_bytes: size of the files.
         files: how many files were written.
         seconds: by stage, in the order in which they ran.
@@ -52,5 +52,5 @@ class BatchResult:
     rejected: int
     written_bytes: int
     files: int
-    first_reason: str | None = None
+    first_reject: str | None = None
     seconds: dict[str, float] = field(default_factory=dict)

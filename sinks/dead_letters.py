@@ -42,9 +42,9 @@ def changes_of(rejects: Rejects) -> pa.Table:
     return pa.table([columns.get(field.name, nulls) for field in schema], schema=schema)
 
 
-def first_reason(changes: pa.Table) -> str | None:
-    """Why the first record of a table of dead letters was rejected; None for other tables."""
+def first_reject(changes: pa.Table) -> str | None:
+    """Origin and reason of the first record in a table of dead letters; None for other tables."""
     if changes.schema.names[len(META_COLUMNS) : -1] != REJECTS_SCHEMA.names or not changes.num_rows:
         return None
-    reason: str = changes.column("reason")[0].as_py()
-    return reason
+    first = changes.slice(0, 1).to_pylist()[0]
+    return f"{first['topic']} {first['partition']}:{first['offset']}: {first['reason']}"

@@ -1,8 +1,8 @@
 """``lakemark``: the command line.
 
 Exit codes: 0 done, 2 the command line or a configuration is wrong, 1 anything that failed while
-running, 130 interrupted. An error is one message on stderr; ``--debug`` adds the trace. A command's
-imports are its own, so that ``--help`` needs neither Spark nor Arrow.
+running, 130 interrupted by force (a second Ctrl-C). An error is one message on stderr; ``--debug``
+adds the trace. A command's imports are its own, so that ``--help`` needs neither Spark nor Arrow.
 """
 
 from __future__ import annotations
@@ -16,14 +16,18 @@ from pathlib import Path
 
 from table.errors import HudiError, InvalidConfig
 
+QUERY_TYPES = ("snapshot", "read_optimized", "incremental", "cdc")
+
 OK, FAILED, MISUSED, INTERRUPTED = 0, 1, 2, 130
+
+_LARGEST_PORT = 65_535
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     parsed = parser().parse_args(arguments)
-    command = importlib.import_module(f"streamer.commands.{parsed.command}")
     try:
+        command = importlib.import_module(f"streamer.commands.{parsed.command}")
         return int(command.execute(parsed))
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -91,7 +95,10 @@ def _add_validate(validate: argparse.ArgumentParser) -> None:
 def _add_query(query: argparse.ArgumentParser) -> None:
     query.description = "Reads rows of a table, without Spark."
     _add_location(query)
-    query.add_argument("--type", choices=("snapshot", "read_optimized"), default="snapshot")
+    query.add_argument("--type", choices=QUERY_TYPES, default=QUERY_TYPES[0])
+    query.add_argument("--as-of", metavar="TIME", help="rows as they were: an instant, or a date")
+    query.add_argument("--begin", metavar="TIME", help="of a span, left out itself; or: earliest")
+    query.add_argument("--end", metavar="TIME", help="of a span, and in it; left out: now")
     query.add_argument("--columns", type=_comma_list, help="a,b,c; left out: all but Hudi's own")
     query.add_argument("--where", metavar="EXPR", help="such as: amount >= 10 and city in ('Rome')")
     query.add_argument("--limit", type=_positive, help="at most so many rows (20 on the screen)")
@@ -111,7 +118,7 @@ def _add_broker(broker: argparse.ArgumentParser) -> None:
     broker.description = "A Kafka broker of one node on this machine, for trying things out."
     broker.add_argument("action", choices=("start", "stop", "status"))
     _add_home(broker)
-    broker.add_argument("--port", type=int, default=0, help="where clients connect (free one)")
+    broker.add_argument("--port", type=_port, default=0, help="where clients connect (free one)")
 
 
 def _add_pipeline(command: argparse.ArgumentParser) -> None:
@@ -145,10 +152,17 @@ def _add_home(command: argparse.ArgumentParser) -> None:
 
 
 def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError("expected a number from 1 on")  # noqa: EM101
-    return number
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        message = f"expected a number from 1 on, not {text!r}"
+        raise argparse.ArgumentTypeError(message)
+    return int(text)
+
+
+def _port(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) > _LARGEST_PORT:
+        message = f"expected a port from 1 to {_LARGEST_PORT}, or 0 for a free one, not {text!r}"
+        raise argparse.ArgumentTypeError(message)
+    return int(text)
 
 
 def _comma_list(text: str) -> list[str]:

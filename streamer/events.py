@@ -99,12 +99,14 @@ class RecordsRejected:
 
     Attributes:
         batch_id: as planned.
-        reasons: how many for each reason.
-        dead_letters: where they lie.
+        count: how many.
+        first: origin of one of them, and why it was rejected.
+        dead_letters: where they lie, each with its own reason.
     """
 
     batch_id: int
-    reasons: Mapping[str, int]
+    count: int
+    first: str
     dead_letters: str
 
 

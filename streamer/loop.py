@@ -10,6 +10,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from pyspark.sql import DataFrame
@@ -31,8 +32,10 @@ from streamer.events import (
     ServiceDone,
 )
 from streamer.services import InlineServices
+from streamer.sources.errors import TopicReplaced
 from streamer.sources.kafka import KafkaSource
 from streamer.sources.offset_log import planned_end, scratch_folder
+from streamer.stopping import StopRequested
 from streamer.stream_failure import is_transient, translated
 
 _POLL_S = 0.2
@@ -76,14 +79,20 @@ class StreamLoop:
         self._stopping = threading.Event()
         self._idle = threading.Event()
         self._idle.set()
+        self._is_streaming = False
         self.left_batch = False
         self._failure: BaseException | None = None
         self._position: KafkaCheckpoint | None = None
         self._totals: Counter[str] = Counter()
 
-    def stop(self) -> None:
-        """Ask the run to end after the batch in progress; safe from a signal handler."""
+    def stop(self) -> bool:
+        """Ask the run to end after the batch in progress; safe from a signal handler.
+
+        Returns whether a stream runs, which then ends by itself. Otherwise the run may be
+        interrupted where it is by ``StopRequested``.
+        """
         self._stopping.set()
+        return self._is_streaming
 
     def run(self) -> RunStopped:
         """Stream until the topic is read (``once``), ``stop`` is called, or a failure stays.
@@ -92,7 +101,8 @@ class StreamLoop:
             HudiError: what ended the run; the table holds whole batches only.
         """
         started = time.monotonic()
-        self._run_with_retries()
+        with suppress(StopRequested):
+            self._run_with_retries()
         reason = "interrupted" if self._stopping.is_set() else "caught up"
         position = dict(self._position.offsets) if self._position else {}
         stopped = RunStopped(
@@ -153,11 +163,13 @@ class StreamLoop:
             writer = writer.trigger(availableNow=True)
         else:
             writer = writer.trigger(processingTime=f"{self._config.trigger_interval_s} seconds")
+        self._is_streaming = True
         query = writer.start()
         try:
             self._await(query)
         finally:
             in_time = self._end(query)
+            self._is_streaming = False
         if in_time and self._failure is not None:
             raise self._failure
 
@@ -185,18 +197,21 @@ class StreamLoop:
 
     def _on_batch(self, records: DataFrame, batch_id: int, scratch: Path) -> None:
         """One micro-batch. Failures are kept for the thread that waits: Spark would print them."""
-        if self._stopping.is_set() or self._failure is not None:
-            return
-        self._idle.clear()
+        self._idle.clear()  # before the look at ``_stopping``: ``_end`` then waits, or nothing runs
         try:
-            assert self._position is not None
-            batch = KafkaBatch(records, self._position, planned_end(scratch, batch_id))
-            if batch.end != batch.start:  # a stream's first batch runs even without any data
-                self._write(batch, batch_id)
+            if not self._stopping.is_set() and self._failure is None:
+                self._write_new_records(records, batch_id, planned_end(scratch, batch_id))
         except BaseException as error:
             self._failure = translated(error)
         finally:
             self._idle.set()
+
+    def _write_new_records(self, records: DataFrame, batch_id: int, end: KafkaCheckpoint) -> None:
+        assert self._position is not None
+        if not self._position <= end:
+            raise TopicReplaced(str(self._position), str(end))
+        if end != self._position:  # a stream's first batch runs even without any data
+            self._write(KafkaBatch(records, self._position, end), batch_id)
 
     def _write(self, batch: KafkaBatch, batch_id: int) -> None:
         self._listener(BatchPlanned(batch_id, batch.end.distance_from(batch.start)))
@@ -204,9 +219,13 @@ class StreamLoop:
         self._position = batch.end
         self._totals.update(batches=1, rows=result.rows)
         self._listener(_written(batch_id, result, self._source.lag(batch.end)))
+        if result.records < batch.planned_records:
+            self._source.tell_losses(batch.start, batch.end)
         if result.rejected:
-            reasons = {result.first_reason or "unknown": result.rejected}
-            self._listener(RecordsRejected(batch_id, reasons, self._sink.dead_letters))
+            first = result.first_reject or "unknown"
+            self._listener(
+                RecordsRejected(batch_id, result.rejected, first, self._sink.dead_letters)
+            )
         self._services.run()
 
 

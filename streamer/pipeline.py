@@ -16,7 +16,7 @@ from sinks.hudi.collect import collect_budget_bytes
 from sinks.hudi.exchange import DriverExchange, Exchange
 from sinks.hudi.prepare import PrepareChunk
 from sinks.hudi.settings import SinkSettings
-from sinks.hudi.sink import HudiSink
+from sinks.hudi.sink import NO_REJECTS, HudiSink, RejectLimit
 from sinks.hudi.spark_exchange import SparkExchange
 from sinks.hudi.table_writer import TableWriter
 from streamer.config.pipeline import PipelineConfig
@@ -78,7 +78,8 @@ def build(
     """
     spark = spark_session(config)
     check_executors(spark)
-    with KafkaSource(spark, config.source, listener) as source:
+    keeps_keys = config.dead_letters.enabled
+    with KafkaSource(spark, config.source, listener, keeps_keys=keeps_keys) as source:
         sink, writers = _open_sink(config, source)
         policy = CompactionPolicy(config.compaction.every_delta_commits)
         services = InlineServices(
@@ -112,8 +113,9 @@ def _open_sink(config: PipelineConfig, source: KafkaSource) -> tuple[HudiSink, l
     rows = TableWriter(table, to_changes.table_schema, settings)
     rejects = _dead_letters(config, location) if config.dead_letters.enabled else None
     prepare = PrepareChunk(to_changes, index, DEAD_LETTER_INDEX)
-    max_share = config.dead_letters.max_share if rejects else 0.0
-    return HudiSink(rows, rejects, prepare, max_share), [rows, *([rejects] if rejects else [])]
+    letters = config.dead_letters
+    limit = RejectLimit(letters.max_share, letters.tolerated) if rejects else NO_REJECTS
+    return HudiSink(rows, rejects, prepare, limit), [rows, *([rejects] if rejects else [])]
 
 
 def _dead_letters(config: PipelineConfig, rows: StorageLocation) -> TableWriter:

@@ -144,8 +144,11 @@ def describe(event: Event) -> str:
         case BatchWritten():
             return _describe_batch(event)
         case RecordsRejected():
-            reasons = ", ".join(f"{count:,} x {why}" for why, count in event.reasons.items())
-            return f"batch {event.batch_id}: rejected {reasons} -> {event.dead_letters}"
+            others = "" if event.count == 1 else ", the first"
+            return (
+                f"batch {event.batch_id}: {event.count:,} rejected{others}: {event.first} "
+                f"-> {event.dead_letters}"
+            )
         case CompactionDone():
             return (
                 f"compaction {event.instant}: {event.file_groups:,} file groups, "

@@ -1,10 +1,15 @@
-"""Ctrl-C and SIGTERM: end after the batch in progress; asked again, at once."""
+"""Ctrl-C and SIGTERM: end after the batch in progress; asked again, at once.
+
+Before the stream runs nothing is in progress that must end in order: what a start leaves behind is
+what a crash would leave, and the next start removes it.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -13,24 +18,81 @@ from typing import NoReturn
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-@contextmanager
-def stops_on_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """While inside, the first signal calls ``stop``, the next raises ``KeyboardInterrupt``."""
-    asked = False
+class StopRequested(BaseException):
+    """The process was asked to end, and nothing has to be waited for."""
 
-    def on_signal(_signal: int, _frame: FrameType | None) -> None:
-        nonlocal asked
-        if asked:
+
+class StopSignals:
+    """What the signals of this process do; made by ``ends_on_signals``."""
+
+    def __init__(self) -> None:
+        self._stop: Callable[[], bool] = _nothing_runs
+        self.is_asked = self.is_asked_early = False
+
+    def watch(self, stop: Callable[[], bool]) -> None:
+        """Let the first signal call ``stop``, from which something may then end in order.
+
+        Args:
+            stop: returns whether something runs that ends by itself now.
+        """
+        self._stop = stop
+        self.install()  # a session that was there before has set a handler of its own
+
+    def install(self) -> None:
+        """Take the signals over."""
+        for one in _SIGNALS:
+            signal.signal(one, self._on_signal)
+
+    def _on_signal(self, _signal: int, _frame: FrameType | None) -> None:
+        if self.is_asked:
             raise KeyboardInterrupt
-        asked = True
-        stop()
+        self.is_asked = True
+        if not self._stop():
+            self.is_asked_early = True
+            raise StopRequested
 
-    before = {one: signal.signal(one, on_signal) for one in _SIGNALS}
+
+@contextmanager
+def ends_on_signals() -> Iterator[StopSignals]:
+    """A block that the first signal ends as if it were done; the second is an interrupt."""
+    signals = StopSignals()
+    before = {one: signal.getsignal(one) for one in _SIGNALS}
+    signals.install()
+    try:
+        yield signals
+    except StopRequested:
+        pass
+    except KeyboardInterrupt:
+        if signals.is_asked:
+            raise
+        # The first signal came while Spark's own handler was in place.
+    except Exception:
+        if not signals.is_asked_early:
+            raise
+        # The interrupted call has made an error of its own out of it, as py4j does.
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+
+
+@contextmanager
+def signals_held() -> Iterator[None]:
+    """A block that signals wait for: what it starts would otherwise outlive this process.
+
+    In a thread other than the main one nothing is to be done: signals do not reach it.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    held: list[int] = []
+    before = {one: signal.signal(one, lambda number, _: held.append(number)) for one in _SIGNALS}
     try:
         yield
     finally:
         for one, handler in before.items():
             signal.signal(one, handler)
+        for number in held:
+            signal.raise_signal(number)
 
 
 def end_at_once() -> NoReturn:
@@ -38,3 +100,7 @@ def end_at_once() -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
+
+
+def _nothing_runs() -> bool:
+    return False

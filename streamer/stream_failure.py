@@ -57,8 +57,11 @@ def translated(error: BaseException) -> BaseException:
         return own
     text, told = str(error), told_by_spark(error)
     if any(word in text for word in _LOSS):
+        loss = next(line for line in text.splitlines() if any(word in line for word in _LOSS))
         message = (
-            "records were removed from the topic before they were read: " + told + "; "
+            "records were removed from the topic before they were read: "
+            + loss.strip().removeprefix("Caused by: ")
+            + "; "
             "set source.fail_on_data_loss to false to go on without them"
         )
         return DataLoss(message)

@@ -54,13 +54,13 @@ class Written:
         target: the table.
         arrived: changes that came for it, before any was merged away.
         stat: the file; None when nothing was left to write.
-        first_reason: why the first of rejected records was turned away.
+        first_reject: origin of the first rejected record, and why it was turned away.
     """
 
     target: Target
     arrived: int
     stat: WriteStat | None
-    first_reason: str | None = None
+    first_reject: str | None = None
 
 
 class Prepare(Protocol):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from sinks.dead_letters import changes_of, first_reason
+from sinks.dead_letters import changes_of, first_reject
 from sinks.hudi.exchange import Portion, Target, Written
 from sinks.hudi.placement import Placement
 from table.index.bucket import BucketIndex
@@ -48,9 +48,9 @@ class WriteBuckets:
         context = self.contexts.get(target)
         if context is None:
             deque(arriving, maxlen=0)  # nowhere to write them: they are counted, and the run stops
-            return Written(target, arriving.rows, None, arriving.first_reason)
+            return Written(target, arriving.rows, None, arriving.first_reject)
         stat = write_file_group(context, self.placements[target].task(bucket), arriving)
-        return Written(target, arriving.rows, stat, arriving.first_reason)
+        return Written(target, arriving.rows, stat, arriving.first_reject)
 
 
 class _Arriving(Iterator[pa.Table]):
@@ -59,11 +59,11 @@ class _Arriving(Iterator[pa.Table]):
     def __init__(self, tables: Iterable[pa.Table]) -> None:
         self._tables = iter(tables)
         self.rows = 0
-        self.first_reason: str | None = None
+        self.first_reject: str | None = None
 
     def __next__(self) -> pa.Table:
         table = next(self._tables)
         self.rows += table.num_rows
-        if self.first_reason is None:
-            self.first_reason = first_reason(table)
+        if self.first_reject is None:
+            self.first_reject = first_reject(table)
         return table

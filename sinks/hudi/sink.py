@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 
 from checkpoints import codec
 from checkpoints.checkpoint import KafkaCheckpoint
@@ -28,13 +29,34 @@ from table.write.file_group_write import WriteContext
 class TooManyRejects(HudiError):
     """More of a batch was rejected than the pipeline allows; nothing of it was published."""
 
-    def __init__(self, rejected: int, records: int, max_share: float, reason: str) -> None:
+    def __init__(self, rejected: int, records: int, max_share: float, first: str) -> None:
         super().__init__(
             f"{rejected} of {records} records were rejected ({rejected / records:.1%}), more than "
-            f"the {max_share:.1%} that dead_letters.max_share allows; the first: {reason}; "
+            f"the {max_share:.1%} that dead_letters.max_share allows; the first: {first}; "
             "mend the source or the declared schema, or allow a larger share"
         )
         self.rejected, self.records, self.max_share = rejected, records, max_share
+
+
+@dataclass(frozen=True, slots=True)
+class RejectLimit:
+    """How many bad records are too many to go on.
+
+    Attributes:
+        max_share: of a batch.
+        tolerated: so many never are, however small the batch: the share of a few says nothing.
+    """
+
+    max_share: float
+    tolerated: int = 0
+
+    def is_exceeded(self, rejected: int, records: int) -> bool:
+        """Whether to stop."""
+        return rejected > max(self.tolerated, self.max_share * records)
+
+
+#: Without dead letters the first bad record stops a run.
+NO_REJECTS = RejectLimit(0.0)
 
 
 class HudiSink:
@@ -42,9 +64,9 @@ class HudiSink:
 
     Args:
         rows: the pipeline's table.
-        rejects: the dead-letter table; None drops the run at the first reject.
+        rejects: the dead-letter table, if there is one.
         prepare: raw records to portions, in the workers.
-        max_reject_share: of a batch; above it nothing is published.
+        limit: of rejects in a batch; above it nothing is published.
     """
 
     def __init__(
@@ -52,12 +74,12 @@ class HudiSink:
         rows: TableWriter,
         rejects: TableWriter | None,
         prepare: PrepareChunk,
-        max_reject_share: float,
+        limit: RejectLimit,
     ) -> None:
         self._rows = rows
         self._rejects = rejects
         self._prepare = prepare
-        self._max_reject_share = max_reject_share
+        self._limit = limit
         self._known: KafkaCheckpoint | None = None
 
     @property
@@ -86,7 +108,7 @@ class HudiSink:
         """Make one batch visible, whole, together with its offsets; or nothing of it.
 
         Raises:
-            TooManyRejects: the share of rejects is above the limit.
+            TooManyRejects: there are more rejects than the limit allows.
             Fenced: another writer moved the table's checkpoint, or took our instant away.
         """
         seconds: dict[str, float] = {}
@@ -122,9 +144,9 @@ class HudiSink:
         rejects = [w for w in written if w.target is Target.REJECTS]
         rejected = sum(w.arrived for w in rejects)
         records = sum(w.arrived for w in written)
-        if rejected > self._max_reject_share * records:
-            reason = rejects[0].first_reason or "unknown"
-            raise TooManyRejects(rejected, records, self._max_reject_share, reason)
+        if self._limit.is_exceeded(rejected, records):
+            first = rejects[0].first_reject or "unknown"
+            raise TooManyRejects(rejected, records, self._limit.max_share, first)
         return rejected
 
     def _commit_rejects(self, written: list[Written]) -> None:
@@ -173,7 +195,7 @@ def _result(
         rejected=rejected,
         written_bytes=sum(stat.total_write_bytes for stat in stats),
         files=len(stats),
-        first_reason=next((w.first_reason for w in written if w.first_reason), None),
+        first_reject=next((w.first_reject for w in written if w.first_reject), None),
         seconds=seconds,
     )
 

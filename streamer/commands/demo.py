@@ -25,7 +25,7 @@ from streamer.config.load import validated
 from streamer.config.pipeline import PipelineConfig
 from streamer.demo import create_topic, produce
 from streamer.demo.backlog import StopWhenCaughtUp, sent_so_far
-from streamer.stopping import end_at_once, stops_on_signals
+from streamer.stopping import StopSignals, end_at_once, ends_on_signals
 from table.errors import TableNotFound
 from table.hudi_table import open_table
 from table.storage import StorageLocation
@@ -44,16 +44,18 @@ def execute(arguments: argparse.Namespace) -> int:
     """
     home, console = arguments.home.absolute(), Console()
     console.print(f"A Kafka broker starts in {escape(str(home))} …", highlight=False)
-    with _broker(home / BROKER_FOLDER) as bootstrap:
-        tree = pipeline_tree(home, bootstrap)
-        (home / "orders.yaml").write_text(yaml.safe_dump(tree, sort_keys=False), encoding="utf-8")
-        config = validated(tree)
-        lag, left_batch = _stream(config, arguments.records, console)
-    _show(config, lag, console)
-    port = bootstrap.rpartition(":")[2]
-    console.print(_hints(arguments.home, port), highlight=False, markup=False, soft_wrap=True)
-    if left_batch:
-        end_at_once()
+    with ends_on_signals() as signals:
+        with _broker(home / BROKER_FOLDER) as bootstrap:
+            tree = pipeline_tree(home, bootstrap)
+            text = yaml.safe_dump(tree, sort_keys=False)
+            (home / "orders.yaml").write_text(text, encoding="utf-8")
+            config = validated(tree)
+            lag, left_batch = _stream(config, arguments.records, console, signals)
+        _show(config, lag, console)
+        port = bootstrap.rpartition(":")[2]
+        console.print(_hints(arguments.home, port), highlight=False, markup=False, soft_wrap=True)
+        if left_batch:
+            end_at_once()
     return 0
 
 
@@ -95,7 +97,9 @@ def _broker(folder: Path) -> Iterator[str]:
         yield started.bootstrap
 
 
-def _stream(config: PipelineConfig, count: int, console: Console) -> tuple[Mapping[int, int], bool]:
+def _stream(
+    config: PipelineConfig, count: int, console: Console, signals: StopSignals
+) -> tuple[Mapping[int, int], bool]:
     """Send orders and stream them until all are in the table.
 
     Returns what is left unread, and whether a thread is still busy with a batch.
@@ -104,7 +108,8 @@ def _stream(config: PipelineConfig, count: int, console: Console) -> tuple[Mappi
     first = sent_so_far(config.source.bootstrap, TOPIC)
     with progress.display(console) as shown:
         listener = StopWhenCaughtUp(shown, first + count)
-        with pipeline.build(config, listener) as built, stops_on_signals(built.loop.stop):
+        with pipeline.build(config, listener) as built:
+            signals.watch(built.loop.stop)
             listener.stop = built.loop.stop
             sender = _Sender(config.source.bootstrap, first, count, built.loop.stop)
             sender.start()
@@ -118,7 +123,7 @@ def _stream(config: PipelineConfig, count: int, console: Console) -> tuple[Mappi
 class _Sender(threading.Thread):
     """Sends orders in the background; ends with the process."""
 
-    def __init__(self, bootstrap: str, first: int, count: int, stop: Callable[[], None]) -> None:
+    def __init__(self, bootstrap: str, first: int, count: int, stop: Callable[[], object]) -> None:
         super().__init__(name="orders", daemon=True)
         # Not ``_bootstrap``: a thread has a method of that name.
         self._brokers, self._first, self._count, self._stop_run = bootstrap, first, count, stop

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from streamer import pipeline, progress
 from streamer.config.load import load
 from streamer.event_log import event_log
-from streamer.stopping import end_at_once, stops_on_signals
+from streamer.stopping import end_at_once, ends_on_signals
 
 
 def execute(arguments: argparse.Namespace) -> int:
@@ -19,15 +19,16 @@ def execute(arguments: argparse.Namespace) -> int:
         HudiError: the run failed for good.
     """
     config = load(arguments.pipeline, [*arguments.overrides, *_overrides(arguments)])
-    with (
-        progress.display() as display,
-        event_log(arguments.events, display) as listener,
-        pipeline.build(config, listener) as built,
-        stops_on_signals(built.loop.stop),
-    ):
-        built.loop.run()
-    if built.loop.left_batch:
-        end_at_once()
+    with ends_on_signals() as signals:
+        with (
+            progress.display() as display,
+            event_log(arguments.events, display) as listener,
+            pipeline.build(config, listener) as built,
+        ):
+            signals.watch(built.loop.stop)
+            built.loop.run()
+        if built.loop.left_batch:
+            end_at_once()
     return 0
 
 

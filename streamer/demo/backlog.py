@@ -48,7 +48,7 @@ class StopWhenCaughtUp:
         self._next_listener, self._target = next_listener, target
         self._position = self._planned = 0
         #: Ends the run; known once the run exists.
-        self.stop: Callable[[], None] = _nothing
+        self.stop: Callable[[], object] = _nothing
 
     def __call__(self, event: Event, /) -> None:
         """Take note, pass on."""

@@ -1,4 +1,4 @@
-"""Errors of a source, all raised before a batch begins.
+"""Errors of a source, all raised before anything of a batch is written.
 
 SourceError
 ├─ BrokerUnreachable   (Retriable) no broker answered in time
@@ -8,6 +8,7 @@ SourceError
 ├─ TopicNotFound       (Permanent)
 ├─ UnknownPartitions   (Permanent) ``source.starting`` names partitions that the topic lacks
 ├─ ForeignCheckpoint   (Permanent) the table has read another topic
+├─ TopicReplaced       (Retriable) the topic ends before what was read from it
 ├─ LostOffsets         (Permanent) records that were not read are gone
 └─ DamagedOffsetLog    (Permanent) Spark's offset log is not in the known format
 """
@@ -95,6 +96,17 @@ class ForeignCheckpoint(SourceError, Permanent):
             f"{topic}; use a table of its own for each topic"
         )
         self.topic, self.checkpoint = topic, checkpoint
+
+
+class TopicReplaced(SourceError, Retriable):
+    """The topic ends before what was read from it: made anew under the same name, or smaller.
+
+    Another start finds out what is lost, and whether it may go on.
+    """
+
+    def __init__(self, read: str, planned: str) -> None:
+        super().__init__(f"{read} was read, and Kafka now ends a batch at {planned}")
+        self.read, self.planned = read, planned
 
 
 class LostOffsets(SourceError, Permanent):

@@ -30,15 +30,27 @@ class KafkaSource:
     """One topic. Everything that can be wrong with it is found before a stream starts."""
 
     def __init__(
-        self, spark: SparkSession, config: SourceConfig, listener: Listener = ignore
+        self,
+        spark: SparkSession,
+        config: SourceConfig,
+        listener: Listener = ignore,
+        *,
+        keeps_keys: bool = False,
     ) -> None:
         """Connects when it is first asked.
+
+        Args:
+            spark: a running session with the Kafka connector.
+            config: the topic, and how to read it.
+            listener: is told of records that are lost.
+            keeps_keys: whether the key of every record is wanted, as dead letters do.
 
         Raises:
             ConfigError: a secret of ``source.consumer`` cannot be found.
             SourceError: the connector is missing, or a property is not accepted.
         """
         self._spark, self._config, self._listener = spark, config, listener
+        self._keeps_keys = keeps_keys
         self._properties = {
             **_FETCH_PROPERTIES,
             **settings.resolve(config.consumer, "source.consumer"),
@@ -73,6 +85,19 @@ class KafkaSource:
         """
         return kafka_offsets.lag(checkpoint, self._admin.ranges())
 
+    def tell_losses(self, start: KafkaCheckpoint, end: KafkaCheckpoint) -> None:
+        """Tell the listener of records between two checkpoints that the topic has lost by now.
+
+        To be asked where fewer records came than offsets lie between them, which compacted topics
+        and transactions explain, too.
+
+        Raises:
+            SourceError: the topic cannot be asked.
+        """
+        lost = kafka_offsets.lost_between(start, end, self._admin.ranges())
+        if lost:
+            self._listener(OffsetsSkipped(self._config.topic, tuple(map(str, lost))))
+
     def max_message_bytes(self) -> int:
         """The longest message that the topic takes; Kafka's own default where we may not ask.
 
@@ -83,9 +108,9 @@ class KafkaSource:
     def stream(self, start: KafkaCheckpoint) -> DataFrame:
         """The records from ``start`` on, as a streaming DataFrame.
 
-        Columns: ``value`` binary, ``key`` binary (of tombstones only, unless it is a metadata
-        column), ``partition`` int, ``offset`` bigint, ``timestamp``; and ``topic`` string where it
-        is a metadata column.
+        Columns: ``value`` binary, ``key`` binary (of tombstones only, unless keys are kept or it is
+        a metadata column), ``partition`` int, ``offset`` bigint, ``timestamp``; and ``topic``
+        string where it is a metadata column.
 
         Args:
             start: names every partition, as ``start_map`` returns it.
@@ -152,7 +177,7 @@ class KafkaSource:
     def _columns(self) -> list[Column]:
         value, key = F.col("value"), F.col("key")
         wanted = self._config.metadata_columns
-        if "key" not in wanted:
+        if not (self._keeps_keys or "key" in wanted):
             # A key is as long as its value in many topics, and only a tombstone is read by it.
             key = F.when(value.isNull(), key).alias("key")
         topic = [F.col("topic")] if "topic" in wanted else []

@@ -92,6 +92,18 @@ def next_start(checkpoint: KafkaCheckpoint, available: Mapping[int, OffsetRange]
     return Start(KafkaCheckpoint(checkpoint.topic, offsets), lost)
 
 
+def lost_between(
+    start: KafkaCheckpoint, end: KafkaCheckpoint, available: Mapping[int, OffsetRange]
+) -> tuple[LostRange, ...]:
+    """Offsets from ``start`` up to ``end`` that the topic no longer holds."""
+    return tuple(
+        LostRange(partition, wanted, OffsetRange(min(held.earliest, stop), held.end))
+        for partition, stop in end.offsets.items()
+        if (held := available.get(partition)) is not None
+        and (wanted := start.offsets.get(partition, 0)) < min(held.earliest, stop)
+    )
+
+
 def lag(checkpoint: KafkaCheckpoint, available: Mapping[int, OffsetRange]) -> dict[int, int]:
     """Offsets of each partition that are there and not read (gaps count as records)."""
     return {

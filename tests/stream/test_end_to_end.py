@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from sinks.hudi.sink import TooManyRejects
 from sinks.hudi.spark_exchange import SparkExchange
 from streamer import pipeline
 from streamer.demo import expected_orders, produce
-from streamer.events import BatchWritten, CompactionDone, Event
+from streamer.events import BatchWritten, CompactionDone, Event, OffsetsSkipped
 from table.execution.runner import LocalRunner
 from table.hudi_table import open_table
 from table.model.action import Action
@@ -71,10 +72,15 @@ def test_too_many_rejects_stop_the_run_and_publish_nothing(
     good = (b"a", b'{"order_id": "a", "region": "north", "updated_at": 1}')
     kafka.produce(topic, [good] * 8 + [(b"b", b"broken")] * 2)
     config = pipeline_config(
-        kafka.bootstrap, topic, tmp_path / "orders", dead_letters={"max_share": 0.1}
+        kafka.bootstrap,
+        topic,
+        tmp_path / "orders",
+        dead_letters={"max_share": 0.1, "tolerated": 0},
     )
     with pipeline.build(config, _deaf, exchange) as built:
-        with pytest.raises(TooManyRejects, match=r"2 of 10 .* the first: .*JSON object"):
+        with pytest.raises(
+            TooManyRejects, match=rf"2 of 10 .* the first: {topic} 0:8: .*JSON object"
+        ):
             built.loop.run()
     timeline = open_table(StorageLocation(str(tmp_path / "orders"))).timeline
     assert not timeline.completed(Action.DELTA_COMMIT)
@@ -94,6 +100,44 @@ def test_a_tombstone_deletes_by_key(
             built.loop.run()
     left = open_table(StorageLocation(str(tmp_path / "orders"))).snapshot(["order_id"]).read_all()
     assert left["order_id"].to_pylist() == ["b"]
+
+
+def test_records_that_are_lost_while_the_stream_runs_are_told(
+    kafka: Kafka, spark: SparkSession, exchange: Exchange, tmp_path: Path
+) -> None:
+    topic = kafka.create_topic()
+    record = '{{"order_id": "{0}", "region": "n", "updated_at": 1}}'
+    for first in range(0, 300, 50):  # batches of their own, so that no fetch brings all
+        kafka.produce(topic, [(b"k", record.format(first + n).encode()) for n in range(50)])
+    config = pipeline_config(
+        kafka.bootstrap,
+        topic,
+        tmp_path / "orders",
+        source={
+            "max_records_per_batch": 100,
+            "fail_on_data_loss": False,
+            "consumer": {"max.partition.fetch.bytes": "1000"},
+        },
+    )
+    skipped: list[OffsetsSkipped] = []
+
+    def listener(event: Event) -> None:
+        if isinstance(event, BatchWritten) and event.batch_id == 0:
+            kafka.delete_before(topic, 250)
+        if isinstance(event, OffsetsSkipped):
+            skipped.append(event)
+
+    with pipeline.build(config, listener, exchange) as built:
+        built.loop.run()
+    rows = open_table(StorageLocation(str(tmp_path / "orders"))).snapshot(["order_id"]).read_all()
+    missing = set(range(300)) - set(map(int, rows["order_id"].to_pylist()))
+    assert missing, "the consumer had fetched all of them before"
+    told = [
+        range(int(first), int(last) + 1)
+        for event in skipped
+        for first, last in re.findall(r"lost offsets (\d+) to (\d+)", "".join(event.ranges))
+    ]
+    assert missing <= {offset for lost in told for offset in lost} <= set(range(100, 250))
 
 
 def _deaf(_: Event) -> None:

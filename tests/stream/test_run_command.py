@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -71,10 +72,27 @@ def test_a_run_that_is_stopped_and_started_reads_each_record_once(
 
     rows = lakemark("query", table, "--json").stdout.splitlines()
     assert sorted(json.loads(row)["n"] for row in rows) == list(range(150))
-    dead = lakemark("query", f"{table}_dead_letters", "--json", "--columns", "topic,value")
+    dead = lakemark("query", f"{table}_dead_letters", "--json", "--columns", "topic,key,value")
     assert [json.loads(row) for row in dead.stdout.splitlines()] == [
-        {"topic": topic, "value": "ew=="}
+        {"topic": topic, "key": "YmFk", "value": "ew=="}  # to be sent again as it came
     ]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")
+@pytest.mark.parametrize("one", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("after_s", [0.0, 2.0])
+def test_a_run_that_is_stopped_while_spark_starts_ends_as_if_done(
+    one: signal.Signals, after_s: float, pipeline: Path
+) -> None:
+    command = [*_LAKEMARK, "run", str(pipeline)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
+        children = Path(f"/proc/{run.pid}/task/{run.pid}/children")
+        while not children.read_text().strip():
+            time.sleep(0.05)
+        time.sleep(after_s)
+        run.send_signal(one)
+        out, complaints = run.communicate(timeout=60)
+    assert (run.returncode, complaints) == (0, b""), out
 
 
 def test_a_run_that_cannot_start_ends_with_one_message(pipeline: Path) -> None:
@@ -91,4 +109,4 @@ def test_a_session_that_cannot_start_is_told_in_the_words_of_spark(pipeline: Pat
     assert (failed.returncode, failed.stdout) == (1, "")
     (message,) = failed.stderr.splitlines()
     assert message.startswith("lakemark: Spark did not start: org.apache.spark.SparkException: ")
-    assert "sideways" in message
+    assert "SIDEWAYS" in message

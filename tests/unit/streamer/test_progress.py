@@ -42,8 +42,12 @@ TOLD: list[tuple[Event, str]] = [
         "batch 3: 0 records, 0 rows (0 deletes), 0 rejects, 0 B in 0.00 s (), nothing to commit",
     ),
     (
-        events.RecordsRejected(2, {"no JSON": 2, "no key": 1}, "/dead"),
-        "batch 2: rejected 2 x no JSON, 1 x no key -> /dead",
+        events.RecordsRejected(2, 3, "orders 0:7: no JSON", "/dead"),
+        "batch 2: 3 rejected, the first: orders 0:7: no JSON -> /dead",
+    ),
+    (
+        events.RecordsRejected(2, 1, "orders 0:7: no JSON", "/dead"),
+        "batch 2: 1 rejected: orders 0:7: no JSON -> /dead",
     ),
     (
         events.CompactionDone("20260501000000001", 4, 900, 3 * 1024**3, 1.5),

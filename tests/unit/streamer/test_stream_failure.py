@@ -34,6 +34,11 @@ ModuleNotFoundError: No module named 'streamer'
         ("first\nsecond", StreamFailed, "first"),
         ("", StreamFailed, "PySparkException"),
         ("Job aborted: ExecutorLostFailure\nmore", StreamInterrupted, "Job aborted: Executor"),
+        (
+            "Job aborted\n\tat x\nCaused by: y: Some data may have been lost at offset 7 of t-0\n",
+            DataLoss,
+            "before they were read: y: Some data may have been lost at offset 7 of t-0",
+        ),
         ("OffsetOutOfRange for x", DataLoss, "removed from the topic before they were read: Off"),
     ],
 )

@@ -4,7 +4,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checkpoints.checkpoint import KafkaCheckpoint
-from streamer.sources.kafka_offsets import LostRange, OffsetRange, first_start, lag, next_start
+from streamer.sources.kafka_offsets import (
+    LostRange,
+    OffsetRange,
+    first_start,
+    lag,
+    lost_between,
+    next_start,
+)
 
 TWO = {0: OffsetRange(10, 20), 1: OffsetRange(0, 5)}
 
@@ -72,3 +79,19 @@ def test_lag_is_what_a_run_would_read(
 def test_a_loss_can_be_told_by_its_fields() -> None:
     (lost,) = next_start(orders({0: 4}), TWO).lost
     assert lost == LostRange(0, 4, OffsetRange(10, 20))
+
+
+@given(offsets, offsets, ranges)
+def test_what_was_lost_lies_in_the_batch_and_before_the_earliest(
+    start: dict[int, int], more: dict[int, int], available: dict[int, OffsetRange]
+) -> None:
+    begin = orders(start)
+    end = begin.advanced_by(more)
+    lost = {one.partition: one for one in lost_between(begin, end, available)}
+    for partition, stop in end.offsets.items():
+        first = available[partition].earliest if partition in available else 0
+        gone = range(begin.offsets.get(partition, 0), min(first, stop))
+        told = lost.get(partition)
+        assert (told is not None) == bool(gone)
+        if told is not None:
+            assert f"lost offsets {gone[0]} to {gone[-1]} " in str(told)
