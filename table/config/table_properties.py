@@ -70,14 +70,33 @@ class TableProperties:
         return int(self.values.get(keys.TABLE_VERSION, "0"))
 
     @property
+    def timeline_folder(self) -> str:
+        """Folder of the timeline inside ``.hoodie``, of table version 8 and later."""
+        return self.values.get(keys.TIMELINE_PATH, "timeline")
+
+    @property
+    def history_folder(self) -> str:
+        """Folder of archived instants inside ``timeline_folder``, of table version 8 and later."""
+        return self.values.get(keys.TIMELINE_HISTORY_PATH, "history")
+
+    @property
+    def archive_folder(self) -> str:
+        """Folder of archived instants inside ``.hoodie``, of table version 6; may be ""."""
+        return self.values.get(keys.ARCHIVELOG_FOLDER, "archived")
+
+    @property
     def record_key_fields(self) -> tuple[str, ...]:
         """Columns that make the record key."""
         return _csv(self.values.get(keys.RECORD_KEY_FIELDS))
 
     @property
     def partition_fields(self) -> tuple[str, ...]:
-        """Columns that make the partition path; none for a non-partitioned table."""
-        return _csv(self.values.get(keys.PARTITION_FIELDS))
+        """Columns that make the partition path; none for a non-partitioned table.
+
+        The custom key generator stores ``field:TYPE``; here are the fields alone.
+        """
+        stored = _csv(self.values.get(keys.PARTITION_FIELDS))
+        return tuple(field.partition(":")[0] for field in stored)
 
     @property
     def ordering_fields(self) -> tuple[str, ...]:
@@ -99,6 +118,15 @@ class TableProperties:
         return self.values.get(keys.KEY_GENERATOR_TYPE, KeyGeneratorType.SIMPLE)
 
     @property
+    def folders_are_values(self) -> bool:
+        """Whether each folder of a partition path is the value of one partition field."""
+        stored = self.values.get(keys.KEY_GENERATOR_TYPE)
+        if stored is None:
+            name = self.values.get(keys.KEY_GENERATOR_CLASS, "").rpartition(".")[2]
+            return name in ("SimpleKeyGenerator", "ComplexKeyGenerator")
+        return stored in (KeyGeneratorType.SIMPLE, KeyGeneratorType.COMPLEX)
+
+    @property
     def hive_style(self) -> bool:
         """Whether a partition folder is named ``field=value``."""
         return _flag(self.values.get(keys.HIVE_STYLE_PARTITIONING))
@@ -107,6 +135,11 @@ class TableProperties:
     def url_encode(self) -> bool:
         """Whether special characters of a partition value are written ``%XX``."""
         return _flag(self.values.get(keys.URL_ENCODE_PARTITIONING))
+
+    @property
+    def populates_meta_columns(self) -> bool:
+        """Whether rows carry the five meta columns; without them keys are made from fields."""
+        return _flag(self.values.get(keys.POPULATE_META_FIELDS, "true"))
 
     @property
     def metadata_partitions(self) -> tuple[str, ...]:

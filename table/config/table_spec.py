@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from table.config.merge_settings import merge_settings
 from table.config.table_properties import (
     MergeMode,
     TableProperties,
@@ -80,12 +81,19 @@ def check_writable(properties: TableProperties, place: str) -> None:
     """Pass when this project writes such tables.
 
     Raises:
-        Unsupported: another version, another base file format, or a metadata table.
+        Unsupported: another version, rows without meta columns, rules of merging beyond the merge
+            mode, or a metadata table.
     """
     if properties.version != WRITTEN_VERSION:
         message = (
             f"table {place} is of version {properties.version}; only version {WRITTEN_VERSION} "
             "can be written; upgrade it with Apache Hudi, or write to another path"
+        )
+        raise Unsupported(message)
+    if not properties.populates_meta_columns or _merges_otherwise(properties):
+        message = (
+            f"table {place} keeps no meta columns, fills rows in part or marks deletes in a column "
+            "of its own; such tables are read but not written; write to another path"
         )
         raise Unsupported(message)
     if properties.metadata_partitions:
@@ -95,6 +103,12 @@ def check_writable(properties: TableProperties, place: str) -> None:
             "(Apache Hudi builds it again at its next write)"
         )
         raise Unsupported(message)
+
+
+def _merges_otherwise(properties: TableProperties) -> bool:
+    settings = merge_settings(properties)
+    rules = (settings.partial_update, settings.delete_marker, settings.payload)
+    return any(rule is not None for rule in rules)
 
 
 def _text(value: object) -> str:

@@ -32,6 +32,11 @@ class Action(StrEnum):
         return self in (Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT)
 
     @property
+    def is_write(self) -> bool:
+        """Whether it adds data files; the first of these is where the timeline starts."""
+        return self.completes_as.is_ingest
+
+    @property
     def is_table_service(self) -> bool:
         """Whether it is a planned rewrite, which a starting writer leaves pending."""
         return self in _COMPLETES_AS

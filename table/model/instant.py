@@ -17,12 +17,15 @@ class Instant:
             (a finished compaction is a ``commit``).
         state: how far it has come.
         completed_at: same format, later than ``requested_at``; completed instants only.
+        is_legacy: whether the completed file is one of layout 1: its name lacks the completion
+            time (which is then the file's modification time), and a commit in it is JSON.
     """
 
     requested_at: str
     action: Action
     state: State
     completed_at: str | None = None
+    is_legacy: bool = False
 
     def __post_init__(self) -> None:
         assert (self.completed_at is not None) == (self.state is State.COMPLETED), self

@@ -2,41 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TypeAlias
 
 from table.model.action import Action, State
 from table.model.instant import Instant
 
+#: Completion time of an archived instant by its requested time; None when it is not known.
+ArchivedTime: TypeAlias = Callable[[str], str | None]
+
 _RANK = {State.REQUESTED: 0, State.INFLIGHT: 1, State.COMPLETED: 2}
+_MILLIS_DIGITS, _OLD_TIME_END = 17, "999"
+
+
+def _unknown(requested_at: str) -> None:
+    return None
 
 
 @dataclass(frozen=True)
 class Timeline:
     """Instants by requested time, each in the furthest state that storage shows.
 
+    A savepoint has the requested time of the commit that it keeps; both are here.
+
     Attributes:
         instants: those that are active.
         has_history: whether older ones may have been archived.
+        archived_time: what the archive knows of older ones, read when it is asked for.
     """
 
     instants: tuple[Instant, ...]
     has_history: bool = True
+    archived_time: ArchivedTime = field(default=_unknown, compare=False, repr=False)
 
     @classmethod
-    def of(cls, seen: Iterable[Instant], has_history: bool = True) -> Timeline:
+    def of(
+        cls,
+        seen: Iterable[Instant],
+        has_history: bool = True,
+        archived_time: ArchivedTime = _unknown,
+    ) -> Timeline:
         """The timeline of all files seen; an instant has one file for every state it reached."""
-        furthest: dict[str, Instant] = {}
+        furthest: dict[tuple[str, Action], Instant] = {}
         for instant in seen:
-            known = furthest.get(instant.requested_at)
+            name = (instant.requested_at, instant.action.completes_as)
+            known = furthest.get(name)
             if known is None or _RANK[instant.state] > _RANK[known.state]:
-                furthest[instant.requested_at] = instant
-        return cls(tuple(furthest[t] for t in sorted(furthest)), has_history)
+                furthest[name] = instant
+        return cls(tuple(furthest[n] for n in sorted(furthest)), has_history, archived_time)
 
     def with_instant(self, instant: Instant) -> Timeline:
         """The timeline once the instant is in this state."""
-        return Timeline.of([*self.instants, instant], self.has_history)
+        return Timeline.of([*self.instants, instant], self.has_history, self.archived_time)
+
+    def without_archive(self) -> Timeline:
+        """The same instants without access to the archive; pickles to workers."""
+        return replace(self, archived_time=_unknown)
 
     def completed(self, *actions: Action) -> tuple[Instant, ...]:
         """Completed instants (of these actions, or of all), oldest completion first."""
@@ -51,26 +74,46 @@ class Timeline:
         return tuple(i for i in pending if not actions or i.action in actions)
 
     def find(self, requested_at: str) -> Instant | None:
-        """The instant of that name, in its furthest state."""
-        return self._by_name.get(requested_at)
+        """The instant of that name, in its furthest state; a savepoint where there is no other.
+
+        A name of 14 digits is found under its 17 digits, too: the end of its second.
+        """
+        found = self._by_name.get(requested_at)
+        if found is None and len(requested_at) == _MILLIS_DIGITS:
+            if requested_at.endswith(_OLD_TIME_END):
+                return self._by_name.get(requested_at.removesuffix(_OLD_TIME_END))
+        return found
+
+    def is_committed(self, requested_at: str) -> bool:
+        """Whether files of that instant may be read.
+
+        An instant requested before the first write of the active timeline was archived, so it did
+        complete (``CompletionTimeQueryViewV2.isCompleted``). Where nothing was ever archived it
+        was rolled back: what a late writer still leaves in its name stays unseen.
+        """
+        instant = self.find(requested_at)
+        return instant.is_completed if instant else self.is_archived(requested_at)
+
+    def is_archived(self, requested_at: str) -> bool:
+        """Whether the instant left the active timeline; of one that never was, too, if so old."""
+        return self.has_history and self.start is not None and requested_at < self.start
 
     def completed_at(self, requested_at: str) -> str | None:
         """When the instant became visible; None while it is pending, or when it never was.
 
-        An instant requested before the first one of the active timeline (savepoints apart) was
-        archived, so it did complete; its requested time stands in for the completion time, which
-        is older than all others either way (``CompletionTimeQueryViewV2``). Where nothing was ever
-        archived it was rolled back: what a late writer still leaves in its name stays unseen.
+        Of an archived instant the archive is asked. Where that does not know it, its requested
+        time stands in.
+
+        Raises:
+            SnapshotChanged: the archive was rewritten meanwhile; load the timeline again.
+            CorruptData: the archive is damaged.
         """
         instant = self.find(requested_at)
         if instant is not None:
             return instant.completed_at
-        is_older = self._start is not None and requested_at < self._start
-        return requested_at if is_older and self.has_history else None
-
-    def is_committed(self, requested_at: str) -> bool:
-        """Whether files of that instant may be read."""
-        return self.completed_at(requested_at) is not None
+        if not self.is_archived(requested_at):
+            return None
+        return self.archived_time(requested_at) or requested_at
 
     @cached_property
     def newest_time(self) -> str | None:
@@ -79,11 +122,20 @@ class Timeline:
         return max(times, default=None)
 
     @cached_property
-    def _by_name(self) -> dict[str, Instant]:
-        return {i.requested_at: i for i in self.instants}
+    def start(self) -> str | None:
+        """Requested time of the first write, in whatever state; what is older was archived.
+
+        Cleans and rollbacks do not count: they may stay behind when the commits around them have
+        been archived. Source: ``BaseHoodieTimeline.getFirstNonSavepointCommit`` of the write
+        timeline.
+        """
+        return next((i.requested_at for i in self.instants if i.action.is_write), None)
 
     @cached_property
-    def _start(self) -> str | None:
-        return next(
-            (i.requested_at for i in self.instants if i.action is not Action.SAVEPOINT), None
-        )
+    def _by_name(self) -> dict[str, Instant]:
+        # Savepoints last, so that setdefault keeps what they were taken of.
+        ranked = sorted(self.instants, key=lambda i: i.action is Action.SAVEPOINT)
+        named: dict[str, Instant] = {}
+        for instant in ranked:
+            named.setdefault(instant.requested_at, instant)
+        return named

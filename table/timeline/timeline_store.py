@@ -6,19 +6,31 @@ a completed instant is never rewritten; ``publish`` is the only way to complete 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from typing import TypeVar
 
 from table.codec import avro_container
-from table.errors import CorruptData
+from table.config.table_properties import TableProperties
+from table.errors import SnapshotChanged
 from table.model.action import Action, State
+from table.model.clean import CleanMetadata
+from table.model.clustering_plan import ClusteringPlan
 from table.model.commit_metadata import CommitMetadata
 from table.model.compaction_plan import CompactionPlan
+from table.model.format_version import FormatVersion
 from table.model.instant import Instant
 from table.model.rollback import RollbackPlan
-from table.storage.storage import Storage
-from table.timeline.layout import LayoutV2, TimelineLayout
-from table.timeline.timeline import Timeline
+from table.storage.storage import NotFound, Storage
+from table.timeline.archive_log import ArchiveLogs
+from table.timeline.archived_timeline import Archive, ArchivedTimeline
+from table.timeline.content import Record, decode_as, decode_commit
+from table.timeline.layout import LayoutV1, LayoutV2, TimelineLayout, layout_of
+from table.timeline.lsm_history import LsmHistory
+from table.timeline.timeline import ArchivedTime, Timeline
+
+T = TypeVar("T")
 
 # Not below ``.hoodie/.temp/<instant>``: Apache's rollback takes every file there for a marker.
 _PREPARED_FOLDER = ".hoodie/.aux/prepared"
@@ -36,13 +48,38 @@ class TimelineStore:
     def __init__(self, storage: Storage, layout: TimelineLayout | None = None) -> None:
         self._storage = storage
         self._layout = layout or LayoutV2()
+        self._archive = _archive_of(storage, self._layout)
         self._commits: dict[Instant, CommitMetadata] = {}
 
+    @classmethod
+    def of_table(cls, storage: Storage, properties: TableProperties) -> TimelineStore:
+        """The store of a table of any version.
+
+        Raises:
+            Unsupported: a version that this project does not read.
+        """
+        version = FormatVersion.of(properties.version, storage.location.url)
+        return cls(storage, layout_of(properties, version))
+
     def load(self) -> Timeline:
-        """The active timeline as storage shows it now; one listing."""
-        history, objects = self._storage.list_folder(self._layout.folder)
-        instants = [i for o in objects if (i := self._layout.parse(o.name)) is not None]
-        return Timeline.of(instants, has_history=bool(history))
+        """The active timeline as storage shows it now; one listing. The archive is not read."""
+        folders, objects = self._storage.list_folder(self._layout.folder)
+        seen = (self._layout.parse(o.name, o.modified_at) for o in objects)
+        instants = [instant for instant in seen if instant is not None]
+        archive = self._layout.archive_folder
+        has_history = archive == self._layout.folder or any(
+            f"{archive}/".startswith(f"{folder.rstrip('/')}/") for folder in folders
+        )
+        return Timeline.of(instants, has_history, self._archived_time())
+
+    def load_archived(self) -> ArchivedTimeline:
+        """The instants that left the active timeline; their files are read on demand.
+
+        Raises:
+            SnapshotChanged: the archive was rewritten at this very moment; call again.
+            CorruptData: the archive is damaged.
+        """
+        return self._archive.load()
 
     def path_of(self, instant: Instant) -> str:
         """Path of an instant's file, from the table's root."""
@@ -83,37 +120,83 @@ class TimelineStore:
             )
 
     def read_commit(self, instant: Instant) -> CommitMetadata:
-        """Metadata of a completed commit, delta commit or replace commit; read once."""
+        """Metadata of a completed commit, delta commit or replace commit; read once.
+
+        One that was archived since its timeline was loaded is found in the archive.
+
+        Raises:
+            SnapshotChanged: it is in neither; somebody rolled it back.
+            CorruptData: its file is damaged.
+        """
         if instant not in self._commits:
-            record = self._read_record(instant, "a commit's metadata")
-            self._commits[instant] = CommitMetadata.from_record(record)
+            self._commits[instant] = self._read_commit(instant)
         return self._commits[instant]
 
     def read_compaction_plan(self, requested_at: str) -> CompactionPlan:
         """Plan of a compaction, pending or completed."""
         requested = Instant(requested_at, Action.COMPACTION, State.REQUESTED)
-        return CompactionPlan.from_record(self._read_record(requested, "a compaction plan"))
+        return self._read_as(CompactionPlan.from_record, requested)
+
+    def read_clustering_plan(self, requested: Instant) -> ClusteringPlan | None:
+        """Plan of a clustering, pending or completed; None when the instant is an overwrite.
+
+        The request of an overwrite has no plan, or, of old writers, no content.
+        """
+        path = self.path_of(replace(requested, state=State.REQUESTED))
+        data = self._storage.read(path)
+        return decode_as(ClusteringPlan.from_record, data, path) if data else None
 
     def read_rollback_plan(self, requested_at: str) -> RollbackPlan:
         """Plan of a rollback, pending or completed."""
         requested = Instant(requested_at, Action.ROLLBACK, State.REQUESTED)
-        return RollbackPlan.from_record(self._read_record(requested, "a rollback plan"))
+        return self._read_as(RollbackPlan.from_record, requested)
 
-    def _read_record(self, instant: Instant, what: str) -> Mapping[str, Any]:
+    def read_clean(self, instant: Instant) -> CleanMetadata:
+        """Metadata of a completed clean."""
+        return self._read_as(CleanMetadata.from_record, instant)
+
+    def _read_as(self, build: Callable[[Record], T], instant: Instant) -> T:
         path = self.path_of(instant)
-        data = self._storage.read(path)
-        if not data:
-            raise CorruptData(path, 0, what, "an empty file")
-        return avro_container.decode(data, path)
+        return decode_as(build, self._storage.read(path), path)
+
+    def _read_commit(self, instant: Instant) -> CommitMetadata:
+        path = self.path_of(instant)
+        try:
+            return decode_commit(self._storage.read(path), path)
+        except NotFound:
+            archived = self.load_archived().read_commit(instant)
+        if archived is None:
+            message = f"instant {instant} is gone: {path} was rolled back; load the timeline again"
+            raise SnapshotChanged(message)
+        return archived
+
+    def _archived_time(self) -> ArchivedTime:
+        """Completion times out of the archive as it is at the first question, if there is one."""
+        load = cache(self.load_archived)
+
+        def completed_at(requested_at: str) -> str | None:
+            found = load().find(requested_at)
+            return found.completed_at if found else None
+
+        return completed_at
 
     @staticmethod
     def _prepared_path(pending: Instant) -> str:
         return f"{_PREPARED_FOLDER}/{pending.requested_at}"
 
 
+def _archive_of(storage: Storage, layout: TimelineLayout) -> Archive:
+    kind = ArchiveLogs if isinstance(layout, LayoutV1) else LsmHistory
+    return kind(storage, layout.archive_folder)
+
+
 def commit_content(action: Action, metadata: CommitMetadata) -> bytes:
     """Stored bytes of a completed (or inflight) commit."""
-    return avro_container.encode(_SCHEMAS[action.completes_as], metadata.to_record())
+    record = metadata.to_record()
+    if action.completes_as is Action.REPLACE_COMMIT:
+        replaced = {partition: list(ids) for partition, ids in metadata.replaced_file_ids.items()}
+        record["partitionToReplaceFileIds"] = replaced
+    return avro_container.encode(_SCHEMAS[action.completes_as], record)
 
 
 def compaction_plan_content(plan: CompactionPlan) -> bytes:

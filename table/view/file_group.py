@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from table.model.file_slice import BaseFile, FileGroupId, FileSlice, LogFile
+from table.model.format_version import FormatVersion
+from table.timeline.timeline import Timeline
 from table.view.file_lister import DataFile
-from table.view.slicing import CompletedAt, merged_for_readers, slice_file_group
+from table.view.slicing import merged_for_readers, slice_file_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +33,27 @@ class FileGroup:
         cls,
         group: FileGroupId,
         files: Iterable[DataFile],
-        completed_at: CompletedAt,
+        timeline: Timeline,
+        version: FormatVersion,
         compaction: str | None = None,
     ) -> FileGroup:
         """The group made of these files."""
         by_name = {str(file.name): file for file in files}
         bases = [file for file in by_name.values() if isinstance(file, BaseFile)]
         logs = [file for file in by_name.values() if isinstance(file, LogFile)]
-        slices = slice_file_group(group, bases, logs, completed_at, compaction)
+        slices = slice_file_group(group, bases, logs, timeline, version, compaction)
         return cls(group, by_name, compaction, slices)
+
+    def as_of(self, instant: str, version: FormatVersion) -> FileGroup:
+        """The group without slices, and logs in them, of later instants.
+
+        By the time of the request, as Apache Hudi does. In table version 6 a log holds several
+        commits, so it stays, and ``VisibleInstants`` tells its blocks apart.
+        """
+        slices = (s for s in self.slices if s.base_instant <= instant)
+        if not version.logs_name_their_slice:
+            slices = (_logs_until(file_slice, instant) for file_slice in slices)
+        return replace(self, slices=tuple(slices))
 
     @property
     def for_readers(self) -> FileSlice | None:
@@ -57,3 +71,8 @@ class FileGroup:
         with_base = (s for s in reversed(self.slices) if s.base is not None)
         newest = next(with_base, None)
         return newest and FileSlice(newest.group, newest.base_instant, newest.base)
+
+
+def _logs_until(file_slice: FileSlice, instant: str) -> FileSlice:
+    logs = tuple(log for log in file_slice.logs if log.name.instant <= instant)
+    return file_slice if len(logs) == len(file_slice.logs) else replace(file_slice, logs=logs)

@@ -13,13 +13,16 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from table.errors import CorruptData
+from table.model.clustering_plan import ClusteringPlan
 from table.model.commit_metadata import CommitMetadata, WriteStat
 from table.model.compaction_plan import CompactionPlan
 from table.model.file_slice import FileGroupId, FileSlice
+from table.model.format_version import FormatVersion
 from table.model.instant import Instant
 from table.timeline.timeline import Timeline
 from table.view.file_group import FileGroup
 from table.view.file_lister import DataFile, data_file
+from table.view.visible_instants import VisibleInstants
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,10 @@ class FileSystemView:
         partitions: partitions that have their metafile, also empty ones.
         replaced: groups taken out of sight, and the instant that did it.
         compactions: groups that a pending compaction is to rewrite, and its instant.
+        clusterings: groups that a pending clustering is to replace, and its instant; until it
+            completes they are read as ever.
+        version: the table's; decides which logs a slice has.
+        until: the instant that the view shows the table as of; None for the latest state.
     """
 
     timeline: Timeline
@@ -39,6 +46,9 @@ class FileSystemView:
     partitions: frozenset[str] = frozenset()
     replaced: Mapping[FileGroupId, str] = field(default_factory=dict)
     compactions: Mapping[FileGroupId, str] = field(default_factory=dict)
+    clusterings: Mapping[FileGroupId, str] = field(default_factory=dict)
+    version: FormatVersion = FormatVersion.V9
+    until: str | None = None
 
     @classmethod
     def of(
@@ -47,6 +57,8 @@ class FileSystemView:
         timeline: Timeline,
         pending_compactions: Mapping[str, CompactionPlan] | None = None,
         replacements: Mapping[str, CommitMetadata] | None = None,
+        pending_clusterings: Mapping[str, ClusteringPlan] | None = None,
+        version: FormatVersion = FormatVersion.V9,
     ) -> FileSystemView:
         """The view of a listing.
 
@@ -56,13 +68,46 @@ class FileSystemView:
             timeline: the active timeline.
             pending_compactions: plans of the pending compactions, by instant.
             replacements: metadata of the completed replace commits, by instant.
+            pending_clusterings: plans of the pending clusterings, by instant.
+            version: the table's.
         """
-        view = cls(timeline, partitions=frozenset(files))
+        view = cls(
+            timeline,
+            partitions=frozenset(files),
+            clusterings={
+                group: instant
+                for instant, clustering in (pending_clusterings or {}).items()
+                for group in clustering.groups
+            },
+            version=version,
+        )
         for instant, plan in (pending_compactions or {}).items():
             view = view.with_compaction_plan(instant, plan)
-        for instant, metadata in (replacements or {}).items():
-            view = replace(view, replaced={**view.replaced, **_replaced_by(instant, metadata)})
+        for instant, metadata in sorted((replacements or {}).items(), key=lambda pair: pair[0]):
+            view = replace(view, replaced={**_replaced_by(instant, metadata), **view.replaced})
         return view._with_files(file for listed in files.values() for file in listed)
+
+    def as_of(self, instant: str) -> FileSystemView:
+        """The table as it was when the instant was the newest one (time travel).
+
+        Slices, logs and replacements of instants requested later are out of sight, whenever they
+        completed (``getLatestMergedFileSlicesBeforeOrOn``). A view for readers: it takes no new
+        commits. Whether the past is still there, ``time_travel.check_retained`` tells.
+        """
+        groups = {name: group.as_of(instant, self.version) for name, group in self.groups.items()}
+        return replace(
+            self,
+            groups={name: group for name, group in groups.items() if group.slices},
+            replaced={name: at for name, at in self.replaced.items() if at <= instant},
+            until=instant,
+        )
+
+    @property
+    def visible_instants(self) -> VisibleInstants:
+        """Which blocks of the slices' logs count; a reader of a slice needs it."""
+        if not self.version.logs_name_their_slice:
+            return VisibleInstants(until=self.until)
+        return VisibleInstants(self.timeline.without_archive(), self.until)
 
     def latest_slices(self, partition: str | None = None) -> list[FileSlice]:
         """What a snapshot query reads, in one partition or in all of them."""
@@ -100,7 +145,8 @@ class FileSystemView:
         view = replace(
             self,
             timeline=self.timeline.with_instant(instant),
-            replaced={**self.replaced, **_replaced_by(instant.requested_at, metadata)},
+            replaced={**_replaced_by(instant.requested_at, metadata), **self.replaced},
+            clusterings={n: at for n, at in self.clusterings.items() if at != instant.requested_at},
             compactions={n: at for n, at in self.compactions.items() if n not in finished},
         )
         written = [_written_file(instant, stat) for stat in metadata.write_stats if stat.path]
@@ -141,7 +187,7 @@ class FileSystemView:
 
     def _group(self, name: FileGroupId, files: Iterable[DataFile]) -> FileGroup:
         compaction = self.compactions.get(name)
-        return FileGroup.of(name, files, self.timeline.completed_at, compaction)
+        return FileGroup.of(name, files, self.timeline, self.version, compaction)
 
     def _slices(
         self, choose: Callable[[FileGroup], FileSlice | None], partition: str | None

@@ -1,30 +1,38 @@
-"""How the files of one file group make file slices, table version 8 and later.
+"""How the files of one file group make file slices.
 
-A slice begins with a base file, or with a pending compaction that is going to write one. A log
-belongs to the newest slice that had begun when the log's commit completed: so a compaction owns
-whatever completes after it was requested, even if that had been requested earlier, and no log is
-lost between the plan and its execution. Files of instants that did not complete are not there.
+Table version 8 and later: a slice begins with a base file, or with a pending compaction that is
+going to write one. A log belongs to the newest slice that had begun when the log's commit
+completed: so a compaction owns whatever completes after it was requested, even if that had been
+requested earlier, and no log is lost between the plan and its execution. Files of instants that did
+not complete are not there.
 
-Source: ``HoodieFileGroup.getBaseInstantTime``, ``CompletionTimeQueryViewV2`` of Apache Hudi 1.2.0.
+Version 6: a log's name says the slice, whose instant is that of the base file, of the compaction
+that is to write it, or, without either, of the commit that wrote the first log. A slice is there
+when that instant completed or is a pending compaction. Whether a commit in a log counts, its blocks
+say (``VisibleInstants``). Apache Hudi 1.2.0 looks the named instant's completion time up and takes
+the newest slice not later than that; this is the named one as long as modification times are what
+they were, and here it is in any case.
+
+Source: ``HoodieFileGroup.getBaseInstantTime``, ``AbstractTableFileSystemView``,
+``CompletionTimeQueryViewV1``, ``…V2`` of Apache Hudi 1.2.0.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right, insort
-from collections.abc import Callable, Iterable
-from typing import TypeAlias
+from collections.abc import Iterable
 
 from table.model.file_slice import BaseFile, FileGroupId, FileSlice, LogFile
-
-#: Completion time by requested time; None for what is pending or never was.
-CompletedAt: TypeAlias = Callable[[str], str | None]
+from table.model.format_version import FormatVersion
+from table.timeline.timeline import Timeline
 
 
 def slice_file_group(
     group: FileGroupId,
     bases: Iterable[BaseFile],
     logs: Iterable[LogFile],
-    completed_at: CompletedAt,
+    timeline: Timeline,
+    version: FormatVersion,
     compaction: str | None = None,
 ) -> tuple[FileSlice, ...]:
     """The file group's slices, oldest first.
@@ -33,18 +41,22 @@ def slice_file_group(
         group: the file group.
         bases: its base files, committed or not.
         logs: its log files, committed or not.
-        completed_at: the timeline's answer for an instant.
+        timeline: says what is committed, and since when.
+        version: the table's.
         compaction: instant of a pending compaction that is to rewrite the group.
     """
     # Of two attempts at one base file the one with the larger token stays, on every machine.
-    committed = sorted((b for b in bases if completed_at(b.name.instant)), key=_attempt)
+    committed = sorted((b for b in bases if timeline.is_committed(b.name.instant)), key=_attempt)
     base_of = {base.name.instant: base for base in committed}
     starts = sorted({*base_of, *([compaction] if compaction else [])})
+    start_of = _named_start if version.logs_name_their_slice else _start_at_completion
     logs_of: dict[str, list[LogFile]] = {}
     for log in sorted(logs, key=lambda log: log.name.scan_order):
-        completion = completed_at(log.name.instant)
-        if completion is not None and not log.name.is_cdc:
-            logs_of.setdefault(_start_of(log, completion, starts), []).append(log)
+        start = None if log.name.is_cdc else start_of(log, starts, timeline)
+        if start is not None:
+            logs_of.setdefault(start, []).append(log)
+            if start not in starts:
+                insort(starts, start)
     return tuple(
         FileSlice(group, start, base_of.get(start), tuple(logs_of.get(start, ())))
         for start in starts
@@ -69,13 +81,21 @@ def merged_for_readers(slices: tuple[FileSlice, ...], compaction: str | None) ->
     return FileSlice(newest.group, older.base_instant, older.base, tuple(logs))
 
 
-def _start_of(log: LogFile, completion: str, starts: list[str]) -> str:
-    """The slice that a log belongs to; a log older than all of them begins one, in ``starts``."""
-    position = bisect_right(starts, completion)
-    if position == 0:
-        insort(starts, log.name.instant)
-        return log.name.instant
-    return starts[position - 1]
+def _named_start(log: LogFile, starts: list[str], timeline: Timeline) -> str | None:
+    """The slice that a log of table version 6 names, if that is there."""
+    named = log.name.instant
+    return named if named in starts or timeline.is_committed(named) else None
+
+
+def _start_at_completion(log: LogFile, starts: list[str], timeline: Timeline) -> str | None:
+    """The slice that a log belongs to; its own commit when it is older than all others."""
+    instant = log.name.instant
+    if not timeline.is_committed(instant):
+        return None
+    if starts and instant >= starts[-1]:
+        return starts[-1]  # it completed later still; an archived time need not be looked up
+    position = bisect_right(starts, timeline.completed_at(instant) or instant) if starts else 0
+    return starts[position - 1] if position else instant
 
 
 def _attempt(base: BaseFile) -> tuple[str, list[int], str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,6 +12,7 @@ from table.model.commit_metadata import CommitMetadata, WriteStat
 from table.model.compaction_plan import CompactionOperation, CompactionPlan
 from table.model.file_names import BaseFileName, LogFileName
 from table.model.file_slice import BaseFile, FileGroupId, LogFile, join
+from table.model.format_version import FormatVersion
 from table.model.instant import Instant
 from table.timeline.timeline import Timeline
 from table.view.file_lister import DataFile
@@ -140,6 +141,94 @@ def test_a_writer_who_never_lists_again_sees_the_same(events: list[Event]) -> No
     sizeless = {file.path for event in events for file in event.files}
     assert _paths(view) == _paths(listed)
     assert _paths(view.without_files(sizeless)) == []
+
+
+@settings(deadline=None)
+@given(histories(), st.integers(0, 8))
+def test_archiving_the_oldest_instants_moves_no_file(events: list[Event], count: int) -> None:
+    done = [event.completed_at is not None for event in events]
+    count = min(count, [*done, False].index(False), len(events) - 1)
+    archived = {event.requested_at: event.completed_at for event in events[:count]}
+    files = {_PARTITION: [file for event in events for file in event.files]}
+    plans = {e.requested_at: e.plan for e in events if e.is_compaction and not e.completed_at}
+    kept = Timeline.of((event.instant for event in events[count:]), archived_time=archived.get)
+    assert _paths(FileSystemView.of(files, kept, plans)) == _paths(view_of(events))
+
+
+@settings(deadline=None)
+@given(histories(), st.integers(100, 116))
+def test_the_past_holds_nothing_requested_later(events: list[Event], moment: int) -> None:
+    view, instant = view_of(events), str(moment)
+    past = view.as_of(instant)
+    found = {path for paths in _paths(past) for path in paths}
+    assert found <= {path for paths in _paths(view) for path in paths}
+    later = {f.path for e in events if e.requested_at > instant for f in e.files}
+    assert not found & later
+    assert _paths(view.as_of("999")) == _paths(view)
+
+
+@settings(deadline=None)
+@given(histories(), st.integers(100, 116))
+def test_the_past_of_commits_one_after_another_is_what_was_then(
+    events: list[Event], moment: int
+) -> None:
+    serial = one_after_another(events)
+    instant = str(moment)
+    then = [event for event in serial if event.requested_at <= instant]
+    past = view_of(serial).as_of(instant)
+    assert _paths_read(past) == _paths_read(view_of(then))
+
+
+@settings(deadline=None)
+@given(histories())
+def test_both_rules_make_the_same_slices_of_one_history(events: list[Event]) -> None:
+    serial = one_after_another(events)
+    by_completion = view_of(serial).file_groups()
+    by_name = view_of_version_6(serial).file_groups()
+    assert [g.id for g in by_name] == [g.id for g in by_completion]
+    for old, new in zip(by_name, by_completion, strict=True):
+        assert [s.base_instant for s in old.slices] == [s.base_instant for s in new.slices]
+        assert [len(s.logs) for s in old.slices] == [len(s.logs) for s in new.slices]
+        assert [s.base for s in old.slices] == [s.base for s in new.slices]
+
+
+def one_after_another(events: list[Event]) -> list[Event]:
+    """The same commits, each completed before the next is requested; compactions may stay open."""
+    return [
+        replace(
+            event,
+            requested_at=str(100 + 2 * number),
+            completed_at=str(101 + 2 * number)
+            if event.completed_at or not event.is_compaction
+            else None,
+        )
+        for number, event in enumerate(events)
+    ]
+
+
+def view_of_version_6(events: list[Event]) -> FileSystemView:
+    """The same history as version 6 writes it: a log is named after the slice it was added to."""
+    files: list[DataFile] = []
+    slice_of: dict[str, str] = {}
+    for number, event in enumerate(events):
+        for file_id in event.file_ids:
+            if event.is_compaction:
+                slice_of[file_id] = event.requested_at
+            start = slice_of.setdefault(file_id, event.requested_at)
+            name = LogFileName(file_id, start, number + 1, "0-0-0")
+            if not event.is_compaction:
+                files.append(LogFile(_PARTITION, name, 1))
+        files += event.files if event.is_compaction else []
+    pending = {e.requested_at: e.plan for e in events if e.is_compaction and not e.completed_at}
+    timeline = Timeline.of(event.instant for event in events)
+    return FileSystemView.of({_PARTITION: files}, timeline, pending, version=FormatVersion.V6)
+
+
+def _paths_read(view: FileSystemView) -> list[list[str]]:
+    return [
+        [file.path for file in [file_slice.base, *file_slice.logs] if file is not None]
+        for file_slice in view.latest_slices()
+    ]
 
 
 def _paths(view: FileSystemView) -> list[list[str]]:

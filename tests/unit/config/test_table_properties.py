@@ -113,3 +113,8 @@ def test_no_bytes_crash_the_parser(data: bytes) -> None:
         TableProperties.parse(data)
     except CorruptData as error:
         assert error.path
+
+
+def test_the_custom_key_generator_stores_types_beside_the_partition_fields() -> None:
+    properties = TableProperties({keys.PARTITION_FIELDS: "region:SIMPLE, seen:TIMESTAMP,plain"})
+    assert properties.partition_fields == ("region", "seen", "plain")

@@ -48,3 +48,36 @@ def test_nothing_is_committed_on_an_empty_timeline() -> None:
 
 def test_the_newest_time_is_the_latest_of_requests_and_completions() -> None:
     assert Timeline.of([completed("1", "9"), requested("5")]).newest_time == "9"
+
+
+def test_a_savepoint_and_the_commit_that_it_keeps_have_one_name_and_are_both_there() -> None:
+    commit, savepoint = completed("2", "3"), completed("2", "4", Action.SAVEPOINT)
+    for seen in ([commit, savepoint], [savepoint, commit]):
+        timeline = Timeline.of([*seen, completed("5", "6")])
+        assert timeline.find("2") == commit
+        assert timeline.completed(Action.SAVEPOINT) == (savepoint,)
+        assert timeline.completed(Action.DELTA_COMMIT)[0] == commit
+
+
+def test_a_clean_that_stayed_behind_does_not_mark_where_the_timeline_starts() -> None:
+    clean = completed("2", "3", Action.CLEAN)
+    timeline = Timeline.of([clean, requested("5", Action.COMPACTION)])
+    assert timeline.start == "5"
+    assert timeline.is_committed("4")
+
+
+def test_what_was_archived_completed_when_the_archive_says() -> None:
+    archive = {"3": "8"}
+    timeline = Timeline.of([completed("5", "6")], archived_time=archive.get)
+    assert timeline.completed_at("3") == "8"
+    assert timeline.completed_at("4") == "4", "the archive does not know it"
+    assert timeline.completed_at("7") is None
+    assert timeline.with_instant(completed("9", "99")).completed_at("3") == "8"
+    assert timeline.without_archive().completed_at("3") == "3"
+
+
+def test_a_name_in_seconds_is_found_by_the_end_of_its_second() -> None:
+    old = completed("20210501123045", "20210501123046")
+    timeline = Timeline.of([old])
+    assert timeline.find("20210501123045999") == old
+    assert timeline.find("20210501123045998") is None

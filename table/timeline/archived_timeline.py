@@ -1,0 +1,103 @@
+"""Instants that left the active timeline, found without reading the whole archive.
+
+An archive is a set of immutable files, each with the instants of a range of requested times. What a
+file holds is read when somebody asks for an instant or a range that may lie in it, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from table.model.action import Action
+from table.model.commit_metadata import CommitMetadata
+from table.model.instant import Instant
+
+
+class ArchiveFile(Protocol):
+    """One file of an archive."""
+
+    def may_hold(self, since: str, until: str | None) -> bool:
+        """Whether an instant requested in that range may be in it, as far as its name tells.
+
+        Args:
+            since: the first requested time.
+            until: the first one after the range; None for an open end.
+        """
+        ...
+
+    def instants(self) -> Sequence[Instant]:
+        """Completed instants in it.
+
+        Raises:
+            SnapshotChanged: the archive was rewritten meanwhile; load it again.
+            CorruptData: it disagrees with the format, or is missing.
+        """
+        ...
+
+    def read_commit(self, instant: Instant) -> CommitMetadata | None:
+        """Metadata of a commit in it, or None; errors as for ``instants``."""
+        ...
+
+
+class Archive(Protocol):
+    """Where a table version keeps its archived instants."""
+
+    def load(self) -> ArchivedTimeline:
+        """The archive as it is now.
+
+        Raises:
+            SnapshotChanged: it was rewritten at this very moment; call again.
+            CorruptData: what names its files is damaged.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedTimeline:
+    """An archive at one moment; its files are read on demand.
+
+    Attributes:
+        files: those with the newest instants first.
+    """
+
+    files: tuple[ArchiveFile, ...] = ()
+
+    def instants(self, since: str = "", until: str | None = None) -> tuple[Instant, ...]:
+        """Completed instants requested from ``since`` on and before ``until``, oldest first.
+
+        Raises:
+            SnapshotChanged: the archive was rewritten meanwhile; load it again.
+            CorruptData: a file disagrees with the format, or is missing.
+        """
+        found = {
+            (instant.requested_at, instant.action): instant
+            for file in self.files
+            if file.may_hold(since, until)
+            for instant in file.instants()
+            if since <= instant.requested_at and (until is None or instant.requested_at < until)
+        }
+        return tuple(found[name] for name in sorted(found))
+
+    def find(self, requested_at: str) -> Instant | None:
+        """The instant of that name; a savepoint where there is no other. Errors as above."""
+        ranked = sorted(self._named(requested_at), key=lambda i: i.action is Action.SAVEPOINT)
+        return ranked[0] if ranked else None
+
+    def read_commit(self, instant: Instant) -> CommitMetadata | None:
+        """Metadata of an archived commit; None when it is not here. Errors as above."""
+        for file in self.files:
+            if file.may_hold(instant.requested_at, _just_after(instant.requested_at)):
+                metadata = file.read_commit(instant)
+                if metadata is not None:
+                    return metadata
+        return None
+
+    def _named(self, requested_at: str) -> tuple[Instant, ...]:
+        return self.instants(requested_at, _just_after(requested_at))
+
+
+def _just_after(requested_at: str) -> str:
+    """The end of the range that holds this time alone: no digit sorts before a space."""
+    return requested_at + " "

@@ -1,0 +1,197 @@
+"""The archive of table versions 8 and 9: a log-structured merge tree of Parquet files.
+
+::
+
+    _version_                          the number of the newest manifest, as text
+    manifest_<n>                       JSON {"files": [{"fileName": …, "fileLen": …}, …]}
+    <first>_<last>_<layer>.parquet     instants of that range of requested times
+
+Archival adds a file to layer 0 and a manifest; when a layer has ten files they become one of the
+next layer. Files that no manifest names any more are deleted three versions later, so a reader
+that held on to a manifest for long may find one gone. Source: ``LSMTimeline``,
+``LSMTimelineWriter``, ``ArchivedTimelineLoaderV2`` of Apache Hudi 1.2.0.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from table.errors import CorruptData, HudiError, SnapshotChanged
+from table.model.action import Action, State
+from table.model.commit_metadata import CommitMetadata
+from table.model.instant import Instant
+from table.storage.storage import NotFound, Storage
+from table.timeline.archived_timeline import ArchivedTimeline
+from table.timeline.content import decode_commit
+
+_VERSION_FILE = "_version_"
+_MANIFEST = re.compile(r"manifest_([0-9]+)")
+_DATA_FILE = re.compile(r"([0-9]+)_([0-9]+)_([0-9]+)\.parquet")
+
+_NAMES = ["instantTime", "completionTime", "action"]
+_METADATA = "metadata"
+_COMMIT_BATCH_ROWS = 64
+_ACTIONS = {str(action): action for action in Action}
+
+
+class LsmHistory:
+    """The history of one table; what a file holds is read once, however often it is loaded."""
+
+    def __init__(self, storage: Storage, folder: str) -> None:
+        self._storage, self._folder = storage, folder
+        self._instants: dict[str, tuple[Instant, ...]] = {}
+
+    def load(self) -> ArchivedTimeline:
+        """The files that the newest manifest names; empty when nothing was ever archived.
+
+        Raises:
+            SnapshotChanged: the manifest was removed at this very moment; call again.
+            CorruptData: the manifest is missing or damaged.
+        """
+        version = self._newest_version()
+        if version is None:
+            return ArchivedTimeline()
+        path = f"{self._folder}/manifest_{version}"
+        try:
+            data = self._storage.read(path)
+        except NotFound:
+            raise self._missing(version, f"the manifest {path}") from None
+        files = [self._file(name, version, path) for name in _parse_manifest(data, path)]
+        files.sort(key=lambda file: file.last, reverse=True)
+        return ArchivedTimeline(tuple(files))
+
+    def instants_of(self, file: HistoryFile) -> tuple[Instant, ...]:
+        """Completed instants of a file. Errors as for ``ArchiveFile.instants``."""
+        if file.path not in self._instants:
+            with self._open(file) as parquet:
+                rows = parquet.read(columns=_NAMES)
+                self._instants[file.path] = tuple(_instants(rows, file.path))
+        return self._instants[file.path]
+
+    def commit_of(self, file: HistoryFile, instant: Instant) -> CommitMetadata | None:
+        """Metadata of a commit in a file; reads the row groups that may hold it."""
+        with self._open(file) as parquet:
+            groups = [g for g in range(parquet.num_row_groups) if _spans(parquet, g, instant)]
+            columns = [*_NAMES, _METADATA]
+            for batch in parquet.iter_batches(_COMMIT_BATCH_ROWS, groups, columns):
+                named = pc.and_(
+                    pc.equal(batch["instantTime"], instant.requested_at),
+                    pc.equal(batch["action"], str(instant.action)),
+                )
+                found = batch.filter(named)
+                if found.num_rows:
+                    data: bytes = found[_METADATA][0].as_py() or b""
+                    return decode_commit(data, f"{file.path}, instant {instant}")
+        return None
+
+    def _newest_version(self) -> int | None:
+        """As ``_version_`` says; it is deleted and made again, so without it the manifests say."""
+        try:
+            return int(self._storage.read(f"{self._folder}/{_VERSION_FILE}"))
+        except (NotFound, ValueError):
+            _, objects = self._storage.list_folder(self._folder)
+            matches = (_MANIFEST.fullmatch(info.name) for info in objects)
+            return max((int(match.group(1)) for match in matches if match), default=None)
+
+    def _file(self, name: str, version: int, manifest: str) -> HistoryFile:
+        match = _DATA_FILE.fullmatch(name)
+        if match is None:
+            expected = "file names of the form first_last_layer.parquet"
+            raise CorruptData(manifest, None, expected, repr(name))
+        path = f"{self._folder}/{name}"
+        return HistoryFile(self, path, match.group(1), match.group(2), version)
+
+    @contextmanager
+    def _open(self, file: HistoryFile) -> Iterator[pq.ParquetFile]:
+        try:
+            with self._storage.open(file.path) as stream, pq.ParquetFile(stream) as parquet:
+                yield parquet
+        except NotFound:
+            raise self._missing(file.version, f"{file.path}, named by its manifest") from None
+        except (pa.ArrowException, ValueError, KeyError, TypeError, OSError) as error:
+            if isinstance(error, HudiError) or (isinstance(error, OSError) and error.errno):
+                raise  # the store failed, not the bytes
+            expected = f"a Parquet file with {_NAMES}"
+            raise CorruptData(file.path, None, expected, str(error)[:200]) from error
+
+    def _missing(self, version: int, what: str) -> HudiError:
+        """The error for a file that is gone: another version took its place, or it is lost."""
+        newest = self._newest_version()
+        if newest != version:
+            message = (
+                f"{what} is gone: the history went from version {version} to {newest} "
+                "while it was being read; load the timeline again"
+            )
+            return SnapshotChanged(message)
+        return CorruptData(f"{self._folder}/manifest_{version}", None, what, "no such file")
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryFile:
+    """One Parquet file of a history.
+
+    Attributes:
+        history: what reads it.
+        path: from the table's root.
+        first: the oldest requested time in it.
+        last: the newest one.
+        version: of the manifest that named it.
+    """
+
+    history: LsmHistory
+    path: str
+    first: str
+    last: str
+    version: int
+
+    def may_hold(self, since: str, until: str | None) -> bool:
+        """Whether its name's range meets the range."""
+        return since <= self.last and (until is None or self.first < until)
+
+    def instants(self) -> Sequence[Instant]:
+        """Completed instants in it. Errors as for ``ArchiveFile``."""
+        return self.history.instants_of(self)
+
+    def read_commit(self, instant: Instant) -> CommitMetadata | None:
+        """Metadata of a commit in it, or None. Errors as for ``ArchiveFile``."""
+        return self.history.commit_of(self, instant)
+
+
+def _parse_manifest(data: bytes, path: str) -> list[str]:
+    try:
+        manifest = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise CorruptData(path, None, "a manifest as JSON", str(error)[:200]) from error
+    entries = manifest.get("files") if isinstance(manifest, dict) else None
+    names = [e.get("fileName") if isinstance(e, dict) else None for e in entries or ()]
+    if not isinstance(entries, list) or not all(isinstance(name, str) for name in names):
+        raise CorruptData(path, None, '{"files": [{"fileName": …}, …]}', repr(data[:80]))
+    return [str(name) for name in names]
+
+
+def _instants(rows: pa.Table, path: str) -> Iterator[Instant]:
+    columns = (rows[name].cast(pa.string()).to_pylist() for name in _NAMES)
+    for requested_at, completed_at, word in zip(*columns, strict=True):
+        if requested_at is None:
+            raise CorruptData(path, None, "a requested time in every row", "null")
+        action = _ACTIONS.get(word)
+        if action is not None:
+            at = completed_at or requested_at
+            yield Instant(requested_at, action.completes_as, State.COMPLETED, at)
+
+
+def _spans(parquet: pq.ParquetFile, group: int, instant: Instant) -> bool:
+    """Whether a row group's statistics leave room for the instant."""
+    column = parquet.schema_arrow.names.index("instantTime")
+    statistics = parquet.metadata.row_group(group).column(column).statistics
+    if statistics is None or not statistics.has_min_max:
+        return True
+    return bool(statistics.min <= instant.requested_at <= statistics.max)

@@ -1,0 +1,20 @@
+"""Versions that are read, and those that are refused with the remedy."""
+
+from __future__ import annotations
+
+import pytest
+
+from table.errors import Unsupported
+from table.model.format_version import FormatVersion
+
+
+def test_what_differs_between_the_versions() -> None:
+    versions = [FormatVersion.of(number, "t") for number in (6, 8, 9)]
+    assert [version.timeline_layout for version in versions] == [1, 2, 2]
+    assert [version.logs_name_their_slice for version in versions] == [True, False, False]
+
+
+@pytest.mark.parametrize("number", [0, 5, 7, 10])
+def test_other_versions_are_refused(number: int) -> None:
+    with pytest.raises(Unsupported, match=f"lake/t is of version {number}; versions 6, 8, 9"):
+        FormatVersion.of(number, "lake/t")
