@@ -42,6 +42,21 @@ class Cursors:
     def __len__(self) -> int:
         return len(self.at)
 
+    @property
+    def data(self) -> npt.NDArray[np.uint8]:
+        """What the cursors point into."""
+        return self._data
+
+    @property
+    def ends(self) -> npt.NDArray[np.int64]:
+        """Where each row ends in the data."""
+        return self._ends
+
+    @property
+    def path(self) -> str:
+        """File that holds the data, for errors."""
+        return self._path
+
     def pick(self, rows: npt.NDArray[np.bool_] | Rows) -> Cursors:
         """Cursors of some rows alone, in the same order; ``put`` brings them back."""
         return Cursors(self._data, self.at[rows], self._ends[rows], self._path)

@@ -1,0 +1,116 @@
+"""The keys and values of a data block.
+
+For each entry::
+
+    4  bytes of the key as stored, 12 more than the key
+    4  bytes of the value
+    2  bytes of the key
+    n  key
+    1  bytes of the column family, 0
+    8  time, the largest one
+    1  kind of entry, 4 (put)
+    m  value
+    1  version, 0
+
+Source: ``HFileDataBlock``, ``KeyValue`` of Apache Hudi 1.2.0.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from table.codec.hfile.block import Block
+
+_LENGTHS = struct.Struct(">ii")
+_PUT = 4
+#: Bytes beside the key among those that the key's length counts, before and after it.
+_KEY_PREFIX_BYTES, _KEY_SUFFIX_BYTES = 2, 10
+_VERSION_BYTES = 1
+
+_Offsets = npt.NDArray[np.int64]
+
+
+class Entries(NamedTuple):
+    """Keys and their values, a row each.
+
+    Attributes:
+        keys: binary, ascending by their bytes.
+        values: binary.
+    """
+
+    keys: pa.BinaryArray
+    values: pa.BinaryArray
+
+
+def parse_entries(block: Block) -> Entries:
+    """The entries of a block, in stored order.
+
+    Raises:
+        CorruptData: the block holds something else.
+    """
+    starts = _entry_starts(block)
+    data = np.frombuffer(block.content, np.uint8)
+    first, last = starts[:-1], starts[1:]
+    key_start = first + (_LENGTHS.size + _KEY_PREFIX_BYTES)
+    key_bytes = _short_at(data, key_start - _KEY_PREFIX_BYTES)
+    value_start = key_start + key_bytes + _KEY_SUFFIX_BYTES
+    stored_key_bytes = _int_at(data, first)
+    is_right = stored_key_bytes == key_bytes + (_KEY_PREFIX_BYTES + _KEY_SUFFIX_BYTES)
+    if is_right.all():
+        is_right = (
+            (data[key_start + key_bytes] == 0)
+            & (data[value_start - 1] == _PUT)
+            & (data[last - _VERSION_BYTES] == 0)
+        )
+    if not is_right.all():
+        wrong = int(first[np.argmin(is_right)])
+        raise block.corrupt(
+            expected="entries that Hudi writes", actual=f"another at byte {wrong} of the content"
+        )
+    return Entries(
+        _slices(data, key_start, key_start + key_bytes),
+        _slices(data, value_start, last - _VERSION_BYTES),
+    )
+
+
+def _entry_starts(block: Block) -> _Offsets:
+    """Where each entry begins, and where the last one ends.
+
+    A length says only where the next one stands, so this is the one step taken entry by entry.
+    """
+    content, at, starts = block.content, 0, [0]
+    size_bytes, read_lengths = len(content), _LENGTHS.unpack_from
+    smallest_key = _KEY_PREFIX_BYTES + _KEY_SUFFIX_BYTES
+    while at < size_bytes:
+        key_bytes, value_bytes = read_lengths(content, at) if at + 8 <= size_bytes else (-1, -1)
+        at += _LENGTHS.size + key_bytes + value_bytes + _VERSION_BYTES
+        if key_bytes < smallest_key or value_bytes < 0 or at > size_bytes:
+            raise block.corrupt(
+                expected="entries that fill the block", actual=f"one at byte {starts[-1]}"
+            )
+        starts.append(at)
+    return np.array(starts, np.int64)
+
+
+def _short_at(data: npt.NDArray[np.uint8], at: _Offsets) -> _Offsets:
+    return (data[at].astype(np.int64) << 8) | data[at + 1]
+
+
+def _int_at(data: npt.NDArray[np.uint8], at: _Offsets) -> _Offsets:
+    return (_short_at(data, at) << 16) | _short_at(data, at + 2)
+
+
+def _slices(data: npt.NDArray[np.uint8], starts: _Offsets, ends: _Offsets) -> pa.BinaryArray:
+    """``data[starts[i]:ends[i]]`` for each row; a block holds less than two gigabytes."""
+    bounds = np.zeros(2 * len(starts) + 1, np.int32)
+    # Values and the gaps between them are all one column; every second entry is a value.
+    bounds[0:-1:2], bounds[1::2] = starts, ends
+    bounds[-1] = bounds[-2] if len(starts) else 0
+    buffers = [None, pa.py_buffer(bounds), pa.py_buffer(data)]
+    with_gaps = pa.BinaryArray.from_buffers(pa.binary(), len(bounds) - 1, buffers)
+    return with_gaps.take(pa.array(np.arange(0, len(bounds) - 1, 2)))

@@ -1,0 +1,208 @@
+"""Statistics of columns, by file and by partition.
+
+Records of one key are folded from the older to the newer: one that is tight (exact) or deleted
+makes what came before worthless, any other widens it. Where a value cannot be read as one of the
+column's type, or there are values without bounds, nothing is known, and no row says so. Source:
+``mergeColumnStatsRecords`` of Apache Hudi 1.2.0, which folds the logs before the base file and may
+so keep wider bounds than these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from table.codec.hfile.selection import Keys, Prefixes, Selection
+from table.merge.key_codes import KeyCodes, key_codes
+from table.metadata.index_keys import (
+    FILE_KEY_BYTES,
+    column_prefix,
+    column_stats_key,
+    partition_path_of,
+)
+from table.metadata.metadata_table import MetadataTable
+from table.metadata.partition_kind import PartitionKind
+from table.metadata.slice_rows import KEY, PAYLOAD
+from table.metadata.typed_values import as_type
+from table.read.file_statistics import statistics_schema
+
+_PAYLOAD = PartitionKind.COLUMN_STATS.payload
+_FILE_NAME, _PARTITION_PATH = "file_name", "partition_path"
+
+
+@dataclass(frozen=True)
+class ColumnStatistics:
+    """A ``table.read.file_statistics.FileStatistics`` over the partition ``column_stats``.
+
+    Attributes:
+        metadata: holds the statistics.
+        partition: ``column_stats``, or that of an expression index.
+    """
+
+    metadata: MetadataTable
+    partition: str = PartitionKind.COLUMN_STATS.stored_name
+
+    def of_column(
+        self, column: str, data_type: pa.DataType, partitions: Sequence[str] | None = None
+    ) -> pa.Table:
+        """As the protocol says.
+
+        Raises:
+            SnapshotChanged: the metadata table was compacted meanwhile: open it again.
+            CorruptData: its bytes disagree with the format.
+            Unsupported: values in a wrapper that is not known.
+        """
+        return self._read(column, data_type, _prefixes(column, partitions))
+
+    def of_files(
+        self, column: str, data_type: pa.DataType, files: Iterable[tuple[str, str]]
+    ) -> pa.Table:
+        """The same of single files, each a partition path and a name; reads only their blocks."""
+        keys = [column_stats_key(column, partition, name) for partition, name in files]
+        return self._read(column, data_type, Keys.of_any(pa.array(keys, pa.binary())))
+
+    def _read(self, column: str, data_type: pa.DataType, selection: Selection) -> pa.Table:
+        parts = self.metadata.parts(self.partition, selection)
+        rows = self.metadata.history(parts, _PAYLOAD)
+        # Beside them an expression index keeps statistics of whole partitions, under shorter keys.
+        rows = rows.filter(pc.equal(pc.binary_length(rows.column(KEY)), FILE_KEY_BYTES))
+        return folded(rows, column, data_type, _FILE_NAME)
+
+
+@dataclass(frozen=True)
+class PartitionStatistics:
+    """Statistics of whole partitions, of all versions of their rows.
+
+    Attributes:
+        metadata: holds the statistics.
+        partition: ``partition_stats``, or that of an expression index.
+        prefix: what stands before the partition in a key.
+    """
+
+    metadata: MetadataTable
+    partition: str = PartitionKind.PARTITION_STATS.stored_name
+    prefix: str | None = None
+
+    def of_column(
+        self, column: str, data_type: pa.DataType, partitions: Sequence[str] | None = None
+    ) -> pa.Table:
+        """Statistics of one column, a row for each partition of which there are any.
+
+        Arguments and errors as for ``ColumnStatistics.of_column``.
+
+        Returns:
+            ``statistics_schema("partition_path", data_type)``.
+        """
+        parts = self.metadata.parts(self.partition, _prefixes(column, partitions, self.prefix))
+        found = folded(self.metadata.history(parts, _PAYLOAD), column, data_type, _PARTITION_PATH)
+        return _with_partition_paths(found)
+
+
+def _prefixes(column: str, partitions: Sequence[str] | None, prefix: str | None = None) -> Prefixes:
+    if partitions is None:
+        return Prefixes([column_prefix(column, prefix)])
+    return Prefixes([column_prefix(column, prefix, path) for path in partitions])
+
+
+def _with_partition_paths(statistics: pa.Table) -> pa.Table:
+    """Statistics of partitions with their paths as everyone but the metadata table writes them."""
+    paths = [partition_path_of(name) for name in statistics.column(0).to_pylist()]
+    return statistics.set_column(0, statistics.schema.field(0), pa.array(paths, pa.string()))
+
+
+def folded(rows: pa.Table, column: str, data_type: pa.DataType, of_what: str) -> pa.Table:
+    """The statistics that a history of records amounts to.
+
+    Args:
+        rows: of one key the older before the newer; other columns than ``column`` are left out.
+        column: whose statistics they are.
+        data_type: its type.
+        of_what: name of the first column of the result.
+
+    Returns:
+        ``statistics_schema(of_what, data_type)``.
+    """
+    payload = rows.column(PAYLOAD).combine_chunks()
+    # Of two columns whose names have one hash the records lie side by side.
+    is_other = pc.fill_null(pc.not_equal(_field(payload, "columnName"), column), fill_value=False)
+    rows = rows.filter(pc.invert(is_other))
+    payload = rows.column(PAYLOAD).combine_chunks()
+    codes = key_codes(rows, [KEY])
+    standing = np.flatnonzero(_standing(payload, codes))
+    return _united(payload.take(pa.array(standing)), codes.codes[standing], data_type, of_what)
+
+
+def _standing(payload: pa.StructArray, codes: KeyCodes) -> npt.NDArray[np.bool_]:
+    """Records that still say something."""
+    is_deleted = _flags(payload, "isDeleted") | np.asarray(payload.is_null())
+    decisive = codes.last(np.flatnonzero(is_deleted | _flags(payload, "isTightBound")))
+    is_later = np.arange(len(payload)) >= decisive[codes.codes]
+    stands: npt.NDArray[np.bool_] = is_later & ~is_deleted
+    return stands
+
+
+def _united(
+    payload: pa.StructArray,
+    codes: npt.NDArray[np.int64],
+    data_type: pa.DataType,
+    of_what: str,
+) -> pa.Table:
+    """One row for each code: the union of its records, left out where one of them is not known."""
+    value_types = _field(payload, "valueType")
+    low, low_known = as_type(_field(payload, "minValue"), value_types, data_type)
+    high, high_known = as_type(_field(payload, "maxValue"), value_types, data_type)
+    is_known = low_known & high_known & _is_consistent(low, high, payload)
+    unknown = np.isin(codes, codes[~is_known])
+    known = np.flatnonzero(~unknown)
+    groups, first, group_of = np.unique(codes[known], return_index=True, return_inverse=True)
+    picked = pa.array(known)
+    columns = [
+        _field(payload, "fileName").take(pa.array(known[first])),
+        _extreme(low.take(picked), group_of, "ascending"),
+        _extreme(high.take(picked), group_of, "descending"),
+        _total(_field(payload, "nullCount").take(picked), group_of, len(groups)),
+        _total(_field(payload, "valueCount").take(picked), group_of, len(groups)),
+    ]
+    return pa.Table.from_arrays(columns, schema=statistics_schema(of_what, data_type))
+
+
+def _is_consistent(low: pa.Array, high: pa.Array, payload: pa.StructArray) -> npt.NDArray[np.bool_]:
+    """Whether there are bounds, or no values; a footer may count values and give no bounds."""
+    is_empty = pc.equal(_field(payload, "nullCount"), _field(payload, "valueCount"))
+    has_bounds = pc.and_(low.is_valid(), high.is_valid())
+    consistent: npt.NDArray[np.bool_] = np.asarray(
+        pc.or_(has_bounds, pc.fill_null(is_empty, fill_value=False))
+    )
+    return consistent
+
+
+def _extreme(values: pa.Array, group_of: npt.NDArray[np.int64], order: str) -> pa.Array:
+    """The first value of each group in that order; null when it has none."""
+    table = pa.table({"group": pa.array(group_of), "value": values})
+    keys = [("group", "ascending"), ("value", order)]
+    by_value = np.asarray(pc.sort_indices(table, sort_keys=keys))
+    _, first = np.unique(group_of[by_value], return_index=True)
+    return values.take(pa.array(by_value[first]))
+
+
+def _total(counts: pa.Array, group_of: npt.NDArray[np.int64], group_count: int) -> pa.Array:
+    """The sum of each group; null when a count in it is not known."""
+    totals = np.zeros(group_count, np.int64)
+    np.add.at(totals, group_of, np.asarray(pc.fill_null(counts, 0)))
+    is_unknown = np.zeros(group_count, np.bool_)
+    is_unknown[group_of[np.asarray(counts.is_null())]] = True
+    return pa.array(totals, mask=is_unknown)
+
+
+def _field(payload: pa.StructArray, name: str) -> pa.Array:
+    return pc.struct_field(payload, name)
+
+
+def _flags(payload: pa.StructArray, name: str) -> npt.NDArray[np.bool_]:
+    flags: npt.NDArray[np.bool_] = np.asarray(pc.fill_null(_field(payload, name), fill_value=False))
+    return flags

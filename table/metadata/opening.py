@@ -1,0 +1,100 @@
+"""Opens the metadata table of a data table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from table.config.table_properties import PROPERTIES_PATH, TableProperties
+from table.errors import CorruptData
+from table.metadata.index_definition import DEFINITIONS_PATH, IndexDefinition, parse_definitions
+from table.metadata.metadata_table import MetadataTable
+from table.metadata.slice_rows import SliceRows
+from table.metadata.valid_instants import ValidInstants
+from table.model.file_slice import FileSlice
+from table.model.format_version import FormatVersion
+from table.storage import Storage, open_storage
+from table.storage.storage import NotFound
+from table.timeline.timeline import Timeline
+from table.timeline.timeline_store import TimelineStore
+from table.view.file_lister import DataFile, data_file
+from table.view.view_loader import load_view
+
+METADATA_FOLDER = ".hoodie/metadata"
+
+
+def open_metadata_table(
+    storage: Storage, properties: TableProperties, timeline: Timeline
+) -> MetadataTable | None:
+    """The metadata table as of the data table's timeline; None when readers trust no such table.
+
+    Args:
+        storage: the data table's root.
+        properties: the data table's.
+        timeline: the data table's, just loaded.
+
+    Raises:
+        CorruptData: the properties name partitions of a table that is not there, or damaged.
+        Unsupported: a table version that this project does not read.
+    """
+    partitions = frozenset(properties.metadata_partitions)
+    if not partitions:
+        return None
+    own = open_storage(storage.location.child(METADATA_FOLDER))
+    own_properties = _read_properties(own)
+    version = FormatVersion.of(own_properties.version, own.location.url)
+    store = TimelineStore.of_table(own, own_properties)
+    own_timeline = store.load()
+    return MetadataTable(
+        partitions,
+        _LatestSlices(own, store, own_timeline, version),
+        SliceRows(own, ValidInstants(timeline, own_timeline)),
+        _read_definitions(storage),
+    )
+
+
+def _read_properties(storage: Storage) -> TableProperties:
+    try:
+        return TableProperties.parse(storage.read(PROPERTIES_PATH))
+    except NotFound as error:
+        place = f"{storage.location.url}/{PROPERTIES_PATH}"
+        expected = "the metadata table that the table's properties name"
+        raise CorruptData(place, None, expected, "nothing") from error
+
+
+def _read_definitions(storage: Storage) -> dict[str, IndexDefinition]:
+    try:
+        return parse_definitions(storage.read(DEFINITIONS_PATH))
+    except NotFound:  # older releases kept none
+        return {}
+
+
+@dataclass(frozen=True)
+class _LatestSlices:
+    """Lists a partition when it is first asked for."""
+
+    storage: Storage
+    store: TimelineStore
+    timeline: Timeline
+    version: FormatVersion
+    known: dict[str, Sequence[FileSlice]] = field(default_factory=dict)
+
+    def __call__(self, partition: str) -> Sequence[FileSlice]:
+        if partition not in self.known:
+            lister = _PartitionLister(self.storage, partition)
+            view = load_view(self.store, self.timeline, lister, self.version)
+            self.known[partition] = view.latest_slices(partition)
+        return self.known[partition]
+
+
+@dataclass(frozen=True)
+class _PartitionLister:
+    """The files of one partition, which has no folders."""
+
+    storage: Storage
+    partition: str
+
+    def list_files(self) -> dict[str, list[DataFile]]:
+        _, objects = self.storage.list_folder(self.partition)
+        files = (data_file(self.partition, o.name, o.size_bytes) for o in objects)
+        return {self.partition: [file for file in files if file is not None]}

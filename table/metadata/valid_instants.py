@@ -1,0 +1,43 @@
+"""Which instants of a metadata table count.
+
+A commit goes to the metadata table first, under the same instant, and then to the data table. It
+counts when the latter has completed; so both become visible together. Instants that the data table
+never had (the metadata table's own) count when the metadata table has completed them. Source:
+``HoodieTableMetadataUtil.getValidInstantTimestamps`` of Apache Hudi 1.2.0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from table.timeline.timeline import Timeline
+
+_MILLIS_DIGITS = 17
+#: How the instants begin that made a partition of the metadata table.
+_INITIAL = "0" * 14
+
+
+@dataclass(frozen=True, slots=True)
+class ValidInstants:
+    """Answers for the blocks of log files; pickles to workers.
+
+    Attributes:
+        data: the data table's timeline, loaded before ``metadata`` was.
+        metadata: the metadata table's timeline.
+    """
+
+    data: Timeline
+    metadata: Timeline
+
+    def __call__(self, instant: str) -> bool:
+        """Whether what that instant wrote counts."""
+        if not self.metadata.is_committed(instant):
+            return False
+        known = self.data.find(instant)
+        if known is not None:
+            return known.is_completed
+        # One that is not on the data table's timeline is of the metadata table alone (version 6
+        # appends three digits to the data table's instant), or left that timeline, or was
+        # requested after it was loaded.
+        newest = self.data.newest_time or ""
+        return instant.startswith(_INITIAL) or instant[:_MILLIS_DIGITS] <= newest
