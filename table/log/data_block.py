@@ -6,9 +6,9 @@ AVRO_DATA::
     4  record count
        for each record: 4 length, then the record in Avro binary, without its schema
 
-PARQUET_DATA is a whole Parquet file. For both, the schema (meta columns included) is the SCHEMA
-entry of the block's header. Source: ``HoodieAvroDataBlock``, ``HoodieParquetDataBlock`` of Apache
-Hudi 1.2.0.
+PARQUET_DATA is a whole Parquet file, HFILE_DATA a whole HFile. For all three, the schema (meta
+columns included) is the SCHEMA entry of the block's header. Source: ``HoodieAvroDataBlock``,
+``HoodieParquetDataBlock``, ``HoodieHFileDataBlock`` of Apache Hudi 1.2.0.
 """
 
 from __future__ import annotations
@@ -24,12 +24,17 @@ import pyarrow.parquet as pq
 
 from table.codec.avro_rows import decode_rows, encode_rows
 from table.codec.byte_strings import ByteStrings, byte_strings
+from table.codec.hfile.reader import HFileReader
 from table.errors import CorruptData, Unsupported
+from table.log.hfile_rows import read_hfile_rows
 from table.log.log_block import BlockType, LogBlock
 from table.log.parquet_format import avro_key_values, parquet_writer
 from table.schema.avro import to_arrow
 
 AVRO_BLOCK_VERSION = 3
+
+#: Those before were laid out alike.
+_READ_AVRO_VERSIONS = (1, 2, 3)
 
 Offsets = npt.NDArray[np.int64]
 
@@ -73,7 +78,8 @@ def read_rows(block: LogBlock, columns: Sequence[str] | None = None) -> pa.Table
     """The rows of a data block, in stored order.
 
     Args:
-        block: an AVRO_DATA or PARQUET_DATA block; of the latter only what is asked for is read.
+        block: an AVRO_DATA, PARQUET_DATA or HFILE_DATA block; of Parquet only what is asked for is
+            read.
         columns: names of those wanted; ones that the block lacks are left out. None means all.
 
     Returns:
@@ -87,7 +93,7 @@ def read_rows(block: LogBlock, columns: Sequence[str] | None = None) -> pa.Table
         return _READERS[block.type](block, _schema_of(block, columns))
     message = (
         f"{block.path} holds a {block.type.name} block; rows can be read from "
-        "AVRO_DATA and PARQUET_DATA blocks, compact the table with the Hudi that wrote it"
+        f"{', '.join(kind.name for kind in _READERS)} blocks"
     )
     raise Unsupported(message)
 
@@ -129,11 +135,24 @@ def _read_avro(block: LogBlock, schema: pa.Schema) -> pa.Table:
     return rows.select(schema.names)
 
 
+def _read_hfile(block: LogBlock, schema: pa.Schema) -> pa.Table:
+    content = block.content
+    try:
+        file = HFileReader(content.open(), content.size_bytes, content.path)
+        tables = [
+            rows.select(schema.names)
+            for rows in read_hfile_rows(file, block.avro_schema, content.path)
+        ]
+    except CorruptData as error:
+        raise block.relocated(error) from error
+    return pa.concat_tables([schema.empty_table(), *tables])
+
+
 def _check_version(block: LogBlock, version: int) -> None:
-    if version != AVRO_BLOCK_VERSION:
+    if version not in _READ_AVRO_VERSIONS:
         message = (
-            f"{block.path} holds an Avro block of version {version}; version "
-            f"{AVRO_BLOCK_VERSION} can be read, compact the table with the Hudi that wrote it"
+            f"{block.path} holds an Avro block of version {version}; versions "
+            f"{_READ_AVRO_VERSIONS} can be read, compact the table with the Hudi that wrote it"
         )
         raise Unsupported(message)
 
@@ -166,5 +185,7 @@ def _record_starts(content: bytes, count: int) -> Offsets:
 
 _READERS: Mapping[BlockType, Callable[[LogBlock, pa.Schema], pa.Table]] = {
     BlockType.AVRO_DATA: _read_avro,
+    BlockType.CDC_DATA: _read_avro,
     BlockType.PARQUET_DATA: _read_parquet,
+    BlockType.HFILE_DATA: _read_hfile,
 }

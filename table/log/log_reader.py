@@ -20,20 +20,23 @@ from table.log.file_range import FileRange
 from table.log.log_block import FORMAT_VERSION, MAGIC, BlockType, Header, HeaderKey, LogBlock
 
 #: A smaller file is read in one request; a larger one block by block, content on demand.
-_READ_AT_ONCE_BYTES = 1 << 20
+READ_AT_ONCE_BYTES = 1 << 20
 #: Enough for the fields before the content of nearly every block (most of it is the schema).
 _READ_AHEAD_BYTES = 16 << 10
 _SCAN_CHUNK_BYTES = 1 << 20
 _LENGTH_BYTES = 8
 
 
-def read_blocks(file: BinaryIO, size_bytes: int, path: str) -> Iterator[LogBlock]:
+def read_blocks(
+    file: BinaryIO, size_bytes: int, path: str, at_once_bytes: int = READ_AT_ONCE_BYTES
+) -> Iterator[LogBlock]:
     """The blocks of a log file, in the order in which they lie there.
 
     Args:
         file: the open log file; it stays open until the last content was read.
         size_bytes: the file's size; what lies behind is not looked at.
         path: names the file in errors.
+        at_once_bytes: a file of no more is read whole, and held as long as one of its blocks.
 
     Yields:
         Every whole block, and one of type CORRUPT for every torn stretch, whose content is what
@@ -43,7 +46,9 @@ def read_blocks(file: BinaryIO, size_bytes: int, path: str) -> Iterator[LogBlock
         CorruptData: the file does not begin with a block, or a whole block contradicts itself.
         Unsupported: a block of another format version, or of a type that nobody has written yet.
     """
-    log = _at_once_if_small(FileRange(file, path, 0, size_bytes))
+    log = FileRange(file, path, 0, size_bytes)
+    if size_bytes <= at_once_bytes:
+        log = FileRange(io.BytesIO(log.read()), path, 0, size_bytes)
     offset = 0
     # Apache takes fewer bytes than a magic for the end of the file.
     while size_bytes - offset >= len(MAGIC):
@@ -55,12 +60,6 @@ def read_blocks(file: BinaryIO, size_bytes: int, path: str) -> Iterator[LogBlock
         else:
             yield _read_block(log, offset, block_end)
         offset = block_end
-
-
-def _at_once_if_small(log: FileRange) -> FileRange:
-    if log.size_bytes > _READ_AT_ONCE_BYTES:
-        return log
-    return FileRange(io.BytesIO(log.read()), log.path, 0, log.size_bytes)
 
 
 def _check_magic(log: FileRange, offset: int) -> None:

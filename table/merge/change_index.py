@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from table.merge.key_codes import NO_ROW, Rows
+from table.merge.filling import Filling, filling_of
+from table.merge.key_codes import NO_ROW, Mask, Rows
 from table.merge.ordering import ordering_columns
 from table.model.changes import CHANGE_KIND, ChangeKind
 from table.model.meta_columns import RECORD_KEY
 
-Mask: TypeAlias = npt.NDArray[np.bool_]
+__all__ = ["ChangeIndex", "Mask", "MergeCounts", "Merged", "PairRule"]
 
 
 class PairRule(Protocol):
@@ -24,6 +24,11 @@ class PairRule(Protocol):
     @property
     def ordering_fields(self) -> tuple[str, ...]:
         """Columns that it looks at."""
+        ...
+
+    @property
+    def filling(self) -> Filling | None:
+        """How columns that one record leaves open come from the other; None where none does."""
         ...
 
     def newer_wins(self, base: pa.Table, changes: pa.Table) -> Mask:
@@ -76,6 +81,7 @@ class ChangeIndex:
         """
         self._changes = changes
         self._rule = rule
+        self._filling = filling_of(changes, rule.filling)
         self._keys = changes.column(RECORD_KEY).combine_chunks()
         self._is_upsert: Mask = changes.column(CHANGE_KIND).to_numpy() == ChangeKind.UPSERT
         self._was_matched = np.zeros(changes.num_rows, dtype=np.bool_)
@@ -86,12 +92,14 @@ class ChangeIndex:
         if len(matched_rows) == 0:
             return Merged(base, MergeCounts())
         wins = self._wins(base, matched_rows, change_rows)
-        matched_rows, change_rows = matched_rows[wins], change_rows[wins]
         is_upsert = self._is_upsert[change_rows]
-        updated = int(is_upsert.sum())
-        counts = MergeCounts(updated=updated, deleted=len(change_rows) - updated)
-        rows = self._replace(base, matched_rows, change_rows, is_upsert)
-        return Merged(rows, counts)
+        deleted = matched_rows[wins & ~is_upsert]
+        # A row that keeps its place may still be filled from the change that lost.
+        touched = is_upsert & (wins | (self._filling is not None))
+        updated = matched_rows[touched]
+        rows = self._joined(base, updated, change_rows[touched], wins[touched])
+        counts = MergeCounts(updated=len(updated), deleted=len(deleted))
+        return Merged(_replace(base, updated, rows, deleted), counts)
 
     def inserted(self, columns: list[str]) -> Merged:
         """The upserts whose keys no base row had, as rows of these columns."""
@@ -121,13 +129,17 @@ class ChangeIndex:
         newer = ordering_columns(self._changes, fields, CHANGE_KIND)
         return self._rule.newer_wins(older, newer.take(change_rows))
 
-    def _replace(
-        self, base: pa.Table, replaced: Rows, change_rows: Rows, is_upsert: Mask
-    ) -> pa.Table:
-        """``base`` with the replaced rows exchanged for their upserts, or left out."""
-        source = np.arange(base.num_rows)
-        source[replaced] = base.num_rows + np.arange(len(replaced))
-        dropped = np.zeros(base.num_rows, dtype=np.bool_)
-        dropped[replaced[~is_upsert]] = True
-        changes = self._changes.select(base.column_names).take(change_rows)
-        return pa.concat_tables([base, changes]).take(source[~dropped])
+    def _joined(self, base: pa.Table, rows: Rows, change_rows: Rows, wins: Mask) -> pa.Table:
+        """What takes the place of these base rows."""
+        if self._filling is None:
+            return self._changes.select(base.column_names).take(change_rows)
+        return self._filling.join(base.take(rows), self._changes.take(change_rows), wins)
+
+
+def _replace(base: pa.Table, replaced: Rows, rows: pa.Table, dropped: Rows) -> pa.Table:
+    """``base`` with some rows exchanged for others, and some left out."""
+    source = np.arange(base.num_rows)
+    source[replaced] = base.num_rows + np.arange(len(replaced))
+    stays = np.ones(base.num_rows, dtype=np.bool_)
+    stays[dropped] = False
+    return pa.concat_tables([base, rows]).take(source[stays])

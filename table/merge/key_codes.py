@@ -13,6 +13,7 @@ import pyarrow as pa
 from table.errors import InvalidConfig, InvalidRecords
 
 Rows: TypeAlias = npt.NDArray[np.int64]
+Mask: TypeAlias = npt.NDArray[np.bool_]
 
 #: Stands for "no row" where a row number is looked up by key.
 NO_ROW = -1

@@ -17,7 +17,7 @@ import pyarrow as pa
 from table.merge.change_index import ChangeIndex, MergeCounts, Merged
 from table.merge.record_merger import RecordMerger
 from table.merge.spill import MAX_LEVEL, SpilledDivisions
-from table.model.changes import CHANGE_KIND
+from table.model.changes import CHANGE_COLUMNS
 
 #: Memory for the changes of one file group, folded or on their way into a fold.
 DEFAULT_MEMORY_BUDGET_BYTES = 256 << 20
@@ -111,7 +111,7 @@ def _merge_in_memory(
     index = ChangeIndex(changes, merger)
     for rows in base:
         yield index.merge(rows)
-    yield index.inserted([name for name in changes.column_names if name != CHANGE_KIND])
+    yield index.inserted([name for name in changes.column_names if name not in CHANGE_COLUMNS])
 
 
 def _merge_divided(

@@ -27,9 +27,11 @@ import pyarrow as pa
 
 from table.config.table_properties import MergeMode
 from table.errors import InvalidConfig, Unsupported
-from table.merge.change_index import ChangeIndex, Mask, Merged, PairRule
-from table.merge.key_codes import NO_ROW, KeyCodes, Rows, key_codes
-from table.merge.ordering import Ranks, default_ordering, ordering_ranks
+from table.merge.change_index import ChangeIndex, Merged, PairRule
+from table.merge.filling import Filling, filling_of
+from table.merge.key_codes import NO_ROW, KeyCodes, Mask, Rows, key_codes
+from table.merge.ordering import Ranks, ordering_ranks
+from table.merge.precedence import after_unconditional_deletes, by_rank, unconditional_deletes
 from table.model.changes import CHANGE_KIND, ChangeKind
 from table.model.meta_columns import RECORD_KEY
 
@@ -68,7 +70,7 @@ def merger_for(merge_mode: MergeMode, ordering_fields: Sequence[str]) -> RecordM
 
     Raises:
         InvalidConfig: event time without an ordering field.
-        Unsupported: a custom merger.
+        Unsupported: a custom merger; ``table_merger`` knows those that Hudi ships.
     """
     if merge_mode == MergeMode.COMMIT_TIME:
         return commit_time_merger()
@@ -81,13 +83,23 @@ def merger_for(merge_mode: MergeMode, ordering_fields: Sequence[str]) -> RecordM
     raise Unsupported(message)
 
 
-def commit_time_merger() -> RecordMerger:
+def commit_time_merger(filling: Filling | None = None) -> RecordMerger:
     """The later change wins."""
-    return _CommitTimeMerger()
+    return _CommitTimeMerger(filling=filling)
 
 
-def event_time_merger(ordering_fields: Sequence[str]) -> RecordMerger:
+def event_time_merger(
+    ordering_fields: Sequence[str],
+    filling: Filling | None = None,
+    *,
+    deletes_are_unconditional: bool = False,
+) -> RecordMerger:
     """The change with the larger ordering value wins.
+
+    Args:
+        ordering_fields: the columns of that value.
+        filling: how columns that one record leaves open come from another.
+        deletes_are_unconditional: whether records of delete blocks win whatever their value.
 
     Raises:
         InvalidConfig: no ordering field.
@@ -95,18 +107,24 @@ def event_time_merger(ordering_fields: Sequence[str]) -> RecordMerger:
     if not ordering_fields:
         message = "EVENT_TIME_ORDERING needs hoodie.table.ordering.fields; name at least one column"
         raise InvalidConfig(message)
-    return _EventTimeMerger(tuple(ordering_fields))
+    return _EventTimeMerger(tuple(ordering_fields), filling, deletes_are_unconditional)
 
 
 @dataclass(frozen=True, slots=True)
 class _CommitTimeMerger:
     ordering_fields: tuple[str, ...] = ()
+    filling: Filling | None = None
 
     def fold(self, changes: pa.Table, key_columns: Sequence[str] = (RECORD_KEY,)) -> pa.Table:
         keys = key_codes(changes, key_columns)
         if keys.are_unique:
             return changes
-        return changes.take(keys.last(np.arange(changes.num_rows)))
+        filling = filling_of(changes, self.filling)
+        if filling is None:
+            return changes.take(keys.last(np.arange(changes.num_rows)))
+        kinds = changes.column(CHANGE_KIND).to_numpy()
+        never = np.zeros(changes.num_rows, dtype=np.bool_)
+        return filling.fold(changes, keys, by_rank(kinds, keys, never.astype(np.int64), never))
 
     def newer_wins(self, base: pa.Table, changes: pa.Table) -> Mask:
         return np.ones(changes.num_rows, dtype=np.bool_)
@@ -118,16 +136,24 @@ class _CommitTimeMerger:
 @dataclass(frozen=True, slots=True)
 class _EventTimeMerger:
     ordering_fields: tuple[str, ...]
+    filling: Filling | None = None
+    deletes_are_unconditional: bool = False
 
     def fold(self, changes: pa.Table, key_columns: Sequence[str] = (RECORD_KEY,)) -> pa.Table:
         keys = key_codes(changes, key_columns)
         if keys.are_unique:
             return changes
         ranks = ordering_ranks(changes, self.ordering_fields)
+        kinds = changes.column(CHANGE_KIND).to_numpy()
         unconditional = self._unconditional_deletes(changes)
-        if unconditional.any():
-            return changes.take(_winners_after_deletes(changes, keys, ranks, unconditional))
-        return changes.take(_last_of_largest(keys, ranks, np.arange(changes.num_rows)))
+        filling = filling_of(changes, self.filling)
+        if filling is not None:
+            return filling.fold(changes, keys, by_rank(kinds, keys, ranks, unconditional))
+        if not unconditional.any():
+            return changes.take(_last_of_largest(keys, ranks, np.arange(changes.num_rows)))
+        counts, last_delete = after_unconditional_deletes(kinds, keys, unconditional)
+        winners = _last_of_largest(keys, ranks, np.flatnonzero(counts))
+        return changes.take(np.where(winners == NO_ROW, last_delete, winners))
 
     def newer_wins(self, base: pa.Table, changes: pa.Table) -> Mask:
         both = pa.concat_tables([rows.select(self.ordering_fields) for rows in (base, changes)])
@@ -140,31 +166,10 @@ class _EventTimeMerger:
         return ChangeIndex(changes, self).merge_all(base)
 
     def _unconditional_deletes(self, changes: pa.Table) -> Mask:
-        kinds = changes.column(CHANGE_KIND).to_numpy()
-        unconditional: Mask = kinds == ChangeKind.COMMIT_TIME_DELETE
-        ordered = (kinds == ChangeKind.DELETE) | (kinds == ChangeKind.FLAGGED_DELETE)
-        if ordered.any():
-            unconditional |= ordered & default_ordering(changes, self.ordering_fields)
+        unconditional = unconditional_deletes(changes, self.ordering_fields)
+        if self.deletes_are_unconditional:
+            unconditional |= changes.column(CHANGE_KIND).to_numpy() == ChangeKind.DELETE
         return unconditional
-
-
-def _winners_after_deletes(
-    changes: pa.Table, keys: KeyCodes, ranks: Ranks, unconditional: Mask
-) -> Rows:
-    """Winners where unconditional deletes cut sequences short.
-
-    Of a key's changes only those after its last unconditional delete count, and of those only the
-    ones from the first data row on. When none is left, the delete itself is the outcome.
-    """
-    rows = np.arange(changes.num_rows)
-    last_delete = keys.last(rows[unconditional])
-    is_after = rows > last_delete[keys.codes]
-    is_data = changes.column(CHANGE_KIND).to_numpy() != ChangeKind.DELETE
-    had_delete = last_delete[keys.codes] != NO_ROW
-    restart = keys.first(rows[is_after & (is_data | ~had_delete)])
-    counts = is_after & (rows >= restart[keys.codes]) & (restart[keys.codes] != NO_ROW)
-    winners = _last_of_largest(keys, ranks, rows[counts])
-    return np.where(winners == NO_ROW, last_delete, winners)
 
 
 def _last_of_largest(keys: KeyCodes, ranks: Ranks, rows: Rows) -> Rows:

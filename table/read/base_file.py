@@ -2,32 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import BinaryIO
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from table.codec.hfile.file_info import SCHEMA
+from table.codec.hfile.reader import HFileReader
 from table.errors import CorruptData, HudiError, SnapshotChanged, Unsupported
+from table.log.hfile_rows import read_hfile_rows
 from table.model.file_slice import BaseFile
 from table.read.projection import conform
+from table.read.row_filter import columns_of, row_groups_of
 from table.storage.storage import NotFound, Storage
 
 #: Rows decoded at a time; a few dozen megabytes for ordinary records.
 _BATCH_ROWS = 1 << 17
 
 
-def read_base_file(storage: Storage, base: BaseFile, schema: pa.Schema) -> Iterator[pa.Table]:
-    """The rows in stored order, in the columns of ``schema``; only these are read.
+def read_base_file(
+    storage: Storage,
+    base: BaseFile,
+    schema: pa.Schema,
+    condition: pc.Expression | None = None,
+) -> Iterator[pa.Table]:
+    """The rows in stored order, in the columns of ``schema``; of Parquet only these are read.
+
+    Args:
+        storage: the table's root.
+        base: the file.
+        schema: columns of the result.
+        condition: row groups of which no row can meet it are left out.
 
     Raises:
         SnapshotChanged: the file is gone.
-        CorruptData: it is not Parquet, or its columns do not fit.
-        Unsupported: a base file of another format.
+        CorruptData: it is not in its format, or its columns do not fit.
+        Unsupported: a base file of another format than Parquet and HFile.
     """
+    if base.name.extension == "hfile":
+        yield from _read_hfile(storage, base, schema)
+        return
     if base.name.extension != "parquet":
-        message = f"{base.path} is not a Parquet file, the only base file format that is read here"
+        message = f"{base.path} is neither Parquet nor an HFile; other formats are not read here"
         raise Unsupported(message)
     with open_data_file(storage, base.path) as stream, _corrupt_if_not_parquet(base.path):
         file = pq.ParquetFile(stream)
@@ -35,8 +55,36 @@ def read_base_file(storage: Storage, base: BaseFile, schema: pa.Schema) -> Itera
         present = [name for name in schema.names if name in stored]
         # Without any column a batch would not know how many rows it has.
         read = present or file.schema_arrow.names[:1]
-        for batch in file.iter_batches(_BATCH_ROWS, columns=read):
+        groups: Sequence[int] = range(file.num_row_groups)
+        if condition is not None and _may_judge(condition, file.schema_arrow, schema):
+            groups = row_groups_of(condition, stream, schema)
+        for batch in file.iter_batches(_BATCH_ROWS, row_groups=groups, columns=read):
             yield conform(pa.Table.from_batches([batch]), schema, base.path)
+
+
+def _may_judge(condition: pc.Expression, stored: pa.Schema, schema: pa.Schema) -> bool:
+    """Whether statistics of the file are of the types that the condition compares."""
+    names = [name for name in columns_of(condition, schema) if name in stored.names]
+    return all(stored.field(name).type == schema.field(name).type for name in names)
+
+
+def _read_hfile(storage: Storage, base: BaseFile, schema: pa.Schema) -> Iterator[pa.Table]:
+    with open_data_file(storage, base.path) as stream:
+        file = HFileReader(stream, base.size_bytes, base.path)
+        for rows in read_hfile_rows(file, _schema_of(file, base), base.path):
+            yield conform(rows, schema, base.path)
+
+
+def _schema_of(file: HFileReader, base: BaseFile) -> dict[str, object]:
+    stored = file.file_info.get(SCHEMA, b"")
+    try:
+        schema = json.loads(stored)
+    except (ValueError, RecursionError):
+        schema = None
+    if not isinstance(schema, dict):
+        expected, found = "an Avro schema in the file info", repr(stored[:80])
+        raise CorruptData(base.path, None, expected, found)
+    return schema
 
 
 @contextmanager

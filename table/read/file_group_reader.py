@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from table.merge.merge_stream import (
     DEFAULT_MEMORY_BUDGET_BYTES,
@@ -22,7 +23,9 @@ from table.model.file_slice import BaseFile, FileSlice
 from table.model.meta_columns import RECORD_KEY
 from table.read.base_file import read_base_file
 from table.read.log_changes import DeleteMarker, IsVisible, LogChanges
-from table.read.projection import projected
+from table.read.projection import conform, projected
+from table.read.record_keys import RecordKeys
+from table.read.row_filter import matching
 from table.storage.storage import Storage
 
 
@@ -43,6 +46,7 @@ class FileGroupReader:
             several commits in one file).
         delete_marker: marks deletes among data rows, besides Hudi's own columns.
         memory_budget_bytes: memory for the changes of one slice; more of them go to disk.
+        record_keys: makes the record keys of a table whose rows do not carry them.
     """
 
     storage: Storage
@@ -51,15 +55,21 @@ class FileGroupReader:
     is_visible: IsVisible = every_instant
     delete_marker: DeleteMarker | None = None
     memory_budget_bytes: int = DEFAULT_MEMORY_BUDGET_BYTES
+    record_keys: RecordKeys | None = None
 
     def read(
-        self, file_slice: FileSlice, columns: Sequence[str] | None = None
+        self,
+        file_slice: FileSlice,
+        columns: Sequence[str] | None = None,
+        condition: pc.Expression | None = None,
     ) -> Iterator[pa.Table]:
         """The live rows, in batches of at most 64 MiB, none of them empty.
 
         Args:
             file_slice: what to read.
             columns: the columns of the result, in this order; all when None.
+            condition: on these columns; it is asked of merged rows only, since a change decides
+                what its key is, not what it was.
 
         Raises:
             SnapshotChanged: a file of the slice is gone.
@@ -68,38 +78,62 @@ class FileGroupReader:
             InvalidConfig: the table has no such column.
         """
         names = self.schema.names if columns is None else list(columns)
-        if not file_slice.logs:
-            schema = projected(self.schema, names)
-            for rows in self._base_rows(file_slice.base, schema):
-                yield from in_batches(rows.select(names), MAX_BATCH_BYTES)
+        if file_slice.logs:
+            live: Iterator[pa.Table] = self.merge(file_slice, columns)
         else:
-            for rows in self.merge(file_slice, columns):
-                yield rows.select(names)
+            live = self._base_rows(file_slice.base, projected(self.schema, names), condition)
+        for rows in live:
+            found = matching(rows.select(names), condition)
+            yield from in_batches(found, MAX_BATCH_BYTES)
 
     def merge(self, file_slice: FileSlice, columns: Sequence[str] | None = None) -> MergeStream:
         """As ``read``, with the counts; the columns that the merge needs stay in the result."""
         schema = self._merge_schema(columns)
         changes = self._log_changes(schema).read(file_slice.logs)
-        base = self._base_rows(file_slice.base, schema)
+        base = self._keyed_base_rows(file_slice.base, schema)
         return merge_streams(base, changes, self.merger, self.memory_budget_bytes)
 
     def changes(self, file_slice: FileSlice) -> Iterator[pa.Table]:
         """What the logs hold, as tables of changes in all columns, oldest first, not folded."""
-        return self._log_changes(self.schema).read(file_slice.logs)
+        return self._log_changes(self._merge_schema(None)).read(file_slice.logs)
 
-    def _base_rows(self, base: BaseFile | None, schema: pa.Schema) -> Iterator[pa.Table]:
+    def _base_rows(
+        self, base: BaseFile | None, schema: pa.Schema, condition: pc.Expression | None = None
+    ) -> Iterator[pa.Table]:
         if base is not None:
-            yield from read_base_file(self.storage, base, schema)
+            yield from read_base_file(self.storage, base, schema, condition)
+
+    def _keyed_base_rows(self, base: BaseFile | None, schema: pa.Schema) -> Iterator[pa.Table]:
+        if self.record_keys is None:
+            yield from self._base_rows(base, schema)
+            return
+        stored = set(schema.names) & set(self.schema.names) | set(self.record_keys.columns)
+        for rows in self._base_rows(base, projected(self.schema, stored)):
+            yield self.record_keys.put_into(conform(rows, schema, ""), rows)
 
     def _log_changes(self, schema: pa.Schema) -> LogChanges:
-        fields = self.merger.ordering_fields
-        return LogChanges(self.storage, schema, fields, self.is_visible, self.delete_marker)
+        return LogChanges(
+            self.storage,
+            schema,
+            self.merger.ordering_fields,
+            self.is_visible,
+            self.delete_marker,
+            self.record_keys,
+        )
 
     def _merge_schema(self, columns: Sequence[str] | None) -> pa.Schema:
-        if columns is None:
+        """The columns that a merge needs for these ones; the record key is among them."""
+        if columns is None and RECORD_KEY in self.schema.names:
             return self.schema
+        names = self.schema.names if columns is None else columns
         ordering = (_column_of(name, self.schema) for name in self.merger.ordering_fields)
-        return projected(self.schema, {RECORD_KEY, *ordering, *columns})
+        schema = projected(self.schema, {*ordering, *names, *_present(RECORD_KEY, self.schema)})
+        key = pa.field(RECORD_KEY, pa.string())
+        return schema if RECORD_KEY in schema.names else pa.schema([key, *schema])
+
+
+def _present(name: str, schema: pa.Schema) -> tuple[str, ...]:
+    return (name,) if name in schema.names else ()
 
 
 def _column_of(field: str, schema: pa.Schema) -> str:

@@ -5,15 +5,12 @@ a delete block are deletes ordered by the value they carry; where that value is 
 of another class than the ordering column, the delete wins whatever it meets
 (``BufferedRecordMergerFactory.deltaMergeDeleteRecord`` of Apache Hudi 1.2.0).
 
-Left out are blocks of instants that the caller does not see, blocks that a rollback command took
-back (table version 6), and blocks that a log compaction wrote again, whose instants its block
-names. ``BaseHoodieLogRecordReader`` is the source of these rules.
+Which blocks count, and in which order, says ``table.read.standing_blocks``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -22,45 +19,30 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from table.errors import Unsupported
 from table.log.data_block import read_rows
 from table.log.delete_block import read_deletes
-from table.log.log_block import BlockType, HeaderKey, LogBlock
-from table.log.log_reader import read_blocks
-from table.model.changes import CHANGE_KIND_FIELD, ChangeKind
+from table.log.log_block import BlockType, LogBlock
+from table.log.log_reader import READ_AT_ONCE_BYTES, read_blocks
+from table.model.changes import CHANGE_KIND_FIELD, WRITTEN_COLUMNS, ChangeKind, DeleteMarker
 from table.model.file_slice import LogFile
 from table.model.meta_columns import IS_DELETED, PARTITION_PATH, RECORD_KEY
-from table.read.base_file import open_data_file
+from table.read.open_logs import open_logs
 from table.read.projection import conform
+from table.read.record_keys import RecordKeys
+from table.read.standing_blocks import IsVisible, standing_blocks
 from table.schema.field_path import column_at
 from table.storage.storage import Storage
 
-#: Whether a commit of that instant is part of the snapshot being read.
-IsVisible: TypeAlias = Callable[[str], bool]
+__all__ = ["DeleteMarker", "IsVisible", "LogChanges"]
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 Path: TypeAlias = tuple[str, ...]
 
-_CHANGING = (
-    BlockType.DELETE,
-    BlockType.AVRO_DATA,
-    BlockType.HFILE_DATA,
-    BlockType.PARQUET_DATA,
-)
+#: Logs that are not more together are read whole, with one request each.
+_HELD_BYTES = 32 << 20
 
 _OPERATION = "_hoodie_operation"
 _DELETING_OPERATIONS = pa.array(["D", "-U"])
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteMarker:
-    """A column and the text in it that marks a data row as a delete.
-
-    Stored as ``hoodie.record.merge.property.hoodie.payload.delete.field`` and ``….marker``.
-    """
-
-    field: str
-    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +55,7 @@ class LogChanges:
         ordering_fields: what delete records carry a value of.
         is_visible: whether blocks of an instant count.
         delete_marker: marks deletes among data rows, besides Hudi's own columns.
+        record_keys: makes the record key of rows that do not carry one.
     """
 
     storage: Storage
@@ -80,8 +63,9 @@ class LogChanges:
     ordering_fields: Sequence[str]
     is_visible: IsVisible
     delete_marker: DeleteMarker | None = None
+    record_keys: RecordKeys | None = None
 
-    def read(self, logs: Iterable[LogFile]) -> Iterator[pa.Table]:
+    def read(self, logs: Sequence[LogFile]) -> Iterator[pa.Table]:
         """Changes of the logs, oldest first, one table for each block.
 
         Raises:
@@ -89,28 +73,35 @@ class LogChanges:
             CorruptData: bytes that disagree with the format.
             Unsupported: a block of a kind that is not read here.
         """
-        with ExitStack() as open_files:
+        is_little = sum(log.size_bytes for log in logs) <= _HELD_BYTES
+        at_once_bytes = READ_AT_ONCE_BYTES if is_little else 0
+        with open_logs(self.storage) as files:
             blocks: list[LogBlock] = []
             for log in logs:
-                stream = open_files.enter_context(open_data_file(self.storage, log.path))
-                blocks += read_blocks(stream, log.size_bytes, log.path)
-            for block in _standing(blocks, self.is_visible):
-                if block.type is BlockType.DELETE:
-                    yield self._deletes(block)
-                else:
-                    yield self._rows(block)
+                file = files.file(log.path)
+                blocks += read_blocks(file, log.size_bytes, log.path, at_once_bytes)
+            standing = standing_blocks(blocks, self.is_visible)
+            some_are_partial = any(block.is_partial for block in standing)
+            for block in standing:
+                is_delete = block.type is BlockType.DELETE
+                changes = self._deletes(block) if is_delete else self._rows(block)
+                yield self._with_written(changes, block) if some_are_partial else changes
 
     def _rows(self, block: LogBlock) -> pa.Table:
-        if block.is_partial:
-            message = (
-                f"{block.path} holds a partial update, written by MERGE INTO; "
-                "compact the table with the Hudi that wrote it"
-            )
-            raise Unsupported(message)
-        rows = read_rows(block, [*self.schema.names, *self._flag_columns])
+        rows = read_rows(block, [*self.schema.names, *self._key_columns, *self._flag_columns])
         kinds = np.where(self._is_deleted(rows), ChangeKind.FLAGGED_DELETE, ChangeKind.UPSERT)
         changes = conform(rows, self.schema, block.path)
+        if self.record_keys is not None:
+            changes = self.record_keys.put_into(changes, rows)
         return changes.append_column(CHANGE_KIND_FIELD, pa.array(kinds, pa.int8()))
+
+    def _with_written(self, changes: pa.Table, block: LogBlock) -> pa.Table:
+        """The changes, and which columns their block was written with."""
+        names = {field["name"] for field in block.avro_schema["fields"]} if block.is_partial else ()
+        is_written = [not names or name in names for name in self.schema.names]
+        bits = np.packbits(is_written, bitorder="little").tobytes()
+        written = pa.array([bits], pa.binary(len(bits))).take(np.zeros(changes.num_rows, np.int64))
+        return changes.append_column(WRITTEN_COLUMNS, written)
 
     def _deletes(self, block: LogBlock) -> pa.Table:
         records = read_deletes(block)
@@ -127,6 +118,10 @@ class LogChanges:
         kinds = np.where(unconditional, ChangeKind.COMMIT_TIME_DELETE, ChangeKind.DELETE)
         changes = pa.Table.from_arrays(columns.flatten(), schema=self.schema)
         return changes.append_column(CHANGE_KIND_FIELD, pa.array(kinds, pa.int8()))
+
+    @property
+    def _key_columns(self) -> Sequence[str]:
+        return () if self.record_keys is None else self.record_keys.columns
 
     @property
     def _flag_columns(self) -> list[str]:
@@ -146,21 +141,6 @@ class LogChanges:
         for flag in flags:
             marked |= np.asarray(pc.fill_null(flag, fill_value=False))
         return marked
-
-
-def _standing(blocks: Sequence[LogBlock], is_visible: IsVisible) -> Iterator[LogBlock]:
-    """The data and delete blocks that count, in scan order."""
-    superseded: set[str] = set()
-    for block in blocks:
-        if block.type is BlockType.COMMAND:
-            superseded.add(block.header.get(HeaderKey.TARGET_INSTANT_TIME, ""))
-        elif block.type in _CHANGING and is_visible(block.instant_time):
-            rewritten = block.header.get(HeaderKey.COMPACTED_BLOCK_TIMES, "")
-            superseded.update(filter(None, rewritten.split(",")))
-    for block in blocks:
-        if block.type in _CHANGING and block.instant_time not in superseded:
-            if is_visible(block.instant_time):
-                yield block
 
 
 def _filled(kind: pa.StructType, leaves: Mapping[Path, pa.Array], count: int) -> pa.StructArray:

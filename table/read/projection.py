@@ -7,6 +7,7 @@ from collections.abc import Collection
 import pyarrow as pa
 
 from table.errors import CorruptData, InvalidConfig
+from table.schema.promotion import promoted
 
 
 def projected(schema: pa.Schema, columns: Collection[str]) -> pa.Schema:
@@ -44,7 +45,7 @@ def _column(rows: pa.Table, field: pa.Field, path: str) -> pa.ChunkedArray | pa.
         return pa.nulls(rows.num_rows, field.type)
     column = rows.column(field.name)
     try:
-        return column if column.type.equals(field.type) else column.cast(field.type)
+        return promoted(column, field.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         expected = f"a column {field.name!r} that fits {field.type}"
         raise CorruptData(path, None, expected, f"{column.type}: {error}") from error

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import struct
 from collections.abc import Callable, Iterator, Mapping
@@ -15,11 +16,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from table.codec.avro_rows import encode_rows
 from table.errors import CorruptData, HudiError, StorageUnavailable, Unsupported
 from table.log.data_block import encode_avro, encode_parquet, read_rows
 from table.log.log_block import BlockType, HeaderKey, LogBlock, encode
 from table.log.log_reader import read_blocks
 from table.schema.avro import to_arrow, to_avro, to_json
+from tests.unit.codec.hfiles import HFileBuilder
 from tests.unit.log.blocks import GOLDEN, block_of, mutations, read_all
 
 SCHEMA = pa.schema(
@@ -158,13 +161,54 @@ def test_apaches_avro_content_is_written_byte_for_byte() -> None:
     assert bytes(encode_avro(read_rows(block), block.avro_schema)) == block.content.read()
 
 
-def test_blocks_of_other_kinds_are_refused_by_name() -> None:
-    for kind in (BlockType.HFILE_DATA, BlockType.CDC_DATA, BlockType.COMMAND):
-        with pytest.raises(Unsupported, match=f"some.log holds a {kind.name} block"):
-            read_rows(block_of(kind, b""))
+def _hfile_content(rows: pa.Table, schema: Mapping[str, object]) -> bytes:
+    data, offsets = encode_rows(rows, schema)
+    values = [data[a:b].tobytes() for a, b in itertools.pairwise(offsets)]
+    keys = [f"k{number}".encode() for number in range(len(values))]
+    # Blocks of a row each: they are read one after the other.
+    return HFileBuilder(block_bytes=1).build(zip(keys, values, strict=True))
 
 
-@pytest.mark.parametrize("version", [1, 2, 4])
+@pytest.mark.parametrize("row_count", [0, 1, 3])
+def test_rows_of_an_hfile_come_out_in_the_order_of_their_keys(row_count: int) -> None:
+    rows = ROWS.slice(0, row_count)
+    block = _block(BlockType.HFILE_DATA, _hfile_content(rows, AVRO_SCHEMA), AVRO_SCHEMA)
+    assert read_rows(block).equals(rows)
+    assert read_rows(block, ["qty"]).equals(rows.select(["qty"]))
+
+
+def test_the_key_of_an_hfile_stands_in_for_the_one_stored_empty() -> None:
+    schema = pa.schema([pa.field("key", pa.string(), nullable=False), pa.field("n", pa.int64())])
+    rows = pa.table([["", "own"], [1, 2]], schema=schema)
+    avro = to_avro(schema, "t")
+    block = _block(BlockType.HFILE_DATA, _hfile_content(rows, avro), avro)
+    assert read_rows(block)["key"].to_pylist() == ["k0", "own"]
+
+
+@settings(deadline=None)
+@given(st.data())
+def test_a_damaged_hfile_is_read_or_refused(data: st.DataObject) -> None:
+    whole = _hfile_content(ROWS, AVRO_SCHEMA)
+    damaged = data.draw(mutations(whole))
+    try:
+        read_rows(_block(BlockType.HFILE_DATA, damaged, AVRO_SCHEMA))
+    except HudiError as error:
+        assert isinstance(error, CorruptData | Unsupported)
+        assert "some.log" in str(error)
+
+
+def test_blocks_without_rows_are_refused_by_name() -> None:
+    with pytest.raises(Unsupported, match="holds a COMMAND block"):
+        read_rows(block_of(BlockType.COMMAND, b""))
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_avro_blocks_of_older_versions_are_laid_out_alike(version: int) -> None:
+    content = struct.pack(">i", version) + bytes(encode_avro(ROWS, AVRO_SCHEMA))[4:]
+    assert read_rows(_block(BlockType.AVRO_DATA, content, AVRO_SCHEMA)).equals(ROWS)
+
+
+@pytest.mark.parametrize("version", [0, 4])
 def test_avro_blocks_of_other_versions_are_refused(version: int) -> None:
     content = struct.pack(">ii", version, 0)
     with pytest.raises(Unsupported, match=f"Avro block of version {version}"):

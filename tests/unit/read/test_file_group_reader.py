@@ -1,115 +1,39 @@
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import os
+import resource
+import sys
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from table.errors import CorruptData, HudiError, InvalidConfig, SnapshotChanged, Unsupported
-from table.log.data_block import encode_avro, encode_parquet
-from table.log.delete_block import encode_deletes
-from table.log.log_block import BlockType, HeaderKey, encode
+from table.log.log_block import BlockType, HeaderKey
 from table.merge.record_merger import commit_time_merger, event_time_merger
-from table.model.file_names import BaseFileName, LogFileName
-from table.model.file_slice import BaseFile, FileGroupId, FileSlice, LogFile
+from table.model.file_names import BaseFileName
+from table.model.file_slice import BaseFile, FileGroupId, FileSlice
 from table.model.meta_columns import with_meta_columns
+from table.read import log_changes
 from table.read.file_group_reader import FileGroupReader
 from table.read.log_changes import DeleteMarker
-from table.schema.avro import to_avro, to_json
-from table.storage import Storage, StorageLocation, open_storage
-
-Row = dict[str, Any]
-
-_USER = pa.schema([("id", pa.string()), ("ts", pa.int64()), ("text", pa.string())])
-SCHEMA = with_meta_columns(_USER)
-
-
-class Slice:
-    """A file slice being made: its base file, and one log for each call."""
-
-    def __init__(self, root: Path) -> None:
-        self._root = root
-        self._base: BaseFile | None = None
-        self._logs: list[LogFile] = []
-
-    @property
-    def storage(self) -> Storage:
-        return open_storage(StorageLocation(str(self._root)))
-
-    @property
-    def value(self) -> FileSlice:
-        return FileSlice(FileGroupId("", "g"), "10", self._base, tuple(self._logs))
-
-    def base(self, rows: Sequence[Row], schema: pa.Schema = SCHEMA) -> Slice:
-        name = BaseFileName("g", "0-1-2", "10")
-        path = self._root / str(name)
-        pq.write_table(table_of(rows, schema), path)
-        self._base = BaseFile("", name, path.stat().st_size)
-        return self
-
-    def log(self, *blocks: bytes) -> Slice:
-        name = LogFileName("g", str(11 + len(self._logs)), 1, "0-1-2")
-        data = b"".join(blocks)
-        (self._root / str(name)).write_bytes(data)
-        self._logs.append(LogFile("", name, len(data)))
-        return self
-
-    def reader(self, schema: pa.Schema = SCHEMA, **options: Any) -> FileGroupReader:
-        return FileGroupReader(self.storage, schema, event_time_merger(["ts"]), **options)
-
-    def read(self, schema: pa.Schema = SCHEMA, **options: Any) -> list[Row]:
-        return rows_of(self.reader(schema, **options).read(self.value))
+from tests.unit.read.slices import (
+    SCHEMA,
+    USER_SCHEMA,
+    Slice,
+    command_block,
+    data_block,
+    delete_block,
+    row,
+    rows_of,
+)
 
 
 @pytest.fixture
 def file_slice(tmp_path: Path) -> Slice:
     return Slice(tmp_path)
-
-
-def row(key: str, ts: int, text: str | None = None, **more: Any) -> Row:
-    return {"_hoodie_record_key": key, "id": key, "ts": ts, "text": text, **more}
-
-
-def table_of(rows: Sequence[Row], schema: pa.Schema) -> pa.Table:
-    return pa.Table.from_pylist(list(rows), schema)
-
-
-def rows_of(tables: Iterator[pa.Table]) -> list[Row]:
-    found: list[Row] = [row for table in tables for row in table.to_pylist()]
-    return [{name: row[name] for name in row if not name.startswith("_hoodie")} for row in found]
-
-
-def data_block(
-    rows: Sequence[Row],
-    schema: pa.Schema = SCHEMA,
-    instant: str = "11",
-    kind: BlockType = BlockType.PARQUET_DATA,
-    header: dict[HeaderKey, str] | None = None,
-) -> bytes:
-    avro = to_avro(schema, "trips")
-    encoder = encode_parquet if kind is BlockType.PARQUET_DATA else encode_avro
-    entries = {HeaderKey.INSTANT_TIME: instant, HeaderKey.SCHEMA: to_json(avro), **(header or {})}
-    return encode(kind, entries, encoder(table_of(rows, schema), avro))
-
-
-def delete_block(keys: list[str], ordering: pa.Array | None, instant: str = "11") -> bytes:
-    partitions = pa.array([""] * len(keys))
-    content = encode_deletes(pa.array(keys), partitions, None if ordering is None else [ordering])
-    return encode(BlockType.DELETE, {HeaderKey.INSTANT_TIME: instant}, content)
-
-
-def command_block(instant: str, target: str) -> bytes:
-    header = {
-        HeaderKey.INSTANT_TIME: instant,
-        HeaderKey.TARGET_INSTANT_TIME: target,
-        HeaderKey.COMMAND_BLOCK_TYPE: "0",
-    }
-    return encode(BlockType.COMMAND, header, b"")
 
 
 @pytest.mark.parametrize("kind", [BlockType.PARQUET_DATA, BlockType.AVRO_DATA])
@@ -146,7 +70,9 @@ def test_an_unconditional_delete_forgets_the_logs_but_not_the_base(file_slice: S
 
 def test_flags_of_a_data_row_delete_in_its_own_order(file_slice: Slice) -> None:
     flagged = with_meta_columns(
-        pa.schema([*_USER, ("_hoodie_is_deleted", pa.bool_()), ("_hoodie_operation", pa.string())])
+        pa.schema(
+            [*USER_SCHEMA, ("_hoodie_is_deleted", pa.bool_()), ("_hoodie_operation", pa.string())]
+        )
     )
     file_slice.base([row(key, 5) for key in "abcd"])
     file_slice.log(
@@ -174,6 +100,23 @@ def test_a_marker_column_deletes(file_slice: Slice) -> None:
 def test_logs_alone_make_a_slice(file_slice: Slice) -> None:
     file_slice.log(data_block([row("a", 1)]), data_block([row("b", 1), row("a", 2)]))
     assert [(r["id"], r["ts"]) for r in file_slice.read()] == [("a", 2), ("b", 1)]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts open files in /proc")
+@pytest.mark.parametrize("held_bytes", [0, 32 << 20])
+def test_more_logs_than_a_process_may_open_are_read(
+    file_slice: Slice, held_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_changes, "_HELD_BYTES", held_bytes)
+    file_slice.base([row("a", 0)])
+    for version in range(1, 60):
+        file_slice.log(data_block([row("a", version)], kind=BlockType.PARQUET_DATA))
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 24, limits[1]))
+    try:
+        assert file_slice.read() == [{"id": "a", "ts": 59, "text": None}]
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
 def test_blocks_that_do_not_count_are_left_out(file_slice: Slice) -> None:
@@ -240,14 +183,11 @@ def test_commit_time_takes_the_last_word_deletes_included(file_slice: Slice) -> 
 
 
 def test_what_cannot_be_read_says_so(file_slice: Slice) -> None:
-    partial = data_block([row("a", 1)], header={HeaderKey.IS_PARTIAL: "true"})
-    with pytest.raises(Unsupported, match="MERGE INTO"):
-        file_slice.base([row("a", 1)]).log(partial).read()
-    hfile = FileSlice(
-        FileGroupId("", "g"), "10", BaseFile("", BaseFileName("g", "0-0-0", "10", "hfile"), 1)
+    orc = FileSlice(
+        FileGroupId("", "g"), "10", BaseFile("", BaseFileName("g", "0-0-0", "10", "orc"), 1)
     )
-    with pytest.raises(Unsupported, match=r"g_0-0-0_10\.hfile"):
-        list(file_slice.reader().read(hfile))
+    with pytest.raises(Unsupported, match=r"g_0-0-0_10\.orc"):
+        list(file_slice.reader().read(orc))
     with pytest.raises(InvalidConfig, match="colour"):
         list(file_slice.reader().read(file_slice.value, ["colour"]))
 

@@ -1,0 +1,163 @@
+"""From a query to what is read for it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from table.config.merge_settings import merge_settings
+from table.config.table_properties import TableProperties
+from table.errors import InvalidConfig
+from table.merge.record_merger import commit_time_merger
+from table.merge.table_merger import table_merger
+from table.model.file_slice import FileSlice
+from table.model.meta_columns import COMMIT_TIME, with_meta_columns, without_meta_columns
+from table.read import cdc, incremental, time_travel
+from table.read.cdc_scan import CdcScan
+from table.read.file_group_reader import FileGroupReader
+from table.read.file_statistics import FileStatistics
+from table.read.projection import projected
+from table.read.pruning import Pruning
+from table.read.queries import Incremental, Query, ReadOptimized
+from table.read.record_keys import RecordKeys
+from table.read.scan import Scan
+from table.read.span import Span
+from table.schema import avro
+from table.storage import Storage
+from table.timeline.timeline_store import TimelineStore
+from table.view.file_system_view import FileSystemView
+from table.view.visible_instants import VisibleInstants
+
+AvroSchema = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class ScanPlanner:
+    """Plans queries of one table at one moment.
+
+    Attributes:
+        storage: the table's root.
+        properties: of the table.
+        store: reads its instants.
+        view: its file slices now.
+        avro_schema: its columns now, without the meta columns.
+        statistics: of its files, if there are any.
+    """
+
+    storage: Storage
+    properties: TableProperties
+    store: TimelineStore
+    view: FileSystemView
+    avro_schema: AvroSchema
+    statistics: FileStatistics | None = None
+
+    def plan(
+        self, query: Query, columns: Sequence[str] | None, condition: pc.Expression | None
+    ) -> Scan:
+        """What a query reads.
+
+        Args:
+            query: what is asked.
+            columns: the columns of the result, in this order; all when None.
+            condition: on rows.
+
+        Raises:
+            InvalidConfig: a column that the table does not have; or a moment or span that names
+                none, or that was cleaned away.
+            SnapshotChanged: the table changed meanwhile; load it again.
+            CorruptData: an instant or statistics are damaged.
+            Unsupported: the table merges in a way that is not known here.
+        """
+        if isinstance(query, Incremental):
+            return self._incremental(query, columns, condition)
+        if query.as_of is not None:
+            return self._as_of(query, query.as_of, columns, condition)
+        is_optimized = isinstance(query, ReadOptimized)
+        slices = self.view.read_optimized() if is_optimized else self.view.latest_slices()
+        return self._scan(slices, columns, condition)
+
+    def changes(self, begin: str, end: str | None) -> CdcScan:
+        """What each commit of a span did to each record; errors as for ``plan``.
+
+        Args:
+            begin: requested time after which the span begins, or ``earliest``.
+            end: the last in it; None has no end.
+        """
+        span = Span.of(begin, end, time_travel.timeline_zone(self.properties))
+        plan = cdc.plan(self.view, self.store, self.properties, span)
+        return CdcScan(self._reader(self.avro_schema, self.view.visible_instants), plan)
+
+    def _as_of(
+        self,
+        query: Query,
+        as_of: str,
+        columns: Sequence[str] | None,
+        condition: pc.Expression | None,
+    ) -> Scan:
+        is_optimized = isinstance(query, ReadOptimized)
+        zone = time_travel.timeline_zone(self.properties)
+        past = time_travel.plan(self.view, self.store, as_of, zone, read_optimized=is_optimized)
+        schema = self.avro_schema if past.schema is None else json.loads(past.schema)
+        planner = replace(self, avro_schema=schema)
+        return planner._scan(past.slices, columns, condition, past.visible)
+
+    def _incremental(
+        self, query: Incremental, columns: Sequence[str] | None, condition: pc.Expression | None
+    ) -> Scan:
+        if not self.properties.populates_meta_columns:
+            message = f"rows of this table do not name their commit: it keeps no {COMMIT_TIME}"
+            raise InvalidConfig(message)
+        span = Span.of(query.begin, query.end, time_travel.timeline_zone(self.properties))
+        plan = incremental.plan(self.view, self.store, span)
+        both = plan.condition if condition is None else plan.condition & condition
+        return self._scan(plan.slices, columns, both, plan.visible)
+
+    def _scan(
+        self,
+        slices: Sequence[FileSlice],
+        columns: Sequence[str] | None,
+        condition: pc.Expression | None,
+        visible: VisibleInstants | None = None,
+    ) -> Scan:
+        reader = self._reader(self.avro_schema, visible or self.view.visible_instants, slices)
+        names = reader.schema.names if columns is None else list(columns)
+        projected(reader.schema, names)
+        if condition is not None:
+            slices = self._pruning(reader.schema).left(slices, condition)
+        return Scan(reader, tuple(slices), tuple(names), condition)
+
+    def _reader(
+        self,
+        avro_schema: AvroSchema,
+        visible: VisibleInstants,
+        slices: Sequence[FileSlice] | None = None,
+    ) -> FileGroupReader:
+        populated = self.properties.populates_meta_columns
+        columns = _columns(avro_schema, populated=populated)
+        if slices is not None and not any(file_slice.logs for file_slice in slices):
+            # Where nothing is merged, it does not matter if how is not known here.
+            return FileGroupReader(self.storage, columns, commit_time_merger())
+        settings = merge_settings(self.properties)
+        return FileGroupReader(
+            self.storage,
+            columns,
+            table_merger(settings, avro_schema),
+            visible,
+            settings.delete_marker,
+            record_keys=None if populated else RecordKeys(self.properties.record_key_fields),
+        )
+
+    def _pruning(self, schema: pa.Schema) -> Pruning:
+        properties = self.properties
+        fields = properties.partition_fields if properties.folders_are_values else ()
+        return Pruning(schema, fields, properties.url_encode, self.statistics)
+
+
+def _columns(avro_schema: AvroSchema, *, populated: bool) -> pa.Schema:
+    schema = avro.to_arrow(avro_schema)
+    return with_meta_columns(schema) if populated else without_meta_columns(schema)

@@ -1,0 +1,275 @@
+"""A small language of conditions, turned into a filter on Arrow columns.
+
+::
+
+    condition   = all { "or" all }
+    all         = one { "and" one }
+    one         = "not" one | "(" condition ")" | test
+    test        = column comparison literal
+                | column ["not"] "in" "(" literal { "," literal } ")"
+                | column "is" ["not"] "null"
+    comparison  = "=" | "!=" | "<>" | "<" | "<=" | ">" | ">="
+    literal     = number | 'text' ('' is one quote) | true | false
+    column      = name { "." field of a struct }; `quoted` where the name is a word of the language
+
+A literal has the type of its column: ``'2026-05-01'`` is a date next to a date. As in SQL, a test
+of a null is neither true nor false, so ``not`` does not find it either; ``is null`` does.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import operator
+import re
+from collections.abc import Callable, Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal, InvalidOperation
+from typing import Final, NoReturn
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from table.errors import InvalidConfig
+
+_TOKEN = re.compile(
+    r"\s*(?:(?P<number>[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)(?![\w.])"
+    r"|(?P<text>'(?:[^']|'')*')"
+    r"|(?P<column>(?:`[^`]+`|[^\W\d]\w*)(?:\.(?:`[^`]+`|[^\W\d]\w*))*)"
+    r"|(?P<symbol><=|>=|<>|!=|=|<|>|\(|\)|,))"
+)
+_NAME_PART = re.compile(r"`([^`]+)`|(\w+)")
+_WORDS = frozenset({"and", "or", "not", "in", "is", "null", "true", "false"})
+_COMPARISONS: dict[str, Callable[[pc.Expression, pc.Expression], pc.Expression]] = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<>": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+_DEEPEST: Final = 100
+
+
+class InvalidWhere(InvalidConfig):
+    """A condition that cannot be understood.
+
+    Attributes:
+        text: the condition.
+        position: where, in characters from 0.
+        reason: what was expected there.
+    """
+
+    def __init__(self, text: str, position: int, reason: str) -> None:
+        super().__init__(f"condition {text!r}, at character {position + 1}: {reason}")
+        self.text, self.position, self.reason = text, position, reason
+
+
+def parse_where(text: str, schema: pa.Schema) -> pc.Expression:
+    """The filter that ``text`` describes.
+
+    Args:
+        text: in the language of this module.
+        schema: the columns it may name, and their types.
+
+    Raises:
+        InvalidWhere: it is not in that language, names an unknown column, or compares a column
+            with what cannot be its value.
+    """
+    return _Parser(text, schema).parse()
+
+
+class _Token:
+    __slots__ = ("kind", "position", "text")
+
+    def __init__(self, kind: str, text: str, position: int) -> None:
+        self.kind, self.text, self.position = kind, text, position
+
+    @property
+    def word(self) -> str:
+        """The word of the language or the symbol that this is, or ""."""
+        lower = self.text.lower()
+        return lower if self.kind == "symbol" or lower in _WORDS else ""
+
+
+class _Parser:
+    """Recursive descent; one method for each line of the grammar."""
+
+    def __init__(self, text: str, schema: pa.Schema) -> None:
+        self._text, self._schema = text, schema
+        self._tokens = self._split()
+        self._next = 0
+        self._depth = 0
+
+    def parse(self) -> pc.Expression:
+        condition = self._condition()
+        if self._token.kind != "end":
+            self._fail(f"expected and, or, or the end, found {self._token.text!r}")
+        return condition
+
+    def _split(self) -> list[_Token]:
+        tokens, position, end = [], 0, len(self._text.rstrip())
+        while position < end:
+            match = _TOKEN.match(self._text, position)
+            if match is None:
+                reason = f"{self._text[position:].strip()[:20]!r} is not understood"
+                raise InvalidWhere(self._text, position, reason)
+            kind = match.lastgroup or ""
+            tokens.append(_Token(kind, match[kind], match.start(kind)))
+            position = match.end()
+        return [*tokens, _Token("end", "the end", end)]
+
+    def _condition(self) -> pc.Expression:
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            self._fail(f"nested more than {_DEEPEST} deep")
+        condition = self._all()
+        while self._took("or"):
+            condition = condition | self._all()
+        self._depth -= 1
+        return condition
+
+    def _all(self) -> pc.Expression:
+        condition = self._one()
+        while self._took("and"):
+            condition = condition & self._one()
+        return condition
+
+    def _one(self) -> pc.Expression:
+        negated = False
+        while self._took("not"):
+            negated = not negated
+        if self._took("("):
+            condition = self._condition()
+            self._expect(")")
+        else:
+            condition = self._test()
+        return ~condition if negated else condition
+
+    def _test(self) -> pc.Expression:
+        names, data_type = self._column()
+        column = pc.field(*names) if len(names) == 1 else pc.field(tuple(names))
+        if self._took("is"):
+            negated = self._took("not")
+            self._expect("null")
+            return ~column.is_null() if negated else column.is_null()
+        negated = self._took("not")
+        if negated or self._token.word == "in":
+            self._expect("in")
+            found = self._in(column, ".".join(names), data_type)
+            return ~found if negated else found
+        compare = _COMPARISONS.get(self._token.word)
+        if compare is None:
+            self._fail(f"expected a comparison, in, or is null, found {self._token.text!r}")
+        self._next += 1
+        return compare(column, self._literal(".".join(names), data_type))
+
+    def _in(self, column: pc.Expression, name: str, data_type: pa.DataType) -> pc.Expression:
+        self._expect("(")
+        literals = [self._literal(name, data_type)]
+        while self._took(","):
+            literals.append(self._literal(name, data_type))
+        self._expect(")")
+        # Not Arrow's is_in: it says that a null is in no list, and its negation would find nulls.
+        return functools.reduce(operator.or_, (column == literal for literal in literals))
+
+    def _column(self) -> tuple[list[str], pa.DataType]:
+        token = self._token
+        if token.kind != "column" or token.word:
+            self._fail(f"expected a column, found {token.text!r}")
+        names = [quoted or plain for quoted, plain in _NAME_PART.findall(token.text)]
+        fields, data_type = list(self._schema), None
+        for name in names:
+            field = next((f for f in fields if f.name == name), None)
+            if field is None:
+                self._fail(_unknown_column(name, [f.name for f in fields]))
+            data_type = field.type
+            fields = list(data_type) if pa.types.is_struct(data_type) else []
+        self._next += 1
+        assert data_type is not None, names
+        return names, data_type
+
+    def _literal(self, column: str, data_type: pa.DataType) -> pc.Expression:
+        token = self._token
+        if token.kind not in ("number", "text") and token.word not in ("true", "false"):
+            self._fail(f"expected a value, found {token.text!r} (texts stand in single quotes)")
+        try:
+            value = _value(token, data_type)
+            literal = pa.scalar(value, data_type)
+        except (ValueError, TypeError, OverflowError, InvalidOperation, pa.ArrowException):
+            wanted = _wanted(data_type)
+            self._fail(f"{token.text} cannot be a value of {column} ({data_type}): use {wanted}")
+        self._next += 1
+        return pc.scalar(literal)
+
+    @property
+    def _token(self) -> _Token:
+        return self._tokens[self._next]
+
+    def _took(self, word: str) -> bool:
+        taken = self._token.word == word
+        self._next += taken
+        return taken
+
+    def _expect(self, word: str) -> None:
+        if not self._took(word):
+            self._fail(f"expected {word}, found {self._token.text!r}")
+
+    def _fail(self, reason: str) -> NoReturn:
+        raise InvalidWhere(self._text, self._token.position, reason)
+
+
+def _value(token: _Token, data_type: pa.DataType) -> object:
+    """The Python value of a literal next to a column of ``data_type``.
+
+    Raises:
+        ValueError: a literal of another kind.
+    """
+    kind = "truth" if token.word else token.kind
+    if kind == "text":
+        return _from_text(token.text[1:-1].replace("''", "'"), data_type)
+    if kind == "truth" and pa.types.is_boolean(data_type):
+        return token.word == "true"
+    if kind == "number" and pa.types.is_integer(data_type):
+        return int(token.text)
+    if kind == "number" and pa.types.is_floating(data_type):
+        return float(token.text)
+    if kind == "number" and pa.types.is_decimal(data_type):
+        return Decimal(token.text)
+    raise ValueError(token.text)
+
+
+def _from_text(text: str, data_type: pa.DataType) -> object:
+    if pa.types.is_string(data_type) or pa.types.is_large_string(data_type):
+        return text
+    if pa.types.is_date(data_type):
+        return date.fromisoformat(text)
+    if pa.types.is_timestamp(data_type):
+        time = datetime.fromisoformat(text)
+        if data_type.tz is None:
+            return time.astimezone(UTC).replace(tzinfo=None) if time.tzinfo else time
+        return time if time.tzinfo else time.replace(tzinfo=UTC)
+    raise ValueError(text)
+
+
+def _wanted(data_type: pa.DataType) -> str:
+    if pa.types.is_boolean(data_type):
+        return "true or false"
+    if pa.types.is_integer(data_type):
+        return "a whole number in its range"
+    if pa.types.is_floating(data_type) or pa.types.is_decimal(data_type):
+        return "a number that it can hold"
+    if pa.types.is_date(data_type):
+        return "a date such as '2026-05-01'"
+    if pa.types.is_timestamp(data_type):
+        return "a time such as '2026-05-01 12:00:00' (UTC)"
+    if pa.types.is_string(data_type) or pa.types.is_large_string(data_type):
+        return "a text in single quotes"
+    return "only is null with columns of this type"
+
+
+def _unknown_column(name: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(known) or 'none'}"
+    return f"there is no column {name!r}{hint}"

@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from table.execution.interleave import interleaved
+
+
+def source(name: int, count: int) -> Callable[[], Iterator[tuple[int, int]]]:
+    return lambda: ((name, number) for number in range(count))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(0, 9), max_size=6), st.integers(1, 4), st.integers(1, 3))
+def test_every_item_comes_once_and_a_sources_items_in_order(
+    counts: list[int], threads: int, ahead: int
+) -> None:
+    came = list(interleaved([source(n, c) for n, c in enumerate(counts)], threads, ahead))
+    expected = [[(n, number) for number in range(c)] for n, c in enumerate(counts)]
+    assert [[item for item in came if item[0] == n] for n in range(len(counts))] == expected
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_source_that_fails_is_told_and_ends_the_others(threads: int) -> None:
+    def fails() -> Iterator[tuple[int, int]]:
+        yield 0, 0
+        message = "gone"
+        raise OSError(message)
+
+    before = threading.active_count()
+    with pytest.raises(OSError, match="gone"):
+        list(interleaved([fails, source(1, 10**9)], threads))
+    assert threading.active_count() == before
+
+
+def test_whoever_stops_reading_ends_the_threads() -> None:
+    before = threading.active_count()
+    with closing(interleaved([source(n, 10**9) for n in range(3)], 3)) as items:
+        assert next(items)[1] == 0
+        assert threading.active_count() == before + 3
+    assert threading.active_count() == before

@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import pytest
+
+from table.config import keys
+from table.config.merge_settings import MergeSettings, PartialUpdateMode, Payload, merge_settings
+from table.config.table_properties import MergeMode, TableProperties
+from table.config.table_spec import check_writable
+from table.errors import Unsupported
+from table.merge.record_merger import commit_time_merger, event_time_merger
+from table.merge.table_merger import table_merger
+from table.model.changes import DeleteMarker
+
+MODELS = "org.apache.hudi.common.model."
+EVENT_TIME_STRATEGY = "eeb8d96f-b1e4-49fd-bbf8-28ac514178e5"
+PAYLOAD_STRATEGY = "00000000-0000-0000-0000-000000000000"
+OWN_STRATEGY = "1897ef5f-18bc-4557-939c-9d6a8afd1519"
+
+
+def table(version: int, ordering: str = "ts", **values: str) -> TableProperties:
+    named = {getattr(keys, name): value for name, value in values.items()}
+    return TableProperties(
+        {
+            keys.TABLE_NAME: "trips",
+            keys.TABLE_VERSION: str(version),
+            keys.ORDERING_FIELDS: ordering,
+            **named,
+        }
+    )
+
+
+EVENT = MergeSettings(MergeMode.EVENT_TIME, ("ts",))
+COMMIT = MergeSettings(MergeMode.COMMIT_TIME, ("ts",))
+
+
+@pytest.mark.parametrize(
+    ("properties", "expected"),
+    [
+        (table(9), EVENT),
+        (table(9, MERGE_MODE="COMMIT_TIME_ORDERING"), COMMIT),
+        (table(9, ordering="", MERGE_MODE="EVENT_TIME_ORDERING"), MergeSettings(COMMIT.mode)),
+        (table(6), EVENT),
+        (table(6, ordering=""), MergeSettings(COMMIT.mode)),
+        (table(6, PAYLOAD_CLASS=f"{MODELS}DefaultHoodieRecordPayload"), EVENT),
+        (table(6, PAYLOAD_CLASS=f"{MODELS}EventTimeAvroPayload"), EVENT),
+        (table(6, PAYLOAD_CLASS=f"{MODELS}OverwriteWithLatestAvroPayload"), COMMIT),
+        (table(6, OLD_MERGE_STRATEGY_ID=EVENT_TIME_STRATEGY), EVENT),
+        (table(8, MERGE_MODE="CUSTOM", MERGE_STRATEGY_ID=EVENT_TIME_STRATEGY), EVENT),
+        (
+            table(
+                8,
+                MERGE_MODE="COMMIT_TIME_ORDERING",
+                PAYLOAD_CLASS=f"{MODELS}DefaultHoodieRecordPayload",
+            ),
+            COMMIT,
+        ),
+    ],
+)
+def test_modes_are_found_as_apache_finds_them(
+    properties: TableProperties, expected: MergeSettings
+) -> None:
+    assert merge_settings(properties) == expected
+
+
+@pytest.mark.parametrize("version", [6, 8, 9])
+@pytest.mark.parametrize("payload", list(Payload))
+def test_payloads_say_the_same_in_every_version(version: int, payload: Payload) -> None:
+    properties = table(
+        version,
+        MERGE_MODE="CUSTOM",
+        MERGE_STRATEGY_ID=PAYLOAD_STRATEGY,
+        PAYLOAD_CLASS=payload.value,
+    )
+    settings = merge_settings(properties)
+    assert settings.payload is payload
+    ordering = {
+        Payload.MYSQL_DEBEZIUM: ("_event_bin_file", "_event_pos"),
+        Payload.POSTGRES_DEBEZIUM: ("_event_lsn",),
+        Payload.AWS_DMS: (),
+    }
+    assert table_merger(settings).ordering_fields == ordering.get(payload, ("ts",))
+
+
+def test_a_table_of_version_9_says_all_of_it_itself() -> None:
+    properties = table(
+        9,
+        ordering="_event_lsn",
+        MERGE_MODE="EVENT_TIME_ORDERING",
+        PARTIAL_UPDATE_MODE="FILL_UNAVAILABLE",
+        UNAVAILABLE_VALUE="gone",
+        DELETE_FIELD="op",
+        DELETE_MARKER="d",
+    )
+    assert merge_settings(properties) == MergeSettings(
+        MergeMode.EVENT_TIME,
+        ("_event_lsn",),
+        PartialUpdateMode.FILL_UNAVAILABLE,
+        "gone",
+        delete_marker=DeleteMarker("op", "d"),
+    )
+
+
+def test_settings_without_more_give_the_plain_mergers() -> None:
+    assert table_merger(EVENT) == event_time_merger(["ts"])
+    assert table_merger(COMMIT) == commit_time_merger()
+
+
+@pytest.mark.parametrize(
+    ("properties", "named"),
+    [
+        (table(6, PAYLOAD_CLASS="com.example.Mine"), r"com\.example\.Mine"),
+        (
+            table(
+                9,
+                MERGE_MODE="CUSTOM",
+                MERGE_STRATEGY_ID=PAYLOAD_STRATEGY,
+                PAYLOAD_CLASS=f"{MODELS}FirstValueAvroPayload",
+            ),
+            "FirstValueAvroPayload",
+        ),
+        (table(9, MERGE_MODE="CUSTOM", MERGE_STRATEGY_ID=OWN_STRATEGY), OWN_STRATEGY),
+        (table(9, PARTIAL_UPDATE_MODE="FILL_DEFAULTS"), "FILL_DEFAULTS"),
+    ],
+)
+def test_what_is_not_known_is_refused_by_name(properties: TableProperties, named: str) -> None:
+    with pytest.raises(Unsupported, match=named):
+        merge_settings(properties)
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        table(6),
+        table(8),
+        table(9, PARTIAL_UPDATE_MODE="IGNORE_DEFAULTS"),
+        table(9, DELETE_FIELD="op", DELETE_MARKER="d"),
+        table(9, POPULATE_META_FIELDS="false"),
+    ],
+)
+def test_tables_that_are_only_read_are_not_written(properties: TableProperties) -> None:
+    with pytest.raises(Unsupported, match="/lake/trips"):
+        check_writable(properties, "/lake/trips")
+    check_writable(table(9), "/lake/trips")

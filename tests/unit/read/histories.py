@@ -1,0 +1,126 @@
+"""Random histories of a merge-on-read table, and what becomes of its records, one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from uuid import uuid4
+
+from hypothesis import strategies as st
+
+from sinks.hudi.table_writer import TableWriter
+from table.config.merge_settings import merge_settings
+from table.execution.runner import LocalRunner
+from table.hudi_table import HudiTable, open_table
+from table.merge.table_merger import table_merger
+from table.model.changes import ChangeKind
+from table.model.instant import Instant
+from table.read.file_group_reader import FileGroupReader
+from table.services.compaction import CompactionPolicy, request
+from table.storage import StorageLocation, open_storage
+from tests.tables import Row, commit, make, writer
+
+KEYS = tuple("abcdef")
+_KINDS = st.sampled_from([ChangeKind.UPSERT, ChangeKind.UPSERT, ChangeKind.FLAGGED_DELETE])
+
+#: Changes to records in the order in which they were sent; no two have the same payload.
+Batch = Sequence[Row]
+
+
+class Service(Enum):
+    """What may happen between two commits."""
+
+    PLAN_COMPACTION = "plan"
+    FINISH_COMPACTION = "finish"
+
+
+@dataclass(frozen=True)
+class History:
+    """A table and how it came to be.
+
+    Attributes:
+        table: freshly opened.
+        batches: what was sent, commit by commit; the first one makes every file group.
+        instants: of the commits.
+    """
+
+    table: HudiTable
+    batches: list[Batch]
+    instants: list[Instant]
+
+    @property
+    def reader(self) -> FileGroupReader:
+        schema = self.table.schema
+        assert schema is not None
+        merger = table_merger(merge_settings(self.table.properties))
+        return FileGroupReader(self.table.storage, schema, merger)
+
+
+@st.composite
+def batches(draw: st.DrawFn, kinds: st.SearchStrategy[ChangeKind] = _KINDS) -> list[Batch]:
+    """A first commit of all keys, and more of some."""
+    first = [Row(key) for key in KEYS]
+    changes = st.tuples(st.sampled_from(KEYS), st.integers(1, 3), kinds)
+    drawn = draw(st.lists(st.lists(changes, min_size=1, max_size=4), max_size=3))
+    payloads = iter(range(1, 1000))
+    return [
+        first,
+        *([Row(key, ts, next(payloads), kind=kind) for key, ts, kind in some] for some in drawn),
+    ]
+
+
+@st.composite
+def compacted(draw: st.DrawFn) -> list[Batch | Service]:
+    """Batches of upserts, with compactions that are planned and finished between them.
+
+    Without deletes: a compaction forgets those, and what comes too late is then no longer late.
+    """
+    steps: list[Batch | Service] = []
+    for batch in draw(batches(st.just(ChangeKind.UPSERT))):
+        steps += [batch, *draw(st.lists(st.sampled_from(Service), max_size=2))]
+    return steps
+
+
+def write(steps: Sequence[Batch | Service]) -> History:
+    """The table that these steps make."""
+    location = StorageLocation(f"memory://{uuid4().hex}/lake")
+    storage = open_storage(location)
+    make(storage)
+    to = writer(storage)
+    instants = [instant for step in steps if (instant := _take(to, step)) is not None]
+    sent = [step for step in steps if not isinstance(step, Service)]
+    return History(open_table(location), sent, instants)
+
+
+def outcome(sent: Iterable[Batch]) -> dict[str, Row]:
+    """Of each key the change with the largest ordering value; of equal ones the last."""
+    newest: dict[str, Row] = {}
+    for batch in sent:
+        for row in batch:
+            if row.id not in newest or row.ts >= newest[row.id].ts:
+                newest[row.id] = row
+    return newest
+
+
+def live(rows: dict[str, Row]) -> dict[str, int]:
+    """Payloads of the records that are not deleted."""
+    return {key: row.v for key, row in rows.items() if row.kind is ChangeKind.UPSERT}
+
+
+def _take(to: TableWriter, step: Batch | Service) -> Instant | None:
+    if step is Service.PLAN_COMPACTION:
+        _plan_compaction(to)
+    elif step is Service.FINISH_COMPACTION:
+        to.compact_if_due(CompactionPolicy(every_delta_commits=1000), LocalRunner())
+    elif not isinstance(step, Service):
+        return commit(to, step)
+    return None
+
+
+def _plan_compaction(to: TableWriter) -> None:
+    view = to.table.view()
+    free = [s for s in view.slices_for_writing() if s.group not in view.compactions]
+    requested = request(to.table.access, lambda timeline: free)
+    if requested is not None:
+        to.table.note_request(*requested)

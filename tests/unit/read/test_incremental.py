@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+from uuid import uuid4
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from table.config import keys
+from table.config.table_properties import TableProperties
+from table.errors import InvalidConfig
+from table.hudi_table import HudiTable
+from table.model.action import Action, State
+from table.model.format_version import FormatVersion
+from table.model.instant import Instant
+from table.model.meta_columns import COMMIT_TIME
+from table.read import incremental
+from table.read.queries import Incremental
+from table.read.span import Span
+from table.storage import StorageLocation, open_storage
+from table.timeline.layout import LayoutV1
+from table.timeline.timeline import Timeline
+from table.timeline.timeline_store import TimelineStore
+from table.view.file_system_view import FileSystemView
+from tests import plans
+from tests.tables import Row
+from tests.unit.read.histories import Batch, History, batches, live, outcome, write
+
+
+@pytest.mark.parametrize("begin", ["earliest", "EARLIEST", "0", "000", "00000000000000"])
+def test_the_beginning_has_many_names(begin: str) -> None:
+    assert Span.of(begin) == Span("")
+
+
+def test_a_span_leaves_its_beginning_out_and_has_its_end() -> None:
+    span = Span.of("2026-01-02", "2026-01-03 00:00:00.000")
+    inside = ["20260102000000001", "20260103000000000"]
+    outside = ["20260102000000000", "20260103000000001"]
+    assert all(map(span.holds, inside))
+    assert not any(map(span.holds, outside))
+
+
+def test_a_span_has_to_begin_somewhere() -> None:
+    with pytest.raises(InvalidConfig, match="names no moment"):
+        Span.of("")
+
+
+def test_a_span_that_ends_before_it_begins_is_refused() -> None:
+    with pytest.raises(InvalidConfig, match="ends at 2026-01-02"):
+        Span.of("2026-01-03", "2026-01-02")
+
+
+@settings(max_examples=12, deadline=None)
+@given(batches(), st.data())
+def test_a_span_shows_what_its_commits_came_to_among_themselves(
+    sent: list[Batch], data: st.DataObject
+) -> None:
+    history = write(sent)
+    begin = data.draw(st.integers(0, len(sent)), "commits before the span")
+    end = data.draw(st.integers(max(begin, 1), len(sent)), "commits until its end")
+    times = ["000", *(str(instant.completed_at) for instant in history.instants)]
+    span = Span.of(times[begin], times[end])
+
+    plan = incremental.plan(history.table.view(), history.table.store, span)
+    asked = [instant.requested_at for instant in history.instants[begin:end]]
+    assert list(plan.instants) == asked
+    assert _payloads(history, plan) == live(outcome(sent[begin:end]))
+
+
+def test_columns_that_were_not_asked_for_are_not_there() -> None:
+    history = write([[Row("a")], [Row("b", 1, v=7)]])
+    begin = str(history.instants[0].completed_at)
+    plan = incremental.plan(history.table.view(), history.table.store, Span.of(begin))
+    (batch,) = plans.read(plan, history.reader, ["v"])
+    assert batch.to_pydict() == {"v": [7]}
+    (batch,) = plans.read(plan, history.reader, [COMMIT_TIME])
+    assert batch.to_pydict() == {COMMIT_TIME: [history.instants[1].requested_at]}
+
+
+def test_rows_that_do_not_name_their_commit_cannot_be_told_apart() -> None:
+    table = write([[Row("a")]]).table
+    values = {**table.properties.values, keys.POPULATE_META_FIELDS: "false"}
+    nameless = HudiTable(table.storage, TableProperties(values))
+    with pytest.raises(InvalidConfig, match=COMMIT_TIME):
+        nameless.scan(Incremental("earliest"))
+
+
+def test_a_commit_that_version_6_would_miss_for_ever_is_named() -> None:
+    storage = open_storage(StorageLocation(f"memory://{uuid4().hex}/lake"))
+    timeline = Timeline.of(
+        [
+            Instant("20260101000000000", Action.DELTA_COMMIT, State.INFLIGHT),
+            Instant("20260101000001000", Action.DELTA_COMMIT, State.COMPLETED, "20260101000002000"),
+        ],
+        has_history=False,
+    )
+    view = FileSystemView.of({}, timeline, version=FormatVersion.V6)
+    with pytest.raises(InvalidConfig, match=r"20260101000000000.*is pending"):
+        incremental.plan(view, TimelineStore(storage, LayoutV1()), Span.of("earliest"))
+
+
+def test_an_empty_span_reads_nothing() -> None:
+    history = write([[Row("a")]])
+    plan = incremental.plan(history.table.view(), history.table.store, Span.of("2999-01-01"))
+    assert (plan.slices, plan.instants) == ((), ())
+    assert list(plans.read(plan, history.reader)) == []
+
+
+def _payloads(history: History, plan: incremental.IncrementalPlan) -> dict[str, int]:
+    batches_read = plans.read(plan, history.reader, ["id", "v"])
+    rows = [row for batch in batches_read for row in batch.to_pylist()]
+    assert len({row["id"] for row in rows}) == len(rows)
+    return {row["id"]: row["v"] for row in rows}

@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from datetime import UTC, timedelta, timezone
+from uuid import uuid4
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from table.config import keys
+from table.config.table_properties import TableProperties
+from table.errors import InvalidConfig
+from table.hudi_table import open_table
+from table.read import time_travel
+from table.read.time_travel import query_instant, timeline_zone
+from table.storage import StorageLocation, open_storage
+from tests import plans
+from tests.tables import Row, commit, make, write_files, writer
+from tests.unit.read.histories import (
+    Batch,
+    History,
+    Service,
+    batches,
+    compacted,
+    live,
+    outcome,
+    write,
+)
+
+_TWO_HOURS_EAST = timezone(timedelta(hours=2))
+
+
+@pytest.mark.parametrize(
+    ("text", "instant"),
+    [
+        ("20260102030405678", "20260102030405678"),
+        ("20260102030405", "20260102030405"),
+        ("00000000000000", "00000000000000"),
+        ("2026-01-02", "20260102000000000"),
+        ("2026-01-02 03:04:05", "20260102030405999"),
+        ("2026-01-02 03:04:05.678", "20260102030405678"),
+        ("2026-01-02T03:04:05", "20260102030405999"),
+        ("2026-01-02T03:04:05.678", "20260102030405678"),
+        ("1767323045", "20260102030405000"),
+        ("1767323045678", "20260102030405678"),
+        (" 2026-01-02 ", "20260102000000000"),
+    ],
+)
+def test_moments_are_named_as_apache_names_them(text: str, instant: str) -> None:
+    assert query_instant(text, UTC) == instant
+
+
+def test_the_zone_is_the_machines_unless_the_table_says_utc() -> None:
+    assert timeline_zone(TableProperties({keys.TIMELINE_TIMEZONE: "utc"})) is UTC
+    assert timeline_zone(TableProperties({keys.TIMELINE_TIMEZONE: "LOCAL"})) is None
+    assert timeline_zone(TableProperties({})) is None
+
+
+def test_only_seconds_since_1970_know_of_zones() -> None:
+    assert query_instant("1767323045", _TWO_HOURS_EAST) == "20260102050405000"
+    assert query_instant("2026-01-02", _TWO_HOURS_EAST) == "20260102000000000"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "now",
+        "2026",
+        "20261301000000",
+        "2026-02-30",
+        "2026-01-02 03:04",
+        "2026-01-02 03:04:05.6",
+    ],
+)
+def test_what_names_no_moment_is_refused_with_what_does(text: str) -> None:
+    with pytest.raises(InvalidConfig, match=r"accepted: yyyyMMddHHmmss\[SSS\], yyyy-MM-dd"):
+        query_instant(text, UTC)
+
+
+@given(st.text("0123456789-T:. ٣", max_size=25))
+def test_any_text_is_an_instant_or_refused(text: str) -> None:
+    try:
+        instant = query_instant(text, UTC)
+    except InvalidConfig:
+        return
+    assert re.fullmatch(r"[0-9]{14}|[0-9]{17}", instant)
+
+
+@settings(max_examples=12, deadline=None)
+@given(batches())
+def test_each_moment_shows_what_had_come_until_then(sent: list[Batch]) -> None:
+    history = write(sent)
+    for count, instant in enumerate(history.instants, start=1):
+        found = _payloads(history, instant.requested_at)
+        assert found == live(outcome(sent[:count]))
+
+
+@settings(max_examples=12, deadline=None)
+@given(compacted())
+def test_compactions_change_no_moment(steps: list[Batch | Service]) -> None:
+    history = write(steps)
+    for count, instant in enumerate(history.instants, start=1):
+        found = _payloads(history, instant.requested_at)
+        assert found == live(outcome(history.batches[:count]))
+
+
+def test_before_the_first_commit_there_is_nothing() -> None:
+    history = write([[Row("a")]])
+    assert _payloads(history, "2020-01-01") == {}
+
+
+def test_a_state_that_may_still_change_is_refused() -> None:
+    location = StorageLocation(f"memory://{uuid4().hex}/lake")
+    make(storage := open_storage(location))
+    to = writer(storage)
+    done = commit(to, [Row("a")])
+    write_files(to, [Row("a", 1)])
+    table = open_table(location)
+    time_travel.plan(table.view(), table.store, done.requested_at)
+    with pytest.raises(InvalidConfig, match="not final"):
+        time_travel.plan(table.view(), table.store, "2999-01-01")
+
+
+def test_base_files_alone_are_as_old_as_the_last_compaction() -> None:
+    history = write([[Row("a", v=1)], [Row("a", 1, v=2)]])
+    table, last = history.table, history.instants[-1].requested_at
+    plan = time_travel.plan(table.view(), table.store, last, read_optimized=True)
+    assert _values(plans.read(plan, history.reader, ["id", "v"])) == {"a": 1}
+    assert _payloads(history, last) == {"a": 2}
+
+
+def _payloads(history: History, as_of: str) -> dict[str, int]:
+    plan = time_travel.plan(history.table.view(), history.table.store, as_of, UTC)
+    return _values(plans.read(plan, history.reader, ["id", "v"]))
+
+
+def _values(batches: Iterable[pa.RecordBatch]) -> dict[str, int]:
+    rows = [row for batch in batches for row in batch.to_pylist()]
+    assert len({row["id"] for row in rows}) == len(rows)
+    return {row["id"]: row["v"] for row in rows}
