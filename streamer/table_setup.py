@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from sinks.hudi.bucket_check import check_buckets
 from streamer.config.pipeline import PipelineConfig
-from table.config import keys
 from table.config.table_properties import MergeMode, TableType
-from table.config.table_spec import TableSpec
+from table.config.table_spec import TableSpec, check_writable
 from table.errors import InvalidConfig, TableNotFound
 from table.hudi_table import HudiTable, open_table
 from table.index.bucket import BucketIndex
@@ -48,6 +48,7 @@ def find_table(location: StorageLocation, drop_metadata_table: bool) -> HudiTabl
     except TableNotFound:
         return None
     if drop_metadata_table and table.properties.metadata_partitions:
+        check_writable(table.properties.without_metadata_table(), location.url)
         table.drop_metadata_table()
     return table
 
@@ -60,16 +61,9 @@ def check_table(table: HudiTable, spec: TableSpec, index: BucketIndex, columns: 
         InvalidConfig: keys, ordering, merge mode, buckets or columns contradict the pipeline.
     """
     spec.check(table.properties, table.location.url)
-    metadata = table.newest_metadata()
-    if metadata is None:
+    if table.schema is None:
         return
-    stored = metadata.extra_metadata.get(keys.BUCKET_COUNT)
-    if stored is not None and int(stored) != index.bucket_count:
-        message = (
-            f"table {table.location.url} has {stored} buckets in a partition and the pipeline "
-            f"{index.bucket_count}; set table.buckets to {stored}"
-        )
-        raise InvalidConfig(message)
+    check_buckets(table, index)
     _check_columns(table, columns)
 
 

@@ -3,24 +3,38 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from table.config import keys
+from table.config.merge_settings import merge_settings
 from table.config.table_properties import BACKUP_PATH, PROPERTIES_PATH, TableProperties
 from table.config.table_spec import TableSpec
-from table.errors import InvalidConfig, TableNotFound
-from table.merge.record_merger import RecordMerger, merger_for
+from table.errors import InvalidConfig, SnapshotChanged, TableNotFound
+from table.merge.record_merger import RecordMerger
+from table.merge.table_merger import table_merger
+from table.metadata.column_statistics import ColumnStatistics
+from table.metadata.file_lister import MetadataFileLister
+from table.metadata.metadata_table import MetadataTable
+from table.metadata.opening import open_metadata_table
+from table.metadata.partition_kind import PartitionKind
 from table.model.action import Action
 from table.model.commit_metadata import CommitMetadata
 from table.model.compaction_plan import CompactionPlan
+from table.model.format_version import FormatVersion
 from table.model.instant import Instant
-from table.model.meta_columns import with_meta_columns
-from table.read import query
-from table.read.file_group_reader import FileGroupReader
+from table.model.meta_columns import with_meta_columns, without_meta_columns
+from table.read.cdc_scan import CdcScan
+from table.read.file_statistics import FileStatistics
+from table.read.queries import Query, ReadOptimized, Snapshot
+from table.read.scan import Scan
+from table.read.scan_planner import ScanPlanner
+from table.read.span import EARLIEST
+from table.read.where import parse_where
 from table.schema import avro
 from table.storage import Storage, StorageLocation, open_storage
 from table.storage.probe import check_conditional_puts
@@ -29,13 +43,16 @@ from table.timeline.lock import open_lock
 from table.timeline.timeline import Timeline
 from table.timeline.timeline_store import TimelineStore
 from table.transaction.access import TableAccess
-from table.view.file_lister import StorageFileLister
+from table.view.file_lister import FileLister, StorageFileLister
 from table.view.file_system_view import FileSystemView
+from table.view.view_loader import load_view
 
-#: A query of ``table.read.query``.
-Query = Callable[[FileSystemView, FileGroupReader, Sequence[str] | None], Iterator[pa.RecordBatch]]
+LATEST = Snapshot()
 
 _METADATA_FOLDER = ".hoodie/metadata"
+#: How often a view is loaded before others who clean and roll back have their way.
+_VIEW_ATTEMPTS = 3
+_NO_COLUMNS: dict[str, Any] = {"type": "record", "name": "empty", "fields": []}
 _COMMITS = (Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT)
 
 
@@ -45,10 +62,12 @@ class HudiTable:
     def __init__(self, storage: Storage, properties: TableProperties) -> None:
         self.storage = storage
         self.properties = properties
-        self.store = TimelineStore(storage)
+        self.version = FormatVersion.of(properties.version, storage.location.url)
+        self.store = TimelineStore.of_table(storage, properties)
         self.access = TableAccess(storage, self.store, open_lock(storage))
         self._timeline: Timeline | None = None
         self._view: FileSystemView | None = None
+        self._metadata: MetadataTable | None = None
         self._noted: tuple[Instant, CommitMetadata] | None = None
 
     @property
@@ -58,8 +77,12 @@ class HudiTable:
 
     @property
     def merger(self) -> RecordMerger:
-        """The table's record merger."""
-        return merger_for(self.properties.merge_mode, self.properties.ordering_fields)
+        """The table's record merger.
+
+        Raises:
+            Unsupported: it merges with a Java class that is not known here.
+        """
+        return table_merger(merge_settings(self.properties), self._avro_schema())
 
     @property
     def timeline(self) -> Timeline:
@@ -69,19 +92,14 @@ class HudiTable:
         return self._timeline
 
     def view(self) -> FileSystemView:
-        """File slices as of ``timeline``; lists the data folders at the first call only."""
+        """File slices as of ``timeline``; lists the data folders at the first call only.
+
+        Raises:
+            SnapshotChanged: others cleaned or rolled back each time that it was tried, with
+                ``timeline`` loaded again in between.
+        """
         if self._view is None:
-            timeline = self.timeline
-            plans = {
-                i.requested_at: self.store.read_compaction_plan(i.requested_at)
-                for i in timeline.pending(Action.COMPACTION)
-            }
-            replaced = {
-                i.requested_at: self.store.read_commit(i)
-                for i in timeline.completed(Action.REPLACE_COMMIT)
-            }
-            files = StorageFileLister(self.storage).list_files()
-            self._view = FileSystemView.of(files, timeline, plans, replaced)
+            self._view = self._load_view()
         return self._view
 
     def refresh(self, loaded: Timeline | None = None) -> None:
@@ -99,12 +117,12 @@ class HudiTable:
 
         What another writer completed meanwhile is read when it is asked for again.
         """
-        known = self.timeline
+        known = set(self.timeline.instants)
         self._noted = instant, metadata
         others = [
             i
             for i in timeline.instants
-            if i.requested_at != instant.requested_at and known.find(i.requested_at) != i
+            if i.requested_at != instant.requested_at and i not in known
         ]
         view = self._view
         self._timeline = timeline
@@ -135,23 +153,57 @@ class HudiTable:
     @property
     def schema(self) -> pa.Schema | None:
         """The table's columns, meta columns first; None before the first commit."""
-        metadata = self.newest_metadata()
-        if metadata is None:
+        stored = self._avro_schema()
+        if stored is None:
             return None
-        parsed: dict[str, Any] = json.loads(metadata.extra_metadata[keys.SCHEMA])
-        return with_meta_columns(avro.to_arrow(parsed))
+        schema = avro.to_arrow(stored)
+        populated = self.properties.populates_meta_columns
+        return with_meta_columns(schema) if populated else without_meta_columns(schema)
+
+    def scan(
+        self,
+        query: Query = LATEST,
+        columns: Sequence[str] | None = None,
+        where: pc.Expression | str | None = None,
+    ) -> Scan:
+        """Rows of the table; nothing of them is read yet.
+
+        Args:
+            query: which rows.
+            columns: columns of the result, in this order; all of them, Hudi's own first, when None.
+            where: a condition on rows, as an Arrow expression or in the words of
+                ``table.read.where``. It rules out partitions, files and row groups.
+
+        Raises:
+            InvalidConfig: a column, condition, moment or span that is none.
+            SnapshotChanged: others cleaned or rolled back each time that it was tried.
+            CorruptData, Unsupported: as ``ScanPlanner.plan``.
+        """
+        planner = self._planner()
+        if isinstance(where, str):
+            where = parse_where(where, self.schema or with_meta_columns(pa.schema([])))
+        return planner.plan(query, columns, where)
+
+    def changes(self, begin: str = EARLIEST, end: str | None = None) -> CdcScan:
+        """What each commit of a span did to each record; errors as for ``scan``.
+
+        Args:
+            begin: requested time after which the span begins.
+            end: the last in it; None has no end.
+        """
+        return self._planner().changes(begin, end)
 
     def snapshot(
-        self, columns: Sequence[str] | None = None, filter: pc.Expression | None = None
+        self, columns: Sequence[str] | None = None, where: pc.Expression | str | None = None
     ) -> pa.RecordBatchReader:
         """The latest rows: base files with their logs merged in."""
-        return self._query(query.snapshot, columns, filter)
+        return self.scan(LATEST, columns, where).to_reader()
 
     def read_optimized(
-        self, columns: Sequence[str] | None = None, filter: pc.Expression | None = None
+        self, columns: Sequence[str] | None = None, where: pc.Expression | str | None = None
     ) -> pa.RecordBatchReader:
         """The rows of the base files alone: cheaper, and as old as the last compaction."""
-        return self._query(query.read_optimized, columns, filter)
+        return self.scan(ReadOptimized(), columns, where).to_reader()
 
     def drop_metadata_table(self) -> None:
         """Remove the metadata table, so that readers list storage again.
@@ -165,29 +217,43 @@ class HudiTable:
         self.storage.delete([BACKUP_PATH])
         self.storage.delete([info.path for info in self.storage.list_tree(_METADATA_FOLDER)])
 
-    def _query(
-        self, run: Query, columns: Sequence[str] | None, filter: pc.Expression | None
-    ) -> pa.RecordBatchReader:
-        schema = self.schema
-        if schema is None:
-            return pa.RecordBatchReader.from_batches(with_meta_columns(pa.schema([])), [])
-        reader = FileGroupReader(self.storage, schema, self.merger)
-        names = schema.names if columns is None else list(columns)
-        # A condition may name columns that are not asked for.
-        batches = run(self.view(), reader, names if filter is None else None)
-        chosen = pa.schema([schema.field(name) for name in names])
-        return pa.RecordBatchReader.from_batches(chosen, _filtered(batches, names, filter))
+    def _avro_schema(self) -> dict[str, Any] | None:
+        metadata = self.newest_metadata()
+        if metadata is None:
+            return None
+        parsed: dict[str, Any] = json.loads(metadata.extra_metadata[keys.SCHEMA])
+        return parsed
 
+    def _planner(self) -> ScanPlanner:
+        view = self.view()
+        return ScanPlanner(
+            self.storage,
+            self.properties,
+            self.store,
+            view,
+            self._avro_schema() or _NO_COLUMNS,
+            self._statistics(),
+        )
 
-def _filtered(
-    batches: Iterator[pa.RecordBatch], names: Sequence[str], filter: pc.Expression | None
-) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        if filter is None:
-            yield batch
-        else:
-            rows = pa.Table.from_batches([batch]).filter(filter).select(names)
-            yield from rows.combine_chunks().to_batches()
+    def _statistics(self) -> FileStatistics | None:
+        has_some = self._metadata and self._metadata.of_kind(PartitionKind.COLUMN_STATS)
+        return ColumnStatistics(self._metadata) if self._metadata and has_some else None
+
+    def _load_view(self) -> FileSystemView:
+        for _ in range(_VIEW_ATTEMPTS - 1):
+            with suppress(SnapshotChanged):
+                return self._list_view()
+            self._timeline = self.store.load()
+        return self._list_view()
+
+    def _list_view(self) -> FileSystemView:
+        """The view as of ``timeline``, from the metadata table where there is one."""
+        timeline = self.timeline
+        self._metadata = open_metadata_table(self.storage, self.properties, timeline)
+        lister: FileLister = StorageFileLister(self.storage)
+        if self._metadata is not None and self._metadata.of_kind(PartitionKind.FILES):
+            lister = MetadataFileLister(self._metadata)
+        return load_view(self.store, timeline, lister, self.version)
 
 
 def open_table(location: StorageLocation) -> HudiTable:

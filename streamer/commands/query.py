@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterable
 
 import pyarrow as pa
 from rich.console import Console
 
 from streamer import row_output
 from streamer.commands.location import open_named_table
-from streamer.where import parse_where
 from table.errors import InvalidConfig
-from table.hudi_table import HudiTable
 from table.model.meta_columns import without_meta_columns
+from table.read.cdc_scan import CdcScan
+from table.read.queries import Incremental, Query, ReadOptimized, Snapshot
+from table.read.scan import Scan
 
 _ROWS_ON_SCREEN = 20
 
@@ -22,34 +24,67 @@ def execute(arguments: argparse.Namespace) -> int:
     """Print the rows, or write them to a file.
 
     Raises:
-        InvalidConfig: a column, the condition or the file's extension.
+        InvalidConfig: a column, the condition, a time, or the file's extension.
         HudiError: the table cannot be read.
     """
     if arguments.out is not None:
         row_output.check_file(arguments.out)
+    query = _query(arguments)
     table = open_named_table(arguments.table, arguments.storage)
-    schema = table.schema
-    if schema is None:
+    if table.schema is None:
         print("the table has no commit yet", file=sys.stderr)
         return 0
-    return _query(arguments, table, schema)
+    if query is None:
+        scan: Scan | CdcScan = table.changes(arguments.begin, arguments.end)
+    else:
+        scan = _chosen(table.scan(query, arguments.columns, arguments.where), arguments.columns)
+    # Whoever wants a few rows does not want them read ahead.
+    threads = None if arguments.out is not None and arguments.limit is None else 1
+    _put_out(scan.to_reader(threads), arguments)
+    return 0
 
 
-def _query(arguments: argparse.Namespace, table: HudiTable, schema: pa.Schema) -> int:
-    columns = arguments.columns or without_meta_columns(schema).names
-    _check_columns(columns, schema)
-    condition = parse_where(arguments.where, schema) if arguments.where else None
-    read = table.read_optimized if arguments.type == "read_optimized" else table.snapshot
-    rows = read(columns, condition)
+def _query(arguments: argparse.Namespace) -> Query | None:
+    """What is asked; None for the changes (``--type cdc``), which are no rows of the table."""
+    is_span = arguments.type in ("incremental", "cdc")
+    _refuse(arguments, ("as_of",) if is_span else ("begin", "end"))
+    if is_span and arguments.begin is None:
+        message = f"--type {arguments.type} needs --begin: an instant, a date, or earliest"
+        raise InvalidConfig(message)
+    match arguments.type:
+        case "cdc":
+            _refuse(arguments, ("columns", "where"))
+            return None
+        case "incremental":
+            return Incremental(arguments.begin, arguments.end)
+        case "read_optimized":
+            return ReadOptimized(arguments.as_of)
+        case _:
+            return Snapshot(arguments.as_of)
+
+
+def _refuse(arguments: argparse.Namespace, names: Iterable[str]) -> None:
+    given = [name for name in names if getattr(arguments, name) is not None]
+    if given:
+        option = "--" + given[0].replace("_", "-")
+        message = f"{option} does not go with --type {arguments.type}"
+        raise InvalidConfig(message)
+
+
+def _chosen(scan: Scan, columns: list[str] | None) -> Scan:
+    """Without Hudi's own columns, unless they were asked for."""
+    return scan if columns else scan.with_columns(without_meta_columns(scan.schema).names)
+
+
+def _put_out(rows: pa.RecordBatchReader, arguments: argparse.Namespace) -> None:
+    limited = row_output.first_rows(rows, arguments.limit)
     if arguments.out is not None:
-        limited = row_output.first_rows(rows, arguments.limit)
         count = row_output.write_file(limited, rows.schema, arguments.out)
         print(f"{count:,} rows in {arguments.out}", file=sys.stderr)
     elif arguments.json:
-        row_output.write_json_lines(row_output.first_rows(rows, arguments.limit), sys.stdout)
+        row_output.write_json_lines(limited, sys.stdout)
     else:
         _print(rows, arguments.limit)
-    return 0
 
 
 def _print(rows: pa.RecordBatchReader, limit: int | None) -> None:
@@ -58,10 +93,3 @@ def _print(rows: pa.RecordBatchReader, limit: int | None) -> None:
     row_output.print_rows(limited.slice(0, shown).to_batches(), Console())
     if limit is None and limited.num_rows > shown:
         print(f"the first {shown} rows; --limit shows more, --out all", file=sys.stderr)
-
-
-def _check_columns(columns: list[str], schema: pa.Schema) -> None:
-    unknown = [name for name in columns if name not in schema.names]
-    if unknown:
-        message = f"--columns: no column {', '.join(unknown)}; there are {', '.join(schema.names)}"
-        raise InvalidConfig(message)

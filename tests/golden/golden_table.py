@@ -2,36 +2,60 @@
 
 from __future__ import annotations
 
+import json
 import tarfile
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from table.config.table_properties import PROPERTIES_PATH, TableProperties
-from table.merge.record_merger import merger_for
-from table.model.action import Action
-from table.model.meta_columns import with_meta_columns
-from table.read.file_group_reader import FileGroupReader
-from table.schema.avro import to_arrow
-from table.storage import Storage, StorageLocation, open_storage
-from table.timeline.timeline_store import TimelineStore
-from table.view.file_lister import StorageFileLister
+from table.config.table_properties import TableProperties
+from table.hudi_table import HudiTable, open_table
+from table.model.meta_columns import PARTITION_PATH, RECORD_KEY
+from table.storage import Storage, StorageLocation
 from table.view.file_system_view import FileSystemView
 
 _ARCHIVES = Path(__file__).parent
 
+#: Every table that there is.
+ALL_TABLES = sorted(path.name.removesuffix(".tar.gz") for path in _ARCHIVES.glob("*.tar.gz"))
+
+Row = dict[str, Any]
+
 
 @dataclass(frozen=True)
 class GoldenTable:
-    """A table, opened without its metadata table."""
+    """A table, opened as everybody opens it, beside Apache's answers.
+
+    Attributes:
+        root: the table's folder; ``expected`` and ``meta.json`` lie beside it.
+        table: the open table.
+    """
 
     root: Path
-    storage: Storage
-    properties: TableProperties
-    view: FileSystemView
-    reader: FileGroupReader
+    table: HudiTable
+
+    @property
+    def storage(self) -> Storage:
+        return self.table.storage
+
+    @property
+    def properties(self) -> TableProperties:
+        return self.table.properties
+
+    @property
+    def view(self) -> FileSystemView:
+        return self.table.view()
+
+    @cached_property
+    def queries(self) -> dict[str, dict[str, str]]:
+        """The queries that Apache was asked, with their options."""
+        meta = json.loads((self.root.parent / "meta.json").read_text("utf-8"))
+        queries: dict[str, dict[str, str]] = meta["queries"]
+        return queries
 
     def expected(self, query: str) -> pa.Table:
         """What Apache Hudi answered to this query."""
@@ -39,21 +63,30 @@ class GoldenTable:
 
 
 def unpack(name: str, folder: Path) -> GoldenTable:
-    """The table of that name, unpacked into a folder that the caller removes."""
+    """The table of that name, unpacked into a folder that the caller removes.
+
+    Times of modification are kept: in version 6 they tell when an instant completed.
+    """
     with tarfile.open(_ARCHIVES / f"{name}.tar.gz") as archive:
         archive.extractall(folder, filter="data")
     root = folder / name / "table"
-    storage = open_storage(StorageLocation(str(root)))
-    properties = TableProperties.parse(storage.read(PROPERTIES_PATH))
-    timelines = TimelineStore(storage)
-    timeline = timelines.load()
-    newest = timelines.read_commit(timeline.completed(Action.COMMIT, Action.DELTA_COMMIT)[-1])
-    merger = merger_for(properties.merge_mode, properties.ordering_fields)
-    schema = with_meta_columns(to_arrow(newest.extra_metadata["schema"]))
-    return GoldenTable(
-        root,
-        storage,
-        properties,
-        FileSystemView.of(StorageFileLister(storage).list_files(), timeline),
-        FileGroupReader(storage, schema, merger),
-    )
+    return GoldenTable(root, open_table(StorageLocation(str(root))))
+
+
+def sorted_rows(rows: pa.Table) -> list[Row]:
+    """Rows without order; times as Spark writes them, in UTC without saying so."""
+    columns = [_without_zone(column) for column in rows.columns]
+    listed: list[Row] = pa.table(columns, rows.column_names).to_pylist()
+    return sorted(listed, key=lambda row: str((row[PARTITION_PATH], row[RECORD_KEY], row)))
+
+
+def plain_types(schema: pa.Schema) -> list[tuple[str, pa.DataType]]:
+    """Names and types; of times, which Spark writes in nanoseconds, only that they are times."""
+    return [
+        (field.name, pa.timestamp("us") if pa.types.is_timestamp(field.type) else field.type)
+        for field in schema
+    ]
+
+
+def _without_zone(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return column.cast(pa.timestamp("us")) if pa.types.is_timestamp(column.type) else column

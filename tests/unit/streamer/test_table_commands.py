@@ -63,18 +63,71 @@ def test_a_column_that_is_not_there_is_told_with_those_that_are(
     golden: GoldenTable, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["query", str(golden.root), "--columns", "id,quantity"]) == MISUSED
-    assert "no column quantity; there are" in capsys.readouterr().err
+    assert "has no columns ['quantity']; it has " in capsys.readouterr().err
     assert main(["query", str(golden.root), "--where", "quantity = 1"]) == MISUSED
     assert "there is no column 'quantity'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["as_of", "incremental"])
+def test_the_past_is_what_apache_hudi_reads(
+    run: Run, golden: GoldenTable, tmp_path: Path, kind: str
+) -> None:
+    options = {
+        "as_of": ("--as-of", golden.queries["as_of"].get("as.of.instant", "")),
+        "incremental": ("--begin", *golden.queries["incremental"].values(), "--type", kind),
+    }
+    file = tmp_path / "rows.parquet"
+    run("query", *options[kind], "--out", str(file), "--columns", "id,qty")
+    found = pyarrow.parquet.read_table(file).sort_by("id")
+    assert found.to_pydict() == (
+        golden.expected(kind).select(["id", "qty"]).sort_by("id").to_pydict()
+    )
+
+
+def test_changes_are_told_one_by_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    golden = unpack("v9_mor_cdc", tmp_path)
+    command = ["query", str(golden.root), "--type", "cdc", "--begin", "earliest", "--json"]
+    assert main(command) == OK
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    expected = golden.expected("cdc").to_pylist()
+    assert sorted(told, key=str) == sorted(expected, key=str)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--begin", "earliest"], "--begin does not go with --type snapshot"),
+        (["--type", "incremental"], "--type incremental needs --begin"),
+        (["--type", "cdc", "--begin", "0", "--where", "id = 'a'"], "--where does not go with"),
+        (["--type", "incremental", "--begin", "0", "--as-of", "2026-01-01"], "--as-of does not go"),
+        (["--as-of", "yesterday"], "'yesterday' names no moment; accepted: yyyyMMddHHmmss"),
+    ],
+)
+def test_times_that_do_not_fit_the_query_are_refused(
+    golden: GoldenTable, capsys: pytest.CaptureFixture[str], options: list[str], message: str
+) -> None:
+    assert main(["query", str(golden.root), *options]) == MISUSED
+    assert message in capsys.readouterr().err
 
 
 def test_show_tells_what_the_table_is(run: Run) -> None:
     facts = json.loads(run("table show", "--json"))
     assert facts["type"] == "MERGE_ON_READ"
-    assert facts["merge mode"] == "EVENT_TIME_ORDERING"
-    assert (facts["record key"], facts["partitioned by"]) == (["id"], ["region"])
-    assert (facts["partitions"], facts["file groups"], facts["commits"]) == (3, 6, 5)
+    assert facts["merge_mode"] == "EVENT_TIME_ORDERING"
+    assert (facts["record_key"], facts["partitioned_by"]) == (["id"], ["region"])
+    assert (facts["partitions"], facts["file_groups"], facts["commits"]) == (3, 6, 5)
     assert "merge mode       EVENT_TIME_ORDERING" in run("table show")
+
+
+def test_names_for_programs_have_no_blanks(run: Run) -> None:
+    lines = [run("table show", "--json"), *run("table files", "--json").splitlines()]
+    for line in [*lines, *run("table timeline", "--json").splitlines()]:
+        assert all(name.isidentifier() for name in json.loads(line))
+    assert "record key" in run("table show")
+
+
+def test_a_query_that_finds_nothing_says_so(run: Run) -> None:
+    assert run("query", "--where", "qty < 0") == "no rows\n"
 
 
 def test_timeline_and_files_list_every_one(run: Run, golden: GoldenTable) -> None:
@@ -84,7 +137,7 @@ def test_timeline_and_files_list_every_one(run: Run, golden: GoldenTable) -> Non
     ]
     assert instants[0]["operation"] == "INSERT"
     files = [json.loads(line) for line in run("table files", "--json").splitlines()]
-    assert {(row["partition"], row["file id"]) for row in files} == {
+    assert {(row["partition"], row["file_id"]) for row in files} == {
         (one.group.partition_path, one.group.file_id) for one in golden.view.latest_slices()
     }
     assert len(run("table timeline").splitlines()) == 1 + len(instants)

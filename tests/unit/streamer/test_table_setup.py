@@ -9,6 +9,7 @@ from uuid import uuid4
 import pyarrow as pa
 import pytest
 
+from sinks.hudi.settings import SinkSettings
 from streamer.config.load import validated
 from streamer.config.pipeline import PipelineConfig
 from streamer.table_setup import check_table, find_table, table_spec
@@ -81,6 +82,32 @@ def test_other_settings_are_refused_with_both_values(
 def test_another_bucket_count_is_refused() -> None:
     with pytest.raises(InvalidConfig, match=r"has 2 buckets .* set table.buckets to 2"):
         check(existing(), index=BucketIndex(4, ("id",)))
+
+
+class OthersSettings(SinkSettings):
+    """Of a writer that keeps the bucket count nowhere, as Apache Hudi does."""
+
+    def bucket_metadata(self) -> dict[str, str]:
+        return {}
+
+
+@pytest.mark.parametrize("is_first_ours", [True, False])
+def test_another_bucket_count_is_found_where_others_have_written(is_first_ours: bool) -> None:
+    storage = open_storage(StorageLocation(f"memory://{uuid4().hex}/orders"))
+    make(storage)
+    rows = [Row(f"k{n}", 1, 1) for n in range(20)]
+    first = writer(storage)
+    if not is_first_ours:
+        first.settings = OthersSettings(INDEX)
+    commit(first, rows)
+    other = writer(storage)
+    other.settings = OthersSettings(INDEX)
+    commit(other, rows[:5])
+    table = HudiTable(storage, other.table.properties)
+    check(table)
+    for count in (1, 4):
+        with pytest.raises(InvalidConfig, match=f"does not fit the {count} buckets"):
+            check(table, index=BucketIndex(count, ("id",)))
 
 
 @pytest.mark.parametrize(

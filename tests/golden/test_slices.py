@@ -1,0 +1,100 @@
+"""The file slices of what Apache Hudi wrote are those that Apache Hudi reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from table.model.file_slice import FileSlice
+from table.model.meta_columns import COMMIT_TIME, FILE_NAME, RECORD_KEY
+from table.view.file_system_view import FileSystemView
+from tests.golden.golden_table import ALL_TABLES, GoldenTable, unpack
+
+
+class Row(NamedTuple):
+    """Where a row comes from: a base file's name, or the file id of a log."""
+
+    key: str
+    commit: str
+    file: str
+
+
+@pytest.fixture(scope="module", params=ALL_TABLES)
+def golden(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> GoldenTable:
+    return unpack(request.param, tmp_path_factory.mktemp("golden"))
+
+
+def test_read_optimized_slices_hold_exactly_the_rows_that_apache_reads(golden: GoldenTable) -> None:
+    found = base_rows(golden, golden.view.read_optimized())
+    assert found == rows(golden.expected("read_optimized"))
+
+
+def test_snapshot_slices_hold_the_rows_that_apache_reads(golden: GoldenTable) -> None:
+    check_slices(golden, golden.view, rows(golden.expected("snapshot")))
+
+
+def test_slices_of_the_past_hold_the_rows_that_apache_read_then(golden: GoldenTable) -> None:
+    if "as_of" not in golden.queries:
+        pytest.skip("Apache was not asked for the past")
+    view = golden.view.as_of(golden.queries["as_of"]["as.of.instant"])
+    check_slices(golden, view, rows(golden.expected("as_of")))
+
+
+def test_every_commit_can_be_read_archived_or_not(golden: GoldenTable) -> None:
+    store = golden.table.store
+    archived = store.load_archived().instants()
+    writes = [i for i in (*archived, *golden.table.timeline.completed()) if i.action.is_write]
+    assert len(writes) == len({i.requested_at for i in writes})
+    stats = [stat for i in writes for stat in store.read_commit(i).write_stats]
+    written = {path for stat in stats for path in (stat.path, *(stat.cdc_stats or ()))}
+    there = {file.path for group in golden.view.groups.values() for file in group.files.values()}
+    assert there <= written
+    assert all(golden.view.timeline.is_committed(i.requested_at) for i in writes)
+
+
+def test_archived_instants_keep_the_time_at_which_they_completed(golden: GoldenTable) -> None:
+    archived = golden.table.store.load_archived().instants()
+    assert bool(archived) == golden.table.properties.table_name.endswith("archived")
+    timeline = golden.table.timeline
+    for instant in archived:
+        assert timeline.completed_at(instant.requested_at) == instant.completed_at
+        assert (instant.completed_at or "") > instant.requested_at
+
+
+def check_slices(golden: GoldenTable, view: FileSystemView, expected: list[Row]) -> None:
+    """Every row comes from a slice, and every row of a slice without logs is there."""
+    slices = view.latest_slices()
+    bases = {str(s.base.name) for s in slices if s.base is not None}
+    by_id = {s.group.file_id: s for s in slices}
+    for row in expected:
+        if row.file not in bases:
+            check_log(by_id[row.file], row, has_commits=view.version >= 8)
+    assert view.until is None or all(row.commit <= view.until for row in expected)
+    unchanged = [s for s in slices if not s.logs]
+    assert set(base_rows(golden, unchanged)) <= set(expected)
+
+
+def check_log(file_slice: FileSlice, row: Row, has_commits: bool) -> None:
+    if has_commits:
+        assert row.commit in {log.name.instant for log in file_slice.logs}
+    else:
+        assert file_slice.logs
+
+
+def base_rows(golden: GoldenTable, slices: Iterable[FileSlice]) -> list[Row]:
+    files = [s.base.path for s in slices if s.base is not None]
+    return sorted(row for path in files for row in rows(read(golden.root / path)))
+
+
+def read(path: Path) -> pa.Table:
+    return pq.ParquetFile(path).read(columns=[RECORD_KEY, COMMIT_TIME, FILE_NAME])
+
+
+def rows(table: pa.Table) -> list[Row]:
+    columns = (table[name].to_pylist() for name in (RECORD_KEY, COMMIT_TIME, FILE_NAME))
+    return sorted(Row(*values) for values in zip(*columns, strict=True))

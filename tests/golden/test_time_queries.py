@@ -1,0 +1,315 @@
+"""What Apache Hudi wrote answers about the past as Apache Hudi answers, meta columns included."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections import Counter
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from table.config import keys
+from table.config.table_properties import TableProperties
+from table.errors import CorruptData, InvalidConfig
+from table.hudi_table import HudiTable
+from table.log.data_block import encode_avro
+from table.log.log_block import BlockType, HeaderKey, encode
+from table.model.meta_columns import COMMIT_TIME, PARTITION_PATH, RECORD_KEY
+from table.read import cdc, incremental
+from table.read.cdc import LoggingMode
+from table.read.cdc.kept_changes import read_kept_changes
+from table.read.file_group_reader import FileGroupReader
+from table.read.queries import Incremental, Snapshot
+from table.read.span import Span
+from tests import plans
+from tests.golden.golden_table import (
+    ALL_TABLES,
+    GoldenTable,
+    Row,
+    plain_types,
+    sorted_rows,
+    unpack,
+)
+
+Plan = TypeVar("Plan")
+Key = tuple[str, str]
+
+_NEVER_ASKED = ("v9_mor_evolved", "v9_mor_hive_complex_ts")
+_TABLES = [name for name in ALL_TABLES if name not in _NEVER_ASKED]
+_CDC_TABLES = ["v9_cow_cdc", "v9_mor_cdc"]
+_ARCHIVED = ["v6_mor_archived", "v8_mor_archived", "v9_mor_archived"]
+_REPLAYED = [
+    "v6_mor_compacted",
+    "v6_mor_partial_update_payload",
+    "v8_mor_commit_time",
+    "v9_mor_insert_overwrite",
+    "v9_mor_rollback",
+]
+_CUT_INTO_SPANS = [
+    "v6_mor_compacted",
+    "v8_mor_parquet_bucket",
+    "v9_cow_clustered",
+    "v9_mor_archived",
+    "v9_mor_insert_overwrite",
+    "v9_mor_savepoint_restore",
+]
+#: A delete of it came late and changed nothing; a log is said to delete what it names anyway.
+_DELETED_LATE = ("r2", "k0029")
+
+
+@pytest.fixture(scope="module")
+def unpacked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, GoldenTable]:
+    """Tables that nobody changes, by name."""
+    folder = tmp_path_factory.mktemp("golden")
+    return {name: unpack(name, folder) for name in ALL_TABLES}
+
+
+@pytest.mark.parametrize("name", _TABLES)
+def test_time_travel_answers_as_apache_does(unpacked: dict[str, GoldenTable], name: str) -> None:
+    golden = unpacked[name]
+    asked = golden.queries["as_of"]["as.of.instant"]
+    scan = _as_in_a_worker(golden.table.scan(Snapshot(as_of=asked)))
+    _assert_same(scan.to_table(), golden.expected("as_of"))
+
+
+@pytest.mark.parametrize("name", _TABLES)
+def test_incremental_query_answers_as_apache_does(
+    unpacked: dict[str, GoldenTable], name: str
+) -> None:
+    golden = unpacked[name]
+    begin = golden.queries["incremental"]["hoodie.datasource.read.begin.instanttime"]
+    assert not incremental.plan(golden.view, golden.table.store, Span.of(begin)).is_full_scan
+    scan = _as_in_a_worker(golden.table.scan(Incremental(begin)))
+    _assert_same(scan.to_table(), golden.expected("incremental"))
+
+
+def test_the_past_has_the_columns_of_its_time(unpacked: dict[str, GoldenTable]) -> None:
+    golden = unpacked["v9_mor_evolved"]
+    first, last = (i.requested_at for i in golden.view.timeline.completed())
+    then, now = (golden.table.scan(Snapshot(as_of=i)).schema for i in (first, last))
+    assert now == golden.table.schema
+    assert set(then.names) < set(now.names)
+
+
+@pytest.mark.parametrize("name", _CDC_TABLES)
+def test_cdc_query_answers_as_apache_does(unpacked: dict[str, GoldenTable], name: str) -> None:
+    golden = unpacked[name]
+    scan = _as_in_a_worker(golden.table.changes(golden.queries["cdc"]["begin"]))
+    found = scan.to_table()
+    expected = golden.expected("cdc")
+    assert found.schema.equals(expected.schema)
+    assert sorted(found.to_pylist(), key=str) == sorted(expected.to_pylist(), key=str)
+
+
+@pytest.mark.parametrize("name", ALL_TABLES)
+def test_all_that_apache_was_asked_is_asked_here(
+    unpacked: dict[str, GoldenTable], name: str
+) -> None:
+    asked = unpacked[name].queries.keys() & {"as_of", "incremental", "cdc"}
+    assert ("as_of" in asked) == ("incremental" in asked) == (name in _TABLES)
+    assert ("cdc" in asked) == (name in _CDC_TABLES)
+
+
+@pytest.mark.parametrize("name", [*_CUT_INTO_SPANS, *_ARCHIVED[:2]])
+def test_all_commits_together_wrote_the_snapshot(
+    unpacked: dict[str, GoldenTable], name: str
+) -> None:
+    golden = unpacked[name]
+    plan = incremental.plan(golden.view, golden.table.store, Span.of("earliest"))
+    assert plan.is_full_scan == (name in _ARCHIVED)
+    _assert_same(_increment(golden, plan), golden.expected("snapshot"))
+
+
+@pytest.mark.parametrize("name", _CUT_INTO_SPANS)
+def test_no_row_falls_between_two_spans(unpacked: dict[str, GoldenTable], name: str) -> None:
+    golden = unpacked[name]
+    commit_of = _commits_of_keys(golden.expected("snapshot"))
+    commits = [i for i in golden.view.timeline.completed() if i.action.is_write]
+    is_old = golden.table.version.timeline_layout == 1
+    bounds = ["000", *(i.requested_at if is_old else str(i.completed_at) for i in commits)]
+    for begin, end in pairwise(bounds):
+        span = Span.of(begin, end)
+        plan = incremental.plan(golden.view, golden.table.store, span)
+        found = _commits_of_keys(_increment(golden, plan))
+        assert set(found.values()) <= set(plan.instants)
+        still_there = {k: at for k, at in commit_of.items() if at in plan.instants}
+        assert still_there.items() <= found.items()
+
+
+@pytest.mark.parametrize("name", ["v6_mor_avro_bucket", "v9_cow_simple", "v9_mor_compacted"])
+def test_the_whole_table_is_read_once_files_were_removed(tmp_path: Path, name: str) -> None:
+    golden = unpack(name, tmp_path)
+    begin = golden.queries["incremental"]["hoodie.datasource.read.begin.instanttime"]
+    plan = incremental.plan(golden.view, golden.table.store, Span.of(begin))
+    written = golden.table.store.read_commit(golden.view.timeline.completed()[-2]).write_stats
+    assert written[0].path is not None
+    (golden.root / written[0].path).unlink()
+
+    golden = _opened_again(golden)
+    with pytest.raises(InvalidConfig, match="archived or cleaned"):
+        incremental.plan(golden.view, golden.table.store, Span.of(begin), may_scan_fully=False)
+    scan = incremental.plan(golden.view, golden.table.store, Span.of(begin))
+    assert scan.is_full_scan
+    assert scan.instants == plan.instants
+    if name == "v9_cow_simple":  # the removed file was an old version
+        snapshot = golden.expected("snapshot")
+        in_span = pc.is_in(snapshot[COMMIT_TIME], value_set=pa.array(plan.instants))
+        _assert_same(_increment(golden, scan), snapshot.filter(in_span))
+
+
+@pytest.mark.parametrize("name", _ARCHIVED)
+def test_archived_commits_are_in_a_span_that_begins_before_them(
+    unpacked: dict[str, GoldenTable], name: str
+) -> None:
+    golden = unpacked[name]
+    archived = golden.table.store.load_archived().instants()
+    oldest = next(i for i in archived if i.action.is_write)
+    is_old = golden.table.version.timeline_layout == 1
+    begin = oldest.requested_at if is_old else str(oldest.completed_at)
+    plan = incremental.plan(golden.view, golden.table.store, Span.of(begin))
+    later = {i.requested_at for i in archived if i.action.is_write} - {oldest.requested_at}
+    assert later <= set(plan.instants)
+    assert oldest.requested_at not in plan.instants
+    with pytest.raises(InvalidConfig, match="archived"):
+        cdc.plan(golden.view, golden.table.store, _with_cdc(golden), Span.of(begin))
+
+
+@pytest.mark.parametrize("name", _REPLAYED)
+def test_replayed_changes_come_to_the_snapshot(unpacked: dict[str, GoldenTable], name: str) -> None:
+    golden = unpacked[name]
+    plan = cdc.plan(golden.view, golden.table.store, _with_cdc(golden), Span.of("earliest"))
+    state: dict[Key, str] = {}
+    # An overwrite deletes and inserts at one moment.
+    changes = sorted(_changes(golden, plan), key=lambda c: (c["ts_ms"], c["op"] != "d"))
+    for change in changes:
+        key = _key_of(change)
+        before = state.pop(key, None)
+        assert (before is None) == (change["op"] == "i")
+        assert change["before"] is None or before == json.loads(change["before"])[COMMIT_TIME]
+        if change["after"] is not None:
+            state[key] = json.loads(change["after"])[COMMIT_TIME]
+    snapshot = _commits_of_keys(golden.expected("snapshot"))
+    assert snapshot.keys() - state.keys() <= {_DELETED_LATE}
+    assert state.items() <= snapshot.items()
+
+
+@pytest.mark.parametrize("mode", [LoggingMode.OP_KEY_ONLY, LoggingMode.DATA_BEFORE])
+def test_images_that_were_not_kept_are_looked_up(tmp_path: Path, mode: LoggingMode) -> None:
+    golden = unpack("v9_cow_cdc", tmp_path)
+    plan = cdc.plan(golden.view, golden.table.store, golden.properties, Span.of("000"))
+    whole = Counter(_told(change) for change in _changes(golden, plan))
+    _keep_less(golden, plan, mode)
+
+    golden = _opened_again(golden)
+    plan = cdc.plan(golden.view, golden.table.store, _with_cdc(golden, mode), Span.of("000"))
+    assert Counter(_told(change) for change in _changes(golden, plan)) == whole
+
+
+def test_kept_changes_and_their_logging_mode_agree(unpacked: dict[str, GoldenTable]) -> None:
+    golden = unpacked["v9_cow_cdc"]
+    properties = _with_cdc(golden, LoggingMode.OP_KEY_ONLY)
+    plan = cdc.plan(golden.view, golden.table.store, properties, Span.of("000"))
+    with pytest.raises(CorruptData, match="record_key"):
+        _changes(golden, plan)
+
+
+def test_a_table_without_cdc_says_so(unpacked: dict[str, GoldenTable]) -> None:
+    golden = unpacked["v9_cow_simple"]
+    with pytest.raises(InvalidConfig, match=keys.CDC_ENABLED):
+        cdc.plan(golden.view, golden.table.store, golden.properties, Span.of("000"))
+    with pytest.raises(InvalidConfig, match=r"kept no \.cdc file"):
+        cdc.plan(golden.view, golden.table.store, _with_cdc(golden), Span.of("000"))
+
+
+def _opened_again(golden: GoldenTable) -> GoldenTable:
+    """By listing storage, where the metadata table does not know what was done by hand."""
+    listed = golden.properties.without_metadata_table()
+    return replace(golden, table=HudiTable(golden.storage, listed))
+
+
+def _reader(golden: GoldenTable) -> FileGroupReader:
+    return golden.table.scan().reader
+
+
+def _increment(golden: GoldenTable, plan: incremental.IncrementalPlan) -> pa.Table:
+    reader = _reader(golden)
+    return pa.Table.from_batches(plans.read(plan, reader), reader.schema)
+
+
+def _changes(golden: GoldenTable, plan: cdc.CdcPlan) -> list[Row]:
+    return [row for batch in cdc.read(plan, _reader(golden)) for row in batch.to_pylist()]
+
+
+def _with_cdc(
+    golden: GoldenTable, mode: LoggingMode = LoggingMode.DATA_BEFORE_AFTER
+) -> TableProperties:
+    changed = {keys.CDC_ENABLED: "true", keys.CDC_LOGGING_MODE: mode}
+    return TableProperties({**golden.properties.values, **changed})
+
+
+def _keep_less(golden: GoldenTable, plan: cdc.CdcPlan, mode: LoggingMode) -> None:
+    """Write the kept changes again as another logging mode would have."""
+    image: Row = {"type": ["null", _image_schema(golden)], "name": "before", "default": None}
+    texts: list[Row] = [{"type": ["null", "string"], "name": name} for name in ("op", "record_key")]
+    fields = [*texts, image] if mode is LoggingMode.DATA_BEFORE else texts
+    names = [str(field["name"]) for field in fields]
+    schema: Row = {"type": "record", "name": "CDC", "fields": fields}
+    for split in plan.splits:
+        for log in split.logs:
+            kept = read_kept_changes(golden.storage, [log], LoggingMode.DATA_BEFORE_AFTER)
+            record_key = pc.coalesce(*(pc.struct_field(kept[c], "id") for c in ("after", "before")))
+            rows = pa.table(
+                [kept["op"], record_key, kept["before"]], ["op", "record_key", "before"]
+            )
+            header = {HeaderKey.INSTANT_TIME: split.instant, HeaderKey.SCHEMA: json.dumps(schema)}
+            content = encode_avro(rows.select(names), schema)
+            (golden.root / log.path).write_bytes(encode(BlockType.CDC_DATA, header, content))
+
+
+def _image_schema(golden: GoldenTable) -> object:
+    """The Avro schema of an image, without logical types."""
+    metadata = golden.table.newest_metadata()
+    assert metadata is not None
+    stored = metadata.extra_metadata[keys.SCHEMA]
+    return json.loads(stored, object_hook=_without_logical_type)
+
+
+def _without_logical_type(part: Row) -> Row:
+    return {name: value for name, value in part.items() if name != "logicalType"}
+
+
+def _told(change: Row) -> tuple[str, ...]:
+    """A change by what both dialects print alike."""
+    return (change["op"], change["ts_ms"], _plainly(change["before"]), _plainly(change["after"]))
+
+
+def _plainly(image: str | None) -> str:
+    record = json.loads(image or "null") or {}
+    names = ("id", "ts", "qty", "note", "seen", "day", "tags", "attrs", "pos", "ok")
+    return json.dumps({name: record.get(name) for name in names})
+
+
+def _key_of(change: Row) -> Key:
+    record = json.loads(change["after"] or change["before"])
+    return record[PARTITION_PATH], record[RECORD_KEY]
+
+
+def _commits_of_keys(rows: pa.Table) -> dict[Key, str]:
+    columns = (rows[name].to_pylist() for name in (PARTITION_PATH, RECORD_KEY, COMMIT_TIME))
+    return {(partition, key): commit for partition, key, commit in zip(*columns, strict=True)}
+
+
+def _assert_same(found: pa.Table, expected: pa.Table) -> None:
+    assert plain_types(found.schema) == plain_types(expected.schema)
+    assert sorted_rows(found) == sorted_rows(expected)
+
+
+def _as_in_a_worker(plan: Plan) -> Plan:
+    moved: Plan = pickle.loads(pickle.dumps(plan))
+    return moved
