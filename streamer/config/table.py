@@ -34,7 +34,9 @@ class TableConfig(Section):
     """Columns whose values name the folder of a row."""
 
     ordering: Columns = ()
-    """Columns that order the versions of a row: the largest value wins."""
+    """Columns that order the versions of a row: the largest value wins, deletes too. A delete is
+    remembered until it is compacted, or, copy-on-write, not at all: an older event that arrives
+    after that makes the row anew, as in Apache Hudi."""
 
     merge_mode: Literal["event_time", "commit_time"] = "commit_time"
     """Which version of a row wins: the one with the largest ``ordering``, or the last to arrive.
