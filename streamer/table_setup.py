@@ -8,10 +8,11 @@ from sinks.hudi.bucket_check import check_buckets
 from streamer.config.pipeline import PipelineConfig
 from table.config.table_properties import MergeMode, TableType
 from table.config.table_spec import TableSpec, check_writable
-from table.errors import InvalidConfig, TableNotFound
+from table.errors import InvalidConfig, TableNotFound, Unsupported
 from table.hudi_table import HudiTable, open_table
 from table.index.bucket import BucketIndex
 from table.model.meta_columns import without_meta_columns
+from table.read.renamed_columns import LATEST_SCHEMA
 from table.storage import StorageLocation
 
 _TYPES = {
@@ -63,8 +64,20 @@ def check_table(table: HudiTable, spec: TableSpec, index: BucketIndex, columns: 
     spec.check(table.properties, table.location.url)
     if table.schema is None:
         return
+    _check_evolution(table)
     check_buckets(table, index)
     _check_columns(table, columns)
+
+
+def _check_evolution(table: HudiTable) -> None:
+    newest = table.newest_metadata()
+    if newest is not None and newest.extra_metadata.get(LATEST_SCHEMA):
+        message = (
+            f"table {table.location.url} keeps an evolved schema beside its commits "
+            "(hoodie.schema.on.read.enable), which this version does not carry on; write to "
+            "another path"
+        )
+        raise Unsupported(message)
 
 
 def _check_columns(table: HudiTable, columns: pa.Schema) -> None:

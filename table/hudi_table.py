@@ -31,6 +31,7 @@ from table.model.meta_columns import with_meta_columns, without_meta_columns
 from table.read.cdc_scan import CdcScan
 from table.read.file_statistics import FileStatistics
 from table.read.queries import Query, ReadOptimized, Snapshot
+from table.read.renamed_columns import check_not_renamed
 from table.read.scan import Scan
 from table.read.scan_planner import ScanPlanner
 from table.read.span import EARLIEST
@@ -221,6 +222,7 @@ class HudiTable:
         metadata = self.newest_metadata()
         if metadata is None:
             return None
+        check_not_renamed(self.storage, metadata.extra_metadata)
         parsed: dict[str, Any] = json.loads(metadata.extra_metadata[keys.SCHEMA])
         return parsed
 

@@ -109,7 +109,7 @@ class TimelineStore:
         return completed
 
     def withdraw(self, pending: Instant) -> None:
-        """Remove the prepared content of another's instant, so that it cannot publish any more."""
+        """Remove an instant's prepared content: it cannot be published any more, or it has been."""
         self._storage.delete([self._prepared_path(pending)])
 
     def forget(self, instant: Instant) -> None:
