@@ -1,0 +1,30 @@
+"""The Apache Hudi table format, on Arrow."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from table.hudi_table import HudiTable
+
+__all__ = ["open"]
+
+
+def open(path: str | os.PathLike[str], **storage_options: str) -> HudiTable:
+    """The table at a place, ready for ``scan``.
+
+    Args:
+        path: a local path or a URL, as ``StorageLocation.url``.
+        storage_options: what the store's client needs, as ``StorageLocation.options``.
+
+    Raises:
+        InvalidConfig: the place names no known kind of store, or an option is wrong.
+        TableNotFound: no table lies there.
+        CorruptData: its properties are damaged, and so is their backup.
+    """
+    # Not at the import of the package: workers and small tools need parts of it only.
+    from table.hudi_table import open_table
+    from table.storage import StorageLocation
+
+    return open_table(StorageLocation(os.fspath(path), storage_options))

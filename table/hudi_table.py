@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from table.config import keys
 from table.config.merge_settings import merge_settings
 from table.config.table_properties import BACKUP_PATH, PROPERTIES_PATH, TableProperties
-from table.config.table_spec import TableSpec
+from table.config.table_spec import TableSpec, check_readable
 from table.errors import InvalidConfig, SnapshotChanged, TableNotFound
 from table.merge.record_merger import RecordMerger
 from table.merge.table_merger import table_merger
@@ -264,9 +264,12 @@ def open_table(location: StorageLocation) -> HudiTable:
     Raises:
         TableNotFound: no table lies there.
         CorruptData: its properties are damaged, and so is their backup.
+        Unsupported: a table of a kind that is not read here.
     """
     storage = open_storage(location)
-    return HudiTable(storage, _read_properties(storage))
+    properties = _read_properties(storage)
+    check_readable(properties, location.url)
+    return HudiTable(storage, properties)
 
 
 def create_table(location: StorageLocation, spec: TableSpec) -> HudiTable:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from table.config import keys
 from table.config.merge_settings import merge_settings
 from table.config.table_properties import (
     MergeMode,
@@ -75,6 +76,21 @@ class TableSpec:
                 "change the pipeline, or write to another path"
             )
             raise InvalidConfig(message)
+
+
+def check_readable(properties: TableProperties, place: str) -> None:
+    """Pass when this project reads such tables.
+
+    Raises:
+        Unsupported: a bootstrapped table, some of whose rows lie in files of another table.
+    """
+    source = properties.values.get(keys.BOOTSTRAP_BASE_PATH)
+    if source:
+        message = (
+            f"table {place} was bootstrapped from {source}, where some of its columns still lie; "
+            "such tables are not read here; rewrite it with Apache Hudi"
+        )
+        raise Unsupported(message)
 
 
 def check_writable(properties: TableProperties, place: str) -> None:

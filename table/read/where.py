@@ -1,4 +1,4 @@
-"""A small language of conditions, turned into a filter on Arrow columns.
+"""A small language of conditions, turned into a filter on columns, Arrow's or others'.
 
 ::
 
@@ -25,7 +25,7 @@ import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
-from typing import Final, NoReturn
+from typing import Final, Generic, NoReturn, Protocol, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -50,6 +50,36 @@ _COMPARISONS: dict[str, Callable[[pc.Expression, pc.Expression], pc.Expression]]
     ">=": operator.ge,
 }
 _DEEPEST: Final = 100
+
+Condition = TypeVar("Condition")
+
+
+class ConditionMaker(Protocol[Condition]):
+    """Makes the conditions of one engine; what it makes of a text keeps the text's meaning.
+
+    A column is given by its name and the names of the fields inside it; a comparison is one of
+    ``=  !=  <>  <  <=  >  >=``, with a literal that has the column's type and is not null.
+    """
+
+    def compared(self, column: Sequence[str], comparison: str, literal: pa.Scalar) -> Condition:
+        """The comparison; true of no row whose value is null or NaN, but ``!=`` of NaN."""
+        ...
+
+    def is_null(self, column: Sequence[str]) -> Condition:
+        """Whether a column is null."""
+        ...
+
+    def both(self, one: Condition, other: Condition) -> Condition:
+        """One and the other."""
+        ...
+
+    def either(self, one: Condition, other: Condition) -> Condition:
+        """One or the other."""
+        ...
+
+    def negated(self, condition: Condition) -> Condition:
+        """The opposite; null stays null."""
+        ...
 
 
 class InvalidWhere(InvalidConfig):
@@ -77,7 +107,39 @@ def parse_where(text: str, schema: pa.Schema) -> pc.Expression:
         InvalidWhere: it is not in that language, names an unknown column, or compares a column
             with what cannot be its value.
     """
-    return _Parser(text, schema).parse()
+    return parse_condition(text, schema, _ArrowConditions())
+
+
+def parse_condition(text: str, schema: pa.Schema, maker: ConditionMaker[Condition]) -> Condition:
+    """As ``parse_where``, for any engine.
+
+    Raises:
+        InvalidWhere: as there.
+    """
+    return _Parser(text, schema, maker).parse()
+
+
+class _ArrowConditions:
+    """Conditions as Arrow expressions."""
+
+    def compared(self, column: Sequence[str], comparison: str, literal: pa.Scalar) -> pc.Expression:
+        return _COMPARISONS[comparison](_arrow_column(column), pc.scalar(literal))
+
+    def is_null(self, column: Sequence[str]) -> pc.Expression:
+        return _arrow_column(column).is_null()
+
+    def both(self, one: pc.Expression, other: pc.Expression) -> pc.Expression:
+        return one & other
+
+    def either(self, one: pc.Expression, other: pc.Expression) -> pc.Expression:
+        return one | other
+
+    def negated(self, condition: pc.Expression) -> pc.Expression:
+        return ~condition
+
+
+def _arrow_column(names: Sequence[str]) -> pc.Expression:
+    return pc.field(*names) if len(names) == 1 else pc.field(tuple(names))
 
 
 class _Token:
@@ -93,16 +155,16 @@ class _Token:
         return lower if self.kind == "symbol" or lower in _WORDS else ""
 
 
-class _Parser:
+class _Parser(Generic[Condition]):
     """Recursive descent; one method for each line of the grammar."""
 
-    def __init__(self, text: str, schema: pa.Schema) -> None:
-        self._text, self._schema = text, schema
+    def __init__(self, text: str, schema: pa.Schema, maker: ConditionMaker[Condition]) -> None:
+        self._text, self._schema, self._make = text, schema, maker
         self._tokens = self._split()
         self._next = 0
         self._depth = 0
 
-    def parse(self) -> pc.Expression:
+    def parse(self) -> Condition:
         condition = self._condition()
         if self._token.kind != "end":
             self._fail(f"expected and, or, or the end, found {self._token.text!r}")
@@ -120,23 +182,23 @@ class _Parser:
             position = match.end()
         return [*tokens, _Token("end", "the end", end)]
 
-    def _condition(self) -> pc.Expression:
+    def _condition(self) -> Condition:
         self._depth += 1
         if self._depth > _DEEPEST:
             self._fail(f"nested more than {_DEEPEST} deep")
         condition = self._all()
         while self._took("or"):
-            condition = condition | self._all()
+            condition = self._make.either(condition, self._all())
         self._depth -= 1
         return condition
 
-    def _all(self) -> pc.Expression:
+    def _all(self) -> Condition:
         condition = self._one()
         while self._took("and"):
-            condition = condition & self._one()
+            condition = self._make.both(condition, self._one())
         return condition
 
-    def _one(self) -> pc.Expression:
+    def _one(self) -> Condition:
         negated = False
         while self._took("not"):
             negated = not negated
@@ -145,34 +207,35 @@ class _Parser:
             self._expect(")")
         else:
             condition = self._test()
-        return ~condition if negated else condition
+        return self._make.negated(condition) if negated else condition
 
-    def _test(self) -> pc.Expression:
-        names, data_type = self._column()
-        column = pc.field(*names) if len(names) == 1 else pc.field(tuple(names))
+    def _test(self) -> Condition:
+        column, data_type = self._column()
         if self._took("is"):
             negated = self._took("not")
             self._expect("null")
-            return ~column.is_null() if negated else column.is_null()
+            missing = self._make.is_null(column)
+            return self._make.negated(missing) if negated else missing
         negated = self._took("not")
         if negated or self._token.word == "in":
             self._expect("in")
-            found = self._in(column, ".".join(names), data_type)
-            return ~found if negated else found
-        compare = _COMPARISONS.get(self._token.word)
-        if compare is None:
+            found = self._in(column, data_type)
+            return self._make.negated(found) if negated else found
+        comparison = self._token.word
+        if comparison not in _COMPARISONS:
             self._fail(f"expected a comparison, in, or is null, found {self._token.text!r}")
         self._next += 1
-        return compare(column, self._literal(".".join(names), data_type))
+        return self._make.compared(column, comparison, self._literal(column, data_type))
 
-    def _in(self, column: pc.Expression, name: str, data_type: pa.DataType) -> pc.Expression:
+    def _in(self, column: Sequence[str], data_type: pa.DataType) -> Condition:
         self._expect("(")
-        literals = [self._literal(name, data_type)]
+        literals = [self._literal(column, data_type)]
         while self._took(","):
-            literals.append(self._literal(name, data_type))
+            literals.append(self._literal(column, data_type))
         self._expect(")")
         # Not Arrow's is_in: it says that a null is in no list, and its negation would find nulls.
-        return functools.reduce(operator.or_, (column == literal for literal in literals))
+        tests = (self._make.compared(column, "=", literal) for literal in literals)
+        return functools.reduce(self._make.either, tests)
 
     def _column(self) -> tuple[list[str], pa.DataType]:
         token = self._token
@@ -190,7 +253,7 @@ class _Parser:
         assert data_type is not None, names
         return names, data_type
 
-    def _literal(self, column: str, data_type: pa.DataType) -> pc.Expression:
+    def _literal(self, column: Sequence[str], data_type: pa.DataType) -> pa.Scalar:
         token = self._token
         if token.kind not in ("number", "text") and token.word not in ("true", "false"):
             self._fail(f"expected a value, found {token.text!r} (texts stand in single quotes)")
@@ -198,10 +261,10 @@ class _Parser:
             value = _value(token, data_type)
             literal = pa.scalar(value, data_type)
         except (ValueError, TypeError, OverflowError, InvalidOperation, pa.ArrowException):
-            wanted = _wanted(data_type)
-            self._fail(f"{token.text} cannot be a value of {column} ({data_type}): use {wanted}")
+            name, wanted = ".".join(column), _wanted(data_type)
+            self._fail(f"{token.text} cannot be a value of {name} ({data_type}): use {wanted}")
         self._next += 1
-        return pc.scalar(literal)
+        return literal
 
     @property
     def _token(self) -> _Token:

@@ -16,7 +16,7 @@ from streamer.table_setup import check_table, find_table, table_spec
 from table.config import keys
 from table.config.table_properties import TableProperties
 from table.errors import HudiError, InvalidConfig, Unsupported
-from table.hudi_table import HudiTable, create_table
+from table.hudi_table import HudiTable, create_table, open_table
 from table.index.bucket import BucketIndex
 from table.storage import StorageLocation, open_storage
 from tests.tables import INDEX, SCHEMA, Row, commit, make, spec, writer
@@ -130,6 +130,12 @@ def test_a_column_may_be_added() -> None:
 def test_older_table_versions_are_refused(version: str) -> None:
     with pytest.raises(Unsupported, match=f"is of version {version}"):
         check(existing({keys.TABLE_VERSION: version}))
+
+
+def test_a_bootstrapped_table_is_refused_when_it_opens() -> None:
+    table = existing({keys.BOOTSTRAP_BASE_PATH: "s3://lake/parquet"})
+    with pytest.raises(Unsupported, match="bootstrapped from s3://lake/parquet"):
+        open_table(table.location)
 
 
 def test_a_metadata_table_is_refused_until_dropping_it_is_asked_for() -> None:

@@ -1,0 +1,61 @@
+"""Which file slices Spark can read by itself: one Parquet file in the columns of the result.
+
+The schema in a commit's metadata is that of the files it wrote. Where it is not known, as with
+commits that were archived, or is another one, the file may have to be read into the columns of
+today, which Spark's reader does otherwise than this project's.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pyarrow as pa
+
+from table.config import keys
+from table.errors import SnapshotChanged
+from table.hudi_table import HudiTable
+from table.model.file_slice import FileSlice
+from table.model.meta_columns import without_meta_columns
+from table.read.scan import Scan
+from table.schema import avro
+from table.spark.types import has_one_reading
+
+
+def plain_slices(table: HudiTable, scan: Scan) -> list[FileSlice]:
+    """The slices of a scan that Spark reads as this project does.
+
+    Reads the metadata of each commit that wrote one of the files, once.
+
+    Raises:
+        CorruptData: a commit's metadata is damaged.
+    """
+    schema = scan.reader.schema
+    if not all(has_one_reading(schema.field(name).type) for name in scan.columns_read):
+        return []
+    wanted = without_meta_columns(schema)
+
+    @cache
+    def has_wanted_schema(instant: str) -> bool:
+        written = _schema_of_commit(table, instant)
+        return written is not None and without_meta_columns(written).equals(wanted)
+
+    return [
+        one
+        for one in scan.slices
+        if one.base is not None
+        and not one.logs
+        and one.base.name.extension == "parquet"
+        and has_wanted_schema(one.base.name.instant)
+    ]
+
+
+def _schema_of_commit(table: HudiTable, requested_at: str) -> pa.Schema | None:
+    """The columns of the files of a commit; None where they are not known."""
+    commit = table.timeline.find(requested_at)
+    if commit is None or not (commit.is_completed and commit.action.is_ingest):
+        return None
+    try:
+        stored = table.commit_metadata(commit).extra_metadata.get(keys.SCHEMA)
+    except SnapshotChanged:
+        return None
+    return avro.to_arrow(stored) if stored else None

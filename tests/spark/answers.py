@@ -1,0 +1,61 @@
+"""Apache's answers as Spark has them, and ways to ask this project for the same."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TypeAlias
+
+from pyspark.sql import DataFrame, Row, SparkSession
+
+from table.read.queries import Incremental, Query, ReadOptimized, Snapshot
+from table.spark.read import read_table
+from tests.golden.golden_table import GoldenTable
+
+Door: TypeAlias = Callable[[SparkSession, GoldenTable, Query], DataFrame]
+
+#: A few tables, each with something that the others do not have.
+TABLES = [
+    "v6_mor_compacted",
+    "v9_cow_simple",
+    "v9_mor_compacted",
+    "v9_mor_evolved",
+    "v9_mor_hive_complex_ts",
+]
+
+
+def queries_of(golden: GoldenTable) -> dict[str, Query]:
+    """What Apache was asked about a table, by the name of its answer."""
+    asked: dict[str, Query] = {"snapshot": Snapshot(), "read_optimized": ReadOptimized()}
+    if "as_of" in golden.queries:
+        asked["as_of"] = Snapshot(golden.queries["as_of"]["as.of.instant"])
+        begin = golden.queries["incremental"]["hoodie.datasource.read.begin.instanttime"]
+        asked["incremental"] = Incremental(begin)
+    return asked
+
+
+def apaches(spark: SparkSession, golden: GoldenTable, query: str) -> DataFrame:
+    """Apache's answer, which Spark wrote with its own types beside it."""
+    return spark.read.parquet(str(golden.root.parent / "expected" / f"{query}.parquet"))
+
+
+def ours(
+    spark: SparkSession, golden: GoldenTable, query: Query, where: str | None = None
+) -> DataFrame:
+    """The answer of ``read_table``."""
+    return read_table(spark, golden.root, query, where=where)
+
+
+def sorted_rows(frame: DataFrame) -> list[Row]:
+    """Rows without order."""
+    return sorted(frame.collect(), key=str)
+
+
+def plan_of(frame: DataFrame) -> str:
+    """The physical plan as Spark prints it."""
+    return str(frame._jdf.queryExecution().executedPlan().toString())
+
+
+def files_read_by_spark(frame: DataFrame) -> set[str]:
+    """Names of the Parquet files that Spark's own scan reads."""
+    return {re.sub(r"^.*/", "", path) for path in frame.inputFiles()}

@@ -1,0 +1,123 @@
+"""The format ``lakemark`` of Spark 4 gives Apache's answers; Spark 3.5 is told what to do."""
+
+from __future__ import annotations
+
+import importlib
+import pickle
+from pathlib import Path
+
+import pyspark
+import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+
+from table.read.queries import Incremental, Query, ReadOptimized
+from table.spark.read import read_slice
+from tests.golden.golden_table import GoldenTable, unpack
+from tests.spark.answers import apaches, queries_of, sorted_rows
+
+pytestmark = pytest.mark.spark
+
+_HAS_SOURCES = int(pyspark.__version__.split(".")[0]) >= 4
+spark_4 = pytest.mark.skipif(not _HAS_SOURCES, reason="Spark 3.5 has no data sources in Python")
+
+
+@pytest.fixture(scope="module")
+def registered(spark: SparkSession) -> SparkSession:
+    importlib.import_module("table.spark.data_source").register(spark)
+    return spark
+
+
+@pytest.fixture(scope="module")
+def compacted(tmp_path_factory: pytest.TempPathFactory) -> GoldenTable:
+    return unpack("v9_mor_compacted", tmp_path_factory.mktemp("golden"))
+
+
+@pytest.mark.skipif(_HAS_SOURCES, reason="Spark 4 has data sources in Python")
+def test_spark_35_is_told_what_reads_tables_there() -> None:
+    with pytest.raises(ImportError, match="read_table"):
+        importlib.import_module("table.spark.data_source")
+
+
+@spark_4
+@pytest.mark.parametrize("name", ["v9_mor_compacted", "v9_mor_hive_complex_ts"])
+def test_every_query_answers_as_apache_does(
+    registered: SparkSession, name: str, tmp_path: Path
+) -> None:
+    golden = unpack(name, tmp_path)
+    for asked, query in queries_of(golden).items():
+        found, expected = (
+            _ours(registered, golden, _options(query)),
+            apaches(registered, golden, asked),
+        )
+        assert found.schema == expected.schema, asked
+        assert sorted_rows(found) == sorted_rows(expected), asked
+
+
+@spark_4
+def test_options_and_schemas_choose_rows_and_columns(
+    registered: SparkSession, compacted: GoldenTable
+) -> None:
+    where = "region = 'r1' and qty > 3"
+    expected = compacted.table.scan(columns=["qty", "id"], where=where).to_table().to_pylist()
+    assert expected
+    by_option = _ours(registered, compacted, {"where": where, "columns": "qty, id"})
+    reader = registered.read.format("lakemark").schema("qty INT, id STRING")
+    by_schema = reader.option("where", where).load(str(compacted.root))
+    for found in (by_option, by_schema):
+        assert found.columns == ["qty", "id"]
+        assert found.rdd.getNumPartitions() == 2, "two slices of one partition"
+        assert sorted(map(tuple, found.collect())) == sorted(tuple(r.values()) for r in expected)
+    assert _ours(registered, compacted, {"where": "region = 'nowhere'"}).count() == 0
+
+
+@spark_4
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"colums": "id"}, "columns"),
+        ({"query": "latest"}, "read_optimized"),
+        ({"query": "incremental"}, "begin"),
+        ({"query": "incremental", "begin": "earliest", "as_of": "2026-01-01"}, "as_of"),
+        ({"begin": "earliest"}, "begin"),
+        ({"where": "no_such = 1"}, "no_such"),
+    ],
+)
+def test_what_cannot_be_meant_is_told_at_once(
+    registered: SparkSession, compacted: GoldenTable, options: dict[str, str], told: str
+) -> None:
+    with pytest.raises(AnalysisException, match=told):
+        _ours(registered, compacted, options)
+
+
+@spark_4
+def test_a_type_of_the_users_own_is_refused(
+    registered: SparkSession, compacted: GoldenTable
+) -> None:
+    reader = registered.read.format("lakemark").schema("qty STRING")
+    with pytest.raises(AnalysisException, match="qty is int"):
+        reader.load(str(compacted.root)).collect()
+
+
+@spark_4
+def test_a_worker_gets_no_more_than_it_reads(compacted: GoldenTable) -> None:
+    source = importlib.import_module("table.spark.data_source")
+    scan = compacted.table.scan(columns=["id"])
+    reader = source.SliceReader(scan)
+    partitions = [pickle.loads(pickle.dumps(one)) for one in reader.partitions()]
+    assert [one.file_slice for one in partitions] == list(scan.slices)
+    sent = pickle.loads(pickle.dumps(reader))
+    assert sent.partitions() == []
+    for one in partitions:
+        assert list(sent.read(one)) == list(read_slice(scan, one.file_slice))
+
+
+def _ours(spark: SparkSession, golden: GoldenTable, options: dict[str, str]) -> DataFrame:
+    return spark.read.format("lakemark").options(**options).load(str(golden.root))
+
+
+def _options(query: Query) -> dict[str, str]:
+    if isinstance(query, Incremental):
+        return {"query": "incremental", "begin": query.begin}
+    kind = "read_optimized" if isinstance(query, ReadOptimized) else "snapshot"
+    return {"query": kind, **({"as_of": query.as_of} if query.as_of else {})}

@@ -1,0 +1,157 @@
+"""Tables of Apache Hudi, read into DataFrames, are what Apache Hudi's own DataFrames are."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from table.errors import InvalidConfig, SnapshotChanged
+from table.read.queries import ReadOptimized, Snapshot
+from table.spark.plain_slices import plain_slices
+from table.spark.read import ReadSlices, read_table
+from table.storage import StorageLocation, open_storage
+from tests import tables
+from tests.fixtures.s3 import S3Server
+from tests.golden.golden_table import GoldenTable, unpack
+from tests.spark.answers import (
+    TABLES,
+    apaches,
+    files_read_by_spark,
+    ours,
+    plan_of,
+    queries_of,
+    sorted_rows,
+)
+
+pytestmark = pytest.mark.spark
+
+_CONDITIONS = [
+    "region = 'r1'",
+    "id in ('k0001', 'k0002', 'it''s') or not qty < 5",
+    "price >= 10.5 and seen < '2026-01-01 00:30:00'",
+    "pos.lat > 0 and note is not null",
+    "day != '2026-01-01' and ok = true",
+]
+_ODD_REGIONS = ["a*b", "{c,d}", "50% e", "f=g", "[h]?", "i+j", "_k", "ö"]
+
+
+@pytest.fixture(scope="module")
+def compacted(tmp_path_factory: pytest.TempPathFactory) -> GoldenTable:
+    """Half of its slices have logs."""
+    return unpack("v9_mor_compacted", tmp_path_factory.mktemp("golden"))
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_query_answers_as_apache_does(spark: SparkSession, name: str, tmp_path: Path) -> None:
+    golden = unpack(name, tmp_path)
+    for asked, query in queries_of(golden).items():
+        found, expected = ours(spark, golden, query), apaches(spark, golden, asked)
+        assert found.schema == expected.schema, asked
+        assert sorted_rows(found) == sorted_rows(expected), asked
+
+
+def test_spark_reads_plain_files_and_workers_those_with_logs(
+    spark: SparkSession, compacted: GoldenTable
+) -> None:
+    scan = compacted.table.scan()
+    plain = {str(s.base.name) for s in plain_slices(compacted.table, scan) if s.base}
+    frame = ours(spark, compacted, Snapshot())
+    assert 0 < len(plain) < len(scan.slices)
+    assert files_read_by_spark(frame) == plain
+    assert "FileScan parquet" in plan_of(frame)
+    assert "MapInArrow" in plan_of(frame)
+
+
+def test_what_spark_cannot_reach_is_left_to_workers(
+    spark: SparkSession, compacted: GoldenTable
+) -> None:
+    frame = read_table(spark, compacted.root, spark_reads_files=False)
+    assert "FileScan" not in plan_of(frame)
+    assert sorted_rows(frame) == sorted_rows(apaches(spark, compacted, "snapshot"))
+
+
+def test_older_schemas_are_not_left_to_spark(spark: SparkSession, tmp_path: Path) -> None:
+    golden = unpack("v9_mor_evolved", tmp_path)
+    scan = golden.table.scan(ReadOptimized())
+    assert scan.slices
+    assert not plain_slices(golden.table, scan)
+
+
+@pytest.mark.parametrize("where", _CONDITIONS)
+def test_both_halves_filter_alike(spark: SparkSession, compacted: GoldenTable, where: str) -> None:
+    expected = compacted.table.scan(columns=["id", "qty"], where=where).to_table()
+    frame = read_table(spark, compacted.root, columns=["id", "qty"], where=where)
+    found = [row.asDict() for row in frame.collect()]
+    assert 0 < len(found) < compacted.expected("snapshot").num_rows
+    assert sorted(found, key=str) == sorted(expected.to_pylist(), key=str)
+
+
+def test_pruned_partitions_are_in_neither_half(spark: SparkSession, compacted: GoldenTable) -> None:
+    frame = ours(spark, compacted, Snapshot(), "_hoodie_partition_path = 'r1'")
+    scan = compacted.table.scan(where="_hoodie_partition_path = 'r1'")
+    plain = plain_slices(compacted.table, scan)
+    assert files_read_by_spark(frame) == {str(s.base.name) for s in plain if s.base}
+    assert len(plain) < len(scan.slices)
+    merged = ReadSlices.of(scan.with_slices([s for s in scan.slices if s not in plain]))
+    assert f"step=1, splits={len(merged.slices)})" in plan_of(frame)
+    assert ours(spark, compacted, Snapshot(), "region = 'nowhere'").collect() == []
+
+
+def test_a_worker_gets_no_more_than_it_reads(compacted: GoldenTable) -> None:
+    scan = compacted.table.scan(columns=["id"])
+    function = pickle.loads(pickle.dumps(ReadSlices.of(scan)))
+    assert function.scan.slices == ()
+    assert [pickle.loads(one) for one in function.slices] == list(scan.slices)
+    assert len(pickle.dumps(function)) < 50_000
+
+
+def test_folders_of_any_name_are_no_patterns(spark: SparkSession, tmp_path: Path) -> None:
+    root = tmp_path / "a {b} 100% *"
+    storage = open_storage(StorageLocation(str(root)))
+    tables.make(storage)
+    writer = tables.writer(storage)
+    rows = [tables.Row(f"k{number}", region=name) for number, name in enumerate(_ODD_REGIONS)]
+    tables.commit(writer, rows)
+    tables.commit(writer, [tables.Row("k0", ts=1, v=7, region=_ODD_REGIONS[0])])
+    frame = read_table(spark, root, columns=["id", "region", "v"])
+    expected = [(row.id, row.region, 7 if row.id == "k0" else 0) for row in rows]
+    assert sorted(map(tuple, frame.collect())) == expected
+    assert len(files_read_by_spark(frame)) == len(rows) - 1, "one of them has a log"
+
+
+def test_an_unknown_column_is_told_at_once(spark: SparkSession, compacted: GoldenTable) -> None:
+    with pytest.raises(InvalidConfig, match="no_such"):
+        read_table(spark, compacted.root, columns=["no_such"])
+
+
+def test_a_file_that_was_cleaned_meanwhile_asks_for_a_new_plan(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    golden = unpack("v9_mor_recordindex", tmp_path)
+    plain = plain_slices(golden.table, golden.table.scan())
+    assert plain[0].base is not None
+    (golden.root / plain[0].base.path).unlink()
+    with pytest.raises(SnapshotChanged, match=str(plain[0].base.name)):
+        read_table(spark, golden.root)
+
+
+def test_workers_reach_a_store_that_spark_does_not(
+    spark: SparkSession, s3_server: S3Server
+) -> None:
+    location = s3_server.location()
+    storage = open_storage(location)
+    tables.make(storage)
+    tables.commit(tables.writer(storage), [tables.Row("k1", v=3)])
+    with pytest.raises(InvalidConfig, match="spark_reads_files"):
+        read_table(spark, location.url, storage_options=location.options)
+    frame = read_table(
+        spark,
+        location.url,
+        columns=["id", "v"],
+        storage_options=location.options,
+        spark_reads_files=False,
+    )
+    assert [tuple(row) for row in frame.collect()] == [("k1", 3)]
