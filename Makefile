@@ -14,7 +14,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help venv venv-spark35 java jars demo check format test test-oracle test-slow test-spark35 bench \
-        kafka-image lock clean
+        bench-read kafka-image lock clean
 .DELETE_ON_ERROR:
 
 help: ## this list
@@ -64,6 +64,9 @@ test-spark35: jars venv-spark35 ## the tests with Spark, on Spark 3.5
 
 bench: jars venv-spark35 ## ingest from Kafka against the floor and Apache Hudi
 	$(BIN)/python -m benchmarks.ingest $(ARGS)
+
+bench-read: jars venv-spark35 ## reading tables against Apache Hudi and Spark's plain scan
+	$(BIN)/python -m benchmarks.read $(ARGS)
 
 ##@ Maintain
 format: venv ## format all code, and repair what the linter can

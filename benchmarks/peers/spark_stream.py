@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -13,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from benchmarks.peers.contract import Answer, Batch, Task
+from benchmarks.peers.spark_session import local_session
 from streamer.toolchain import cache_home, resolve, spark_kafka_jars
 
 
@@ -20,27 +19,10 @@ def start_session(
     name: str, task: Task, packages: Sequence[str] = (), settings: Mapping[str, str] | None = None
 ) -> SparkSession:
     """A session of two threads with the Kafka connector and further Maven packages."""
-    os.environ["PYSPARK_PYTHON"] = sys.executable
     jars = spark_kafka_jars()
     for coordinate in packages:
         jars += resolve([coordinate], cache_home() / "jars")
-    common = {
-        "spark.jars": ",".join(map(str, jars)),
-        "spark.driver.memory": task.driver_memory,
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.shuffle.partitions": "4",
-        "spark.sql.streaming.numRecentProgressUpdates": "100000",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-    }
-    builder = SparkSession.builder.master("local[2]").appName(name)
-    for key, value in {**common, **(settings or {})}.items():
-        builder = builder.config(key, value)
-    spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("WARN")
-    return spark
+    return local_session(name, task.driver_memory, jars, settings)
 
 
 def kafka_stream(spark: SparkSession, task: Task) -> DataFrame:

@@ -41,6 +41,19 @@ def string_hash(values: pa.Array) -> npt.NDArray[np.int32]:
     return hashes.view(np.int32)
 
 
+def byte_hash(values: pa.Array) -> npt.NDArray[np.int32]:
+    """The same fold over the bytes of each value: of ASCII ``string_hash``; no bytes are refused.
+
+    0 for null.
+    """
+    hashes = np.empty(len(values), np.uint32)
+    for rows, chunk in byte_strings(values).chunks(_CHUNK_BYTES):
+        hashes[rows] = _fold(chunk.data, chunk.offsets)
+    if values.null_count:
+        hashes[np.asarray(values.is_null())] = 0
+    return hashes.view(np.int32)
+
+
 def list_hash(columns: Sequence[pa.Array]) -> npt.NDArray[np.int32]:
     """``List.hashCode`` of each row, whose elements are the columns' values; null hashes to 0."""
     assert columns, "a list of no fields has no rows"

@@ -7,10 +7,10 @@ from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from table.merge.filling import Filling, filling_of
 from table.merge.key_codes import NO_ROW, Mask, Rows
+from table.merge.key_lookup import KeyLookup
 from table.merge.ordering import ordering_columns
 from table.model.changes import CHANGE_KIND, ChangeKind
 from table.model.meta_columns import RECORD_KEY
@@ -79,10 +79,11 @@ class ChangeIndex:
             changes: folded, so with one change at most for each record key.
             rule: decides where a base row has the same key.
         """
-        self._changes = changes
+        # One chunk a column: Arrow joins the chunks of what it takes rows from, at every call.
+        self._changes = changes.combine_chunks()
         self._rule = rule
         self._filling = filling_of(changes, rule.filling)
-        self._keys = changes.column(RECORD_KEY).combine_chunks()
+        self._keys = KeyLookup(changes.column(RECORD_KEY))
         self._is_upsert: Mask = changes.column(CHANGE_KIND).to_numpy() == ChangeKind.UPSERT
         self._was_matched = np.zeros(changes.num_rows, dtype=np.bool_)
 
@@ -116,8 +117,7 @@ class ChangeIndex:
 
     def _match(self, base: pa.Table) -> tuple[Rows, Rows]:
         """Base rows that have a change, and the changes they have."""
-        found = pc.index_in(base.column(RECORD_KEY), value_set=self._keys)
-        change_of_row = found.fill_null(NO_ROW).to_numpy().astype(np.int64)
+        change_of_row = self._keys.places(base.column(RECORD_KEY))
         matched_rows = np.flatnonzero(change_of_row != NO_ROW)
         change_rows = change_of_row[matched_rows]
         self._was_matched[change_rows] = True

@@ -23,6 +23,9 @@ DIVISION_COUNT = 1 << _DIVISION_BITS
 #: are used up.
 MAX_LEVEL = 32 // _DIVISION_BITS
 
+#: What is read back at once: of every table that comes, a division gets only a sliver.
+_READ_BYTES = 32 << 20
+
 
 class SpilledDivisions:
     """Rows in one Arrow IPC stream per division; removed from disk when the context ends."""
@@ -67,12 +70,14 @@ class SpilledDivisions:
         return sorted(self._writers)
 
     def read(self, division: int) -> Iterator[pa.Table]:
-        """The rows of a division in the order in which they came; nothing for an empty one."""
+        """The rows of a division in the order in which they came; nothing for an empty one.
+
+        However small the pieces were in which they came, tables of about 32 MiB.
+        """
         if division not in self._writers:
             return
         with pa.OSFile(self._path(division)) as file, pa.ipc.open_stream(file) as stream:
-            for batch in stream:
-                yield pa.Table.from_batches([batch])
+            yield from _gathered(stream)
 
     def _add(self, table: pa.Table) -> None:
         division_of_row = divisions(table.column(RECORD_KEY), self._level)
@@ -93,6 +98,19 @@ class SpilledDivisions:
     def _path(self, division: int) -> str:
         assert self._folder is not None
         return str(Path(self._folder.name) / f"{division}.arrows")
+
+
+def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    gathered: list[pa.RecordBatch] = []
+    gathered_bytes = 0
+    for batch in batches:
+        gathered.append(batch)
+        gathered_bytes += batch.nbytes
+        if gathered_bytes >= _READ_BYTES:
+            yield pa.Table.from_batches(gathered).combine_chunks()
+            gathered, gathered_bytes = [], 0
+    if gathered:
+        yield pa.Table.from_batches(gathered).combine_chunks()
 
 
 def divisions(record_keys: pa.ChunkedArray, level: int) -> npt.NDArray[np.uint8]:

@@ -16,8 +16,8 @@ from table.codec.hfile.reader import HFileReader
 from table.errors import CorruptData, HudiError, SnapshotChanged, Unsupported
 from table.log.hfile_rows import read_hfile_rows
 from table.model.file_slice import BaseFile
-from table.read.projection import conform
-from table.read.row_filter import columns_of, row_groups_of
+from table.read.projection import conform, projected
+from table.read.row_filter import columns_of, matching, row_groups_of
 from table.storage.storage import NotFound, Storage
 
 #: Rows decoded at a time; a few dozen megabytes for ordinary records.
@@ -36,7 +36,8 @@ def read_base_file(
         storage: the table's root.
         base: the file.
         schema: columns of the result.
-        condition: row groups of which no row can meet it are left out.
+        condition: row groups of which no row meets it are left out; the columns that it looks at
+            are read first.
 
     Raises:
         SnapshotChanged: the file is gone.
@@ -56,10 +57,27 @@ def read_base_file(
         # Without any column a batch would not know how many rows it has.
         read = present or file.schema_arrow.names[:1]
         groups: Sequence[int] = range(file.num_row_groups)
-        if condition is not None and _may_judge(condition, file.schema_arrow, schema):
-            groups = row_groups_of(condition, stream, schema)
+        if condition is not None:
+            if _may_judge(condition, file.schema_arrow, schema):
+                groups = row_groups_of(condition, stream, schema)
+            groups = [g for g in groups if _has_match(file, g, condition, schema, base.path)]
         for batch in file.iter_batches(_BATCH_ROWS, row_groups=groups, columns=read):
             yield conform(pa.Table.from_batches([batch]), schema, base.path)
+
+
+def _has_match(
+    file: pq.ParquetFile, group: int, condition: pc.Expression, schema: pa.Schema, path: str
+) -> bool:
+    """Whether a row group may hold a row that meets a condition, by the columns it looks at.
+
+    Not worth a look where these are most of what is read anyway.
+    """
+    deciding = projected(schema, columns_of(condition, schema))
+    stored = [name for name in deciding.names if name in file.schema_arrow.names]
+    if not stored or 2 * len(stored) > len(schema):
+        return True
+    rows = conform(file.read_row_group(group, columns=stored), deciding, path)
+    return bool(matching(rows, condition).num_rows)
 
 
 def _may_judge(condition: pc.Expression, stored: pa.Schema, schema: pa.Schema) -> bool:

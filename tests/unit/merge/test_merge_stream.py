@@ -11,7 +11,7 @@ import pytest
 from table.codec.java_hash import list_hash
 from table.merge.merge_stream import fold_stream, in_batches, merge_streams
 from table.merge.record_merger import event_time_merger
-from table.merge.spill import DIVISION_COUNT, divisions
+from table.merge.spill import DIVISION_COUNT, SpilledDivisions, divisions
 from table.model.changes import CHANGE_KIND_FIELD
 from table.model.meta_columns import RECORD_KEY
 
@@ -64,6 +64,17 @@ def test_an_error_on_the_way_leaves_nothing_on_disk(scratch: Path) -> None:
     with pytest.raises(ConnectionError):
         list(fold_stream(failing(), _MERGER, memory_budget_bytes=1_000))
     assert not list(scratch.iterdir())
+
+
+def test_a_division_comes_back_whole_however_small_the_pieces_were(scratch: Path) -> None:
+    pieces = [rows(start, 40, ts=start) for start in range(0, 4_000, 40)]
+    division_of_row = divisions(pa.concat_tables(pieces)[RECORD_KEY], level=0)
+    with SpilledDivisions(pieces, level=0) as spilled:
+        for division in spilled.divisions:
+            (found,) = spilled.read(division)
+            assert found[RECORD_KEY].num_chunks == 1
+            expected = pa.concat_tables(pieces).filter(pa.array(division_of_row == division))
+            assert found.to_pylist() == expected.to_pylist()
 
 
 def test_repeated_updates_of_few_keys_stay_in_memory(scratch: Path) -> None:

@@ -1,0 +1,315 @@
+"""Measures reading: the same tables, read in turn by lakemark, Apache Hudi and Spark alone.
+
+Each engine runs alone, in a process of its own, on two threads and the same heap. Every query is
+read several times into nothing, then once more to compare its sums with what was written.
+
+``python -m benchmarks.read [--rows N] [--only GROUP,…] [--engines NAME,…] [--json FILE]``
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from benchmarks import orders, tables
+from benchmarks.peers.read_contract import ReadAnswer, ReadQuery, ReadTask, Sums
+from benchmarks.read_figures import ReadFigures, as_lines, by_query, speedups
+from tests.interop.oracle import ApacheTable, Oracle, oracle_python
+
+LAKEMARK = "lakemark"
+ON_SPARK = "lakemark_on_spark"
+HUDI = "hudi"
+_ROOT = Path(__file__).resolve().parents[1]
+_INDEXED_ROWS = 200_000
+_INDEXED_PARTITIONS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """A program that answers a task: its module, its flags, and whether it runs on Spark 3.5."""
+
+    module: str
+    flags: tuple[str, ...] = ()
+    on_spark35: bool = True
+
+
+ENGINES = {
+    LAKEMARK: Engine("benchmarks.peers.lakemark_read", on_spark35=False),
+    ON_SPARK: Engine("benchmarks.peers.spark_read", ("--engine", "lakemark")),
+    HUDI: Engine("benchmarks.peers.spark_read", ("--engine", "hudi")),
+    "parquet": Engine("benchmarks.peers.spark_read", ("--engine", "parquet")),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A query, and what its result must sum up to."""
+
+    query: ReadQuery
+    sums: Sums
+
+
+def main() -> None:
+    arguments = parse_arguments()
+    with ExitStack() as closing:
+        folder = arguments.keep
+        if folder is None:
+            name = closing.enter_context(tempfile.TemporaryDirectory(prefix="lakemark-benchmark-"))
+            folder = Path(name)
+        folder.mkdir(parents=True, exist_ok=arguments.keep is None)
+        run = Run(arguments, folder.absolute())
+        for group in arguments.only:
+            GROUPS[group](run)
+    if arguments.json is not None:
+        arguments.json.write_text(json.dumps(run.report(), indent=2) + "\n")
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--partitions", type=int, default=8)
+    parser.add_argument("--buckets", type=int, default=2, help="file groups of a partition")
+    parser.add_argument("--repeats", type=int, default=4, help="how often a query is timed")
+    parser.add_argument("--only", type=_names(GROUPS), default=list(GROUPS))
+    parser.add_argument("--engines", type=_names(ENGINES), default=list(ENGINES))
+    parser.add_argument("--driver-memory", default="4g")
+    parser.add_argument("--json", type=Path, help="also write the report to this file")
+    parser.add_argument("--keep", type=Path, help="work in this new folder, and leave it there")
+    return parser.parse_args()
+
+
+def _names(known: Mapping[str, object]) -> Callable[[str], list[str]]:
+    def parse(text: str) -> list[str]:
+        names = text.split(",")
+        unknown = set(names) - set(known)
+        if unknown:
+            message = f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(known)}"
+            raise argparse.ArgumentTypeError(message)
+        return names
+
+    return parse
+
+
+class Run:
+    """One run: its folder, its settings, and the figures so far."""
+
+    def __init__(self, arguments: argparse.Namespace, folder: Path) -> None:
+        self.folder = folder
+        self.layout = tables.Layout(arguments.rows, arguments.partitions, arguments.buckets)
+        self._arguments = arguments
+        self._figures: dict[str, dict[str, ReadFigures]] = {}
+
+    def ask(
+        self,
+        table: Path,
+        asked: Sequence[Asked],
+        engines: Sequence[str],
+        repeats: int | None = None,
+    ) -> None:
+        """Let each of these engines read the queries, check it, and print the figures.
+
+        Raises:
+            RuntimeError: an engine failed, or read other rows than were written.
+        """
+        chosen = [name for name in engines if name in self._arguments.engines]
+        answers = {name: self._answer(name, table, asked, repeats) for name in chosen}
+        figures = by_query(answers)
+        self._figures |= figures
+        print("\n".join(as_lines(figures, LAKEMARK)), flush=True)
+
+    def oracle_folder(self) -> Path:
+        """Where Apache Hudi keeps its log while it writes a table."""
+        folder = self.folder / "oracle"
+        folder.mkdir()
+        return folder
+
+    def report(self) -> dict[str, object]:
+        """Settings and figures, for machines."""
+        figures = {
+            query: {name: asdict(each) for name, each in engines.items()}
+            for query, engines in self._figures.items()
+        }
+        return {
+            "machine": {"cpus": os.cpu_count(), "system": platform.platform()},
+            "settings": {
+                **asdict(self.layout),
+                "repeats": self._arguments.repeats,
+                "driver_memory": self._arguments.driver_memory,
+            },
+            "figures": figures,
+            "speedups": speedups(self._figures, LAKEMARK),
+        }
+
+    def _answer(
+        self, name: str, table: Path, asked: Sequence[Asked], repeats: int | None
+    ) -> ReadAnswer:
+        scratch = self.folder / f"{table.name}-{asked[0].query.name}-{name}"
+        scratch.mkdir()
+        task = ReadTask(
+            table_path=str(table),
+            files=tables.base_files(table),
+            answer_path=str(scratch / "answer.json"),
+            driver_memory=self._arguments.driver_memory,
+            repeats=repeats or self._arguments.repeats,
+            queries=tuple(each.query for each in asked),
+        )
+        answer = run(name, task, scratch)
+        check(name, answer, asked)
+        return answer
+
+
+def run(name: str, task: ReadTask, scratch: Path) -> ReadAnswer:
+    """One engine on one task, in its own process.
+
+    Raises:
+        RuntimeError: it failed.
+    """
+    engine = ENGINES[name]
+    python = str(oracle_python()) if engine.on_spark35 else sys.executable
+    (scratch / "task.json").write_text(task.to_json())
+    with (scratch / "engine.log").open("wb") as log:
+        ended = subprocess.run(
+            [python, "-m", engine.module, str(scratch / "task.json"), *engine.flags],
+            cwd=_ROOT,
+            stdout=log,
+            stderr=log,
+            check=False,
+        )
+    if ended.returncode != 0:
+        tail = (scratch / "engine.log").read_text(errors="replace")[-4000:]
+        message = f"{name} ended with {ended.returncode}:\n{tail}"
+        raise RuntimeError(message)
+    return ReadAnswer.read(Path(task.answer_path))
+
+
+def check(name: str, answer: ReadAnswer, asked: Sequence[Asked]) -> None:
+    """Compare what an engine read with what was written.
+
+    Raises:
+        RuntimeError: the sums differ.
+    """
+    for reading, each in zip(answer.readings, asked, strict=True):
+        if reading.sums != each.sums:
+            message = f"{name}, {reading.query}: read {reading.sums}, written were {each.sums}"
+            raise RuntimeError(message)
+
+
+def measure_base_files(run: Run) -> None:
+    """File groups without logs: all rows, then a partition, a range, and a key."""
+    table, layout = run.folder / "compacted", run.layout
+    print(f"{layout.rows:,} rows, without logs", flush=True)
+    tables.create(table, layout)
+    all_rows = Asked(ReadQuery("read_optimized", "read_optimized"), tables.expected(layout))
+    run.ask(table, [all_rows, *filters(layout)], list(ENGINES))
+
+
+def filters(layout: tables.Layout) -> list[Asked]:
+    """Conditions that select one of the partitions, one row in a hundred, and one row."""
+    partition, key = layout.partitions // 2, layout.rows // 3
+    first, end = layout.rows // 2, layout.rows // 2 + max(layout.rows // 100, 1)
+    key_text = orders.keys(np.array([key]))[0].as_py()
+    conditions: dict[str, tuple[str, tables.Condition]] = {
+        "filter_partition": (
+            f"{orders.PARTITION} = '{orders.partition_path(partition)}'",
+            lambda numbers: numbers % layout.partitions == partition,
+        ),
+        "filter_range": (
+            f"{orders.SEQUENCE} >= {first} and {orders.SEQUENCE} < {end}",
+            lambda numbers: (numbers >= first) & (numbers < end),
+        ),
+        "filter_key": (
+            f"_hoodie_record_key = '{key_text}'",
+            lambda numbers: numbers == key,
+        ),
+    }
+    return [
+        Asked(
+            ReadQuery(name, "read_optimized", where),
+            tables.expected(layout, condition=condition),
+        )
+        for name, (where, condition) in conditions.items()
+    ]
+
+
+def measure_snapshot(run: Run) -> None:
+    """File groups with two logs each."""
+    table, layout = run.folder / "with_logs", run.layout
+    print(f"{layout.rows:,} rows, a fifth of them updated in two delta commits", flush=True)
+    tables.create(table, layout)
+    for delta in tables.UPDATES:
+        tables.append(table, layout, delta)
+    asked = Asked(ReadQuery("snapshot"), tables.expected(layout, tables.UPDATES))
+    run.ask(table, [asked], [LAKEMARK, ON_SPARK, HUDI])
+
+
+def measure_merge(run: Run) -> None:
+    """One file group, every row of which is in its log too; read once, for the memory it takes."""
+    table, layout = run.folder / "one_group", tables.Layout(run.layout.rows, 1, 1)
+    print(f"{layout.rows:,} rows in one file group, all of them updated", flush=True)
+    tables.create(table, layout)
+    for delta in tables.REWRITE:
+        tables.append(table, layout, delta)
+    asked = Asked(ReadQuery("merge"), tables.expected(layout, tables.REWRITE))
+    run.ask(table, [asked], [LAKEMARK], repeats=1)
+
+
+def measure_lookup(run: Run) -> None:
+    """One key of a table that Apache Hudi wrote with a record index, with the index and without."""
+    layout = tables.Layout(_INDEXED_ROWS, _INDEXED_PARTITIONS, 1)
+    print(f"{layout.rows:,} rows and a record index by Apache Hudi", flush=True)
+    table = run.folder / "indexed"
+    numbers = np.arange(layout.rows)
+    write_indexed(table, orders.rows(numbers, layout.partitions), run.oracle_folder())
+    number = layout.rows // 3
+    key = orders.keys(np.array([number]))[0].as_py()
+    wanted = tables.expected(layout, condition=lambda numbers: numbers == number)
+    asked = [
+        Asked(ReadQuery("lookup_by_index", key=key), wanted),
+        Asked(ReadQuery("lookup_by_filter", where=f"_hoodie_record_key = '{key}'"), wanted),
+    ]
+    run.ask(table, asked, [LAKEMARK, HUDI])
+
+
+def write_indexed(path: Path, rows: pa.Table, scratch: Path) -> None:
+    """A table by Apache Hudi with its record index."""
+    table = ApacheTable(
+        tables.NAME,
+        [orders.KEY],
+        [orders.PARTITION],
+        [orders.ORDERING],
+        has_metadata=True,
+        extra={
+            "hoodie.index.type": "RECORD_INDEX",
+            "hoodie.metadata.record.index.enable": "true",
+            "hoodie.metadata.index.column.stats.enable": "false",
+        },
+    )
+    oracle = Oracle(scratch)
+    try:
+        oracle.write(path, rows, table)
+    finally:
+        oracle.close()
+
+
+GROUPS: dict[str, Callable[[Run], None]] = {
+    "base_files": measure_base_files,
+    "snapshot": measure_snapshot,
+    "merge": measure_merge,
+    "lookup": measure_lookup,
+}
+
+
+if __name__ == "__main__":
+    main()

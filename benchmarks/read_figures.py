@@ -1,0 +1,92 @@
+"""What is said about a run of the read benchmark: times of queries, and ratios between engines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from statistics import median
+
+from benchmarks.peers.read_contract import ReadAnswer, Reading
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFigures:
+    """One query of one engine.
+
+    Attributes:
+        rows: of the result.
+        first_s: the first time, in which a JVM loads classes and compiles.
+        steady_s: median of the later times; the first when there was no other.
+        rows_per_s: of the steady state.
+        read_bytes: the least that one time read from files.
+        peak_memory_bytes: of the engine's process, up to its last query.
+        slices: file slices that were left after planning, where the engine tells.
+    """
+
+    rows: int
+    first_s: float
+    steady_s: float
+    rows_per_s: float
+    read_bytes: int
+    peak_memory_bytes: int
+    slices: int | None
+
+    @classmethod
+    def of(cls, reading: Reading, peak_memory_bytes: int) -> ReadFigures:
+        """The figures of one reading."""
+        steady_s = median(reading.seconds[1:] or reading.seconds)
+        return cls(
+            rows=reading.sums.rows,
+            first_s=reading.seconds[0],
+            steady_s=steady_s,
+            rows_per_s=reading.sums.rows / steady_s,
+            read_bytes=min(reading.read_bytes),
+            peak_memory_bytes=peak_memory_bytes,
+            slices=reading.slices,
+        )
+
+
+#: The figures of each query, by its name and the engine's.
+Report = Mapping[str, Mapping[str, ReadFigures]]
+
+
+def by_query(answers: Mapping[str, ReadAnswer]) -> dict[str, dict[str, ReadFigures]]:
+    """Figures query by query, from answers engine by engine."""
+    found: dict[str, dict[str, ReadFigures]] = {}
+    for engine, answer in answers.items():
+        for reading in answer.readings:
+            figures = ReadFigures.of(reading, answer.peak_memory_bytes)
+            found.setdefault(reading.query, {})[engine] = figures
+    return found
+
+
+def speedups(report: Report, of: str) -> dict[str, dict[str, float]]:
+    """How many times faster ``of`` is than every other engine that answered the same query."""
+    return {
+        query: {
+            name: theirs.steady_s / engines[of].steady_s
+            for name, theirs in engines.items()
+            if name != of
+        }
+        for query, engines in report.items()
+        if of in engines
+    }
+
+
+def as_lines(report: Report, of: str) -> list[str]:
+    """The figures as a table for people."""
+    lines = [
+        f"{'':36}{'rows':>12}{'first':>10}{'steady':>10}{'rows/s':>12}{'MB read':>10}"
+        f"{'peak MiB':>10}{'faster':>9}"
+    ]
+    faster = speedups(report, of)
+    for query, engines in report.items():
+        for name, each in engines.items():
+            ratio = faster.get(query, {}).get(name)
+            lines.append(
+                f"{query + ' ' + name:36}{each.rows:12,}{each.first_s:8.2f} s{each.steady_s:8.2f} s"
+                f"{each.rows_per_s:12,.0f}{each.read_bytes / 1e6:10,.1f}"
+                f"{each.peak_memory_bytes / (1 << 20):10,.0f}"
+                f"{'' if ratio is None else f'{ratio:.2f}x':>9}"
+            )
+    return lines

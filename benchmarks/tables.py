@@ -1,0 +1,245 @@
+"""The tables of the read benchmark, made by lakemark's own writer, and what is in them.
+
+Row ``n`` is a function of ``n`` and its version alone (``orders.py``), so the sums that an engine
+must come to are known without reading a table. Row ``n`` lies in partition ``n % partitions``, and
+``sequence`` ascends within every base file. Keys are hashed to buckets as in any table with a
+bucket index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import add
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from benchmarks import orders
+from benchmarks.orders import Numbers
+from benchmarks.peers.read_contract import Sums
+from sinks.hudi.exchange import Target, Written
+from sinks.hudi.settings import SinkSettings
+from sinks.hudi.table_writer import TableWriter
+from table.config.table_properties import MergeMode, TableType
+from table.config.table_spec import TableSpec
+from table.execution.runner import LocalRunner
+from table.hudi_table import HudiTable, create_table, open_table
+from table.index.bucket import BucketIndex, file_id
+from table.merge.change_index import MergeCounts, Merged
+from table.merge.merge_stream import MergeStream
+from table.model.changes import CHANGE_KIND_FIELD, ChangeKind
+from table.model.commit_metadata import WriteStat
+from table.model.file_slice import FileGroupId
+from table.model.meta_columns import PARTITION_PATH, RECORD_KEY, with_meta_columns
+from table.storage import StorageLocation
+from table.write.file_group_write import write_base_file, write_file_group
+from table.write.markers import mark_partition
+from table.write.partitioner import Bucket
+
+Mask: TypeAlias = npt.NDArray[np.bool_]
+Condition: TypeAlias = Callable[[Numbers], Mask]
+
+NAME = "orders"
+
+#: Rows made at a time.
+_CHUNK_ROWS = 100_000
+#: Decides which rows change, apart from what is in them.
+_CHANGES_SEED = 1 << 32
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How many rows a table has, and into how many files they are divided."""
+
+    rows: int
+    partitions: int
+    buckets: int
+
+    @property
+    def index(self) -> BucketIndex:
+        """Places keys in buckets."""
+        return BucketIndex(self.buckets, (orders.KEY,))
+
+
+def every_row(numbers: Numbers) -> Mask:
+    """All rows."""
+    return np.ones(len(numbers), np.bool_)
+
+
+def no_row(numbers: Numbers) -> Mask:
+    """None of them."""
+    return np.zeros(len(numbers), np.bool_)
+
+
+def one_in(count: int, which: int = 0) -> Condition:
+    """Rows scattered over all files; those of ``one_in(10)`` are among those of ``one_in(5)``."""
+
+    def holds(numbers: Numbers) -> Mask:
+        mask: Mask = orders.scattered(numbers, _CHANGES_SEED) % count == which
+        return mask
+
+    return holds
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """One delta commit: the rows that it writes again, in this version, and those it deletes."""
+
+    version: int
+    updates: Condition
+    deletes: Condition = no_row
+
+
+#: A fifth of the keys updated, half of them once more, and one in a hundred deleted.
+UPDATES = (Delta(1, one_in(5)), Delta(2, one_in(10), one_in(100, which=1)))
+#: Every key updated.
+REWRITE = (Delta(1, every_row),)
+
+
+def create(path: Path, layout: Layout) -> None:
+    """A table whose file groups are a base file each, as compaction leaves them."""
+    key, partition, ordering = (orders.KEY,), (orders.PARTITION,), (orders.ORDERING,)
+    spec = TableSpec(NAME, key, TableType.MERGE_ON_READ, partition, ordering, MergeMode.EVENT_TIME)
+    writer = _writer(create_table(StorageLocation(str(path)), spec), layout)
+    context = writer.begin()
+
+    def write(part: _Part) -> WriteStat:
+        bucket = part.bucket
+        mark_partition(context.storage, context.instant, bucket.partition_path)
+        identity = file_id(bucket.number, bucket.partition_path, context.instant, NAME)
+        live = (
+            Merged(_with_keys(rows), MergeCounts(inserted=rows.num_rows)) for rows in part.rows()
+        )
+        group = FileGroupId(bucket.partition_path, identity)
+        return write_base_file(context, group, MergeStream(live))
+
+    stats = LocalRunner().map(write, list(_parts(layout)))
+    writer.commit([Written(Target.ROWS, stat.num_writes, stat) for stat in stats], {})
+
+
+def append(path: Path, layout: Layout, delta: Delta) -> None:
+    """One delta commit: a log file for every file group."""
+    writer = _writer(open_table(StorageLocation(str(path))), layout)
+    context, placement = writer.begin(), writer.placement()
+
+    def write(part: _Part) -> WriteStat | None:
+        return write_file_group(context, placement.task(part.bucket), part.changes(delta))
+
+    stats = LocalRunner().map(write, list(_parts(layout)))
+    writer.commit([Written(Target.ROWS, stat.num_writes, stat) for stat in stats if stat], {})
+
+
+def expected(
+    layout: Layout, deltas: tuple[Delta, ...] = (), condition: Condition = every_row
+) -> Sums:
+    """The sums of the rows that a table holds after these commits and that meet a condition."""
+    total = Sums()
+    for numbers in _chunks(np.arange(layout.rows)):
+        version = np.zeros(len(numbers), np.int64)
+        stays = condition(numbers)
+        for delta in deltas:
+            version[delta.updates(numbers)] = delta.version
+            stays &= ~delta.deletes(numbers)
+        for each in np.unique(version[stays]):
+            left = numbers[stays & (version == each)]
+            total += sums(orders.rows(left, layout.partitions, int(each)).to_batches())
+    return total
+
+
+def sums(batches: list[pa.RecordBatch] | Iterator[pa.RecordBatch]) -> Sums:
+    """The sums of rows that have the columns of an order, and maybe others."""
+    return reduce(add, map(_sums, batches), Sums())
+
+
+def _sums(rows: pa.RecordBatch) -> Sums:
+    if not rows.num_rows:
+        return Sums()
+    return Sums(
+        rows=rows.num_rows,
+        sequence=pc.sum(rows.column(orders.SEQUENCE)).as_py(),
+        updated_at_s=pc.sum(rows.column(orders.ORDERING)).as_py(),
+        quantity=pc.sum(rows.column("quantity")).as_py(),
+        amount_cents=int(pc.sum(rows.column("amount")).as_py() * 100),
+        note_characters=pc.sum(pc.utf8_length(rows.column("note"))).as_py(),
+    )
+
+
+def base_files(path: Path) -> tuple[str, ...]:
+    """The table's latest base files."""
+    slices = open_table(StorageLocation(str(path))).view().read_optimized()
+    return tuple(str(path / each.base.path) for each in slices if each.base)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Part:
+    """The rows of one file group."""
+
+    layout: Layout
+    bucket: Bucket
+    numbers: Numbers = field(repr=False)
+
+    def rows(self, version: int = 0, numbers: Numbers | None = None) -> Iterator[pa.Table]:
+        for chunk in _chunks(self.numbers if numbers is None else numbers):
+            yield orders.rows(chunk, self.layout.partitions, version)
+
+    def changes(self, delta: Delta) -> Iterator[pa.Table]:
+        """What a delta commit does to the part, as changes."""
+        for rows in self.rows(delta.version, self.numbers[delta.updates(self.numbers)]):
+            yield _with_kind(_with_keys(rows), ChangeKind.UPSERT)
+        for rows in self.rows(delta.version, self.numbers[delta.deletes(self.numbers)]):
+            yield _with_kind(_deletes(_with_keys(rows)), ChangeKind.DELETE)
+
+
+def _writer(table: HudiTable, layout: Layout) -> TableWriter:
+    return TableWriter(table, orders.SCHEMA, SinkSettings(layout.index))
+
+
+def _parts(layout: Layout) -> Iterator[_Part]:
+    for partition in range(min(layout.partitions, layout.rows)):
+        numbers = np.arange(partition, layout.rows, layout.partitions)
+        hashed = [layout.index.bucket_ids(orders.keys(chunk)) for chunk in _chunks(numbers)]
+        bucket_of_row = np.concatenate(hashed)
+        for number in np.unique(bucket_of_row):
+            bucket = Bucket(orders.partition_path(partition), int(number))
+            yield _Part(layout, bucket, numbers[bucket_of_row == number])
+
+
+def _chunks(numbers: Numbers) -> Iterator[Numbers]:
+    for start in range(0, len(numbers), _CHUNK_ROWS):
+        yield numbers[start : start + _CHUNK_ROWS]
+
+
+def _with_keys(rows: pa.Table) -> pa.Table:
+    """Rows of a file: with Hudi's own columns, of which the writer of the file knows the others."""
+    known = {RECORD_KEY: rows.column(orders.KEY), PARTITION_PATH: rows.column(orders.PARTITION)}
+    schema = with_meta_columns(orders.SCHEMA)
+    columns = [
+        known[name]
+        if name in known
+        else rows.column(name)
+        if name in rows.column_names
+        else pa.nulls(rows.num_rows, pa.string())
+        for name in schema.names
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _with_kind(rows: pa.Table, kind: ChangeKind) -> pa.Table:
+    kinds = pa.array(np.full(rows.num_rows, kind, np.int8))
+    return rows.append_column(CHANGE_KIND_FIELD, kinds)
+
+
+def _deletes(rows: pa.Table) -> pa.Table:
+    """The same without what a delete does not carry."""
+    kept = (RECORD_KEY, PARTITION_PATH, orders.ORDERING)
+    columns = [
+        rows.column(each.name) if each.name in kept else pa.nulls(rows.num_rows, each.type)
+        for each in rows.schema
+    ]
+    return pa.Table.from_arrays(columns, schema=rows.schema)

@@ -1,0 +1,106 @@
+"""A condition saves what it can: row groups without a match are not decoded, nor fetched."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from table.model.file_names import BaseFileName
+from table.model.file_slice import BaseFile
+from table.read.base_file import read_base_file
+from table.read.row_filter import matching
+from table.storage.local_storage import LocalStorage
+from table.storage.storage import StorageLocation
+
+SCHEMA = pa.schema(
+    [("key", pa.string()), ("number", pa.int64()), ("new", pa.int32()), ("text", pa.string())]
+)
+_ROWS = 400
+_GROUP_ROWS = 50
+
+
+def stored_rows() -> pa.Table:
+    """Keys that lie scattered, so that every row group has nearly their whole range."""
+    keys = [f"{number * 7919 % _ROWS:04d}" for number in range(_ROWS)]
+    texts = [f"{number:04d}" * 500 for number in range(_ROWS)]
+    return pa.table({"key": keys, "number": range(_ROWS), "text": texts})
+
+
+class CountedReads(LocalStorage):
+    """Counts the bytes that are read."""
+
+    read_bytes = 0
+
+    @contextmanager
+    def open(self, path: str) -> Iterator[BinaryIO]:
+        counting = self
+
+        class Counted(io.BytesIO):
+            def read(self, size: int | None = -1, /) -> bytes:
+                data = super().read(size)
+                counting.read_bytes += len(data)
+                return data
+
+        with super().open(path) as file:
+            yield cast(BinaryIO, Counted(file.read()))
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> tuple[CountedReads, BaseFile]:
+    name = BaseFileName("00000000-0000-0000-0000-000000000000-0", "0-0-0", "20260101000000000")
+    pq.write_table(
+        stored_rows(), tmp_path / str(name), row_group_size=_GROUP_ROWS, compression="none"
+    )
+    size_bytes = (tmp_path / str(name)).stat().st_size
+    storage = CountedReads(StorageLocation(str(tmp_path)), str(tmp_path))
+    return storage, BaseFile("", name, size_bytes)
+
+
+def read(file: tuple[CountedReads, BaseFile], condition: pc.Expression) -> pa.Table:
+    storage, base = file
+    storage.read_bytes = 0
+    found = list(read_base_file(storage, base, SCHEMA, condition))
+    return matching(pa.concat_tables([SCHEMA.empty_table(), *found]), condition)
+
+
+def test_of_a_key_that_lies_anywhere_one_row_group_is_read(
+    file: tuple[CountedReads, BaseFile],
+) -> None:
+    read(file, pc.field("key").is_valid())
+    all_bytes = file[0].read_bytes
+    assert read(file, pc.field("key") == "0123")["number"].to_pylist() == [
+        n for n in range(_ROWS) if n * 7919 % _ROWS == 123
+    ]
+    assert file[0].read_bytes < all_bytes / 4
+
+
+CONDITIONS = st.one_of(
+    st.integers(-1, _ROWS).map(lambda n: pc.field("key") == f"{n:04d}"),
+    st.integers(-1, _ROWS).map(lambda n: pc.field("number") > n),
+    st.just(pc.field("new").is_null()),
+    st.just(pc.field("new") == 3),
+    st.integers(0, _ROWS).map(lambda n: (pc.field("new") == 3) | (pc.field("number") == n)),
+    st.integers(0, _ROWS).map(lambda n: (pc.field("key") < f"{n:04d}") & (pc.field("number") < n)),
+)
+
+
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(CONDITIONS)
+def test_no_row_that_meets_a_condition_is_lost(
+    file: tuple[CountedReads, BaseFile], condition: pc.Expression
+) -> None:
+    everything = stored_rows().append_column("new", pa.nulls(_ROWS, pa.int32()))
+    expected = everything.select(SCHEMA.names).filter(condition)
+    assert read(file, condition).to_pylist() == expected.to_pylist()
