@@ -22,6 +22,7 @@ from table.metadata.file_lister import MetadataFileLister
 from table.metadata.metadata_table import MetadataTable
 from table.metadata.opening import open_metadata_table
 from table.metadata.partition_kind import PartitionKind
+from table.metadata.record_index import RecordIndex
 from table.model.action import Action
 from table.model.commit_metadata import CommitMetadata
 from table.model.compaction_plan import CompactionPlan
@@ -30,6 +31,7 @@ from table.model.instant import Instant
 from table.model.meta_columns import with_meta_columns, without_meta_columns
 from table.read.cdc_scan import CdcScan
 from table.read.file_statistics import FileStatistics
+from table.read.key_locations import KeyLocations
 from table.read.queries import Query, ReadOptimized, Snapshot
 from table.read.renamed_columns import check_not_renamed
 from table.read.scan import Scan
@@ -166,6 +168,7 @@ class HudiTable:
         query: Query = LATEST,
         columns: Sequence[str] | None = None,
         where: pc.Expression | str | None = None,
+        record_keys: Sequence[str] | None = None,
     ) -> Scan:
         """Rows of the table; nothing of them is read yet.
 
@@ -174,6 +177,8 @@ class HudiTable:
             columns: columns of the result, in this order; all of them, Hudi's own first, when None.
             where: a condition on rows, as an Arrow expression or in the words of
                 ``table.read.where``. It rules out partitions, files and row groups.
+            record_keys: only rows of these. Of the latest rows the record index, where there is
+                one, names the file groups that hold them, and no other is read.
 
         Raises:
             InvalidConfig: a column, condition, moment or span that is none.
@@ -183,7 +188,8 @@ class HudiTable:
         planner = self._planner()
         if isinstance(where, str):
             where = parse_where(where, self.schema or with_meta_columns(pa.schema([])))
-        return planner.plan(query, columns, where)
+        wanted = None if record_keys is None else pa.array(record_keys, pa.string())
+        return planner.plan(query, columns, where, wanted)
 
     def changes(self, begin: str = EARLIEST, end: str | None = None) -> CdcScan:
         """What each commit of a span did to each record; errors as for ``scan``.
@@ -235,11 +241,16 @@ class HudiTable:
             view,
             self._avro_schema() or _NO_COLUMNS,
             self._statistics(),
+            self._key_locations(),
         )
 
     def _statistics(self) -> FileStatistics | None:
         has_some = self._metadata and self._metadata.of_kind(PartitionKind.COLUMN_STATS)
         return ColumnStatistics(self._metadata) if self._metadata and has_some else None
+
+    def _key_locations(self) -> KeyLocations | None:
+        has_index = self._metadata and self._metadata.of_kind(PartitionKind.RECORD_INDEX)
+        return RecordIndex(self._metadata) if self._metadata and has_index else None
 
     def _load_view(self) -> FileSystemView:
         for _ in range(_VIEW_ATTEMPTS - 1):

@@ -37,7 +37,8 @@ def execute(arguments: argparse.Namespace) -> int:
     if query is None:
         scan: Scan | CdcScan = table.changes(arguments.begin, arguments.end)
     else:
-        scan = _chosen(table.scan(query, arguments.columns, arguments.where), arguments.columns)
+        found = table.scan(query, arguments.columns, arguments.where, arguments.key)
+        scan = _chosen(found, arguments.columns)
     # Whoever wants a few rows does not want them read ahead.
     threads = None if arguments.out is not None and arguments.limit is None else 1
     _put_out(scan.to_reader(threads), arguments)
@@ -53,7 +54,7 @@ def _query(arguments: argparse.Namespace) -> Query | None:
         raise InvalidConfig(message)
     match arguments.type:
         case "cdc":
-            _refuse(arguments, ("columns", "where"))
+            _refuse(arguments, ("columns", "where", "key"))
             return None
         case "incremental":
             return Incremental(arguments.begin, arguments.end)

@@ -16,11 +16,17 @@ from table.errors import InvalidConfig
 from table.merge.record_merger import commit_time_merger
 from table.merge.table_merger import table_merger
 from table.model.file_slice import FileSlice
-from table.model.meta_columns import COMMIT_TIME, with_meta_columns, without_meta_columns
+from table.model.meta_columns import (
+    COMMIT_TIME,
+    RECORD_KEY,
+    with_meta_columns,
+    without_meta_columns,
+)
 from table.read import cdc, incremental, time_travel
 from table.read.cdc_scan import CdcScan
 from table.read.file_group_reader import FileGroupReader
 from table.read.file_statistics import FileStatistics
+from table.read.key_locations import KeyLocations, holding
 from table.read.projection import projected
 from table.read.pruning import Pruning
 from table.read.queries import Incremental, Query, ReadOptimized
@@ -47,6 +53,7 @@ class ScanPlanner:
         view: its file slices now.
         avro_schema: its columns now, without the meta columns.
         statistics: of its files, if there are any.
+        key_locations: of its records now, if an index knows them.
     """
 
     storage: Storage
@@ -55,9 +62,14 @@ class ScanPlanner:
     view: FileSystemView
     avro_schema: AvroSchema
     statistics: FileStatistics | None = None
+    key_locations: KeyLocations | None = None
 
     def plan(
-        self, query: Query, columns: Sequence[str] | None, condition: pc.Expression | None
+        self,
+        query: Query,
+        columns: Sequence[str] | None,
+        condition: pc.Expression | None,
+        record_keys: pa.Array | None = None,
     ) -> Scan:
         """What a query reads.
 
@@ -65,20 +77,26 @@ class ScanPlanner:
             query: what is asked.
             columns: the columns of the result, in this order; all when None.
             condition: on rows.
+            record_keys: only rows of these keys; any when None.
 
         Raises:
-            InvalidConfig: a column that the table does not have; or a moment or span that names
-                none, or that was cleaned away.
+            InvalidConfig: a column that the table does not have, or keys that its rows do not
+                carry; or a moment or span that names none, or that was cleaned away.
             SnapshotChanged: the table changed meanwhile; load it again.
             CorruptData: an instant or statistics are damaged.
             Unsupported: the table merges in a way that is not known here.
         """
+        if record_keys is not None:
+            condition = self._with_keys(condition, record_keys)
         if isinstance(query, Incremental):
             return self._incremental(query, columns, condition)
         if query.as_of is not None:
             return self._as_of(query, query.as_of, columns, condition)
-        is_optimized = isinstance(query, ReadOptimized)
-        slices = self.view.read_optimized() if is_optimized else self.view.latest_slices()
+        if isinstance(query, ReadOptimized):
+            return self._scan(self.view.read_optimized(), columns, condition)
+        slices = self.view.latest_slices()
+        if record_keys is not None and self.key_locations is not None:
+            slices = holding(slices, self.key_locations, record_keys)
         return self._scan(slices, columns, condition)
 
     def changes(self, begin: str, end: str | None) -> CdcScan:
@@ -91,6 +109,13 @@ class ScanPlanner:
         span = Span.of(begin, end, time_travel.timeline_zone(self.properties))
         plan = cdc.plan(self.view, self.store, self.properties, span)
         return CdcScan(self._reader(self.avro_schema, self.view.visible_instants), plan)
+
+    def _with_keys(self, condition: pc.Expression | None, record_keys: pa.Array) -> pc.Expression:
+        if not self.properties.populates_meta_columns:
+            message = f"rows of this table do not carry their key: it keeps no {RECORD_KEY}"
+            raise InvalidConfig(message)
+        wanted = pc.field(RECORD_KEY).isin(record_keys)
+        return wanted if condition is None else wanted & condition
 
     def _as_of(
         self,

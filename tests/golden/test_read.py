@@ -74,6 +74,15 @@ def test_one_partition_at_a_time_makes_the_whole(golden: GoldenTable) -> None:
         assert sorted(scan.to_table()["id"].to_pylist()) == sorted(of_partition["id"].to_pylist())
 
 
+def test_a_record_is_found_by_its_key(golden: GoldenTable) -> None:
+    expected = {row[RECORD_KEY]: row["id"] for row in golden.expected("snapshot").to_pylist()}
+    wanted = sorted(expected)[:2]
+    scan = golden.table.scan(columns=["id"], record_keys=[*wanted, "no such key"])
+    assert sorted(scan.to_table()["id"].to_pylist()) == sorted(expected[key] for key in wanted)
+    if "record_index" in golden.properties.metadata_partitions:
+        assert len(scan.slices) <= len(wanted), "the index names the file groups"
+
+
 def test_keys_and_paths_come_out_as_apache_made_them(golden: GoldenTable) -> None:
     properties = golden.properties
     config = KeyGeneratorConfig(

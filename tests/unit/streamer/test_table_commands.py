@@ -84,6 +84,12 @@ def test_the_past_is_what_apache_hudi_reads(
     )
 
 
+def test_a_row_is_found_by_its_key(run: Run, golden: GoldenTable) -> None:
+    key = golden.expected("snapshot")["_hoodie_record_key"][0].as_py()
+    (line,) = run("query", "--key", key, "--columns", "_hoodie_record_key", "--json").splitlines()
+    assert json.loads(line) == {"_hoodie_record_key": key}
+
+
 def test_changes_are_told_one_by_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     golden = unpack("v9_mor_cdc", tmp_path)
     command = ["query", str(golden.root), "--type", "cdc", "--begin", "earliest", "--json"]
