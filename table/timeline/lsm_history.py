@@ -8,8 +8,10 @@
 
 Archival adds a file to layer 0 and a manifest; when a layer has ten files they become one of the
 next layer. Files that no manifest names any more are deleted three versions later, so a reader
-that held on to a manifest for long may find one gone. Source: ``LSMTimeline``,
-``LSMTimelineWriter``, ``ArchivedTimelineLoaderV2`` of Apache Hudi 1.2.0.
+that held on to a manifest for long may find one gone. An upgrade from version 6 copies its archive
+here in whatever order it reads it, so that names of files tell nothing in such a table; the old
+archive is left where it was. Source: ``LSMTimeline``, ``LSMTimelineWriter``,
+``ArchivedTimelineLoaderV2`` of Apache Hudi 1.2.0.
 """
 
 from __future__ import annotations
@@ -31,6 +33,10 @@ from table.model.instant import Instant
 from table.storage.storage import NotFound, Storage
 from table.timeline.archived_timeline import ArchivedTimeline
 from table.timeline.content import decode_commit
+
+#: Where version 6 kept its archive, by its releases' defaults, and what its files are called.
+_OLD_FOLDERS = (".hoodie/archived", ".hoodie/history")
+_OLD_ARCHIVE = ".commits_.archive."
 
 _VERSION_FILE = "_version_"
 _MANIFEST = re.compile(r"manifest_([0-9]+)")
@@ -64,7 +70,9 @@ class LsmHistory:
             data = self._storage.read(path)
         except NotFound:
             raise self._missing(version, f"the manifest {path}") from None
-        files = [self._file(name, version, path) for name in _parse_manifest(data, path)]
+        names = _parse_manifest(data, path)
+        are_ranges = not names or not self._was_upgraded()
+        files = [self._file(name, version, path, are_ranges) for name in names]
         files.sort(key=lambda file: file.last, reverse=True)
         return ArchivedTimeline(tuple(files))
 
@@ -101,13 +109,20 @@ class LsmHistory:
             matches = (_MANIFEST.fullmatch(info.name) for info in objects)
             return max((int(match.group(1)) for match in matches if match), default=None)
 
-    def _file(self, name: str, version: int, manifest: str) -> HistoryFile:
+    def _was_upgraded(self) -> bool:
+        return any(
+            _OLD_ARCHIVE in info.name
+            for folder in _OLD_FOLDERS
+            for info in self._storage.list_folder(folder)[1]
+        )
+
+    def _file(self, name: str, version: int, manifest: str, is_range: bool) -> HistoryFile:
         match = _DATA_FILE.fullmatch(name)
         if match is None:
             expected = "file names of the form first_last_layer.parquet"
             raise CorruptData(manifest, None, expected, repr(name))
         path = f"{self._folder}/{name}"
-        return HistoryFile(self, path, match.group(1), match.group(2), version)
+        return HistoryFile(self, path, match.group(1), match.group(2), version, is_range)
 
     @contextmanager
     def _open(self, file: HistoryFile) -> Iterator[pq.ParquetFile]:
@@ -144,6 +159,7 @@ class HistoryFile:
         first: the oldest requested time in it.
         last: the newest one.
         version: of the manifest that named it.
+        is_range: whether ``first`` and ``last`` are true.
     """
 
     history: LsmHistory
@@ -151,10 +167,12 @@ class HistoryFile:
     first: str
     last: str
     version: int
+    is_range: bool = True
 
     def may_hold(self, since: str, until: str | None) -> bool:
         """Whether its name's range meets the range."""
-        return since <= self.last and (until is None or self.first < until)
+        is_inside = since <= self.last and (until is None or self.first < until)
+        return is_inside or not self.is_range
 
     def instants(self) -> Sequence[Instant]:
         """Completed instants in it. Errors as for ``ArchiveFile``."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tarfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +16,9 @@ import pyarrow.parquet as pq
 from table.config.table_properties import TableProperties
 from table.hudi_table import HudiTable, open_table
 from table.model.meta_columns import PARTITION_PATH, RECORD_KEY
+from table.read.cdc_scan import CdcScan
+from table.read.queries import Incremental, ReadOptimized, Snapshot
+from table.read.scan import Scan
 from table.storage import Storage, StorageLocation
 from table.view.file_system_view import FileSystemView
 
@@ -24,6 +28,9 @@ _ARCHIVES = Path(__file__).parent
 ALL_TABLES = sorted(path.name.removesuffix(".tar.gz") for path in _ARCHIVES.glob("*.tar.gz"))
 
 Row = dict[str, Any]
+
+_BEGIN = "hoodie.datasource.read.begin.instanttime"
+_END = "hoodie.datasource.read.end.instanttime"
 
 
 @dataclass(frozen=True)
@@ -73,11 +80,23 @@ def unpack(name: str, folder: Path) -> GoldenTable:
     return GoldenTable(root, open_table(StorageLocation(str(root))))
 
 
+def ask(table: HudiTable, query: str, options: Mapping[str, str]) -> Scan | CdcScan:
+    """What Apache was asked; the query's name begins with its kind."""
+    if query.startswith("cdc"):
+        return table.changes(options["begin"], options.get("end"))
+    if query.startswith("incremental"):
+        return table.scan(Incremental(options[_BEGIN], options.get(_END)))
+    if query.startswith("as_of"):
+        return table.scan(Snapshot(options["as.of.instant"]))
+    return table.scan(ReadOptimized() if query == "read_optimized" else Snapshot())
+
+
 def sorted_rows(rows: pa.Table) -> list[Row]:
     """Rows without order; times as Spark writes them, in UTC without saying so."""
     columns = [_without_zone(column) for column in rows.columns]
     listed: list[Row] = pa.table(columns, rows.column_names).to_pylist()
-    return sorted(listed, key=lambda row: str((row[PARTITION_PATH], row[RECORD_KEY], row)))
+    names = [name for name in (PARTITION_PATH, RECORD_KEY) if name in rows.column_names]
+    return sorted(listed, key=lambda row: str(([row[name] for name in names], row)))
 
 
 def plain_types(schema: pa.Schema) -> list[tuple[str, pa.DataType]]:

@@ -15,6 +15,13 @@ from table.model.meta_columns import COMMIT_TIME, FILE_NAME, RECORD_KEY
 from table.view.file_system_view import FileSystemView
 from tests.golden.golden_table import ALL_TABLES, GoldenTable, unpack
 
+#: Whose rows say where they come from: by their file's id, which is unique but where writers do not
+#: block each other.
+_TABLES = [n for n in ALL_TABLES if "virtual_keys" not in n and "non_blocking" not in n]
+
+#: With files of writers that died or were rolled back by a block in a log.
+_WITH_DEAD_FILES = ("dead_writer", "failed_write", "v6_mor_rollback")
+
 
 class Row(NamedTuple):
     """Where a row comes from: a base file's name, or the file id of a log."""
@@ -24,7 +31,7 @@ class Row(NamedTuple):
     file: str
 
 
-@pytest.fixture(scope="module", params=ALL_TABLES)
+@pytest.fixture(scope="module", params=_TABLES)
 def golden(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> GoldenTable:
     return unpack(request.param, tmp_path_factory.mktemp("golden"))
 
@@ -53,7 +60,8 @@ def test_every_commit_can_be_read_archived_or_not(golden: GoldenTable) -> None:
     stats = [stat for i in writes for stat in store.read_commit(i).write_stats]
     written = {path for stat in stats for path in (stat.path, *(stat.cdc_stats or ()))}
     there = {file.path for group in golden.view.groups.values() for file in group.files.values()}
-    assert there <= written
+    is_clean = not any(part in golden.properties.table_name for part in _WITH_DEAD_FILES)
+    assert there <= written or not is_clean
     assert all(golden.view.timeline.is_committed(i.requested_at) for i in writes)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import pickle
 from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
@@ -25,11 +24,10 @@ from table.read import cdc, incremental
 from table.read.cdc import LoggingMode
 from table.read.cdc.kept_changes import read_kept_changes
 from table.read.file_group_reader import FileGroupReader
-from table.read.queries import Incremental, Snapshot
+from table.read.queries import Snapshot
 from table.read.span import Span
 from tests import plans
 from tests.golden.golden_table import (
-    ALL_TABLES,
     GoldenTable,
     Row,
     plain_types,
@@ -40,9 +38,6 @@ from tests.golden.golden_table import (
 Plan = TypeVar("Plan")
 Key = tuple[str, str]
 
-_NEVER_ASKED = ("v9_mor_evolved", "v9_mor_hive_complex_ts")
-_TABLES = [name for name in ALL_TABLES if name not in _NEVER_ASKED]
-_CDC_TABLES = ["v9_cow_cdc", "v9_mor_cdc"]
 _ARCHIVED = ["v6_mor_archived", "v8_mor_archived", "v9_mor_archived"]
 _REPLAYED = [
     "v6_mor_compacted",
@@ -63,33 +58,25 @@ _CUT_INTO_SPANS = [
 _DELETED_LATE = ("r2", "k0029")
 
 
+class Unpacked:
+    """Tables that nobody changes, by name, each unpacked when it is first asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._tables: dict[str, GoldenTable] = {}
+
+    def __getitem__(self, name: str) -> GoldenTable:
+        if name not in self._tables:
+            self._tables[name] = unpack(name, self._folder)
+        return self._tables[name]
+
+
 @pytest.fixture(scope="module")
-def unpacked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, GoldenTable]:
-    """Tables that nobody changes, by name."""
-    folder = tmp_path_factory.mktemp("golden")
-    return {name: unpack(name, folder) for name in ALL_TABLES}
+def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Unpacked:
+    return Unpacked(tmp_path_factory.mktemp("golden"))
 
 
-@pytest.mark.parametrize("name", _TABLES)
-def test_time_travel_answers_as_apache_does(unpacked: dict[str, GoldenTable], name: str) -> None:
-    golden = unpacked[name]
-    asked = golden.queries["as_of"]["as.of.instant"]
-    scan = _as_in_a_worker(golden.table.scan(Snapshot(as_of=asked)))
-    _assert_same(scan.to_table(), golden.expected("as_of"))
-
-
-@pytest.mark.parametrize("name", _TABLES)
-def test_incremental_query_answers_as_apache_does(
-    unpacked: dict[str, GoldenTable], name: str
-) -> None:
-    golden = unpacked[name]
-    begin = golden.queries["incremental"]["hoodie.datasource.read.begin.instanttime"]
-    assert not incremental.plan(golden.view, golden.table.store, Span.of(begin)).is_full_scan
-    scan = _as_in_a_worker(golden.table.scan(Incremental(begin)))
-    _assert_same(scan.to_table(), golden.expected("incremental"))
-
-
-def test_the_past_has_the_columns_of_its_time(unpacked: dict[str, GoldenTable]) -> None:
+def test_the_past_has_the_columns_of_its_time(unpacked: Unpacked) -> None:
     golden = unpacked["v9_mor_evolved"]
     first, last = (i.requested_at for i in golden.view.timeline.completed())
     then, now = (golden.table.scan(Snapshot(as_of=i)).schema for i in (first, last))
@@ -97,29 +84,8 @@ def test_the_past_has_the_columns_of_its_time(unpacked: dict[str, GoldenTable]) 
     assert set(then.names) < set(now.names)
 
 
-@pytest.mark.parametrize("name", _CDC_TABLES)
-def test_cdc_query_answers_as_apache_does(unpacked: dict[str, GoldenTable], name: str) -> None:
-    golden = unpacked[name]
-    scan = _as_in_a_worker(golden.table.changes(golden.queries["cdc"]["begin"]))
-    found = scan.to_table()
-    expected = golden.expected("cdc")
-    assert found.schema.equals(expected.schema)
-    assert sorted(found.to_pylist(), key=str) == sorted(expected.to_pylist(), key=str)
-
-
-@pytest.mark.parametrize("name", ALL_TABLES)
-def test_all_that_apache_was_asked_is_asked_here(
-    unpacked: dict[str, GoldenTable], name: str
-) -> None:
-    asked = unpacked[name].queries.keys() & {"as_of", "incremental", "cdc"}
-    assert ("as_of" in asked) == ("incremental" in asked) == (name in _TABLES)
-    assert ("cdc" in asked) == (name in _CDC_TABLES)
-
-
 @pytest.mark.parametrize("name", [*_CUT_INTO_SPANS, *_ARCHIVED[:2]])
-def test_all_commits_together_wrote_the_snapshot(
-    unpacked: dict[str, GoldenTable], name: str
-) -> None:
+def test_all_commits_together_wrote_the_snapshot(unpacked: Unpacked, name: str) -> None:
     golden = unpacked[name]
     plan = incremental.plan(golden.view, golden.table.store, Span.of("earliest"))
     assert plan.is_full_scan == (name in _ARCHIVED)
@@ -127,7 +93,7 @@ def test_all_commits_together_wrote_the_snapshot(
 
 
 @pytest.mark.parametrize("name", _CUT_INTO_SPANS)
-def test_no_row_falls_between_two_spans(unpacked: dict[str, GoldenTable], name: str) -> None:
+def test_no_row_falls_between_two_spans(unpacked: Unpacked, name: str) -> None:
     golden = unpacked[name]
     commit_of = _commits_of_keys(golden.expected("snapshot"))
     commits = [i for i in golden.view.timeline.completed() if i.action.is_write]
@@ -165,7 +131,7 @@ def test_the_whole_table_is_read_once_files_were_removed(tmp_path: Path, name: s
 
 @pytest.mark.parametrize("name", _ARCHIVED)
 def test_archived_commits_are_in_a_span_that_begins_before_them(
-    unpacked: dict[str, GoldenTable], name: str
+    unpacked: Unpacked, name: str
 ) -> None:
     golden = unpacked[name]
     archived = golden.table.store.load_archived().instants()
@@ -181,7 +147,7 @@ def test_archived_commits_are_in_a_span_that_begins_before_them(
 
 
 @pytest.mark.parametrize("name", _REPLAYED)
-def test_replayed_changes_come_to_the_snapshot(unpacked: dict[str, GoldenTable], name: str) -> None:
+def test_replayed_changes_come_to_the_snapshot(unpacked: Unpacked, name: str) -> None:
     golden = unpacked[name]
     plan = cdc.plan(golden.view, golden.table.store, _with_cdc(golden), Span.of("earliest"))
     state: dict[Key, str] = {}
@@ -211,7 +177,7 @@ def test_images_that_were_not_kept_are_looked_up(tmp_path: Path, mode: LoggingMo
     assert Counter(_told(change) for change in _changes(golden, plan)) == whole
 
 
-def test_kept_changes_and_their_logging_mode_agree(unpacked: dict[str, GoldenTable]) -> None:
+def test_kept_changes_and_their_logging_mode_agree(unpacked: Unpacked) -> None:
     golden = unpacked["v9_cow_cdc"]
     properties = _with_cdc(golden, LoggingMode.OP_KEY_ONLY)
     plan = cdc.plan(golden.view, golden.table.store, properties, Span.of("000"))
@@ -219,7 +185,7 @@ def test_kept_changes_and_their_logging_mode_agree(unpacked: dict[str, GoldenTab
         _changes(golden, plan)
 
 
-def test_a_table_without_cdc_says_so(unpacked: dict[str, GoldenTable]) -> None:
+def test_a_table_without_cdc_says_so(unpacked: Unpacked) -> None:
     golden = unpacked["v9_cow_simple"]
     with pytest.raises(InvalidConfig, match=keys.CDC_ENABLED):
         cdc.plan(golden.view, golden.table.store, golden.properties, Span.of("000"))
@@ -308,8 +274,3 @@ def _commits_of_keys(rows: pa.Table) -> dict[Key, str]:
 def _assert_same(found: pa.Table, expected: pa.Table) -> None:
     assert plain_types(found.schema) == plain_types(expected.schema)
     assert sorted_rows(found) == sorted_rows(expected)
-
-
-def _as_in_a_worker(plan: Plan) -> Plan:
-    moved: Plan = pickle.loads(pickle.dumps(plan))
-    return moved
