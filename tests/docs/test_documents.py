@@ -11,6 +11,7 @@ import yaml
 from streamer.cli import parser
 from streamer.config.load import load
 from streamer.config.reference import reference
+from tests.golden.support import support
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(ROOT.glob("*/*.md"))]
@@ -19,6 +20,10 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
 
 def test_the_reference_of_the_pipeline_file_is_printed_from_the_settings() -> None:
     assert (ROOT / "docs" / "pipeline.md").read_text() == reference()
+
+
+def test_what_is_read_is_printed_from_the_tests() -> None:
+    assert (ROOT / "docs" / "support.md").read_text() == support()
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)

@@ -14,6 +14,7 @@ def test_what_differs_between_the_versions() -> None:
     assert [version.logs_name_their_slice for version in versions] == [True, False, False]
 
 
+@pytest.mark.refuses("Tables of versions other than 6, 8 and 9")
 @pytest.mark.parametrize("number", [0, 5, 7, 10])
 def test_other_versions_are_refused(number: int) -> None:
     with pytest.raises(Unsupported, match=f"lake/t is of version {number}; versions 6, 8, 9"):

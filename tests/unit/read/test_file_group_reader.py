@@ -182,6 +182,7 @@ def test_commit_time_takes_the_last_word_deletes_included(file_slice: Slice) -> 
     assert [r["text"] for r in rows_of(reader.read(file_slice.value))] == ["last"]
 
 
+@pytest.mark.refuses("Base files other than Parquet and HFile (ORC)")
 def test_what_cannot_be_read_says_so(file_slice: Slice) -> None:
     orc = FileSlice(
         FileGroupId("", "g"), "10", BaseFile("", BaseFileName("g", "0-0-0", "10", "orc"), 1)

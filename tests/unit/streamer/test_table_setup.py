@@ -132,6 +132,7 @@ def test_older_table_versions_are_refused(version: str) -> None:
         check(existing({keys.TABLE_VERSION: version}))
 
 
+@pytest.mark.refuses("Bootstrapped tables, some columns of which lie in files of another table")
 def test_a_bootstrapped_table_is_refused_when_it_opens() -> None:
     table = existing({keys.BOOTSTRAP_BASE_PATH: "s3://lake/parquet"})
     with pytest.raises(Unsupported, match="bootstrapped from s3://lake/parquet"):

@@ -1,0 +1,67 @@
+"""Write options of Apache Hudi, in the groups that recipes put together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+Options = Mapping[str, str]
+
+_EVERY_TABLE = {
+    "hoodie.datasource.write.recordkey.field": "id",
+    "hoodie.datasource.write.partitionpath.field": "region",
+    "hoodie.table.ordering.fields": "ts",
+    "hoodie.upsert.shuffle.parallelism": "2",
+    "hoodie.insert.shuffle.parallelism": "2",
+    "hoodie.bulkinsert.shuffle.parallelism": "2",
+    "hoodie.delete.shuffle.parallelism": "2",
+    "hoodie.compact.inline": "false",
+    "hoodie.clean.automatic": "false",
+    "hoodie.archive.automatic": "false",
+    "hoodie.parquet.small.file.limit": "0",
+}
+
+BUCKETS = {"hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": "2"}
+NO_METADATA = {"hoodie.metadata.enable": "false"}
+ORDERED_THE_OLD_WAY = {"hoodie.datasource.write.precombine.field": "ts"}
+
+
+def copy_on_write(*groups: Options) -> dict[str, str]:
+    """Options of a copy-on-write table; later groups win."""
+    return _table("COPY_ON_WRITE", groups)
+
+
+def merge_on_read(*groups: Options) -> dict[str, str]:
+    """Options of a merge-on-read table; later groups win."""
+    return _table("MERGE_ON_READ", groups)
+
+
+def version(number: int) -> dict[str, str]:
+    """A table of this version, which writes leave at it."""
+    pinned = {"hoodie.write.table.version": str(number), "hoodie.write.auto.upgrade": "false"}
+    return pinned | (ORDERED_THE_OLD_WAY if number == 6 else {})
+
+
+def version_unpinned(number: int) -> dict[str, str]:
+    """A table of this version, the one that writes would upgrade to anyhow."""
+    return {"hoodie.write.table.version": str(number)}
+
+
+def logs_of(block_format: str) -> dict[str, str]:
+    """Log files whose data blocks are ``avro``, ``parquet`` or ``hfile``."""
+    return {"hoodie.logfile.data.block.format": block_format}
+
+
+def keyed_by(generator: str, *, record: str = "id", partition: str = "region") -> dict[str, str]:
+    """Record keys and partition paths of these columns, made by one of Hudi's key generators."""
+    return {
+        "hoodie.datasource.write.recordkey.field": record,
+        "hoodie.datasource.write.partitionpath.field": partition,
+        "hoodie.datasource.write.keygenerator.class": f"org.apache.hudi.keygen.{generator}",
+    }
+
+
+def _table(table_type: str, groups: tuple[Options, ...]) -> dict[str, str]:
+    options = {**_EVERY_TABLE, "hoodie.datasource.write.table.type": table_type}
+    for group in groups:
+        options |= group
+    return options

@@ -1,0 +1,34 @@
+"""Every golden table there is, by name."""
+
+from tests.golden.make.recipe import Recipe
+from tests.golden.make.recipes import (
+    basics,
+    changes,
+    indexes,
+    keys,
+    merging,
+    schemas,
+    services,
+    special_basics,
+    timelines,
+    versions,
+    writers,
+)
+
+_MODULES = (
+    basics,
+    special_basics,
+    merging,
+    keys,
+    schemas,
+    services,
+    writers,
+    timelines,
+    versions,
+    indexes,
+    changes,
+)
+
+RECIPES: dict[str, Recipe] = {
+    recipe.name: recipe for module in _MODULES for recipe in module.RECIPES
+}

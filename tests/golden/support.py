@@ -1,0 +1,79 @@
+"""``python -m tests.golden.support``: docs/support.md, as the tests prove it."""
+
+from __future__ import annotations
+
+import ast
+import json
+import tarfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from tests.golden.make.recipes import RECIPES
+from tests.golden.test_answers import COMES_BACK, FROM_PATH, REFUSED
+
+_TESTS = Path(__file__).parents[1]
+_DOCUMENT = _TESTS.parent / "docs" / "support.md"
+
+_HEAD = """# What is read
+
+Printed by `python -m tests.golden.support` from the tests. Each table below was written by Apache
+Hudi 1.2.0 (Spark 3.5), which also answered the queries; the tests read the same tables and compare
+every row and every column, Hudi's own included.
+
+| Table | What it shows | Queries that give Apache Hudi's answer |
+|---|---|---|
+"""
+
+_NOTES = """
+¹ A partition column is left out of the comparison: on Spark, Apache Hudi fills it from the path, in
+another spelling or type than the value that was written, which is what is read here.
+
+² At some instants of the span Apache Hudi brings a row back that a newer one in a compacted base
+file has replaced; here it stays away.
+
+## What is not read
+
+Each is refused by name; none gives wrong rows.
+
+"""
+
+
+def support() -> str:
+    """The whole document."""
+    rows = (f"| `{name}` | {RECIPES[name].shows} | {_answered(name)} |" for name in sorted(RECIPES))
+    refused = (f"- {what}" for what in sorted(_refused()))
+    return _HEAD + "\n".join(rows) + "\n" + _NOTES + "\n".join(refused) + "\n"
+
+
+def _answered(name: str) -> str:
+    if name in REFUSED:
+        return f"none: {REFUSED[name]}"
+    note = "¹" if name in FROM_PATH else ""
+    note += "²" if any(table == name for table, _ in COMES_BACK) else ""
+    return ", ".join(dict.fromkeys(_kind(query) for query in _queries(name))) + note
+
+
+def _kind(query: str) -> str:
+    head, _, tail = query.rpartition("_")
+    return head if tail.isdecimal() else query
+
+
+def _queries(name: str) -> Mapping[str, object]:
+    with tarfile.open(Path(__file__).parent / f"{name}.tar.gz") as archive:
+        file = archive.extractfile(f"{name}/meta.json")
+        assert file is not None
+        queries: Mapping[str, object] = json.load(file)["queries"]
+        return queries
+
+
+def _refused() -> Iterator[str]:
+    """What tests that are marked ``refuses`` say."""
+    for path in sorted(_TESTS.rglob("test_*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            is_mark = isinstance(node, ast.Call) and ast.unparse(node.func) == "pytest.mark.refuses"
+            if is_mark and isinstance(node, ast.Call):
+                yield ast.literal_eval(node.args[0])
+
+
+if __name__ == "__main__":
+    _DOCUMENT.write_text(support(), encoding="utf-8")

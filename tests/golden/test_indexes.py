@@ -1,0 +1,71 @@
+"""Indexes in metadata tables of Apache Hudi say what its own answers say."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from table.metadata.expression_index import ExpressionIndex
+from table.metadata.metadata_table import MetadataTable
+from table.metadata.opening import open_metadata_table
+from table.metadata.partition_kind import PartitionKind
+from table.metadata.secondary_index import SecondaryIndex
+from table.model.meta_columns import FILE_NAME, PARTITION_PATH, RECORD_KEY
+from tests.golden.golden_table import GoldenTable, unpack
+
+
+@pytest.mark.parametrize("name", ["v8_mor_secondary_index", "v9_mor_secondary_index"])
+def test_a_secondary_index_names_the_records_of_each_value(name: str, tmp_path: Path) -> None:
+    golden = unpack(name, tmp_path)
+    metadata = _metadata_of(golden)
+    (partition,) = metadata.of_kind(PartitionKind.SECONDARY_INDEX)
+    index = SecondaryIndex(metadata, partition)
+    assert index.column == "note"
+    rows = golden.expected("snapshot")
+    notes = set(rows["note"].to_pylist())
+    assert len(notes) > 3
+    for note in notes:
+        has_note = pc.field("note").is_null() if note is None else pc.field("note") == note
+        expected = rows.filter(has_note)[RECORD_KEY].to_pylist()
+        assert sorted(index.lookup([note])["record_key"].to_pylist()) == sorted(expected), note
+    assert index.lookup(["no such note"]).num_rows == 0
+
+
+def test_an_expression_index_bounds_what_the_files_hold(expressions: GoldenTable) -> None:
+    index = ExpressionIndex.of(_metadata_of(expressions), "expr_index_idx_ts_day")
+    assert (index.column, index.definition.function) == ("ts", "from_unixtime")
+    days = {row["file_name"]: row for row in index.of_files(pa.string()).to_pylist()}
+    for name, rows in _by_file(expressions.expected("snapshot")).items():
+        stamps = rows["ts"].to_pylist()
+        seen = [datetime.fromtimestamp(ts, UTC).strftime("%Y-%m-%d") for ts in stamps]
+        assert (days[name]["min"], days[name]["max"]) == (min(seen), max(seen))
+
+
+def test_bloom_filters_of_an_expression_hold_what_the_files_hold(expressions: GoldenTable) -> None:
+    index = ExpressionIndex.of(_metadata_of(expressions), "expr_index_idx_id_upper")
+    assert (index.column, index.definition.function) == ("id", "upper")
+    for name, rows in _by_file(expressions.expected("snapshot")).items():
+        place = (rows[PARTITION_PATH][0].as_py(), name)
+        (bloom,) = index.bloom_filters([place]).values()
+        assert bloom.might_contain(pc.utf8_upper(rows["id"]).combine_chunks()).all()
+        assert not bloom.might_contain(rows["id"].combine_chunks()).all(), "lower case is not there"
+
+
+@pytest.fixture(scope="module")
+def expressions(tmp_path_factory: pytest.TempPathFactory) -> GoldenTable:
+    return unpack("v9_cow_expression_index", tmp_path_factory.mktemp("golden"))
+
+
+def _by_file(rows: pa.Table) -> dict[str, pa.Table]:
+    names = set(rows[FILE_NAME].to_pylist())
+    return {name: rows.filter(pc.field(FILE_NAME) == name) for name in names}
+
+
+def _metadata_of(golden: GoldenTable) -> MetadataTable:
+    metadata = open_metadata_table(golden.storage, golden.properties, golden.view.timeline)
+    assert metadata is not None
+    return metadata
