@@ -11,34 +11,29 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from table.config import keys
-from table.config.merge_settings import merge_settings
 from table.config.table_properties import BACKUP_PATH, PROPERTIES_PATH, TableProperties
 from table.config.table_spec import TableSpec, check_readable
 from table.errors import InvalidConfig, SnapshotChanged, TableNotFound
-from table.merge.record_merger import RecordMerger
-from table.merge.table_merger import table_merger
 from table.metadata.column_statistics import ColumnStatistics
 from table.metadata.file_lister import MetadataFileLister
 from table.metadata.metadata_table import MetadataTable
-from table.metadata.opening import open_metadata_table
+from table.metadata.opening import METADATA_FOLDER, open_metadata_table
 from table.metadata.partition_kind import PartitionKind
 from table.metadata.record_index import RecordIndex
-from table.model.action import Action
+from table.model.action import COMMITS
 from table.model.commit_metadata import CommitMetadata
 from table.model.compaction_plan import CompactionPlan
 from table.model.format_version import FormatVersion
 from table.model.instant import Instant
-from table.model.meta_columns import with_meta_columns, without_meta_columns
 from table.read.cdc_scan import CdcScan
 from table.read.file_statistics import FileStatistics
 from table.read.key_locations import KeyLocations
 from table.read.queries import Query, ReadOptimized, Snapshot
 from table.read.renamed_columns import check_not_renamed
 from table.read.scan import Scan
-from table.read.scan_planner import ScanPlanner
+from table.read.scan_planner import ScanPlanner, table_schema
 from table.read.span import EARLIEST
 from table.read.where import parse_where
-from table.schema import avro
 from table.storage import Storage, StorageLocation, open_storage
 from table.storage.probe import check_conditional_puts
 from table.storage.storage import NotFound
@@ -52,11 +47,9 @@ from table.view.view_loader import load_view
 
 LATEST = Snapshot()
 
-_METADATA_FOLDER = ".hoodie/metadata"
 #: How often a view is loaded before others who clean and roll back have their way.
 _VIEW_ATTEMPTS = 3
 _NO_COLUMNS: dict[str, Any] = {"type": "record", "name": "empty", "fields": []}
-_COMMITS = (Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT)
 
 
 class HudiTable:
@@ -71,21 +64,11 @@ class HudiTable:
         self._timeline: Timeline | None = None
         self._view: FileSystemView | None = None
         self._metadata: MetadataTable | None = None
-        self._noted: tuple[Instant, CommitMetadata] | None = None
 
     @property
     def location(self) -> StorageLocation:
         """Where the table lies."""
         return self.storage.location
-
-    @property
-    def merger(self) -> RecordMerger:
-        """The table's record merger.
-
-        Raises:
-            Unsupported: it merges with a Java class that is not known here.
-        """
-        return table_merger(merge_settings(self.properties), self._avro_schema())
 
     @property
     def timeline(self) -> Timeline:
@@ -121,7 +104,7 @@ class HudiTable:
         What another writer completed meanwhile is read when it is asked for again.
         """
         known = set(self.timeline.instants)
-        self._noted = instant, metadata
+        self.store.note_commit(instant, metadata)
         others = [
             i
             for i in timeline.instants
@@ -139,16 +122,10 @@ class HudiTable:
         if self._view is not None:
             self._view = self._view.with_compaction_plan(instant.requested_at, plan)
 
-    def commit_metadata(self, instant: Instant) -> CommitMetadata:
-        """Metadata of a completed commit; of our own newest without a request."""
-        if self._noted is not None and self._noted[0] == instant:
-            return self._noted[1]
-        return self.store.read_commit(instant)
-
     def newest_metadata(self) -> CommitMetadata | None:
         """Metadata of the newest completed commit that carries a schema."""
-        for instant in reversed(self.timeline.completed(*_COMMITS)):
-            metadata = self.commit_metadata(instant)
+        for instant in reversed(self.timeline.completed(*COMMITS)):
+            metadata = self.store.read_commit(instant)
             if metadata.extra_metadata.get(keys.SCHEMA):
                 return metadata
         return None
@@ -157,11 +134,7 @@ class HudiTable:
     def schema(self) -> pa.Schema | None:
         """The table's columns, meta columns first; None before the first commit."""
         stored = self._avro_schema()
-        if stored is None:
-            return None
-        schema = avro.to_arrow(stored)
-        populated = self.properties.populates_meta_columns
-        return with_meta_columns(schema) if populated else without_meta_columns(schema)
+        return None if stored is None else table_schema(stored, self.properties)
 
     def scan(
         self,
@@ -187,7 +160,7 @@ class HudiTable:
         """
         planner = self._planner()
         if isinstance(where, str):
-            where = parse_where(where, self.schema or with_meta_columns(pa.schema([])))
+            where = parse_where(where, planner.schema)
         wanted = None if record_keys is None else pa.array(record_keys, pa.string())
         return planner.plan(query, columns, where, wanted)
 
@@ -222,7 +195,7 @@ class HudiTable:
         self.storage.put(BACKUP_PATH, self.properties.to_bytes())
         self.storage.put(PROPERTIES_PATH, self.properties.to_bytes())
         self.storage.delete([BACKUP_PATH])
-        self.storage.delete([info.path for info in self.storage.list_tree(_METADATA_FOLDER)])
+        self.storage.delete([info.path for info in self.storage.list_tree(METADATA_FOLDER)])
 
     def _avro_schema(self) -> dict[str, Any] | None:
         metadata = self.newest_metadata()
@@ -244,13 +217,18 @@ class HudiTable:
             self._key_locations(),
         )
 
+    def _metadata_with(self, kind: PartitionKind) -> MetadataTable | None:
+        """The metadata table, if it has a partition of that kind."""
+        metadata = self._metadata
+        return metadata if metadata is not None and metadata.of_kind(kind) else None
+
     def _statistics(self) -> FileStatistics | None:
-        has_some = self._metadata and self._metadata.of_kind(PartitionKind.COLUMN_STATS)
-        return ColumnStatistics(self._metadata) if self._metadata and has_some else None
+        metadata = self._metadata_with(PartitionKind.COLUMN_STATS)
+        return None if metadata is None else ColumnStatistics(metadata)
 
     def _key_locations(self) -> KeyLocations | None:
-        has_index = self._metadata and self._metadata.of_kind(PartitionKind.RECORD_INDEX)
-        return RecordIndex(self._metadata) if self._metadata and has_index else None
+        metadata = self._metadata_with(PartitionKind.RECORD_INDEX)
+        return None if metadata is None else RecordIndex(metadata)
 
     def _load_view(self) -> FileSystemView:
         for _ in range(_VIEW_ATTEMPTS - 1):
@@ -263,9 +241,10 @@ class HudiTable:
         """The view as of ``timeline``, from the metadata table where there is one."""
         timeline = self.timeline
         self._metadata = open_metadata_table(self.storage, self.properties, timeline)
-        lister: FileLister = StorageFileLister(self.storage)
-        if self._metadata is not None and self._metadata.of_kind(PartitionKind.FILES):
-            lister = MetadataFileLister(self._metadata)
+        metadata = self._metadata_with(PartitionKind.FILES)
+        lister: FileLister = (
+            StorageFileLister(self.storage) if metadata is None else MetadataFileLister(metadata)
+        )
         return load_view(self.store, timeline, lister, self.version)
 
 

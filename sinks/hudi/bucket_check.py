@@ -15,12 +15,10 @@ from table.config import keys
 from table.errors import InvalidConfig
 from table.hudi_table import HudiTable
 from table.index.bucket import BucketIndex, bucket_of
-from table.model.action import Action
+from table.model.action import COMMITS
 from table.model.file_slice import FileSlice
 from table.model.meta_columns import RECORD_KEY
 from table.read.scan import Scan
-
-_COMMITS = (Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT)
 
 #: File groups that are looked into; one record of many is enough to tell.
 _ASKED_GROUPS = 8
@@ -43,8 +41,8 @@ def check_buckets(table: HudiTable, index: BucketIndex) -> None:
 
 def _stored_count(table: HudiTable) -> int | None:
     """What the newest commit that knows the bucket count says."""
-    for instant in reversed(table.timeline.completed(*_COMMITS)):
-        count = table.commit_metadata(instant).extra_metadata.get(keys.BUCKET_COUNT)
+    for instant in reversed(table.timeline.completed(*COMMITS)):
+        count = table.store.read_commit(instant).extra_metadata.get(keys.BUCKET_COUNT)
         if count is not None:
             return int(count)
     return None

@@ -33,4 +33,4 @@ class _ExtraMetadata(Mapping[str, str]):
         return len(self._read())
 
     def _read(self) -> Mapping[str, str]:
-        return self._table.commit_metadata(self._instant).extra_metadata
+        return self._table.store.read_commit(self._instant).extra_metadata

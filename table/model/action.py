@@ -29,7 +29,7 @@ class Action(StrEnum):
     @property
     def is_ingest(self) -> bool:
         """Whether a writer of rows makes it (and so may keep a checkpoint in it)."""
-        return self in (Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT)
+        return self in COMMITS
 
     @property
     def is_write(self) -> bool:
@@ -41,6 +41,9 @@ class Action(StrEnum):
         """Whether it is a planned rewrite, which a starting writer leaves pending."""
         return self in _COMPLETES_AS
 
+
+#: What writes of rows complete as; services that rewrite files end as one of them, too.
+COMMITS = (Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT)
 
 _COMPLETES_AS = {
     Action.COMPACTION: Action.COMMIT,

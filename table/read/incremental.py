@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from table.errors import InvalidConfig
-from table.model.action import Action
+from table.model.action import COMMITS
 from table.model.commit_metadata import CommitMetadata
 from table.model.file_slice import FileGroupId, FileSlice
 from table.model.instant import Instant
@@ -38,7 +38,6 @@ from table.view.file_lister import DataFile
 from table.view.file_system_view import FileSystemView
 from table.view.visible_instants import VisibleInstants
 
-_COMMITS = (Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT)
 #: How long before its completion an archived commit may have been requested.
 _LONGEST_COMMIT = timedelta(days=1)
 
@@ -106,7 +105,7 @@ def plan(
 
 def _commits_in(view: FileSystemView, span: Span) -> list[Instant]:
     """Commits of the active timeline, by requested time."""
-    commits = view.timeline.completed(*_COMMITS)
+    commits = view.timeline.completed(*COMMITS)
     return sorted(
         (commit for commit in commits if span.holds(_counted_time(view, commit))),
         key=lambda commit: commit.requested_at,
@@ -126,7 +125,7 @@ def _archived_commits_in(view: FileSystemView, store: TimelineStore, span: Span)
     return [
         commit
         for commit in store.load_archived().instants(since, start)
-        if commit.action in _COMMITS and span.holds(_counted_time(view, commit))
+        if commit.action in COMMITS and span.holds(_counted_time(view, commit))
     ]
 
 
@@ -141,7 +140,7 @@ def _requested_since(begin: str) -> str:
 def _check_no_holes(view: FileSystemView, commits: Sequence[Instant]) -> None:
     """Requested times of version 6 are asked for once: what completes late would be missed."""
     clusterings = set(view.clusterings.values())
-    pending = (i for i in view.timeline.pending(*_COMMITS) if i.requested_at not in clusterings)
+    pending = (i for i in view.timeline.pending(*COMMITS) if i.requested_at not in clusterings)
     hole = next(pending, None)
     if hole is not None and commits and hole.requested_at < commits[-1].requested_at:
         message = (

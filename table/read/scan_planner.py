@@ -64,6 +64,11 @@ class ScanPlanner:
     statistics: FileStatistics | None = None
     key_locations: KeyLocations | None = None
 
+    @property
+    def schema(self) -> pa.Schema:
+        """The table's columns now."""
+        return table_schema(self.avro_schema, self.properties)
+
     def plan(
         self,
         query: Query,
@@ -162,8 +167,7 @@ class ScanPlanner:
         visible: VisibleInstants,
         slices: Sequence[FileSlice] | None = None,
     ) -> FileGroupReader:
-        populated = self.properties.populates_meta_columns
-        columns = _columns(avro_schema, populated=populated)
+        columns = table_schema(avro_schema, self.properties)
         if slices is not None and not any(file_slice.logs for file_slice in slices):
             # Where nothing is merged, it does not matter if how is not known here.
             return FileGroupReader(self.storage, columns, commit_time_merger())
@@ -174,8 +178,14 @@ class ScanPlanner:
             table_merger(settings, avro_schema),
             visible,
             settings.delete_marker,
-            record_keys=None if populated else RecordKeys(self.properties.record_key_fields),
+            record_keys=self._record_keys(),
         )
+
+    def _record_keys(self) -> RecordKeys | None:
+        """Makes the keys of rows that do not carry them."""
+        if self.properties.populates_meta_columns:
+            return None
+        return RecordKeys(self.properties.record_key_fields)
 
     def _pruning(self, schema: pa.Schema) -> Pruning:
         properties = self.properties
@@ -183,6 +193,8 @@ class ScanPlanner:
         return Pruning(schema, fields, properties.url_encode, self.statistics)
 
 
-def _columns(avro_schema: AvroSchema, *, populated: bool) -> pa.Schema:
+def table_schema(avro_schema: AvroSchema, properties: TableProperties) -> pa.Schema:
+    """The columns of a table whose commits carry this schema, meta columns first if it has them."""
     schema = avro.to_arrow(avro_schema)
+    populated = properties.populates_meta_columns
     return with_meta_columns(schema) if populated else without_meta_columns(schema)

@@ -16,14 +16,12 @@ from datetime import UTC, datetime, tzinfo
 from table.config import keys
 from table.config.table_properties import TableProperties
 from table.errors import InvalidConfig
-from table.model.action import Action
+from table.model.action import COMMITS
 from table.model.file_slice import FileSlice
 from table.timeline.timeline_store import TimelineStore
 from table.view.file_system_view import FileSystemView
 from table.view.time_travel import check_retained
 from table.view.visible_instants import VisibleInstants
-
-_COMMITS = (Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT)
 
 _ACCEPTED = (
     "yyyyMMddHHmmss[SSS], yyyy-MM-dd, yyyy-MM-dd HH:mm:ss[.SSS], yyyy-MM-ddTHH:mm:ss[.SSS], "
@@ -140,7 +138,7 @@ def _instant_of(moment: datetime) -> str:
 
 def _schema_as_of(view: FileSystemView, store: TimelineStore, instant: str) -> str | None:
     """Of the newest commit until then that has one."""
-    commits = [i for i in view.timeline.completed(*_COMMITS) if i.requested_at <= instant]
+    commits = [i for i in view.timeline.completed(*COMMITS) if i.requested_at <= instant]
     for commit in sorted(commits, key=lambda i: i.requested_at, reverse=True):
         schema = store.read_commit(commit).extra_metadata.get(keys.SCHEMA)
         if schema:

@@ -55,7 +55,7 @@ def _schema_of_commit(table: HudiTable, requested_at: str) -> pa.Schema | None:
     if commit is None or not (commit.is_completed and commit.action.is_ingest):
         return None
     try:
-        stored = table.commit_metadata(commit).extra_metadata.get(keys.SCHEMA)
+        stored = table.store.read_commit(commit).extra_metadata.get(keys.SCHEMA)
     except SnapshotChanged:
         return None
     return avro.to_arrow(stored) if stored else None

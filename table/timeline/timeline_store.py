@@ -132,6 +132,10 @@ class TimelineStore:
             self._commits[instant] = self._read_commit(instant)
         return self._commits[instant]
 
+    def note_commit(self, instant: Instant, metadata: CommitMetadata) -> None:
+        """Remember what our own commit holds: ``read_commit`` need not ask for it."""
+        self._commits[instant] = metadata
+
     def read_compaction_plan(self, requested_at: str) -> CompactionPlan:
         """Plan of a compaction, pending or completed."""
         requested = Instant(requested_at, Action.COMPACTION, State.REQUESTED)

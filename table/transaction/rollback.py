@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 
 from table.errors import Fenced, Unsupported
-from table.model.action import Action, State
+from table.model.action import COMMITS, Action, State
 from table.model.instant import Instant
 from table.model.rollback import RollbackPlan
 from table.timeline.clock import Turn, next_instant
@@ -21,8 +21,6 @@ from table.transaction.access import LOCK_WAIT_S, TableAccess
 from table.view.file_lister import data_file, objects_beside_timeline
 from table.write.markers import drop_markers, marked_files
 
-_ROLLED_BACK = (Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT)
-
 
 def recover(access: TableAccess) -> list[str]:
     """Finish pending rollbacks, then roll back every commit that a dead writer left pending.
@@ -31,14 +29,14 @@ def recover(access: TableAccess) -> list[str]:
     were written against the plan. Returns the instants that were rolled back.
     """
     timeline = access.timeline.load()
-    if not timeline.pending(Action.ROLLBACK, *_ROLLED_BACK):
+    if not timeline.pending(Action.ROLLBACK, *COMMITS):
         return []
     with access.lock.hold(LOCK_WAIT_S) as lease:
         finished = [
             _finish(access, rollback, access.timeline.load(), lease)
             for rollback in access.timeline.load().pending(Action.ROLLBACK)
         ]
-        dead = access.timeline.load().pending(*_ROLLED_BACK)
+        dead = access.timeline.load().pending(*COMMITS)
         return finished + [name for i in dead if (name := _roll_back(access, i, lease))]
 
 

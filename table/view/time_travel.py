@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from table.errors import InvalidConfig
-from table.model.action import Action
+from table.model.action import COMMITS, Action
 from table.model.instant import Instant
 from table.timeline.timeline import Timeline
 from table.timeline.timeline_store import TimelineStore
-
-_COMMITS = (Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT)
 
 
 def check_retained(timeline: Timeline, store: TimelineStore, instant: str) -> None:
@@ -24,7 +22,7 @@ def check_retained(timeline: Timeline, store: TimelineStore, instant: str) -> No
             (``TimelineUtils.validateTimestampAsOf``).
         CorruptData: the newest clean is damaged.
     """
-    pending = (i for i in timeline.pending(*_COMMITS) if i.requested_at <= instant)
+    pending = (i for i in timeline.pending(*COMMITS) if i.requested_at <= instant)
     unfinished = next((i for i in pending if not _is_clustering(i, store)), None)
     if unfinished is not None:
         message = (

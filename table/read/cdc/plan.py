@@ -19,7 +19,7 @@ from enum import Enum, StrEnum
 from table.config import keys
 from table.config.table_properties import TableProperties
 from table.errors import InvalidConfig
-from table.model.action import Action
+from table.model.action import COMMITS
 from table.model.commit_metadata import CommitMetadata, WriteStat
 from table.model.file_slice import BaseFile, FileGroupId, FileSlice, LogFile, join
 from table.model.instant import Instant
@@ -30,8 +30,6 @@ from table.view.file_group import FileGroup
 from table.view.file_lister import DataFile
 from table.view.file_system_view import FileSystemView
 from table.view.visible_instants import VisibleInstants
-
-_COMMITS = (Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT)
 
 #: Operations that change rows; others only move them (``WriteOperationType.yieldChanges``).
 _CHANGING_OPERATIONS = frozenset(
@@ -126,7 +124,7 @@ def plan(
     _check_active(view, store, span)
     splits = [
         split
-        for commit in view.timeline.completed(*_COMMITS)
+        for commit in view.timeline.completed(*COMMITS)
         if span.holds(commit.requested_at)
         for split in _CommitSplits(view, mode, commit, store.read_commit(commit)).all()
     ]
@@ -158,7 +156,7 @@ def _check_active(view: FileSystemView, store: TimelineStore, span: Span) -> Non
     if not view.timeline.has_history or start is None or span.begin >= start:
         return
     archived = store.load_archived().instants(span.begin, start)
-    commits = [i for i in archived if i.action in _COMMITS and i.requested_at > span.begin]
+    commits = [i for i in archived if i.action in COMMITS and i.requested_at > span.begin]
     if commits:
         message = (
             f"{commits[0]} was archived, so its changes cannot be told any more; "
@@ -281,7 +279,7 @@ class _CommitSplits:
         visible = self.view.visible_instants
         if not self.view.version.logs_name_their_slice:
             return visible
-        commits = (i.requested_at for i in self.view.timeline.completed(*_COMMITS))
+        commits = (i.requested_at for i in self.view.timeline.completed(*COMMITS))
         older = (
             requested_at for requested_at in commits if requested_at < self.commit.requested_at
         )
