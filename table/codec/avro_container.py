@@ -19,10 +19,12 @@ import json
 from functools import cache
 from importlib.resources import files
 from io import BytesIO
+from itertools import islice
 
 import fastavro
 from fastavro.types import Schema
 
+from table.codec.avro_bounds import check_bounded
 from table.errors import CorruptData
 
 MAGIC = b"Obj\x01"
@@ -60,12 +62,17 @@ def decode(data: bytes, path: str) -> dict[str, object]:
         CorruptData: ``data`` is not a container of exactly one record.
     """
     try:
-        records = list(fastavro.reader(BytesIO(data)))
+        reader = fastavro.reader(BytesIO(data))
+        check_bounded(reader.writer_schema, path)
+        records = list(islice(reader, 2))
+    except CorruptData:
+        raise
     except Exception as error:  # the bytes decide how the decoder fails, up to its RecursionError
         reason = f"{type(error).__name__}: {error}"[:200]
         raise CorruptData(path, None, "an Avro object container", reason) from error
     if len(records) != 1 or not isinstance(records[0], dict):
-        raise CorruptData(path, None, "a container of one record", f"{len(records)} values")
+        found = "none" if not records else "several" if len(records) > 1 else "another value"
+        raise CorruptData(path, None, "a container of one record", found)
     return records[0]
 
 

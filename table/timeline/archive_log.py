@@ -17,6 +17,7 @@ from io import BytesIO
 
 import fastavro
 
+from table.codec.avro_bounds import check_bounded
 from table.errors import CorruptData, SnapshotChanged
 from table.log.log_block import BlockType, LogBlock
 from table.log.log_reader import read_blocks
@@ -153,6 +154,7 @@ def _records(block: LogBlock) -> Iterator[Record]:
         raise block.corrupt(expected="a whole block of Avro records", actual=block.type.name)
     content = block.content.read()
     try:
+        check_bounded(block.avro_schema, block.path)
         schema = fastavro.parse_schema(block.avro_schema)
         _, count = _PREFIX.unpack_from(content)
         position = _PREFIX.size

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from table.codec.avro_bounds import check_bounded
 from table.codec.avro_container import decode, encode, load_schema
 from table.errors import CorruptData
 
@@ -85,3 +86,46 @@ def test_a_container_of_another_number_of_records_is_corrupt(count: int) -> None
 def test_what_is_no_container_is_corrupt(data: bytes) -> None:
     with pytest.raises(CorruptData):
         decode(data, "a.commit")
+
+
+def test_items_of_no_bytes_are_refused_before_they_fill_the_memory() -> None:
+    stat = {"fileId": "g", "numWrites": 2**40}
+    whole = encode("HoodieCommitMetadata", {"partitionToWriteStats": {"p": [stat] * 2}})
+    fields_of_items = whole.index(b'"fields"', whole.index(b"HoodieWriteStat"))
+    damaged = bytearray(whole)
+    damaged[fields_of_items + 1] ^= 1  # no such key: a record of nothing, 2**40 of them
+    with pytest.raises(CorruptData, match="values with bytes"):
+        decode(bytes(damaged), "c")
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "record", "name": "r", "fields": []},
+        {"type": "record", "name": "r"},
+        {"type": "record", "name": "r", "fields": [{"name": "n", "type": "null"}]},
+        {"type": "record", "name": "r", "fields": [{"name": "r", "type": "r"}]},
+        {"type": "record", "name": "r", "fields": [{"name": "r", "type": ["null", "n.r"]}]},
+        {"type": "array", "items": "null"},
+        {"type": "array", "items": {"type": "fixed", "name": "f", "size": 0}},
+        {"type": "map", "values": {"type": "array", "items": "null"}},
+        "null",
+    ],
+)
+def test_schemas_of_values_without_end_are_refused(schema: object) -> None:
+    for nested in (schema, {"type": "array", "items": schema}):
+        with pytest.raises(CorruptData, match="with bytes|in itself"):
+            check_bounded(nested, "c")
+
+
+@pytest.mark.parametrize("golden", GOLDEN, ids=lambda path: path.stem)
+def test_the_schemas_of_the_timeline_are_bounded(golden: Path) -> None:
+    check_bounded(load_schema(golden.stem), golden.name)
+
+
+def test_a_schema_too_deep_to_look_at_is_refused() -> None:
+    schema: object = "long"
+    for _ in range(100_000):
+        schema = {"type": "array", "items": schema}
+    with pytest.raises(CorruptData, match="depth"):
+        check_bounded(schema, "c")
