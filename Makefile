@@ -14,7 +14,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help venv venv-spark35 java jars demo check format test test-oracle test-slow test-spark35 bench \
-        bench-read kafka-image lock clean
+        bench-read bench-merge kafka-image lock clean
 .DELETE_ON_ERROR:
 
 help: ## this list
@@ -67,6 +67,9 @@ bench: jars venv-spark35 ## ingest from Kafka against the floor and Apache Hudi
 
 bench-read: jars venv-spark35 ## reading tables against Apache Hudi and Spark's plain scan
 	$(BIN)/python -m benchmarks.read $(ARGS)
+
+bench-merge: jars venv-spark35 ## compacting a slice against Apache Hudi and Arrow's sort
+	$(BIN)/python -m benchmarks.merge $(ARGS)
 
 ##@ Maintain
 format: venv ## format all code, and repair what the linter can

@@ -10,13 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
-import subprocess
-import sys
-import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -24,25 +18,16 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks import orders, tables
+from benchmarks.engines import Engine, machine, names_of, work_folder
 from benchmarks.peers.read_contract import ReadAnswer, ReadQuery, ReadTask, Sums
 from benchmarks.read_figures import ReadFigures, as_lines, by_query, speedups
-from tests.interop.oracle import ApacheTable, Oracle, oracle_python
+from tests.interop.oracle import ApacheTable, Oracle
 
 LAKEMARK = "lakemark"
 ON_SPARK = "lakemark_on_spark"
 HUDI = "hudi"
-_ROOT = Path(__file__).resolve().parents[1]
 _INDEXED_ROWS = 200_000
 _INDEXED_PARTITIONS = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Engine:
-    """A program that answers a task: its module, its flags, and whether it runs on Spark 3.5."""
-
-    module: str
-    flags: tuple[str, ...] = ()
-    on_spark35: bool = True
 
 
 ENGINES = {
@@ -63,13 +48,8 @@ class Asked:
 
 def main() -> None:
     arguments = parse_arguments()
-    with ExitStack() as closing:
-        folder = arguments.keep
-        if folder is None:
-            name = closing.enter_context(tempfile.TemporaryDirectory(prefix="lakemark-benchmark-"))
-            folder = Path(name)
-        folder.mkdir(parents=True, exist_ok=arguments.keep is None)
-        run = Run(arguments, folder.absolute())
+    with work_folder(arguments.keep) as folder:
+        run = Run(arguments, folder)
         for group in arguments.only:
             GROUPS[group](run)
     if arguments.json is not None:
@@ -82,24 +62,12 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--partitions", type=int, default=8)
     parser.add_argument("--buckets", type=int, default=2, help="file groups of a partition")
     parser.add_argument("--repeats", type=int, default=4, help="how often a query is timed")
-    parser.add_argument("--only", type=_names(GROUPS), default=list(GROUPS))
-    parser.add_argument("--engines", type=_names(ENGINES), default=list(ENGINES))
+    parser.add_argument("--only", type=names_of(GROUPS), default=list(GROUPS))
+    parser.add_argument("--engines", type=names_of(ENGINES), default=list(ENGINES))
     parser.add_argument("--driver-memory", default="4g")
     parser.add_argument("--json", type=Path, help="also write the report to this file")
     parser.add_argument("--keep", type=Path, help="work in this new folder, and leave it there")
     return parser.parse_args()
-
-
-def _names(known: Mapping[str, object]) -> Callable[[str], list[str]]:
-    def parse(text: str) -> list[str]:
-        names = text.split(",")
-        unknown = set(names) - set(known)
-        if unknown:
-            message = f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(known)}"
-            raise argparse.ArgumentTypeError(message)
-        return names
-
-    return parse
 
 
 class Run:
@@ -142,7 +110,7 @@ class Run:
             for query, engines in self._figures.items()
         }
         return {
-            "machine": {"cpus": os.cpu_count(), "system": platform.platform()},
+            "machine": machine(),
             "settings": {
                 **asdict(self.layout),
                 "repeats": self._arguments.repeats,
@@ -165,33 +133,9 @@ class Run:
             repeats=repeats or self._arguments.repeats,
             queries=tuple(each.query for each in asked),
         )
-        answer = run(name, task, scratch)
+        answer = ENGINES[name].answer(task.to_json(), Path(task.answer_path), scratch)
         check(name, answer, asked)
         return answer
-
-
-def run(name: str, task: ReadTask, scratch: Path) -> ReadAnswer:
-    """One engine on one task, in its own process.
-
-    Raises:
-        RuntimeError: it failed.
-    """
-    engine = ENGINES[name]
-    python = str(oracle_python()) if engine.on_spark35 else sys.executable
-    (scratch / "task.json").write_text(task.to_json())
-    with (scratch / "engine.log").open("wb") as log:
-        ended = subprocess.run(
-            [python, "-m", engine.module, str(scratch / "task.json"), *engine.flags],
-            cwd=_ROOT,
-            stdout=log,
-            stderr=log,
-            check=False,
-        )
-    if ended.returncode != 0:
-        tail = (scratch / "engine.log").read_text(errors="replace")[-4000:]
-        message = f"{name} ended with {ended.returncode}:\n{tail}"
-        raise RuntimeError(message)
-    return ReadAnswer.read(Path(task.answer_path))
 
 
 def check(name: str, answer: ReadAnswer, asked: Sequence[Asked]) -> None:

@@ -26,7 +26,8 @@ from benchmarks.peers.read_contract import Sums
 from sinks.hudi.exchange import Target, Written
 from sinks.hudi.settings import SinkSettings
 from sinks.hudi.table_writer import TableWriter
-from table.config.table_properties import MergeMode, TableType
+from table.config.merger_name import MergerName
+from table.config.table_properties import TableType
 from table.config.table_spec import TableSpec
 from table.execution.runner import LocalRunner
 from table.hudi_table import HudiTable, create_table, open_table
@@ -37,6 +38,7 @@ from table.model.changes import CHANGE_KIND_FIELD, ChangeKind
 from table.model.commit_metadata import WriteStat
 from table.model.file_slice import FileGroupId
 from table.model.meta_columns import PARTITION_PATH, RECORD_KEY, with_meta_columns
+from table.services.compaction import CompactionPolicy, request
 from table.storage import StorageLocation
 from table.write.file_group_write import write_base_file, write_file_group
 from table.write.markers import mark_partition
@@ -47,6 +49,7 @@ Condition: TypeAlias = Callable[[Numbers], Mask]
 
 NAME = "orders"
 
+_NEVER_OF_ITS_OWN = CompactionPolicy(every_delta_commits=1 << 30)
 #: Rows made at a time.
 _CHUNK_ROWS = 100_000
 #: Decides which rows change, apart from what is in them.
@@ -102,11 +105,18 @@ UPDATES = (Delta(1, one_in(5)), Delta(2, one_in(10), one_in(100, which=1)))
 REWRITE = (Delta(1, every_row),)
 
 
-def create(path: Path, layout: Layout) -> None:
-    """A table whose file groups are a base file each, as compaction leaves them."""
+def create(path: Path, layout: Layout, merger: MergerName | None = None) -> None:
+    """A table whose file groups are a base file each, as compaction leaves them.
+
+    Args:
+        path: an empty folder, or none.
+        layout: of the table.
+        merger: what merges its records; by event time when None.
+    """
     key, partition, ordering = (orders.KEY,), (orders.PARTITION,), (orders.ORDERING,)
-    spec = TableSpec(NAME, key, TableType.MERGE_ON_READ, partition, ordering, MergeMode.EVENT_TIME)
-    writer = _writer(create_table(StorageLocation(str(path)), spec), layout)
+    spec = TableSpec(NAME, key, TableType.MERGE_ON_READ, partition, ordering, merger=merger)
+    class_path = merger.class_path if merger else None
+    writer = _writer(create_table(StorageLocation(str(path)), spec), layout, class_path)
     context = writer.begin()
 
     def write(part: _Part) -> WriteStat:
@@ -123,9 +133,9 @@ def create(path: Path, layout: Layout) -> None:
     writer.commit([Written(Target.ROWS, stat.num_writes, stat) for stat in stats], {})
 
 
-def append(path: Path, layout: Layout, delta: Delta) -> None:
+def append(path: Path, layout: Layout, delta: Delta, merger_class: str | None = None) -> None:
     """One delta commit: a log file for every file group."""
-    writer = _writer(open_table(StorageLocation(str(path))), layout)
+    writer = _writer(open_table(StorageLocation(str(path))), layout, merger_class)
     context, placement = writer.begin(), writer.placement()
 
     def write(part: _Part) -> WriteStat | None:
@@ -133,6 +143,20 @@ def append(path: Path, layout: Layout, delta: Delta) -> None:
 
     stats = LocalRunner().map(write, list(_parts(layout)))
     writer.commit([Written(Target.ROWS, stat.num_writes, stat) for stat in stats if stat], {})
+
+
+def plan_compaction(path: Path) -> None:
+    """Request a compaction of every file slice that has a log, and leave it to be done."""
+    table = open_table(StorageLocation(str(path)))
+    requested = request(table.access, lambda timeline: table.view().slices_for_writing())
+    assert requested is not None, f"{path} has no logs"
+
+
+def compact(path: Path, layout: Layout, merger_class: str | None = None) -> None:
+    """Do the compactions that were requested, as the service of a pipeline does."""
+    writer = _writer(open_table(StorageLocation(str(path))), layout, merger_class)
+    done = writer.compact_if_due(_NEVER_OF_ITS_OWN, LocalRunner())
+    assert done, f"{path} has no pending compaction"
 
 
 def expected(
@@ -196,8 +220,9 @@ class _Part:
             yield _with_kind(_deletes(_with_keys(rows)), ChangeKind.DELETE)
 
 
-def _writer(table: HudiTable, layout: Layout) -> TableWriter:
-    return TableWriter(table, orders.SCHEMA, SinkSettings(layout.index))
+def _writer(table: HudiTable, layout: Layout, merger_class: str | None) -> TableWriter:
+    settings = SinkSettings(layout.index, merger_class=merger_class)
+    return TableWriter(table, orders.SCHEMA, settings)
 
 
 def _parts(layout: Layout) -> Iterator[_Part]:

@@ -43,6 +43,7 @@ class BatchResult:
         written_bytes: size of the files.
         files: how many files were written.
         seconds: by stage, in the order in which they ran.
+        schema_changes: columns that the table got with this batch, and types that became wider.
     """
 
     instant: str
@@ -54,3 +55,4 @@ class BatchResult:
     files: int
     first_reject: str | None = None
     seconds: dict[str, float] = field(default_factory=dict)
+    schema_changes: tuple[str, ...] = ()

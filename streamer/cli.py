@@ -102,6 +102,13 @@ def _add_query(query: argparse.ArgumentParser) -> None:
     query.add_argument("--columns", type=_comma_list, help="a,b,c; left out: all but Hudi's own")
     query.add_argument("--where", metavar="EXPR", help="such as: amount >= 10 and city in ('Rome')")
     query.add_argument("--key", action="append", help="the row of this record key; may be repeated")
+    query.add_argument(
+        "--merger",
+        action="append",
+        default=[],
+        metavar="MODULE:CLASS",
+        help="your merger, for a table in merge mode CUSTOM; may be repeated",
+    )
     query.add_argument("--limit", type=_positive, help="at most so many rows (20 on the screen)")
     to = query.add_mutually_exclusive_group()
     to.add_argument("--json", action="store_true", help="one JSON object a line")

@@ -111,6 +111,19 @@ class RecordsRejected:
 
 
 @dataclass(frozen=True, slots=True)
+class SchemaEvolved:
+    """The table got other columns with a batch.
+
+    Attributes:
+        batch_id: as planned.
+        changes: new columns with their types, and types that became wider.
+    """
+
+    batch_id: int
+    changes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class CompactionDone:
     """Log files were merged into base files.
 
@@ -186,6 +199,7 @@ Event: TypeAlias = (
     | BatchPlanned
     | BatchWritten
     | RecordsRejected
+    | SchemaEvolved
     | CompactionDone
     | ServiceDone
     | Retrying

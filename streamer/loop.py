@@ -29,6 +29,7 @@ from streamer.events import (
     Retrying,
     RunStarted,
     RunStopped,
+    SchemaEvolved,
     ServiceDone,
 )
 from streamer.services import InlineServices
@@ -219,6 +220,8 @@ class StreamLoop:
         self._position = batch.end
         self._totals.update(batches=1, rows=result.rows)
         self._listener(_written(batch_id, result, self._source.lag(batch.end)))
+        if result.schema_changes:
+            self._listener(SchemaEvolved(batch_id, result.schema_changes))
         if result.records < batch.planned_records:
             self._source.tell_losses(batch.start, batch.end)
         if result.rejected:

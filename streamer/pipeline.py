@@ -27,7 +27,7 @@ from streamer.loop import StreamLoop
 from streamer.services import InlineServices
 from streamer.session import spark_session
 from streamer.sources.kafka import KafkaSource
-from streamer.table_setup import check_table, find_table, table_spec
+from streamer.table_setup import check_table, columns_with, find_table, table_spec
 from table.config.table_properties import MergeMode
 from table.config.table_spec import TableSpec
 from table.errors import InvalidConfig
@@ -41,7 +41,7 @@ from table.services.compaction import CompactionPolicy
 from table.spark.runner import SparkRunner
 from table.storage import StorageLocation
 from table.storage.probe import check_conditional_puts
-from transforms.decode.json import JsonDecoder
+from transforms.decode.json import JsonDecoder, is_decodable
 from transforms.decode.json_inference import infer_schema
 from transforms.kafka_changes import ToChanges
 from transforms.rejects import REJECTS_SCHEMA
@@ -107,10 +107,11 @@ def _open_sink(config: PipelineConfig, source: KafkaSource) -> tuple[HudiSink, l
         table = create_table(location, spec)
     else:
         check_conditional_puts(table.storage)
-    check_table(table, spec, index, to_changes.table_schema)
+    check_table(table, spec, index, to_changes.table_schema, config.decode.policy())
+    to_changes = to_changes.onto(columns_with(table, to_changes.table_schema))
     operation = Operation(config.table.operation.upper())
-    settings = SinkSettings(index, config.table.log_format, operation)
-    rows = TableWriter(table, to_changes.table_schema, settings)
+    settings = SinkSettings(index, config.table.log_format, operation, config.table.merger)
+    rows = TableWriter(table, to_changes.table_schema, settings, follows_others=True)
     rejects = _dead_letters(config, location) if config.dead_letters.enabled else None
     prepare = PrepareChunk(to_changes, index, DEAD_LETTER_INDEX)
     letters = config.dead_letters
@@ -137,7 +138,7 @@ def _value_schema(
     if frozen is not None:
         added = {config.decode.rescue_column, *_kafka_columns(config)}
         own = [field for field in without_meta_columns(frozen) if field.name not in added]
-        return pa.schema(own)
+        return pa.schema([field for field in own if is_decodable(field.type)])
     inferred = infer_schema(source.sample(_SAMPLE_RECORDS))
     if not len(inferred):
         message = (
@@ -149,7 +150,7 @@ def _value_schema(
 
 
 def _to_changes(config: PipelineConfig, spec: TableSpec, values: pa.Schema) -> ToChanges:
-    decode = config.decode
+    decode, merging = config.decode, spec.merging
     keys = KeyGeneratorConfig(
         spec.record_key,
         spec.partition_by,
@@ -157,13 +158,16 @@ def _to_changes(config: PipelineConfig, spec: TableSpec, values: pa.Schema) -> T
         url_encode=spec.url_encode,
     )
     return ToChanges(
-        JsonDecoder(values, decode.rescue_column, decode.timestamp_unit),
+        JsonDecoder(values, decode.rescue_column, decode.timestamp_unit, decode.policy()),
         KeyGenerator(keys),
-        spec.ordering if spec.merge_mode is MergeMode.EVENT_TIME else (),
+        () if merging.mode is MergeMode.COMMIT_TIME else merging.ordering_fields,
         decode.tombstone_key,
         config.source.metadata_columns,
         METADATA_PREFIX,
         config.source.topic,
+        merging.delete_marker,
+        None if decode.tombstone_ordering == "none" else decode.tombstone_ordering,
+        config.table.partial_update == "absent_fields",
     )
 
 

@@ -25,6 +25,7 @@ from streamer.events import (
     Retrying,
     RunStarted,
     RunStopped,
+    SchemaEvolved,
     ServiceDone,
 )
 
@@ -149,6 +150,8 @@ def describe(event: Event) -> str:
                 f"batch {event.batch_id}: {event.count:,} rejected{others}: {event.first} "
                 f"-> {event.dead_letters}"
             )
+        case SchemaEvolved():
+            return f"batch {event.batch_id}: the table's columns: {', '.join(event.changes)}"
         case CompactionDone():
             return (
                 f"compaction {event.instant}: {event.file_groups:,} file groups, "

@@ -2,38 +2,58 @@
 
 from __future__ import annotations
 
+import json
+
 import pyarrow as pa
 
 from sinks.hudi.bucket_check import check_buckets
 from streamer.config.pipeline import PipelineConfig
-from table.config.table_properties import MergeMode, TableType
+from table.config import keys
+from table.config.merge_settings import PartialUpdateMode, merge_settings
+from table.config.merger_name import MergerName
+from table.config.table_properties import TableType
 from table.config.table_spec import TableSpec, check_writable
 from table.errors import InvalidConfig, TableNotFound, Unsupported
 from table.hudi_table import HudiTable, open_table
 from table.index.bucket import BucketIndex
+from table.merge.custom.loading import load_merger
 from table.model.meta_columns import without_meta_columns
 from table.read.renamed_columns import LATEST_SCHEMA
+from table.schema.evolution import changes_between, common_type, united
+from table.schema.field_path import column_at
 from table.storage import StorageLocation
+from transforms.decode.schema_policy import SchemaPolicy
 
 _TYPES = {
     "merge_on_read": TableType.MERGE_ON_READ,
     "copy_on_write": TableType.COPY_ON_WRITE,
 }
-_MODES = {"event_time": MergeMode.EVENT_TIME, "commit_time": MergeMode.COMMIT_TIME}
+
+_STRICT = SchemaPolicy()
 
 
 def table_spec(config: PipelineConfig) -> TableSpec:
-    """What the pipeline file wants the table to be."""
+    """What the pipeline file wants the table to be.
+
+    Raises:
+        InvalidConfig: ``table.merger`` names a class that is not there, or no merger.
+    """
     table = config.table
+    request = table.merge_request()
     return TableSpec(
         name=table.name,
         record_key=table.record_key,
         table_type=_TYPES[table.type],
         partition_by=table.partition_by,
         ordering=table.ordering,
-        merge_mode=_MODES[table.merge_mode],
+        merge_mode=request.merge_mode,
         hive_style=table.hive_style,
         url_encode=table.url_encode,
+        partial_update=request.partial_update,
+        unavailable_value=request.unavailable_value,
+        delete_marker=request.delete_marker,
+        payload=request.payload,
+        merger=_merger_name(table.merger) if table.merger else None,
     )
 
 
@@ -54,8 +74,21 @@ def find_table(location: StorageLocation, drop_metadata_table: bool) -> HudiTabl
     return table
 
 
-def check_table(table: HudiTable, spec: TableSpec, index: BucketIndex, columns: pa.Schema) -> None:
+def check_table(
+    table: HudiTable,
+    spec: TableSpec,
+    index: BucketIndex,
+    columns: pa.Schema,
+    policy: SchemaPolicy = _STRICT,
+) -> None:
     """Pass when the pipeline may go on with the table.
+
+    Args:
+        table: what is there.
+        spec: what the pipeline wants it to be.
+        index: where the pipeline puts records.
+        columns: of the pipeline's rows.
+        policy: how far the columns of the two may differ.
 
     Raises:
         Unsupported: a table that this project does not write.
@@ -65,8 +98,27 @@ def check_table(table: HudiTable, spec: TableSpec, index: BucketIndex, columns: 
     if table.schema is None:
         return
     _check_evolution(table)
+    _check_defaults(table)
     check_buckets(table, index)
-    _check_columns(table, columns)
+    _check_columns(table, columns, policy)
+    _check_settled(table, columns, (*spec.record_key, *spec.partition_by, *spec.ordering))
+
+
+def columns_with(table: HudiTable, columns: pa.Schema) -> pa.Schema:
+    """The columns that the table has from the first batch on: its own, then those it lacks.
+
+    Args:
+        table: what is there, checked.
+        columns: of the pipeline's rows.
+    """
+    schema = table.schema
+    if schema is None:
+        return columns
+    return united(without_meta_columns(schema), columns, table.location.url)
+
+
+def _merger_name(class_path: str) -> MergerName:
+    return MergerName(class_path, load_merger(class_path).merging_strategy)
 
 
 def _check_evolution(table: HudiTable) -> None:
@@ -80,16 +132,76 @@ def _check_evolution(table: HudiTable) -> None:
         raise Unsupported(message)
 
 
-def _check_columns(table: HudiTable, columns: pa.Schema) -> None:
-    """Columns may be added. One that is missing, or of another type, would lose values."""
+def _check_defaults(table: HudiTable) -> None:
+    """Columns written here have no default but null, and what is filled depends on it."""
+    newest = table.newest_metadata()
+    fills_defaults = PartialUpdateMode.IGNORE_DEFAULTS
+    if newest is None or merge_settings(table.properties).partial_update is not fills_defaults:
+        return
+    for field in json.loads(newest.extra_metadata[keys.SCHEMA])["fields"]:
+        if field.get("default") is not None:
+            message = (
+                f"column {field['name']} of table {table.location.url} has the default "
+                f"{field['default']!r}, which its partial updates ({fills_defaults}) fill; columns "
+                "written here have no default but null; write to another path"
+            )
+            raise Unsupported(message)
+
+
+def _check_columns(table: HudiTable, columns: pa.Schema, policy: SchemaPolicy) -> None:
+    """Columns may be added. One that is missing, or of another type, would lose values.
+
+    Where unknown fields evolve the table, columns that the pipeline lacks stay; where wider values
+    do, the wider of two types stands: the table's, which an earlier run widened, or the declared.
+    Types inside structs and arrays stay: Apache Hudi's vectorized reader refuses changed ones.
+    """
     schema = table.schema
     assert schema is not None
     for field in without_meta_columns(schema):
         index = columns.get_field_index(field.name)
-        wanted = "absent" if index < 0 else str(columns.field(index).type)
-        if wanted != str(field.type):
+        own = None if index < 0 else columns.field(index).type
+        if not _may_differ(field.type, own, policy):
             message = (
-                f"column {field.name} is {field.type} in table {table.location.url} and {wanted} "
-                "in the pipeline; declare it as it is in the table"
+                f"column {field.name} is {field.type} in table {table.location.url} and "
+                f"{own or 'absent'} in the pipeline; declare it as it is in the table"
+            )
+            raise InvalidConfig(message)
+
+
+def _may_differ(stored: pa.DataType, own: pa.DataType | None, policy: SchemaPolicy) -> bool:
+    if own is None:
+        return policy.unknown_fields == "evolve"
+    if str(own) == str(stored):
+        return True
+    both = common_type(stored, own)
+    if both is None:
+        return False
+    changes = [
+        change
+        for side in (stored, own)
+        for change in changes_between(pa.schema([("c", side)]), pa.schema([("c", both)]))
+    ]
+    if any(change.was is not None and change.name != "c" for change in changes):
+        return False
+    adds, widens = (
+        any((change.was is None) is is_new for change in changes) for is_new in (True, False)
+    )
+    return (not adds or policy.unknown_fields == "evolve") and (
+        not widens or policy.wider_values == "evolve"
+    )
+
+
+def _check_settled(table: HudiTable, columns: pa.Schema, names: tuple[str, ...]) -> None:
+    """What keys, partitions and orders rows never changes its type."""
+    schema = table.schema
+    assert schema is not None
+    stored, own = schema.empty_table(), columns.empty_table()
+    for name in names:
+        types = [column_at(rows, name).type for rows in (stored, own)]
+        if types[0] != types[1]:
+            message = (
+                f"column {name} is {types[0]} in table {table.location.url} and {types[1]} in the "
+                "pipeline; record key, partition and ordering keep their types, so declare it as "
+                "it is in the table"
             )
             raise InvalidConfig(message)

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from table.hudi_table import HudiTable
+    from table.merge.custom.custom_merger import CustomMerger
 
 __all__ = ["open"]
 
 
-def open(path: str | os.PathLike[str], **storage_options: str) -> HudiTable:
+def open(
+    path: str | os.PathLike[str], *, mergers: Sequence[CustomMerger] = (), **storage_options: str
+) -> HudiTable:
     """The table at a place, ready for ``scan``.
 
     Args:
         path: a local path or a URL, as ``StorageLocation.url``.
+        mergers: your own, for a table in merge mode ``CUSTOM``: it is read with the first that has
+            its strategy id (``table.merge.custom``).
         storage_options: what the store's client needs, as ``StorageLocation.options``.
 
     Raises:
@@ -27,4 +33,4 @@ def open(path: str | os.PathLike[str], **storage_options: str) -> HudiTable:
     from table.hudi_table import open_table
     from table.storage import StorageLocation
 
-    return open_table(StorageLocation(os.fspath(path), storage_options))
+    return open_table(StorageLocation(os.fspath(path), storage_options), mergers)

@@ -14,6 +14,7 @@ from table.config import keys
 from table.config.table_properties import BACKUP_PATH, PROPERTIES_PATH, TableProperties
 from table.config.table_spec import TableSpec, check_readable
 from table.errors import InvalidConfig, SnapshotChanged, TableNotFound
+from table.merge.custom.custom_merger import CustomMerger
 from table.metadata.column_statistics import ColumnStatistics
 from table.metadata.file_lister import MetadataFileLister
 from table.metadata.metadata_table import MetadataTable
@@ -55,9 +56,15 @@ _NO_COLUMNS: dict[str, Any] = {"type": "record", "name": "empty", "fields": []}
 class HudiTable:
     """One open table: its properties, and its timeline and view as of the last ``refresh``."""
 
-    def __init__(self, storage: Storage, properties: TableProperties) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        properties: TableProperties,
+        mergers: Sequence[CustomMerger] = (),
+    ) -> None:
         self.storage = storage
         self.properties = properties
+        self.mergers = tuple(mergers)
         self.version = FormatVersion.of(properties.version, storage.location.url)
         self.store = TimelineStore.of_table(storage, properties)
         self.access = TableAccess(storage, self.store, open_lock(storage))
@@ -215,6 +222,7 @@ class HudiTable:
             self._avro_schema() or _NO_COLUMNS,
             self._statistics(),
             self._key_locations(),
+            self.mergers,
         )
 
     def _metadata_with(self, kind: PartitionKind) -> MetadataTable | None:
@@ -248,8 +256,13 @@ class HudiTable:
         return load_view(self.store, timeline, lister, self.version)
 
 
-def open_table(location: StorageLocation) -> HudiTable:
+def open_table(location: StorageLocation, mergers: Sequence[CustomMerger] = ()) -> HudiTable:
     """The table at a place.
+
+    Args:
+        location: of the table.
+        mergers: of users, in order of preference; a table in mode ``CUSTOM`` is read with the first
+            that has its strategy id.
 
     Raises:
         TableNotFound: no table lies there.
@@ -259,7 +272,7 @@ def open_table(location: StorageLocation) -> HudiTable:
     storage = open_storage(location)
     properties = _read_properties(storage)
     check_readable(properties, location.url)
-    return HudiTable(storage, properties)
+    return HudiTable(storage, properties, mergers)
 
 
 def create_table(location: StorageLocation, spec: TableSpec) -> HudiTable:

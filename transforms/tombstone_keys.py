@@ -20,6 +20,7 @@ from table.keygen.key_generator import KeyGeneratorConfig
 from transforms.decode.decoded import Decoded
 from transforms.decode.json import JsonDecoder
 from transforms.decode.json_screening import find_utf8
+from transforms.decode.schema_policy import SchemaPolicy
 
 TombstoneKey = Literal["raw", "json"]
 
@@ -37,8 +38,20 @@ class TombstoneKeys:
     decoder: JsonDecoder
 
     @classmethod
-    def of(cls, kind: TombstoneKey, values: JsonDecoder, keys: KeyGeneratorConfig) -> TombstoneKeys:
+    def of(
+        cls,
+        kind: TombstoneKey,
+        values: JsonDecoder,
+        keys: KeyGeneratorConfig,
+        besides: pa.Field | None = None,
+    ) -> TombstoneKeys:
         """For a table whose values and keys are made like this.
+
+        Args:
+            kind: how Kafka keys are written.
+            values: reads the values.
+            keys: makes record keys and partition paths.
+            besides: a field that JSON keys have besides those of record key and partition.
 
         Raises:
             InvalidConfig: one text cannot name a row of this table.
@@ -53,8 +66,16 @@ class TombstoneKeys:
         columns = {
             name if name in values.schema.names else name.partition(".")[0] for name in fields
         }
-        schema = pa.schema([field for field in values.schema if field.name in columns])
-        return cls(kind, JsonDecoder(schema, epoch_unit=values.epoch_unit))
+        fields_of_key = [field for field in values.schema if field.name in columns]
+        if besides is not None and kind == "raw":
+            message = f"a raw tombstone key has no field {besides.name!r} to order it by; use json"
+            raise InvalidConfig(message)
+        if besides is not None and besides.name not in columns:
+            fields_of_key.append(besides)
+        schema = pa.schema(fields_of_key)
+        aliases = {a: c for a, c in values.policy.aliases.items() if c in schema.names}
+        policy = SchemaPolicy(aliases=aliases)
+        return cls(kind, JsonDecoder(schema, epoch_unit=values.epoch_unit, policy=policy))
 
     def decode(self, keys: pa.Array | pa.ChunkedArray) -> Decoded:
         """Rows of the key columns; never fails on what is in ``keys``."""

@@ -59,10 +59,10 @@ def _reading(
         opener(spark, task, query).write.format("noop").mode("overwrite").save()
 
     seconds, read_bytes = timed(query.name, task.repeats, consume, java)
-    return Reading(query.name, seconds, read_bytes, _sums(opener(spark, task, query)))
+    return Reading(query.name, seconds, read_bytes, sums(opener(spark, task, query)))
 
 
-def _sums(rows: DataFrame) -> Sums:
+def sums(rows: DataFrame) -> Sums:
     """The same as ``benchmarks.tables.sums``."""
     row = rows.selectExpr(
         "count(*)",

@@ -25,21 +25,23 @@ from table.execution.runner import LocalRunner
 from table.merge.merge_stream import in_batches
 from table.model.commit_metadata import WriteStat
 from table.write.partitioner import Bucket
+from transforms.schema_request import SchemaRequest
 
 #: Raw records decoded in one go.
 CHUNK_BYTES = 16 << 20
 
 
 class Target(IntEnum):
-    """Which table a change goes to."""
+    """Which table a change goes to; or that it is a request to change the first one's schema."""
 
     ROWS = 0
     REJECTS = 1
+    SCHEMA = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """Changes of one chunk that belong together."""
+    """Changes of one chunk that belong together; or what it requests, see ``SchemaRequest``."""
 
     target: Target
     bucket: Bucket
@@ -55,19 +57,22 @@ class Written:
         arrived: changes that came for it, before any was merged away.
         stat: the file; None when nothing was left to write.
         first_reject: origin of the first rejected record, and why it was turned away.
+        request: what the records ask of the table's schema, all chunks together. If they ask for
+            anything, the batch is not to be published: it is written again, or not at all.
     """
 
     target: Target
     arrived: int
     stat: WriteStat | None
     first_reject: str | None = None
+    request: SchemaRequest | None = None
 
 
 class Prepare(Protocol):
     """Turns a chunk of raw records into portions, in order of arrival; pickles."""
 
     def __call__(self, records: pa.Table, /) -> list[Portion]:
-        """Every record is in exactly one portion."""
+        """Every record is in exactly one portion, of those that are not of ``Target.SCHEMA``."""
         ...
 
 
@@ -104,11 +109,25 @@ class DriverExchange:
 
     def run(self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite) -> list[Written]:
         """Collect, prepare, write; raises ``TooLarge`` when a record was cut short."""
-        records = collect(batch, self._budget_bytes)
-        prepared = self._runner.map(prepare, list(in_batches(records, CHUNK_BYTES)))
-        grouped = _grouped(prepared)
-        write = open_write(any(target is Target.REJECTS for target, _ in grouped))
-        return self._runner.map(lambda key: write(*key, grouped[key]), sorted(grouped))
+        return run_here(collect(batch, self._budget_bytes), prepare, open_write, self._runner)
+
+
+def run_here(
+    records: pa.Table, prepare: Prepare, open_write: OpenWrite, runner: LocalRunner
+) -> list[Written]:
+    """Prepare and write what this process holds; only a request is passed on where there is one.
+
+    Args:
+        records: the batch.
+        prepare: a chunk to portions.
+        open_write: opens the commit.
+        runner: the threads.
+    """
+    grouped = _grouped(runner.map(prepare, list(in_batches(records, CHUNK_BYTES))))
+    if any(target is Target.SCHEMA for target, _ in grouped):
+        grouped = {key: parts for key, parts in grouped.items() if key[0] is Target.SCHEMA}
+    write = open_write(any(target is Target.REJECTS for target, _ in grouped))
+    return runner.map(lambda key: write(*key, grouped[key]), sorted(grouped))
 
 
 def _grouped(prepared: Iterable[Sequence[Portion]]) -> dict[tuple[Target, Bucket], list[pa.Table]]:

@@ -14,20 +14,33 @@ from sinks.hudi.placement import Placement
 from table.index.bucket import BucketIndex
 from table.write.file_group_write import WriteContext, write_file_group
 from table.write.partitioner import Bucket, divide
-from transforms.kafka_changes import ToChanges
+from transforms.kafka_changes import Prepared, ToChanges
+from transforms.schema_request import SchemaRequest
+
+#: Requests meet in one place.
+_NOWHERE = Bucket("", 0)
 
 
 @dataclass(frozen=True)
 class PrepareChunk:
-    """Decodes a chunk of raw records and divides it by bucket; rejects to the dead letters' one."""
+    """Decodes a chunk of raw records and divides it by bucket; rejects to the dead letters' one.
+
+    What the records request of the table's schema is one more portion.
+    """
 
     to_changes: ToChanges
     row_index: BucketIndex
     reject_index: BucketIndex
 
     def __call__(self, records: pa.Table) -> list[Portion]:
-        """Every record is in exactly one portion."""
+        """Every record is in exactly one portion, of those that are not of ``Target.SCHEMA``."""
         prepared = self.to_changes(records)
+        if prepared.request:
+            asked = Portion(Target.SCHEMA, _NOWHERE, prepared.request.to_table())
+            return [asked, *self._divided(prepared)]
+        return self._divided(prepared)
+
+    def _divided(self, prepared: Prepared) -> list[Portion]:
         rows = divide(prepared.changes, self.row_index)
         rejects = divide(changes_of(prepared.rejects), self.reject_index)
         return [Portion(Target.ROWS, bucket, part) for bucket, part in rows] + [
@@ -44,6 +57,9 @@ class WriteBuckets:
 
     def __call__(self, target: Target, bucket: Bucket, changes: Iterable[pa.Table]) -> Written:
         """Takes the changes in order of arrival, once."""
+        if target is Target.SCHEMA:
+            request = SchemaRequest.merged(map(SchemaRequest.of, changes))
+            return Written(target, 0, None, request=request)
         arriving = _Arriving(changes)
         context = self.contexts.get(target)
         if context is None:

@@ -15,13 +15,16 @@ class SinkSettings:
 
     Attributes:
         index: buckets of a partition, and the fields that are hashed.
-        log_format: ``parquet`` or ``avro``, the content of data blocks.
+        log_format: ``parquet`` or ``avro``, the content of data blocks; None leaves it to
+            ``log_format_for``.
         operation: what the commits say they do.
+        merger_class: ``package.module:Class`` that merges, for a table of mode ``CUSTOM``.
     """
 
     index: BucketIndex
-    log_format: str = "parquet"
+    log_format: str | None = None
     operation: Operation = Operation.UPSERT
+    merger_class: str | None = None
 
     def bucket_metadata(self) -> dict[str, str]:
         """The bucket count, for the commit: it is nowhere else in a table."""

@@ -2,6 +2,10 @@
 
 The table is the only truth about progress: the offsets of a batch are in the commit that holds its
 rows, and a commit is published only onto the checkpoint that the batch started from.
+
+Where the records ask for other columns (``transforms.schema_request``), what all of them ask is
+merged, the attempt is undone before anything of it is seen, and the batch is written once more with
+the columns that it needs.
 """
 
 from __future__ import annotations
@@ -9,7 +13,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
 
 from checkpoints import codec
 from checkpoints.checkpoint import KafkaCheckpoint
@@ -19,11 +25,13 @@ from sinks.hudi.prepare import PrepareChunk, WriteBuckets
 from sinks.hudi.progress import checkpoint_of
 from sinks.hudi.table_writer import TableWriter
 from table.config import keys
-from table.errors import Fenced, HudiError, Retriable
+from table.errors import Fenced, HudiError, InvalidRecords, Retriable, WriteConflict
 from table.hudi_table import HudiTable
 from table.model.instant import Instant
+from table.schema.evolution import Proposal, changes_between, column_count, evolved
 from table.timeline.timeline import Timeline
 from table.write.file_group_write import WriteContext
+from transforms.schema_request import SchemaRequest
 
 
 class TooManyRejects(HudiError):
@@ -54,6 +62,31 @@ class RejectLimit:
         """Whether to stop."""
         return rejected > max(self.tolerated, self.max_share * records)
 
+
+class SchemaRefused(HudiError):
+    """A record does not fit the schema, and the policy is to stop; nothing was published."""
+
+    def __init__(self, record: str) -> None:
+        super().__init__(f"{record}; declare the column, or choose another policy")
+        self.record = record
+
+
+class TooManyColumns(HudiError):
+    """Records ask for so many columns that their fields' names can only be values."""
+
+    def __init__(self, columns: int, first: str) -> None:
+        super().__init__(
+            f"the records' unknown fields would make {columns} columns (the first: {first}), more "
+            f"than {MAX_EVOLVED_COLUMNS}; such names are values: declare decode.schema, and keep "
+            "the others with decode.unknown_fields: rescue"
+        )
+
+
+#: Columns that a schema may evolve to, counting those inside structs.
+MAX_EVOLVED_COLUMNS = 2_000
+
+#: The second attempt has all that the first one asked for. More are for what other writers do.
+_MAX_ATTEMPTS = 5
 
 #: Without dead letters the first bad record stops a run.
 NO_REJECTS = RejectLimit(0.0)
@@ -109,14 +142,34 @@ class HudiSink:
 
         Raises:
             TooManyRejects: there are more rejects than the limit allows.
+            SchemaRefused: a record does not fit the schema, and the policy is to stop.
+            TooManyColumns: the records ask for more columns than a table should have.
             Fenced: another writer moved the table's checkpoint, or took our instant away.
         """
+        before = self._rows.schema
         seconds: dict[str, float] = {}
+        for _ in range(_MAX_ATTEMPTS):
+            outcome = self._attempt(batch, exchange, seconds)
+            if isinstance(outcome, BatchResult):
+                changes = changes_between(before, self._rows.schema)
+                return replace(outcome, schema_changes=tuple(map(str, changes)))
+            self._evolve(outcome)
+        message = f"the schema did not settle in {_MAX_ATTEMPTS} attempts at one batch"
+        raise WriteConflict(message)
+
+    def _attempt(
+        self, batch: KafkaBatch, exchange: Exchange, seconds: dict[str, float]
+    ) -> BatchResult | Proposal:
+        """Write and publish a batch; or undo all, and return what its records ask of the schema."""
         try:
             with _timed(seconds, "begin"):
-                context = self._rows.begin()
+                context = self._begin()
             with _timed(seconds, "write"):
                 written = exchange.run(batch, self._prepare, self._opening(context))
+            proposal = _proposal(written)
+            if proposal:
+                self._abandon()
+                return proposal
             rejected = self._check_rejects(written)
             with _timed(seconds, "commit"):
                 self._commit_rejects(written)
@@ -126,6 +179,30 @@ class HudiSink:
                 self._abandon()
             raise
         return _result(instant, written, rejected, seconds)
+
+    def _begin(self) -> WriteContext:
+        """Request the instant of an attempt, in the columns that the table has by now."""
+        context = self._rows.begin()
+        if not self._rows.schema.equals(self._prepare.to_changes.table_schema):
+            self._fill(self._rows.schema)
+        return context
+
+    def _evolve(self, proposal: Proposal) -> None:
+        """Give the table's columns what the records ask."""
+        schema = evolved(self._rows.schema, proposal)
+        changes = changes_between(self._rows.schema, schema)
+        if not changes:
+            message = f"records ask for columns that the schema cannot have: {sorted(proposal)[:3]}"
+            raise InvalidRecords(message)
+        columns = column_count(schema)
+        if columns > MAX_EVOLVED_COLUMNS:
+            raise TooManyColumns(columns, changes[0].name)
+        self._fill(schema)
+
+    def _fill(self, columns: pa.Schema) -> None:
+        """From now on records become rows of these columns."""
+        self._prepare = replace(self._prepare, to_changes=self._prepare.to_changes.onto(columns))
+        self._rows.evolve(columns)
 
     def _opening(self, context: WriteContext) -> Callable[[bool], WriteBuckets]:
         """What an exchange calls once it knows whether there may be rejects."""
@@ -172,6 +249,7 @@ class HudiSink:
         if stored != self._known:
             reason = f"the table has read up to {stored}; this run went on from {self._known}"
             raise Fenced(self._rows.pending_instant, reason)
+        self._rows.check_columns(timeline)
 
     def _abandon(self) -> None:
         """Undo what is pending, or find that another writer did: then this one must not go on."""
@@ -200,8 +278,21 @@ def _result(
     )
 
 
+def _proposal(written: list[Written]) -> Proposal:
+    """What the records of all chunks ask of the schema.
+
+    Raises:
+        SchemaRefused: one of them is to be the last.
+    """
+    request = SchemaRequest.merged(w.request for w in written if w.request is not None)
+    if request.refused is not None:
+        raise SchemaRefused(str(request.refused))
+    return request.proposal
+
+
 @contextmanager
 def _timed(seconds: dict[str, float], stage: str) -> Iterator[None]:
+    """Adds the seconds; attempts at one batch sum up."""
     started = time.monotonic()
     yield
-    seconds[stage] = time.monotonic() - started
+    seconds[stage] = seconds.get(stage, 0.0) + time.monotonic() - started

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import pyarrow as pa
@@ -14,21 +14,25 @@ from sinks.hudi.exchange import Written
 from sinks.hudi.placement import Placement
 from sinks.hudi.settings import SinkSettings
 from table.config import keys
+from table.config.merge_settings import merge_settings
+from table.errors import WriteConflict
 from table.execution.runner import Runner
 from table.hudi_table import HudiTable
-from table.model.action import Action
+from table.model.action import COMMITS, Action
 from table.model.commit_metadata import CommitMetadata
 from table.model.compaction_plan import CompactionPlan
 from table.model.file_slice import FileSlice
 from table.model.instant import Instant
-from table.model.meta_columns import with_meta_columns
+from table.model.meta_columns import with_meta_columns, without_meta_columns
 from table.schema import avro
+from table.schema.evolution import united
 from table.services.compaction import CompactionPolicy, execute, is_due, request
 from table.services.slice_rewrite import SliceRewriter
 from table.timeline.timeline import Timeline
 from table.transaction.rollback import recover, roll_back
 from table.transaction.transaction import Transaction
 from table.write.file_group_write import WriteContext
+from table.write.log_format import log_format_for
 
 
 @dataclass
@@ -38,12 +42,15 @@ class TableWriter:
     Attributes:
         table: the open table.
         schema: its columns as this writer writes them, without meta columns.
-        settings: bucket count and log format.
+        settings: bucket count, log format and a merger of the user's own.
+        follows_others: whether columns that another writer gives the table go into ``schema``, with
+            the next ``begin`` or compaction; without, they are not in what is written.
     """
 
     table: HudiTable
     schema: pa.Schema
     settings: SinkSettings
+    follows_others: bool = False
     _transaction: Transaction | None = field(default=None, init=False)
 
     def recover(self) -> list[str]:
@@ -64,18 +71,30 @@ class TableWriter:
         return self._transaction.instant.requested_at
 
     def begin(self) -> WriteContext:
-        """Request an instant; what the workers write is written in its name."""
+        """Request an instant; what the workers write is written in its name.
+
+        Raises:
+            InvalidConfig: another writer changed a column to a type that ours does not go with.
+        """
         self.table.refresh()
+        self._follow_others()
         is_merge_on_read = self.table.properties.is_merge_on_read
         action = Action.DELTA_COMMIT if is_merge_on_read else Action.COMMIT
         self._transaction = Transaction.begin(self.table.access, action, self.table.timeline)
         return self._context(self._transaction.instant.requested_at)
 
+    def evolve(self, schema: pa.Schema) -> None:
+        """Write these columns from the next ``begin`` on; those of ``schema`` are among them."""
+        self.schema = schema
+        for text in ("_schema_text", "_schema_with_meta_text"):
+            self.__dict__.pop(text, None)
+
     def placement(self) -> Placement:
         """The buckets that have files, as of ``begin``."""
         view = self.table.view()
         count = self.settings.index.bucket_count
-        return Placement.of(view.slices_for_writing(), view.partitions, count)
+        pending = [s for s in view.latest_slices() if s.group in view.compactions]
+        return Placement.of(view.slices_for_writing(), view.partitions, count, pending)
 
     def commit(
         self,
@@ -93,6 +112,21 @@ class TableWriter:
         self.table.note_commit(instant, metadata, timeline)
         self._transaction = None
         return instant
+
+    def check_columns(self, timeline: Timeline) -> None:
+        """Pass when nobody has given the table columns since ``begin`` that ours would hide.
+
+        Raises:
+            WriteConflict: somebody has.
+        """
+        known = set(self.table.timeline.instants)
+        for instant in timeline.completed(*COMMITS):
+            if instant in known or not self.follows_others:
+                continue
+            text = self.table.store.read_commit(instant).extra_metadata.get(keys.SCHEMA)
+            if text and set(self._united(text)) != set(self.schema):
+                message = f"commit {instant.requested_at} of another writer has other columns"
+                raise WriteConflict(message)
 
     def abandon(self) -> None:
         """Undo the pending instant, if there is one.
@@ -126,6 +160,20 @@ class TableWriter:
                 done.append(self._compact(requested, runner))
         return done
 
+    def _follow_others(self) -> None:
+        newest = self.table.newest_metadata() if self.follows_others else None
+        if newest is not None:
+            both = self._united(newest.extra_metadata[keys.SCHEMA])
+            if not both.equals(self.schema):
+                self.evolve(both)
+
+    def _united(self, avro_text: str) -> pa.Schema:
+        """Our columns and those of a commit together, its own first."""
+        if avro_text == self._schema_text:
+            return self.schema
+        theirs = without_meta_columns(avro.to_arrow(avro_text))
+        return united(theirs, self.schema, self.table.location.url)
+
     def _pending_compactions(self) -> list[tuple[Instant, CompactionPlan]]:
         pending = self.table.timeline.pending(Action.COMPACTION)
         return [(i, self.table.store.read_compaction_plan(i.requested_at)) for i in pending]
@@ -140,6 +188,9 @@ class TableWriter:
         self, planned: tuple[Instant, CompactionPlan], runner: Runner
     ) -> tuple[Instant, CommitMetadata]:
         pending, plan = planned
+        if self.follows_others:
+            self.table.refresh()
+            self._follow_others()
         rewrite = SliceRewriter(self._context(pending.requested_at))
         newest = self.table.newest_metadata()
         carried = codec.carried_forward(newest.extra_metadata) if newest else {}
@@ -151,6 +202,8 @@ class TableWriter:
 
     def _context(self, instant: str) -> WriteContext:
         properties = self.table.properties
+        merge = replace(merge_settings(properties), merger_class=self.settings.merger_class)
+        chosen = self.settings.log_format
         return WriteContext(
             location=self.table.location,
             instant=instant,
@@ -158,9 +211,8 @@ class TableWriter:
             table_type=properties.table_type,
             schema=with_meta_columns(self.schema),
             avro_schema_text=self._schema_with_meta_text,
-            merge_mode=properties.merge_mode,
-            ordering_fields=properties.ordering_fields,
-            log_format=self.settings.log_format,
+            merge=merge,
+            log_format=chosen or log_format_for(self.schema, merge.ordering_fields),
         ).sharing(self.table.storage)
 
     def _own_metadata(self) -> dict[str, str]:

@@ -6,18 +6,24 @@ from collections.abc import Sequence
 
 from table.errors import InvalidConfig
 from table.hudi_table import HudiTable, open_table
+from table.merge.custom.loading import load_merger
 from table.storage import StorageLocation
 
 
-def open_named_table(table: str, options: Sequence[str]) -> HudiTable:
+def open_named_table(table: str, options: Sequence[str], mergers: Sequence[str] = ()) -> HudiTable:
     """Open the table at a path or url, with ``NAME=VALUE`` options for its store.
 
+    Args:
+        table: the path or url.
+        options: of the store.
+        mergers: class paths of mergers, for a table that is merged by one of its own.
+
     Raises:
-        InvalidConfig: an option without ``=``.
+        InvalidConfig: an option without ``=``, or a merger that is none.
         TableNotFound: no table lies there.
     """
     pairs = dict(option.partition("=")[::2] for option in options if "=" in option)
     if len(pairs) < len(options):
         message = "--storage expects NAME=VALUE, each name once"
         raise InvalidConfig(message)
-    return open_table(StorageLocation(table, pairs))
+    return open_table(StorageLocation(table, pairs), [load_merger(path) for path in mergers])

@@ -30,7 +30,7 @@ def execute(arguments: argparse.Namespace) -> int:
     if arguments.out is not None:
         row_output.check_file(arguments.out)
     query = _query(arguments)
-    table = open_named_table(arguments.table, arguments.storage)
+    table = open_named_table(arguments.table, arguments.storage, arguments.merger)
     if table.schema is None:
         print("the table has no commit yet", file=sys.stderr)
         return 0

@@ -9,9 +9,17 @@ from streamer.config.errors import Problem
 from streamer.config.run import DeadLettersConfig
 from streamer.config.source import METADATA_PREFIX, SourceConfig
 from streamer.config.table import TableConfig
+from table.config.merge_request import word
+from table.config.table_properties import MergeMode
 from table.errors import InvalidConfig
+from table.model.meta_columns import IS_DELETED
 from table.storage import place_of
+from transforms.delete_marks import OPERATION
 from transforms.schema_text import parse_schema, parse_type
+from transforms.tombstone_ordering import RECORD_TIMESTAMP
+
+#: Settings that the pipeline file calls otherwise than the table does.
+_NAMES = {"delete_marker": "delete_when"}
 
 
 def find(
@@ -21,7 +29,10 @@ def find(
     return [
         *_merging(table),
         *_tombstones(decode, table),
+        *_tombstone_ordering(decode, table),
+        *_absent_fields(decode, table),
         *_rescuing(decode),
+        *_aliases(decode),
         *_columns(source, decode),
         *missing_columns(_known_columns(source, decode), table),
         *_places(table, dead_letters),
@@ -41,6 +52,7 @@ def missing_columns(known: Collection[str] | None, table: TableConfig) -> Iterat
         ("record_key", table.record_key),
         ("partition_by", table.partition_by),
         ("ordering", table.ordering),
+        ("delete_when", (table.delete_when.field,) if table.delete_when else ()),
     )
     for setting, columns in named:
         for column in columns:
@@ -51,11 +63,53 @@ def missing_columns(known: Collection[str] | None, table: TableConfig) -> Iterat
 
 
 def _merging(table: TableConfig) -> Iterator[Problem]:
-    if table.merge_mode == "event_time" and not table.ordering:
-        yield Problem("table.merge_mode", "event_time needs table.ordering: name the columns")
-    if table.merge_mode == "commit_time" and table.ordering:
+    request = table.merge_request()
+    faults = list(request.faults())
+    for fault in faults:
+        yield Problem(f"table.{_NAMES.get(fault.setting, fault.setting)}", fault.text)
+    if faults:
+        return
+    meant = request.settings()
+    if meant.mode is MergeMode.COMMIT_TIME and table.ordering:
         text = "has no meaning with merge_mode commit_time; leave one of the two out"
         yield Problem("table.ordering", text)
+    if table.partial_update in ("none", "absent_fields") and meant.partial_update is not None:
+        text = (
+            f"{table.partial_update} contradicts payload {table.payload}, which means "
+            f"{word(meant.partial_update)}; leave one of the two out"
+        )
+        yield Problem("table.partial_update", text)
+
+
+def _absent_fields(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:
+    if table.partial_update != "absent_fields":
+        return
+    if table.merge_mode == "custom":
+        text = "absent_fields has no meaning with a merger of your own; leave one of the two out"
+        yield Problem("table.partial_update", text)
+    reason = "Apache Hudi cannot read partial rows in a table with a column that marks deletes"
+    if table.delete_when:
+        text = (
+            f"has no meaning with partial_update absent_fields: {reason}; leave one of the two out"
+        )
+        yield Problem("table.delete_when", text)
+    for column in sorted({IS_DELETED, OPERATION} & (_declared(decode) or set())):
+        text = f"{reason}; leave it undeclared, or table.partial_update out"
+        yield Problem(f"decode.schema.{column}", text)
+
+
+def _tombstone_ordering(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:
+    source, setting = decode.tombstone_ordering, "decode.tombstone_ordering"
+    if source == "none":
+        return
+    if table.merge_mode == "commit_time":
+        yield Problem(setting, f"{source} has no meaning with merge_mode commit_time; write none")
+    elif len(table.ordering) != 1:
+        text = f"{source} is one value and table.ordering has {len(table.ordering)}; write none"
+        yield Problem(setting, text)
+    elif source != RECORD_TIMESTAMP and decode.tombstone_key == "raw":
+        text = f"{source} is a field of a JSON key and decode.tombstone_key is raw; use json"
+        yield Problem(setting, text)
 
 
 def _tombstones(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:
@@ -70,10 +124,27 @@ def _tombstones(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:
 
 
 def _rescuing(decode: DecodeConfig) -> Iterator[Problem]:
-    if decode.unknown_fields == "rescue" and decode.rescue_column is None:
-        yield Problem("decode.rescue_column", "missing: unknown_fields is rescue")
-    if decode.unknown_fields == "ignore" and decode.rescue_column is not None:
-        yield Problem("decode.rescue_column", "has no meaning while unknown_fields is ignore")
+    rescuing = [
+        name for name in ("unknown_fields", "wider_values") if getattr(decode, name) == "rescue"
+    ]
+    if rescuing and decode.rescue_column is None:
+        yield Problem("decode.rescue_column", f"missing: {rescuing[0]} is rescue")
+    if not rescuing and decode.rescue_column is not None:
+        text = (
+            f"has no meaning while unknown_fields is {decode.unknown_fields} and wider_values is "
+            f"{decode.wider_values}"
+        )
+        yield Problem("decode.rescue_column", text)
+
+
+def _aliases(decode: DecodeConfig) -> Iterator[Problem]:
+    declared = _declared(decode)
+    for alias, column in decode.aliases.items():
+        if declared is not None and column not in declared:
+            text = f"{column!r} is not a column of decode.schema ({', '.join(sorted(declared))})"
+            yield Problem(f"decode.aliases.{alias}", text)
+        if declared is not None and alias in declared:
+            yield Problem(f"decode.aliases.{alias}", "is a column of decode.schema itself")
 
 
 def _columns(source: SourceConfig, decode: DecodeConfig) -> Iterator[Problem]:

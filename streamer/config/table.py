@@ -10,7 +10,24 @@ from pydantic import Field, model_validator
 from streamer.config import settings
 from streamer.config.section import Columns, Place, Section, is_place
 from streamer.config.settings import Settings
+from table.config.merge_request import MergeRequest, payload_class_of, word
+from table.config.merge_settings import PartialUpdateMode, payload_settings
+from table.config.table_properties import MergeMode
+from table.model.changes import DeleteMarker
 from table.storage.storage import StorageLocation
+
+_MODES = {word(mode): mode for mode in MergeMode}
+_PARTIAL_UPDATES = {word(mode): mode for mode in PartialUpdateMode}
+
+
+class DeleteWhen(Section):
+    """A row that deletes instead of writing: one of its columns says so."""
+
+    field: Annotated[str, Field(min_length=1)]
+    """The column."""
+
+    value: Annotated[str, Field(min_length=1)]
+    """The text in it that marks a delete."""
 
 
 class TableConfig(Section):
@@ -38,9 +55,30 @@ class TableConfig(Section):
     remembered until it is compacted, or, copy-on-write, not at all: an older event that arrives
     after that makes the row anew, as in Apache Hudi."""
 
-    merge_mode: Literal["event_time", "commit_time"] = "commit_time"
-    """Which version of a row wins: the one with the largest ``ordering``, or the last to arrive.
-    Left out: ``event_time`` where ``ordering`` is given."""
+    merge_mode: Literal["event_time", "commit_time", "custom"] = "commit_time"
+    """Which version of a row wins: the one with the largest ``ordering``, the last to arrive, or
+    what ``merger`` makes of the two. Left out: what ``payload`` means, ``custom`` where ``merger``
+    is given, ``event_time`` where ``ordering`` is given."""
+
+    partial_update: Literal["none", "ignore_defaults", "fill_unavailable", "absent_fields"] = "none"
+    """What the winner leaves to the other version of its row: nothing; columns that hold their
+    default, which is null; columns that hold ``unavailable_value``; or the columns that its record
+    has no field for. The first three belong to the table, the last one to this writer."""
+
+    unavailable_value: Annotated[str, Field(min_length=1)] | None = None
+    """The text that stands for a value the source did not send, for ``fill_unavailable``."""
+
+    delete_when: DeleteWhen | None = None
+    """``{field: op, value: d}``: a row whose column ``op`` holds the text ``d`` deletes its record.
+    Belongs to the table."""
+
+    payload: Annotated[str, Field(min_length=1)] | None = None
+    """A record payload of Apache Hudi, such as ``PartialUpdateAvroPayload``, or its Java class. It
+    says ``merge_mode``, ``partial_update`` and the like as Apache Hudi does when it makes a table
+    with it."""
+
+    merger: Annotated[str, Field(min_length=1)] | None = None
+    """A merger of your own, ``package.module:Class``, for ``merge_mode: custom``."""
 
     operation: Literal["upsert", "insert"] = "upsert"
     """``insert`` does not look for earlier versions of a row."""
@@ -48,8 +86,9 @@ class TableConfig(Section):
     buckets: Annotated[int, Field(ge=1, le=10_000)] = 4
     """File groups in each partition; fixed once the table exists."""
 
-    log_format: Literal["parquet", "avro"] = "parquet"
-    """Format of the log files' blocks."""
+    log_format: Literal["parquet", "avro"] | None = None
+    """Format of the log files' blocks. Left out: ``parquet``; ``avro`` where a text column is among
+    ``ordering``, whose rows Apache Hudi 1.2.0 takes for older ones when it reads Parquet blocks."""
 
     hive_style: bool = False
     """Name folders ``column=value``."""
@@ -71,9 +110,26 @@ class TableConfig(Section):
         filled = dict(given)
         if isinstance(given.get("path"), str) and is_place(given["path"]):
             filled.setdefault("name", given["path"].rstrip("/").rpartition("/")[2])
+        if isinstance(given.get("payload"), str):
+            filled = {**_meaning_of(given["payload"]), **filled}
+        if given.get("merger"):
+            filled.setdefault("merge_mode", "custom")
         if given.get("ordering"):
             filled.setdefault("merge_mode", "event_time")
         return filled
+
+    def merge_request(self) -> MergeRequest:
+        """What these settings ask of the table; how a writer's own rows are cut is not part."""
+        marker = self.delete_when
+        return MergeRequest(
+            self.ordering,
+            _MODES[self.merge_mode],
+            _PARTIAL_UPDATES.get(self.partial_update),
+            self.unavailable_value,
+            DeleteMarker(marker.field, marker.value) if marker else None,
+            self.payload,
+            self.merger,
+        )
 
     def location(self) -> StorageLocation:
         """Where the table lies, with the store's secrets.
@@ -82,3 +138,20 @@ class TableConfig(Section):
             ConfigError: a secret cannot be found.
         """
         return StorageLocation(self.path, settings.resolve(self.storage, "table.storage"))
+
+
+def _meaning_of(payload: str) -> dict[str, object]:
+    """The settings that a payload stands for; none for an unknown one."""
+    payload_class = payload_class_of(payload)
+    if payload_class is None:
+        return {}
+    meant = payload_settings(payload_class)
+    marker = meant.delete_marker
+    settings: dict[str, object] = {
+        "merge_mode": word(meant.mode),
+        "ordering": list(meant.ordering_fields),
+        "partial_update": word(meant.partial_update),
+        "unavailable_value": meant.unavailable_value,
+        "delete_when": {"field": marker.field, "value": marker.text} if marker else None,
+    }
+    return {name: value for name, value in settings.items() if value}

@@ -35,6 +35,8 @@ METADATA_PARTITIONS = "hoodie.table.metadata.partitions"
 METADATA_PARTITIONS_INFLIGHT = "hoodie.table.metadata.partitions.inflight"
 PARTIAL_UPDATE_MODE = "hoodie.table.partial.update.mode"
 PAYLOAD_CLASS = "hoodie.compaction.payload.class"
+#: The payload that was asked for, where merge mode and the like now say the same.
+LEGACY_PAYLOAD_CLASS = "hoodie.table.legacy.payload.class"
 MERGE_STRATEGY_ID = "hoodie.record.merge.strategy.id"
 #: The same, as Hudi before 1.0 wrote it.
 OLD_MERGE_STRATEGY_ID = "hoodie.compaction.record.merger.strategy"

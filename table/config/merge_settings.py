@@ -52,6 +52,9 @@ class MergeSettings:
         unavailable_value: the text that ``FILL_UNAVAILABLE`` fills.
         payload: rules besides the mode, of a payload that has some.
         delete_marker: marks deletes among data rows, besides Hudi's own columns.
+        strategy_id: the UUID of a custom merger; None where a mode or a payload decides.
+        merger_class: ``package.module:Class`` that merges by that strategy. It is not stored: only
+            who was told it can merge.
     """
 
     mode: MergeMode
@@ -60,18 +63,20 @@ class MergeSettings:
     unavailable_value: str | None = None
     payload: Payload | None = None
     delete_marker: DeleteMarker | None = None
+    strategy_id: str | None = None
+    merger_class: str | None = None
 
 
 def merge_settings(properties: TableProperties) -> MergeSettings:
     """The settings of a table.
 
     Raises:
-        Unsupported: a payload, merge strategy or partial update mode that is not known here.
+        Unsupported: a payload or a partial update mode that is not known here.
     """
     ordering = properties.ordering_fields
     mode = _mode(properties)
     if mode is MergeMode.CUSTOM:
-        return _of_payload(properties)
+        return _of_custom(properties)
     if mode is MergeMode.EVENT_TIME and not ordering:
         # All values are the same one, and the later record wins a tie.
         mode = MergeMode.COMMIT_TIME
@@ -84,6 +89,24 @@ def merge_settings(properties: TableProperties) -> MergeSettings:
     )
 
 
+def payload_settings(payload_class: str) -> MergeSettings:
+    """What a new table of version 9 says instead of naming a payload, all rules of which it has.
+
+    Source: ``HoodieTableConfig.inferMergingConfigsForV9TableCreation``.
+
+    Args:
+        payload_class: the Java class; one of ``PAYLOAD_CLASSES``.
+    """
+    if payload_class in _MODES:
+        return MergeSettings(_MODES[payload_class])
+    return _PAYLOADS[Payload(payload_class)]
+
+
+def stored_payload(properties: TableProperties) -> str | None:
+    """The payload class that a table was asked to merge with, whether it still does or not."""
+    return _payload_class(properties) or properties.values.get(keys.LEGACY_PAYLOAD_CLASS) or None
+
+
 _MODELS = "org.apache.hudi.common.model."
 
 #: Payloads that say no more than a merge mode.
@@ -92,6 +115,9 @@ _MODES = {
     f"{_MODELS}EventTimeAvroPayload": MergeMode.EVENT_TIME,
     f"{_MODELS}OverwriteWithLatestAvroPayload": MergeMode.COMMIT_TIME,
 }
+
+#: The Java classes of the payloads that are known here.
+PAYLOAD_CLASSES = (*_MODES, *(payload.value for payload in Payload))
 
 _DEBEZIUM_MARKER = DeleteMarker("_change_operation_type", "d")
 
@@ -119,8 +145,11 @@ _STRATEGIES = {
     "eeb8d96f-b1e4-49fd-bbf8-28ac514178e5": MergeMode.EVENT_TIME,
     "ce9acb64-bde0-424c-9b91-f6ebba25356d": MergeMode.COMMIT_TIME,
 }
+#: The strategies that mean a mode.
+MODE_STRATEGIES = tuple(_STRATEGIES)
+
 #: Says that the payload class decides.
-_PAYLOAD_STRATEGY = "00000000-0000-0000-0000-000000000000"
+PAYLOAD_STRATEGY = "00000000-0000-0000-0000-000000000000"
 
 
 def _mode(properties: TableProperties) -> MergeMode:
@@ -134,20 +163,31 @@ def _mode(properties: TableProperties) -> MergeMode:
     return _STRATEGIES.get(strategy or "", mode) if mode is MergeMode.CUSTOM else mode
 
 
-def _of_payload(properties: TableProperties) -> MergeSettings:
-    name, strategy = _payload_class(properties), _strategy(properties)
-    if strategy not in (None, _PAYLOAD_STRATEGY) or not name:
+def _of_custom(properties: TableProperties) -> MergeSettings:
+    strategy, payload = _strategy(properties), _payload_class(properties)
+    if strategy not in (None, PAYLOAD_STRATEGY):
+        return MergeSettings(
+            MergeMode.CUSTOM,
+            properties.ordering_fields,
+            delete_marker=_stored_marker(properties),
+            strategy_id=strategy,
+        )
+    if not payload:
         message = (
-            f"table {properties.table_name} merges with a Java class of its own "
-            f"(strategy {strategy}); it can be read once {' or '.join(_STRATEGIES)} is its strategy"
+            f"table {properties.table_name} merges in mode {MergeMode.CUSTOM} and names neither a "
+            f"merge strategy nor a payload class; set {keys.MERGE_STRATEGY_ID}"
         )
         raise Unsupported(message)
+    return _of_payload(properties, payload)
+
+
+def _of_payload(properties: TableProperties, name: str) -> MergeSettings:
     if name in _MODES:
         ordering = properties.ordering_fields
         mode = _MODES[name] if ordering else MergeMode.COMMIT_TIME
         return MergeSettings(mode, ordering, delete_marker=_stored_marker(properties))
-    if name not in list(Payload):
-        known = ", ".join([*_MODES, *Payload])
+    if name not in PAYLOAD_CLASSES:
+        known = ", ".join(PAYLOAD_CLASSES)
         message = f"table {properties.table_name} merges with the payload {name}; known are {known}"
         raise Unsupported(message)
     settings = _PAYLOADS[Payload(name)]

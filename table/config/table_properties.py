@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from types import MappingProxyType
 
 from table.config import keys
 from table.errors import CorruptData
@@ -195,8 +196,21 @@ def new_table_properties(
     merge_mode: MergeMode,
     hive_style: bool = False,
     url_encode: bool = False,
+    merging: Mapping[str, str] = MappingProxyType({}),
 ) -> TableProperties:
-    """Properties of a new table of version 9, as Apache Hudi 1.2 writes them, timeline in UTC."""
+    """Properties of a new table of version 9, as Apache Hudi 1.2 writes them, timeline in UTC.
+
+    Args:
+        name: the table's.
+        table_type: how changes are kept.
+        record_key_fields: columns that make the record key.
+        partition_fields: columns that make the partition path.
+        ordering_fields: columns that order changes to one record.
+        merge_mode: which of them wins.
+        hive_style: whether folders are named ``field=value``.
+        url_encode: whether special characters of a partition value are written ``%XX``.
+        merging: what else there is to say about it, see ``merge_request.merge_properties``.
+    """
     record_key, partition = tuple(record_key_fields), tuple(partition_fields)
     ordering = ",".join(ordering_fields)
     return TableProperties(
@@ -215,6 +229,7 @@ def new_table_properties(
             **({keys.PARTITION_FIELDS: ",".join(partition)} if partition else {}),
             **({keys.ORDERING_FIELDS: ordering} if ordering else {}),
             keys.MERGE_MODE: merge_mode,
+            **merging,
             keys.KEY_GENERATOR_TYPE: key_generator_type(record_key, partition),
             keys.POPULATE_META_FIELDS: "true",
             keys.BASE_FILE_FORMAT: "PARQUET",

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from table.config import keys
-from table.config.merge_settings import merge_settings
+from table.config.merge_request import MergeRequest, merge_properties
+from table.config.merge_settings import (
+    MergeSettings,
+    PartialUpdateMode,
+    merge_settings,
+    stored_payload,
+)
+from table.config.merger_name import MergerName
 from table.config.table_properties import (
     MergeMode,
     TableProperties,
@@ -14,34 +21,73 @@ from table.config.table_properties import (
     new_table_properties,
 )
 from table.errors import InvalidConfig, Unsupported
+from table.model.changes import DeleteMarker
 
 WRITTEN_VERSION = 9
 
 
 @dataclass(frozen=True, slots=True)
 class TableSpec:
-    """Settings that are fixed when a table is created."""
+    """Settings that are fixed when a table is created.
+
+    Attributes:
+        name: the table's.
+        record_key: columns that make the record key.
+        table_type: how changes are kept.
+        partition_by: columns that make the partition path.
+        ordering: columns that order changes to one record, most significant first.
+        merge_mode: which of two changes wins; None infers it, see ``table.config.merge_request``.
+        hive_style: whether folders are named ``field=value``.
+        url_encode: whether special characters of a partition value are written ``%XX``.
+        partial_update: which values of the winner are filled from the other record.
+        unavailable_value: the text that ``FILL_UNAVAILABLE`` fills.
+        delete_marker: marks deletes among data rows, besides Hudi's own columns.
+        payload: a payload of Apache Hudi, by its class or the last part of it, that says how
+            records are merged; a new table says the same in settings of version 9.
+        merger: merges in mode ``CUSTOM``.
+    """
 
     name: str
     record_key: tuple[str, ...]
     table_type: TableType = TableType.MERGE_ON_READ
     partition_by: tuple[str, ...] = ()
     ordering: tuple[str, ...] = ()
-    merge_mode: MergeMode = MergeMode.COMMIT_TIME
+    merge_mode: MergeMode | None = None
     hive_style: bool = False
     url_encode: bool = False
+    partial_update: PartialUpdateMode | None = None
+    unavailable_value: str | None = None
+    delete_marker: DeleteMarker | None = None
+    payload: str | None = None
+    merger: MergerName | None = None
+
+    @property
+    def merging(self) -> MergeSettings:
+        """What decides between records of one key, nothing of it left out.
+
+        Raises:
+            InvalidConfig: settings that do not go together, or an unknown payload.
+        """
+        settings = self._request.settings()
+        return replace(settings, strategy_id=self.merger.strategy_id) if self.merger else settings
 
     def to_properties(self) -> TableProperties:
-        """Properties of a new table."""
+        """Properties of a new table.
+
+        Raises:
+            InvalidConfig: as ``merging``.
+        """
+        merging = self.merging
         return new_table_properties(
             self.name,
             self.table_type,
             self.record_key,
             self.partition_by,
-            self.ordering,
-            self.merge_mode,
+            merging.ordering_fields,
+            merging.mode,
             self.hive_style,
             self.url_encode,
+            merge_properties(merging, self._request.payload_class),
         )
 
     def check(self, properties: TableProperties, place: str) -> None:
@@ -49,15 +95,14 @@ class TableSpec:
 
         Raises:
             Unsupported: a version, or a metadata table, that this project does not write.
-            InvalidConfig: the settings contradict the table's.
+            InvalidConfig: the settings contradict the table's, or each other.
         """
         check_writable(properties, place)
         wanted_and_found = {
             "type": (self.table_type, properties.table_type),
             "record_key": (self.record_key, properties.record_key_fields),
             "partition_by": (self.partition_by, properties.partition_fields),
-            "ordering": (self.ordering, properties.ordering_fields),
-            "merge_mode": (self.merge_mode, properties.merge_mode),
+            **self._merging_and_found(properties),
             "key generator": (
                 key_generator_type(self.record_key, self.partition_by),
                 properties.key_generator,
@@ -76,6 +121,36 @@ class TableSpec:
                 "change the pipeline, or write to another path"
             )
             raise InvalidConfig(message)
+
+    @property
+    def _request(self) -> MergeRequest:
+        return MergeRequest(
+            self.ordering,
+            self.merge_mode,
+            self.partial_update,
+            self.unavailable_value,
+            self.delete_marker,
+            self.payload,
+            self.merger.class_path if self.merger else None,
+        )
+
+    def _merging_and_found(self, properties: TableProperties) -> dict[str, tuple[object, object]]:
+        wanted, found = self.merging, merge_settings(properties)
+        compared: dict[str, tuple[object, object]] = {
+            "ordering": (wanted.ordering_fields, found.ordering_fields),
+            "merge_mode": (wanted.mode, found.mode),
+            "partial_update": (wanted.partial_update, found.partial_update),
+            "unavailable_value": (wanted.unavailable_value, found.unavailable_value),
+            "delete_marker": (wanted.delete_marker, found.delete_marker),
+            "merge strategy": (_lower(wanted.strategy_id), _lower(found.strategy_id)),
+        }
+        if wanted.mode is MergeMode.COMMIT_TIME and not wanted.ordering_fields:
+            # Apache Hudi keeps ordering fields beside this mode, which does not look at them.
+            del compared["ordering"]
+        asked, stored = self._request.payload_class, stored_payload(properties)
+        if found.payload is not None or None not in (asked, stored):
+            compared["payload"] = (asked, stored)
+        return compared
 
 
 def check_readable(properties: TableProperties, place: str) -> None:
@@ -97,8 +172,8 @@ def check_writable(properties: TableProperties, place: str) -> None:
     """Pass when this project writes such tables.
 
     Raises:
-        Unsupported: another version, rows without meta columns, rules of merging beyond the merge
-            mode, or a metadata table.
+        Unsupported: another version, rows without meta columns, a payload or partial update mode
+            that is not known here, or a metadata table.
     """
     if properties.version != WRITTEN_VERSION:
         message = (
@@ -106,12 +181,13 @@ def check_writable(properties: TableProperties, place: str) -> None:
             "can be written; upgrade it with Apache Hudi, or write to another path"
         )
         raise Unsupported(message)
-    if not properties.populates_meta_columns or _merges_otherwise(properties):
+    if not properties.populates_meta_columns:
         message = (
-            f"table {place} keeps no meta columns, fills rows in part or marks deletes in a column "
-            "of its own; such tables are read but not written; write to another path"
+            f"table {place} keeps no meta columns; such tables are read but not written; "
+            "write to another path"
         )
         raise Unsupported(message)
+    merge_settings(properties)
     if properties.metadata_partitions:
         message = (
             f"table {place} has a metadata table ({', '.join(properties.metadata_partitions)}), "
@@ -121,11 +197,13 @@ def check_writable(properties: TableProperties, place: str) -> None:
         raise Unsupported(message)
 
 
-def _merges_otherwise(properties: TableProperties) -> bool:
-    settings = merge_settings(properties)
-    rules = (settings.partial_update, settings.delete_marker, settings.payload)
-    return any(rule is not None for rule in rules)
+def _lower(strategy_id: str | None) -> str | None:
+    return strategy_id.lower() if strategy_id else None
 
 
 def _text(value: object) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, DeleteMarker):
+        return f"{value.field} = {value.text!r}"
     return ",".join(value) or "none" if isinstance(value, tuple) else str(value)

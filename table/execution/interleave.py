@@ -34,6 +34,19 @@ def interleaved(
         yield from _Interleaving(sources, threads, ahead).items()
 
 
+def read_ahead(source: Callable[[], Iterator[Item]], ahead: int = 1) -> Generator[Item, None, None]:
+    """Items of one source, made by a thread while the caller is busy with those before.
+
+    Args:
+        source: opened by that thread.
+        ahead: items that wait for the caller, at most; one more is in the making.
+
+    Raises:
+        BaseException: what the source raised, after the items that came before.
+    """
+    return _Interleaving([source], 1, ahead).items()
+
+
 class _Failure:
     def __init__(self, error: BaseException) -> None:
         self.error = error

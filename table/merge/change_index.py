@@ -3,42 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from table.merge.filling import Filling, filling_of
 from table.merge.key_codes import NO_ROW, Mask, Rows
 from table.merge.key_lookup import KeyLookup
-from table.merge.ordering import ordering_columns
+from table.merge.pairs import PairRule, Pairs
 from table.model.changes import CHANGE_KIND, ChangeKind
 from table.model.meta_columns import RECORD_KEY
 
-__all__ = ["ChangeIndex", "Mask", "MergeCounts", "Merged", "PairRule"]
-
-
-class PairRule(Protocol):
-    """What decides between a base row and the change of its key."""
-
-    @property
-    def ordering_fields(self) -> tuple[str, ...]:
-        """Columns that it looks at."""
-        ...
-
-    @property
-    def filling(self) -> Filling | None:
-        """How columns that one record leaves open come from the other; None where none does."""
-        ...
-
-    def newer_wins(self, base: pa.Table, changes: pa.Table) -> Mask:
-        """For rows side by side with the same keys: whether the change replaces the base row.
-
-        Args:
-            base: the ordering columns, named as the fields are.
-            changes: the same, and the kinds of the changes.
-        """
-        ...
+__all__ = ["ChangeIndex", "MergeCounts", "Merged", "PairRule"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +57,6 @@ class ChangeIndex:
         # One chunk a column: Arrow joins the chunks of what it takes rows from, at every call.
         self._changes = changes.combine_chunks()
         self._rule = rule
-        self._filling = filling_of(changes, rule.filling)
         self._keys = KeyLookup(changes.column(RECORD_KEY))
         self._is_upsert: Mask = changes.column(CHANGE_KIND).to_numpy() == ChangeKind.UPSERT
         self._was_matched = np.zeros(changes.num_rows, dtype=np.bool_)
@@ -92,15 +66,10 @@ class ChangeIndex:
         matched_rows, change_rows = self._match(base)
         if len(matched_rows) == 0:
             return Merged(base, MergeCounts())
-        wins = self._wins(base, matched_rows, change_rows)
-        is_upsert = self._is_upsert[change_rows]
-        deleted = matched_rows[wins & ~is_upsert]
-        # A row that keeps its place may still be filled from the change that lost.
-        touched = is_upsert & (wins | (self._filling is not None))
-        updated = matched_rows[touched]
-        rows = self._joined(base, updated, change_rows[touched], wins[touched])
+        joined = self._rule.join(Pairs(base, matched_rows, self._changes, change_rows))
+        updated, deleted = matched_rows[joined.updated], matched_rows[joined.deleted]
         counts = MergeCounts(updated=len(updated), deleted=len(deleted))
-        return Merged(_replace(base, updated, rows, deleted), counts)
+        return Merged(_replace(base, updated, joined.rows, deleted), counts)
 
     def inserted(self, columns: list[str]) -> Merged:
         """The upserts whose keys no base row had, as rows of these columns."""
@@ -122,18 +91,6 @@ class ChangeIndex:
         change_rows = change_of_row[matched_rows]
         self._was_matched[change_rows] = True
         return matched_rows, change_rows
-
-    def _wins(self, base: pa.Table, matched_rows: Rows, change_rows: Rows) -> Mask:
-        fields = self._rule.ordering_fields
-        older = ordering_columns(base, fields).take(matched_rows)
-        newer = ordering_columns(self._changes, fields, CHANGE_KIND)
-        return self._rule.newer_wins(older, newer.take(change_rows))
-
-    def _joined(self, base: pa.Table, rows: Rows, change_rows: Rows, wins: Mask) -> pa.Table:
-        """What takes the place of these base rows."""
-        if self._filling is None:
-            return self._changes.select(base.column_names).take(change_rows)
-        return self._filling.join(base.take(rows), self._changes.take(change_rows), wins)
 
 
 def _replace(base: pa.Table, replaced: Rows, rows: pa.Table, dropped: Rows) -> pa.Table:

@@ -19,7 +19,8 @@ import pyarrow.compute as pc
 from table.merge.key_codes import NO_ROW, KeyCodes, Mask, Rows
 from table.merge.precedence import Precedence
 from table.model.changes import CHANGE_COLUMNS, CHANGE_KIND, WRITTEN_COLUMNS
-from table.model.meta_columns import META_COLUMNS
+from table.model.meta_columns import COMMIT_SEQNO, COMMIT_TIME, META_COLUMNS
+from table.model.written_columns import own_columns, pack
 
 #: The default of a column, as its schema says it.
 Default: TypeAlias = bool | int | float | str
@@ -79,7 +80,7 @@ class UnwrittenColumns:
         if WRITTEN_COLUMNS not in rows.column_names:
             return np.zeros(rows.num_rows, dtype=np.bool_)
         bits = _bits(rows.column(WRITTEN_COLUMNS))
-        place = _own_columns(rows).index(column)
+        place = own_columns(rows).index(column)
         is_open: Mask = (bits[:, place // 8] >> np.uint8(place % 8)) & 1 == 0
         return is_open
 
@@ -113,13 +114,22 @@ class Filling:
         return pa.table([columns[name] for name in changes.column_names], schema=changes.schema)
 
     def join(self, older: pa.Table, newer: pa.Table, newer_leads: Mask) -> pa.Table:
-        """Rows side by side with the same keys, as one: in the columns of ``older``."""
+        """Rows side by side with the same keys, as one: in the columns of ``older``.
+
+        Whatever a change without a commit time has led or filled has none either: it is written
+        now (``FileGroupReaderBasedMergeHandle`` gives it the metadata of its own commit).
+        """
+        takes = {
+            name: self._takes_newer(name, older, newer, newer_leads) for name in older.column_names
+        }
+        if COMMIT_TIME in takes:
+            is_new = _to_numpy(newer.column(COMMIT_TIME).is_null())
+            is_written = newer_leads | self._fills_any(older)
+            for name in (COMMIT_TIME, COMMIT_SEQNO):
+                if name in takes:
+                    takes[name] = np.where(is_new, is_written, takes[name])
         columns = [
-            _either(
-                older.column(name),
-                newer.column(name),
-                self._takes_newer(name, older, newer, newer_leads),
-            )
+            _either(older.column(name), newer.column(name), takes[name])
             for name in older.column_names
         ]
         return pa.table(columns, schema=older.schema)
@@ -143,6 +153,14 @@ class Filling:
         takes: Mask = np.where(newer_leads, ~newer_is_open, fills)
         return takes
 
+    def _fills_any(self, older: pa.Table) -> Mask:
+        """Rows that a late one fills, were it with nothing."""
+        fills = np.zeros(older.num_rows, dtype=np.bool_)
+        for name in older.column_names if self.late_fills else ():
+            if name not in META_COLUMNS:
+                fills |= self.holes(older, name)
+        return fills
+
     def _is_newest(self, name: str) -> bool:
         return self.newest_meta and name in META_COLUMNS
 
@@ -156,26 +174,15 @@ class _WrittenBits:
     """The bits of ``WRITTEN_COLUMNS`` after a fold, gathered column by column."""
 
     def __init__(self, changes: pa.Table, key_count: int) -> None:
-        self._names = _own_columns(changes)
-        self._bits = np.zeros((key_count, written_bytes(len(self._names))), dtype=np.uint8)
+        self._names = own_columns(changes)
+        self._written = np.zeros((key_count, len(self._names)), np.bool_)
 
     def add(self, name: str, is_written: Mask) -> None:
-        place = self._names.index(name)
-        self._bits[:, place // 8] |= is_written.astype(np.uint8) << np.uint8(place % 8)
+        self._written[:, self._names.index(name)] = is_written
 
     @property
     def column(self) -> pa.Array:
-        count, width = self._bits.shape
-        return pa.Array.from_buffers(pa.binary(width), count, [None, pa.py_buffer(self._bits)])
-
-
-def written_bytes(column_count: int) -> int:
-    """Bytes of ``WRITTEN_COLUMNS`` in a table of so many columns."""
-    return -(-column_count // 8)
-
-
-def _own_columns(rows: pa.Table) -> list[str]:
-    return [name for name in rows.column_names if name not in CHANGE_COLUMNS]
+        return pack(self._written)
 
 
 def _bits(column: pa.ChunkedArray) -> np.ndarray[tuple[int, int], np.dtype[np.uint8]]:

@@ -14,6 +14,7 @@ from itertools import chain
 
 import pyarrow as pa
 
+from table.execution.runner import LocalRunner
 from table.merge.change_index import ChangeIndex, MergeCounts, Merged
 from table.merge.record_merger import RecordMerger
 from table.merge.spill import MAX_LEVEL, SpilledDivisions
@@ -121,7 +122,8 @@ def _merge_divided(
     memory_budget_bytes: int,
     level: int,
 ) -> Iterator[Merged]:
-    with SpilledDivisions(changes, level) as newer, SpilledDivisions(base, level) as older:
+    with SpilledDivisions(level) as newer, SpilledDivisions(level) as older:
+        LocalRunner(2).map(_fill, [(newer, changes), (older, base)])
         for division in sorted({*newer.divisions, *older.divisions}):
             yield from _merge(
                 older.read(division),
@@ -130,6 +132,11 @@ def _merge_divided(
                 memory_budget_bytes,
                 level + 1,
             )
+
+
+def _fill(side: tuple[SpilledDivisions, Iterable[pa.Table]]) -> None:
+    divisions, tables = side
+    divisions.fill(tables)
 
 
 class _Folding:

@@ -53,7 +53,7 @@ def default_ordering(rows: pa.Table, fields: Sequence[str]) -> npt.NDArray[np.bo
         return np.zeros(rows.num_rows, dtype=np.bool_)
     column = column_at(rows, fields[0])
     is_default = column.is_null()
-    if _is_java_integer(column.type):
+    if is_java_integer(column.type):
         zero = pa.scalar(0, pa.int32()).cast(column.type)
         is_default = pc.or_(is_default, pc.fill_null(pc.equal(column, zero), fill_value=False))
     return _to_numpy(is_default)
@@ -149,7 +149,7 @@ def _dense_lexicographic(columns: list[Ranks]) -> Ranks:
     return ranks
 
 
-def _is_java_integer(kind: pa.DataType) -> bool:
+def is_java_integer(kind: pa.DataType) -> bool:
     """Whether a reader holds the value as ``java.lang.Integer`` (a date is its day number)."""
     return pa.types.is_date32(kind) or kind in (pa.int8(), pa.int16(), pa.int32())
 

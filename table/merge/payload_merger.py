@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +24,7 @@ from table.merge.change_index import ChangeIndex, Merged
 from table.merge.filling import Filling, filling_of
 from table.merge.key_codes import Mask, key_codes
 from table.merge.ordering import Ranks, ordering_ranks
+from table.merge.pairs import Joined, Pairs, join_winners
 from table.merge.precedence import by_payload, unconditional_deletes
 from table.merge.record_merger import RecordMerger
 from table.model.changes import CHANGE_KIND, ChangeKind
@@ -45,6 +47,8 @@ def payload_merger(
 
 @dataclass(frozen=True, slots=True)
 class _PayloadMerger:
+    needs_whole_rows: ClassVar[bool] = False
+
     ordering_fields: tuple[str, ...]
     filling: Filling
     is_ordered: bool
@@ -67,6 +71,9 @@ class _PayloadMerger:
         deletes = changes.column(CHANGE_KIND).to_numpy() != ChangeKind.UPSERT
         wins: Mask = deletes | (ranks[base.num_rows :] >= ranks[: base.num_rows])
         return wins
+
+    def join(self, pairs: Pairs) -> Joined:
+        return join_winners(pairs, self)
 
     def apply(self, base: pa.Table, changes: pa.Table) -> Merged:
         return ChangeIndex(changes, self).merge_all(base)

@@ -20,17 +20,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from table.config.table_properties import MergeMode
-from table.errors import InvalidConfig, Unsupported
-from table.merge.change_index import ChangeIndex, Merged, PairRule
+from table.errors import InvalidConfig
+from table.merge.change_index import ChangeIndex, Merged
 from table.merge.filling import Filling, filling_of
 from table.merge.key_codes import NO_ROW, KeyCodes, Mask, Rows, key_codes
 from table.merge.ordering import Ranks, ordering_ranks
+from table.merge.pairs import Joined, PairRule, Pairs, join_winners
 from table.merge.precedence import after_unconditional_deletes, by_rank, unconditional_deletes
 from table.model.changes import CHANGE_KIND, ChangeKind
 from table.model.meta_columns import RECORD_KEY
@@ -41,6 +41,16 @@ class RecordMerger(PairRule, Protocol):
 
     ``ordering_fields`` must be among the columns of whatever it is given, besides the record key.
     """
+
+    @property
+    def filling(self) -> Filling | None:
+        """How columns that one record leaves open come from the other; None where none does."""
+        ...
+
+    @property
+    def needs_whole_rows(self) -> bool:
+        """Whether it looks at all columns; if not, other than the ordering's may be left out."""
+        ...
 
     def fold(self, changes: pa.Table, key_columns: Sequence[str] = (RECORD_KEY,)) -> pa.Table:
         """At most one change per key, keys in the order in which they first appear.
@@ -63,24 +73,6 @@ class RecordMerger(PairRule, Protocol):
         the order of the changes. A key that a base file holds twice is changed twice.
         """
         ...
-
-
-def merger_for(merge_mode: MergeMode, ordering_fields: Sequence[str]) -> RecordMerger:
-    """The merger that a table's ``hoodie.record.merge.mode`` names.
-
-    Raises:
-        InvalidConfig: event time without an ordering field.
-        Unsupported: a custom merger; ``table_merger`` knows those that Hudi ships.
-    """
-    if merge_mode == MergeMode.COMMIT_TIME:
-        return commit_time_merger()
-    if merge_mode == MergeMode.EVENT_TIME:
-        return event_time_merger(ordering_fields)
-    message = (
-        f"merge mode {merge_mode} needs a Java class and is not supported; "
-        f"accepted: {MergeMode.COMMIT_TIME}, {MergeMode.EVENT_TIME}"
-    )
-    raise Unsupported(message)
 
 
 def commit_time_merger(filling: Filling | None = None) -> RecordMerger:
@@ -112,6 +104,8 @@ def event_time_merger(
 
 @dataclass(frozen=True, slots=True)
 class _CommitTimeMerger:
+    needs_whole_rows: ClassVar[bool] = False
+
     ordering_fields: tuple[str, ...] = ()
     filling: Filling | None = None
 
@@ -129,12 +123,17 @@ class _CommitTimeMerger:
     def newer_wins(self, base: pa.Table, changes: pa.Table) -> Mask:
         return np.ones(changes.num_rows, dtype=np.bool_)
 
+    def join(self, pairs: Pairs) -> Joined:
+        return join_winners(pairs, self)
+
     def apply(self, base: pa.Table, changes: pa.Table) -> Merged:
         return ChangeIndex(changes, self).merge_all(base)
 
 
 @dataclass(frozen=True, slots=True)
 class _EventTimeMerger:
+    needs_whole_rows: ClassVar[bool] = False
+
     ordering_fields: tuple[str, ...]
     filling: Filling | None = None
     deletes_are_unconditional: bool = False
@@ -161,6 +160,9 @@ class _EventTimeMerger:
         older, newer = ranks[: base.num_rows], ranks[base.num_rows :]
         wins: Mask = (newer >= older) | self._unconditional_deletes(changes)
         return wins
+
+    def join(self, pairs: Pairs) -> Joined:
+        return join_winners(pairs, self)
 
     def apply(self, base: pa.Table, changes: pa.Table) -> Merged:
         return ChangeIndex(changes, self).merge_all(base)

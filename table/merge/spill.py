@@ -30,30 +30,32 @@ _READ_BYTES = 32 << 20
 class SpilledDivisions:
     """Rows in one Arrow IPC stream per division; removed from disk when the context ends."""
 
-    def __init__(self, tables: Iterable[pa.Table], level: int) -> None:
-        """Remember what to write; ``__enter__`` writes it.
+    def __init__(self, level: int) -> None:
+        """Nothing yet; ``fill`` writes it.
 
         Args:
-            tables: rows with a record key, in the order in which a division gives them back.
             level: how often these rows were divided before.
         """
-        self._tables = tables
         self._level = level
         self._folder: TemporaryDirectory[str] | None = None
         self._writers: dict[int, pa.ipc.RecordBatchStreamWriter] = {}
 
     def __enter__(self) -> SpilledDivisions:
         self._folder = TemporaryDirectory(prefix="lakemark-merge-")
+        return self
+
+    def fill(self, tables: Iterable[pa.Table]) -> None:
+        """Divide rows; once.
+
+        Args:
+            tables: rows with a record key, in the order in which a division gives them back.
+        """
         try:
-            for table in self._tables:
+            for table in tables:
                 self._add(table)
-        except BaseException:
-            self._folder.cleanup()
-            raise
         finally:
             for writer in self._writers.values():
                 writer.close()
-        return self
 
     def __exit__(
         self,

@@ -6,6 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from table.config.merge_settings import MergeSettings, PartialUpdateMode, Payload
 from table.config.table_properties import MergeMode
+from table.merge.custom.adapter import custom_record_merger
+from table.merge.custom.custom_merger import CustomMerger
+from table.merge.custom.loading import load_merger, merger_of_strategy
 from table.merge.filling import Default, DefaultValues, Filling, UnavailableText
 from table.merge.payload_merger import payload_merger
 from table.merge.record_merger import RecordMerger, commit_time_merger, event_time_merger
@@ -15,14 +18,26 @@ _CACHED_INTEGERS = range(-128, 128)
 
 
 def table_merger(
-    settings: MergeSettings, avro_schema: Mapping[str, object] | None = None
+    settings: MergeSettings,
+    avro_schema: Mapping[str, object] | None = None,
+    mergers: Sequence[CustomMerger] = (),
 ) -> RecordMerger:
     """The merger of a table.
 
     Args:
         settings: what its properties say.
         avro_schema: of its rows, for the defaults of columns; without it they are null.
+        mergers: of users, besides the one that the settings name; a table in mode ``CUSTOM`` is
+            merged by the first that has its strategy.
+
+    Raises:
+        InvalidConfig: a merger that cannot be imported, or breaks its interface.
+        Unsupported: the table has a strategy that none of the mergers has.
     """
+    if settings.mode is MergeMode.CUSTOM:
+        own = [] if settings.merger_class is None else [load_merger(settings.merger_class)]
+        merger = merger_of_strategy(settings.strategy_id, [*own, *mergers])
+        return custom_record_merger(merger, settings.ordering_fields)
     filling = _filling(settings, _fields(avro_schema))
     if settings.payload in (Payload.OVERWRITE_NON_DEFAULTS, Payload.PARTIAL_UPDATE):
         assert filling is not None, settings

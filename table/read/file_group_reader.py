@@ -123,6 +123,8 @@ class FileGroupReader:
 
     def _merge_schema(self, columns: Sequence[str] | None) -> pa.Schema:
         """The columns that a merge needs for these ones; the record key is among them."""
+        if self.merger.needs_whole_rows:
+            columns = None
         if columns is None and RECORD_KEY in self.schema.names:
             return self.schema
         names = self.schema.names if columns is None else columns

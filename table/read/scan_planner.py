@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from table.config.merge_settings import merge_settings
 from table.config.table_properties import TableProperties
 from table.errors import InvalidConfig
+from table.merge.custom.custom_merger import CustomMerger
 from table.merge.record_merger import commit_time_merger
 from table.merge.table_merger import table_merger
 from table.model.file_slice import FileSlice
@@ -54,6 +55,7 @@ class ScanPlanner:
         avro_schema: its columns now, without the meta columns.
         statistics: of its files, if there are any.
         key_locations: of its records now, if an index knows them.
+        mergers: of users, for a table that is merged by one of its own.
     """
 
     storage: Storage
@@ -63,6 +65,7 @@ class ScanPlanner:
     avro_schema: AvroSchema
     statistics: FileStatistics | None = None
     key_locations: KeyLocations | None = None
+    mergers: Sequence[CustomMerger] = ()
 
     @property
     def schema(self) -> pa.Schema:
@@ -175,7 +178,7 @@ class ScanPlanner:
         return FileGroupReader(
             self.storage,
             columns,
-            table_merger(settings, avro_schema),
+            table_merger(settings, avro_schema, self.mergers),
             visible,
             settings.delete_marker,
             record_keys=self._record_keys(),

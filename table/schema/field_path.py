@@ -24,3 +24,8 @@ def column_at(rows: pa.Table, name: str) -> pa.ChunkedArray:
             pass
     message = f"field {name!r} is not among the columns {', '.join(rows.column_names)}"
     raise InvalidConfig(message)
+
+
+def top_column(name: str, schema: pa.Schema) -> str:
+    """The column that holds a field: the field itself, or the struct that it lies in."""
+    return name if name in schema.names else name.partition(".")[0]

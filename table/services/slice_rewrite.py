@@ -8,7 +8,7 @@ from table.errors import CorruptData
 from table.model.commit_metadata import WriteStat
 from table.model.compaction_plan import CompactionOperation
 from table.model.file_slice import BaseFile, FileGroupId, FileSlice, LogFile, join
-from table.read.file_group_reader import FileGroupReader
+from table.model.meta_columns import FILE_NAME
 from table.services.compaction import SliceRewrite
 from table.storage import Storage
 from table.view.file_lister import DataFile, data_file
@@ -29,8 +29,9 @@ class SliceRewriter:
         """Merge one slice and write its base file; winning rows keep their commit time."""
         context = self.context
         file_slice = slice_of(task.operation, context.storage)
-        reader = FileGroupReader(context.storage, context.schema, context.merger)
-        merged = reader.merge(file_slice)
+        # Every row gets the new file's name. The old ones are as long as some rows.
+        kept = [name for name in context.schema.names if name != FILE_NAME]
+        merged = context.reader.merge(file_slice, kept)
         stat = write_base_file(context, file_slice.group, merged, replaces=file_slice)
         return replace(
             stat,

@@ -25,6 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from table.errors import InvalidConfig, SnapshotChanged
 from table.hudi_table import LATEST, open_table
+from table.merge.custom.custom_merger import CustomMerger
 from table.model.file_slice import FileSlice
 from table.read.queries import Incremental, Query
 from table.read.scan import Scan
@@ -56,6 +57,7 @@ def read_table(
     where: str | None = None,
     *,
     storage_options: Mapping[str, str] | None = None,
+    mergers: Sequence[CustomMerger] = (),
     spark_reads_files: bool = True,
 ) -> DataFrame:
     """Rows of a table, with the types that Apache Hudi gives them in Spark.
@@ -72,6 +74,8 @@ def read_table(
         where: a condition in the words of ``table.read.where``.
         storage_options: how this process and the workers reach the store; Spark's own file
             systems are set up in the session (``spark.hadoop.…``).
+        mergers: of users, for a table in merge mode ``CUSTOM``; workers must be able to import
+            their classes.
         spark_reads_files: False leaves all files to the Python workers, for stores that Spark's
             file systems cannot reach.
 
@@ -82,7 +86,7 @@ def read_table(
         SnapshotChanged: the table changed meanwhile; call again.
         CorruptData, Unsupported: as ``HudiTable.scan``.
     """
-    table = open_table(StorageLocation(os.fspath(path), dict(storage_options or {})))
+    table = open_table(StorageLocation(os.fspath(path), dict(storage_options or {})), mergers)
     scan = table.scan(query, columns, where)
     root = _spark_root(table.location.url) if spark_reads_files else None
     # Rows of an incremental query are chosen by their commit, which is ours to do.

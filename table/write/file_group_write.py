@@ -7,21 +7,29 @@ of instant, bucket and changes, so a second attempt makes the same file and find
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from table.config.merge_settings import MergeSettings
 from table.config.table_properties import MergeMode, TableType
+from table.execution.interleave import read_ahead
 from table.index.bucket import bucket_of, file_id
 from table.merge.merge_stream import MergeStream, merge_streams
-from table.merge.record_merger import RecordMerger, merger_for
+from table.merge.partial_rows import settled
+from table.merge.record_merger import RecordMerger
+from table.merge.table_merger import table_merger
+from table.model.changes import WRITTEN_COLUMNS
 from table.model.commit_metadata import WriteStat
 from table.model.file_names import BaseFileName, LogFileName
 from table.model.file_slice import FileGroupId, FileSlice, join
+from table.model.meta_columns import RECORD_KEY
 from table.read.file_group_reader import FileGroupReader
 from table.storage import Storage, StorageLocation, open_storage
 from table.write.base_file_writer import BaseFileWriter
@@ -45,8 +53,7 @@ class WriteContext:
         table_type: whether changes to an existing group go to a log or rewrite its base file.
         schema: the table's columns, meta columns first.
         avro_schema_text: the same as Avro JSON, with the meta columns.
-        merge_mode: which of two changes wins.
-        ordering_fields: by what they are ordered.
+        merge: what becomes of two changes to one record.
         log_format: ``parquet`` or ``avro``, the content of data blocks.
     """
 
@@ -56,8 +63,7 @@ class WriteContext:
     table_type: TableType
     schema: pa.Schema
     avro_schema_text: str
-    merge_mode: MergeMode
-    ordering_fields: tuple[str, ...]
+    merge: MergeSettings
     log_format: str = "parquet"
 
     @cached_property
@@ -67,8 +73,14 @@ class WriteContext:
 
     @cached_property
     def merger(self) -> RecordMerger:
-        """The table's record merger."""
-        return merger_for(self.merge_mode, self.ordering_fields)
+        """The table's record merger, the same that its readers use."""
+        return table_merger(self.merge, self.avro_schema)
+
+    @property
+    def reader(self) -> FileGroupReader:
+        """Reads file slices of the table, to write them anew."""
+        marker = self.merge.delete_marker
+        return FileGroupReader(self.storage, self.schema, self.merger, delete_marker=marker)
 
     @cached_property
     def avro_schema(self) -> dict[str, Any]:
@@ -95,11 +107,13 @@ class FileGroupWrite:
         bucket: where the changes belong.
         current: the bucket's latest file slice; None makes a new file group.
         is_new_partition: whether the partition still lacks its metafile.
+        readable: what a query reads of the bucket; the latest slice when left out.
     """
 
     bucket: Bucket
     current: FileSlice | None
     is_new_partition: bool
+    readable: FileSlice | None = None
 
 
 def write_file_group(
@@ -112,6 +126,7 @@ def write_file_group(
         task: the bucket and what it holds so far.
         changes: tables of changes in order of arrival, not folded; streamed.
     """
+    changes = _settled(context, task, changes)
     if task.current is None:
         return _create_base_file(context, task, changes)
     if context.table_type is TableType.MERGE_ON_READ:
@@ -139,9 +154,13 @@ def write_base_file(
     name = BaseFileName(group.file_id, f"{number}-0-0", context.instant)
     path = join(group.partition_path, str(name))
     mark(context.storage, context.instant, path)
-    with BaseFileWriter(context.storage, path, context.schema, context.avro_schema) as writer:
+    with (
+        BaseFileWriter(context.storage, path, context.schema, context.avro_schema) as writer,
+        # Rows are merged while those before are encoded.
+        closing(read_ahead(lambda: merged)) as arriving,
+    ):
         first_row = 0
-        for rows in chain([] if first is None else [first], merged):
+        for rows in chain([] if first is None else [first], arriving):
             writer.write(with_meta(rows, context.instant, number, str(name), first_row))
             first_row += rows.num_rows
         status = writer.close()
@@ -158,6 +177,33 @@ def write_base_file(
         total_write_bytes=status.size_bytes,
         file_size_in_bytes=status.size_bytes,
     )
+
+
+def _settled(
+    context: WriteContext, task: FileGroupWrite, changes: Iterable[pa.Table]
+) -> Iterator[pa.Table]:
+    """The changes, partial only where they meet a row; as they are where none can be partial."""
+    arriving = iter(changes)
+    first = next(arriving, None)
+    if first is None:
+        return iter(())
+    together = chain([first], arriving)
+    if WRITTEN_COLUMNS not in first.column_names:
+        return together
+    file_slice = task.readable or task.current
+
+    def standing(keys: pa.ChunkedArray, columns: Sequence[str]) -> pa.Table:
+        nothing = context.schema.empty_table().select(list(columns))
+        rows = context.reader.read(file_slice, columns) if file_slice else ()
+        return pa.concat_tables([nothing, *(_of_keys(batch, keys) for batch in rows)])
+
+    is_in_logs = context.table_type is TableType.MERGE_ON_READ
+    makes_whole = is_in_logs and context.merge.mode is MergeMode.COMMIT_TIME
+    return settled(_gathered(together), context.merger, standing, makes_whole=makes_whole)
+
+
+def _of_keys(rows: pa.Table, keys: pa.ChunkedArray) -> pa.Table:
+    return rows.filter(pc.is_in(rows.column(RECORD_KEY), value_set=keys))
 
 
 def _create_base_file(
@@ -179,25 +225,27 @@ def _create_base_file(
 def _rewrite_base_file(
     context: WriteContext, current: FileSlice, changes: Iterable[pa.Table]
 ) -> WriteStat:
-    reader = FileGroupReader(context.storage, context.schema, context.merger)
-    merged = merge_streams(reader.read(current), changes, context.merger)
+    merged = merge_streams(context.reader.read(current), changes, context.merger)
     return write_base_file(context, current.group, merged, replaces=current)
 
 
 def _append_log_file(
     context: WriteContext, bucket: Bucket, current: FileSlice, changes: Iterable[pa.Table]
-) -> WriteStat:
+) -> WriteStat | None:
+    folded = (context.merger.fold(part) for part in _gathered(changes))
+    parts = (part for part in folded if part.num_rows)
+    first = next(parts, None)
+    if first is None:
+        return None  # all came too late to say anything
     group, number = current.group, bucket.task_number
     name = LogFileName(group.file_id, context.instant, 1, f"{number}-0-0")
     path = join(group.partition_path, str(name))
     mark(context.storage, context.instant, path)
     first_row = 0
     with _log_writer(context, path) as writer:
-        for part in _gathered(changes):
-            folded = context.merger.fold(part)
-            stamped = with_meta(folded, context.instant, number, group.file_id, first_row)
-            writer.append(stamped)
-            first_row += folded.num_rows
+        for part in chain([first], parts):
+            writer.append(with_meta(part, context.instant, number, group.file_id, first_row))
+            first_row += part.num_rows
         status = writer.close()
     return WriteStat(
         file_id=group.file_id,
@@ -225,8 +273,8 @@ def _log_writer(context: WriteContext, path: str) -> LogFileWriter:
         context.schema,
         context.avro_schema,
         context.log_format,
-        context.ordering_fields,
-        is_event_time=context.merge_mode is MergeMode.EVENT_TIME,
+        context.merge.ordering_fields,
+        is_event_time=context.merge.mode is not MergeMode.COMMIT_TIME,
     )
 
 

@@ -1,8 +1,13 @@
-"""Writes a log file: blocks of changes, one pair of data and delete block after the other."""
+"""Writes a log file: blocks of changes, one pair of data and delete block after the other.
+
+Rows that carry a part of the columns only go into data blocks of their own, one for each set of
+columns: with the header ``IS_PARTIAL`` and a schema of these columns alone, as ``MERGE INTO`` of
+Apache Hudi 1.2.0 writes them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -14,8 +19,9 @@ from table.log.data_block import encode_avro, encode_parquet
 from table.log.delete_block import encode_deletes
 from table.log.log_block import BlockType, HeaderKey, write_block
 from table.log.parquet_format import MAX_BLOCK_BYTES
-from table.model.changes import CHANGE_KIND, ChangeKind
+from table.model.changes import CHANGE_KIND, WRITTEN_COLUMNS, ChangeKind
 from table.model.meta_columns import PARTITION_PATH, RECORD_KEY
+from table.model.written_columns import is_written, own_columns
 from table.schema.avro import to_json
 from table.schema.field_path import column_at
 from table.storage.storage import Storage
@@ -27,6 +33,8 @@ _DATA_BLOCKS: Mapping[str, tuple[BlockType, _Encode]] = {
     "parquet": (BlockType.PARQUET_DATA, encode_parquet),
     "avro": (BlockType.AVRO_DATA, encode_avro),
 }
+
+_PARTIAL = {HeaderKey.IS_PARTIAL: "true"}
 
 
 class LogFileWriter:
@@ -95,6 +103,8 @@ class LogFileWriter:
         A row that is flagged as deleted becomes a delete record with its ordering value, as
         Apache's writer makes it; not every reader looks for the flag in data blocks.
 
+        A partial row must carry the meta columns and the ordering columns at least.
+
         Args:
             changes: a table as ``table.model.changes`` describes it, meta columns set
                 (see ``with_meta``; in a log ``_hoodie_file_name`` is the file id).
@@ -103,7 +113,8 @@ class LogFileWriter:
             InvalidRecords: a value does not fit the schema.
         """
         is_upsert = pc.equal(changes.column(CHANGE_KIND), pa.scalar(ChangeKind.UPSERT, pa.int8()))
-        self._append_rows(changes.filter(is_upsert))
+        for names, rows in _by_written_columns(changes.filter(is_upsert)):
+            self._append_rows(rows, names)
         self._append_deletes(changes.filter(pc.invert(is_upsert)))
 
     def close(self) -> WriteStatus:
@@ -124,10 +135,16 @@ class LogFileWriter:
         """Forget the file, unless it was closed."""
         self._file.abort()
 
-    def _append_rows(self, rows: pa.Table) -> None:
-        for block in cut(rows, self._schema, self._max_block_bytes):
-            content = self._encode(block, self._avro_schema)
-            write_block(self._file, self._data_type, self._header, content)
+    def _append_rows(self, rows: pa.Table, names: Sequence[str] | None) -> None:
+        """Append rows that carry these columns; all of them when None."""
+        schema, avro_schema, header = self._schema, self._avro_schema, self._header
+        if names is not None:
+            schema = pa.schema([schema.field(name) for name in names])
+            avro_schema = _fields_named(avro_schema, names)
+            header = {**header, HeaderKey.SCHEMA: to_json(avro_schema), **_PARTIAL}
+        for block in cut(rows, schema, self._max_block_bytes):
+            content = self._encode(block, avro_schema)
+            write_block(self._file, self._data_type, header, content)
             self._num_writes += block.num_rows
             self._num_data_blocks += 1
 
@@ -146,6 +163,31 @@ class LogFileWriter:
             write_block(self._file, BlockType.DELETE, self._header, content)
             self._num_deletes += block.num_rows
             self._num_delete_blocks += 1
+
+
+def _by_written_columns(rows: pa.Table) -> Iterator[tuple[Sequence[str] | None, pa.Table]]:
+    """The rows by the columns that they carry, sets in order of appearance; None means all."""
+    if WRITTEN_COLUMNS not in rows.column_names or not rows.num_rows:
+        yield None, rows
+        return
+    names = own_columns(rows)
+    sets = rows.column(WRITTEN_COLUMNS).combine_chunks().dictionary_encode()
+    codes = sets.indices.to_numpy()
+    order = np.argsort(codes, kind="stable")
+    ends = np.searchsorted(codes[order], np.arange(len(sets.dictionary)), side="right")
+    ordered = rows.take(pa.array(order)) if len(ends) > 1 else rows
+    for code, bits in enumerate(sets.dictionary.to_pylist()):
+        start = ends[code - 1] if code else 0
+        flags = is_written(bits, len(names))
+        written = [name for name, flag in zip(names, flags, strict=True) if flag]
+        part = ordered.slice(start, ends[code] - start)
+        yield None if len(written) == len(names) else written, part
+
+
+def _fields_named(avro_schema: Mapping[str, object], names: Sequence[str]) -> dict[str, object]:
+    fields = avro_schema["fields"]
+    assert isinstance(fields, list), avro_schema
+    return {**avro_schema, "fields": [field for field in fields if field["name"] in set(names)]}
 
 
 def _encode_deletes(records: pa.Table, ordering_fields: Sequence[str]) -> bytes:

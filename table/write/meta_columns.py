@@ -27,12 +27,13 @@ def with_meta(
             sequence numbers of a commit are unique however its rows are cut into tables.
     """
     count = rows.num_rows
-    is_new = _column(rows, COMMIT_TIME).is_null()
-    prefix, row_numbers = f"{instant}_{task}_", np.arange(first_row, first_row + count)
-    seqnos = pc.binary_join_element_wise(prefix, pa.array(row_numbers).cast(pa.string()), "")
     meta = {name: _column(rows, name) for name in META_COLUMNS}
-    meta[COMMIT_TIME] = pc.fill_null(meta[COMMIT_TIME], instant)
-    meta[COMMIT_SEQNO] = pc.if_else(is_new, seqnos, meta[COMMIT_SEQNO])
+    if meta[COMMIT_TIME].null_count:
+        prefix, row_numbers = f"{instant}_{task}_", np.arange(first_row, first_row + count)
+        seqnos = pc.binary_join_element_wise(prefix, pa.array(row_numbers).cast(pa.string()), "")
+        is_new = meta[COMMIT_TIME].is_null()
+        meta[COMMIT_TIME] = pc.fill_null(meta[COMMIT_TIME], instant)
+        meta[COMMIT_SEQNO] = pc.if_else(is_new, seqnos, meta[COMMIT_SEQNO])
     meta[FILE_NAME] = pa.repeat(pa.scalar(file_name, pa.string()), count)
     own = [name for name in rows.column_names if name not in META_COLUMNS]
     return pa.table({**meta, **{name: rows.column(name) for name in own}}, _schema(rows, own))

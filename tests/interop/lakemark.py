@@ -66,15 +66,15 @@ class LakemarkWriter:
 
     def upsert(self, rows: pa.Table) -> Instant:
         """One commit of data rows."""
-        return self.begin(self._changes(rows, ChangeKind.UPSERT))()
+        return self.begin(self.changes(rows, ChangeKind.UPSERT))()
 
     def delete(self, rows: pa.Table, kind: ChangeKind = ChangeKind.DELETE) -> Instant:
         """One commit of deletes, each ordered by its row's own ordering value."""
-        return self.begin(self._changes(self._without_content(rows), kind))()
+        return self.begin(self.changes(self._without_content(rows), kind))()
 
     def begin_upsert(self, rows: pa.Table) -> Callable[[], Instant]:
         """Write the files of a commit; what is returned publishes it, whenever that may be."""
-        return self.begin(self._changes(rows, ChangeKind.UPSERT))
+        return self.begin(self.changes(rows, ChangeKind.UPSERT))
 
     def begin(self, changes: pa.Table) -> Callable[[], Instant]:
         """Request an instant and write its files; the caller publishes."""
@@ -111,7 +111,8 @@ class LakemarkWriter:
         ]
         return pa.table(columns, schema=self.schema)
 
-    def _changes(self, rows: pa.Table, kind: ChangeKind) -> pa.Table:
+    def changes(self, rows: pa.Table, kind: ChangeKind) -> pa.Table:
+        """Rows in the layout of changes."""
         rows = rows.cast(self.schema)
         columns = {name: rows[name] for name in self.schema.names}
         columns |= {RECORD_KEY: self.keys.record_keys(rows)}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pytest
@@ -12,15 +12,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from table.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
-from table.model.changes import CHANGE_KIND, ChangeKind
-from table.model.meta_columns import IS_DELETED, PARTITION_PATH, RECORD_KEY
+from table.model.changes import CHANGE_KIND, WRITTEN_COLUMNS, ChangeKind, DeleteMarker
+from table.model.meta_columns import IS_DELETED, META_COLUMNS, PARTITION_PATH, RECORD_KEY
+from table.model.written_columns import is_written
 from transforms.decode.json import JsonDecoder
+from transforms.delete_marks import OPERATION
 from transforms.kafka_changes import ToChanges
 from transforms.rejects import Stage
 from transforms.schema_text import parse_schema
 from transforms.tombstone_keys import TombstoneKey
+from transforms.tombstone_ordering import RECORD_TIMESTAMP
 
 COLUMNS = {"id": "bigint", "city": "string", "ts": "int", "note": "string"}
+MARKER = DeleteMarker("op", "d")
 
 
 @dataclass(frozen=True)
@@ -39,23 +43,46 @@ class Setup:
     ordered: bool
     tombstone_key: TombstoneKey | None
     flag_declared: bool
+    marker_declared: bool = False
+    operation_declared: bool = False
+    tombstone_ordering: str | None = None
+    in_part: bool = False
+
+    @property
+    def columns(self) -> dict[str, str]:
+        return {
+            **COLUMNS,
+            **({IS_DELETED: "boolean"} if self.flag_declared else {}),
+            **({MARKER.field: "string"} if self.marker_declared else {}),
+            **({OPERATION: "string"} if self.operation_declared else {}),
+        }
 
     def to_changes(self) -> ToChanges:
-        columns = {**COLUMNS, **({IS_DELETED: "boolean"} if self.flag_declared else {})}
         partition_fields = ("city",) if self.partitioned else ()
         return ToChanges(
-            JsonDecoder(parse_schema(columns)),
+            JsonDecoder(parse_schema(self.columns), epoch_unit="s"),
             KeyGenerator(KeyGeneratorConfig(("id",), partition_fields)),
             ("ts",) if self.ordered else (),
             self.tombstone_key,
             kafka_columns=("offset",),
+            delete_marker=MARKER,
+            tombstone_ordering=self.tombstone_ordering,
+            fills_absent_fields=self.in_part,
         )
 
 
 Change = dict[str, object]
-COMMIT_TIME_DELETE, DELETE, UPSERT = (
-    int(kind) for kind in (ChangeKind.COMMIT_TIME_DELETE, ChangeKind.DELETE, ChangeKind.UPSERT)
+COMMIT_TIME_DELETE, DELETE, FLAGGED_DELETE, UPSERT = (
+    int(kind)
+    for kind in (
+        ChangeKind.COMMIT_TIME_DELETE,
+        ChangeKind.DELETE,
+        ChangeKind.FLAGGED_DELETE,
+        ChangeKind.UPSERT,
+    )
 )
+#: Of all records: within the seconds that an int holds.
+TIMESTAMP_S = 7
 
 
 def model(record: Record, setup: Setup) -> Change | Stage:
@@ -63,24 +90,39 @@ def model(record: Record, setup: Setup) -> Change | Stage:
     if record.value is None:
         return model_tombstone(record.key, setup)
     row = parse(record.value)
+    operations = (None, "I", "U", "-U", "D")
     if row is None:
         return Stage.DECODE
     if row.get("id") is None:
         return Stage.KEY
-    is_deleted, has_order = row.get(IS_DELETED), row.get("ts") is not None
+    if setup.operation_declared and row.get(OPERATION) not in operations:
+        return Stage.DECODE
+    is_deleted = row.get(IS_DELETED) or row.get(MARKER.field) == MARKER.text
+    if setup.operation_declared:
+        is_deleted = is_deleted or row.get(OPERATION) in ("D", "-U")
+    has_order = row.get("ts") is not None
     if setup.ordered and not has_order and not is_deleted:
         return Stage.ORDERING
     path = partition_path(row.get("city"), setup)
-    if path is None:
+    if path is None or (setup.in_part and setup.partitioned and "city" not in row):
         return Stage.PARTITION
-    change = {RECORD_KEY: str(row["id"]), PARTITION_PATH: path}
+    change = {RECORD_KEY: str(row["id"]), PARTITION_PATH: path, **written(setup)}
     if not is_deleted:
-        kept = [*COLUMNS, IS_DELETED] if setup.flag_declared else list(COLUMNS)
-        columns = {name: row[name] for name in kept if row.get(name) is not None}
-        return {**change, **columns, CHANGE_KIND: UPSERT, "_kafka_offset": record.offset}
+        columns = {name: row[name] for name in setup.columns if row.get(name) is not None}
+        told = {CHANGE_KIND: UPSERT, "_kafka_offset": record.offset}
+        return {**change, **columns, **told, **written(setup, row)}
     if setup.ordered and has_order:
-        return {**change, "ts": row["ts"], CHANGE_KIND: DELETE}
+        return {**change, "ts": row["ts"], CHANGE_KIND: FLAGGED_DELETE}
     return {**change, CHANGE_KIND: COMMIT_TIME_DELETE}
+
+
+def written(setup: Setup, row: Collection[str] = COLUMNS) -> Change:
+    """Which columns a change carries: what it says, and what it cannot be without."""
+    if not setup.in_part:
+        return {}
+    needed = {"id", *(["city"] if setup.partitioned else []), *(["ts"] if setup.ordered else [])}
+    told = [name in row or name in needed for name in setup.columns]
+    return {WRITTEN_COLUMNS: [True] * len(META_COLUMNS) + told + [True]}
 
 
 def model_tombstone(key: bytes | None, setup: Setup) -> Change | Stage:
@@ -90,7 +132,9 @@ def model_tombstone(key: bytes | None, setup: Setup) -> Change | Stage:
         number: object = int(key) if key.removeprefix(b"-").isdigit() else None
         row = None if number is None else {"id": number}
     else:
-        row = parse(key, numbers=("id",))
+        ordering = setup.tombstone_ordering
+        is_in_key = ordering not in (None, RECORD_TIMESTAMP)
+        row = parse(key, numbers=("id", str(ordering)) if is_in_key else ("id",))
     if row is None or row.get("id") is None:
         return Stage.KEY
     if setup.partitioned and row.get("city") is None:
@@ -98,7 +142,12 @@ def model_tombstone(key: bytes | None, setup: Setup) -> Change | Stage:
     path = partition_path(row.get("city"), setup)
     if path is None:
         return Stage.PARTITION
-    return {RECORD_KEY: str(row["id"]), PARTITION_PATH: path, CHANGE_KIND: COMMIT_TIME_DELETE}
+    change = {RECORD_KEY: str(row["id"]), PARTITION_PATH: path, **written(setup)}
+    if setup.tombstone_ordering is None:
+        return {**change, CHANGE_KIND: COMMIT_TIME_DELETE}
+    is_timed = setup.tombstone_ordering == RECORD_TIMESTAMP
+    at = TIMESTAMP_S if is_timed else row.get(setup.tombstone_ordering)
+    return Stage.ORDERING if at is None else {**change, "ts": at, CHANGE_KIND: DELETE}
 
 
 def parse(text: bytes, numbers: Sequence[str] = ("id", "ts")) -> dict[str, object] | None:
@@ -127,6 +176,9 @@ objects = st.fixed_dictionaries(
         "ts": st.integers(0, 3) | st.none(),
         "note": st.text("xé", max_size=2),
         IS_DELETED: st.booleans() | st.none(),
+        MARKER.field: st.sampled_from(["d", "u", None]),
+        OPERATION: st.sampled_from(["I", "U", "-U", "D", "+U", None]),
+        "gone_at": st.integers(0, 3),
     },
 ) | st.sampled_from([{}, {"id": None, "city": "oslo"}, {"id": "1"}, {"id": 1, "ts": "1"}, []])
 messages = objects.map(lambda value: json.dumps(value).encode()) | st.sampled_from(
@@ -139,7 +191,25 @@ setups = st.builds(
     ordered=st.booleans(),
     tombstone_key=st.sampled_from(["raw", "json", None]),
     flag_declared=st.booleans(),
-).filter(lambda setup: not (setup.partitioned and setup.tombstone_key == "raw"))
+    marker_declared=st.booleans(),
+    operation_declared=st.booleans(),
+    tombstone_ordering=st.sampled_from([None, RECORD_TIMESTAMP, "ts", "gone_at"]),
+    in_part=st.booleans(),
+).map(lambda setup: possible(setup))
+
+
+def possible(setup: Setup) -> Setup:
+    """The nearest setup that is not refused."""
+    if setup.partitioned and setup.tombstone_key == "raw":
+        setup = replace(setup, tombstone_key="json")
+    in_key = setup.tombstone_ordering not in (None, RECORD_TIMESTAMP)
+    if not setup.ordered or (in_key and setup.tombstone_key != "json"):
+        setup = replace(setup, tombstone_ordering=None)
+    if setup.in_part:
+        setup = replace(setup, flag_declared=False, marker_declared=False, operation_declared=False)
+    return setup
+
+
 batches = st.lists(
     st.builds(Record, st.integers(0, 2), st.integers(0, 99), keys, st.none() | messages),
     max_size=10,
@@ -154,7 +224,9 @@ def as_table(records: list[Record]) -> pa.Table:
             "value": pa.array([record.value for record in records], pa.binary()),
             "partition": pa.array([record.partition for record in records], pa.int32()),
             "offset": pa.array([record.offset for record in records], pa.int64()),
-            "timestamp": pa.array([0] * len(records), pa.timestamp("us", "UTC")),
+            "timestamp": pa.array(
+                [TIMESTAMP_S * 1_000_000 + 5] * len(records), pa.timestamp("us", "UTC")
+            ),
         }
     )
 
@@ -166,10 +238,7 @@ def test_each_record_becomes_one_change_or_one_reject(setup: Setup, records: lis
     arrived = sorted(records, key=lambda record: (record.partition, record.offset))
     outcomes = [(record, model(record, setup)) for record in arrived]
     prepared = to_changes(as_table(records))
-    changes = [
-        {name: cell for name, cell in row.items() if cell is not None}
-        for row in prepared.changes.to_pylist()
-    ]
+    changes = [seen(row, to_changes) for row in prepared.changes.to_pylist()]
     assert changes == [outcome for _, outcome in outcomes if not isinstance(outcome, Stage)]
     rejects = [
         (Record(row["partition"], row["offset"], row["key"], row["value"]), row["stage"])
@@ -178,6 +247,15 @@ def test_each_record_becomes_one_change_or_one_reject(setup: Setup, records: lis
     assert rejects == [pair for pair in outcomes if isinstance(pair[1], Stage)]
     prepared.changes.validate(full=True)
     assert prepared.changes.schema == to_changes(as_table([])).changes.schema
+
+
+def seen(row: Change, to_changes: ToChanges) -> Change:
+    cells = {name: cell for name, cell in row.items() if cell is not None}
+    bits = cells.get(WRITTEN_COLUMNS)
+    if isinstance(bits, bytes):
+        column_count = len(META_COLUMNS) + len(to_changes.table_schema)
+        cells[WRITTEN_COLUMNS] = is_written(bits, column_count)
+    return cells
 
 
 @pytest.mark.parametrize("tombstone_key", ["raw", "json"])

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -38,42 +38,83 @@ def is_shallow(values: pa.Array) -> bool:
     return int(pc.max(brackets).as_py()) <= _MAX_INFERRED_DEPTH
 
 
-def find_unknown(parsed: pa.Table, schema: pa.Schema) -> Mask:
-    """Which rows have a field that is neither null nor in ``schema``, at any depth."""
+def is_given(read: pa.Array) -> Mask:
+    """Which values are not null."""
+    given: Mask = read.is_valid().to_numpy(zero_copy_only=False)
+    return given
+
+
+def holds_something(read: pa.Array) -> Mask:
+    """Which values are more than null, empty, or made of such."""
+    found = np.zeros(len(read), np.bool_)
+    if pa.types.is_struct(read.type):
+        for number in range(read.type.num_fields):
+            found |= holds_something(read.field(number))
+        return found & is_given(read)
+    if pa.types.is_list(read.type):
+        found[pc.list_parent_indices(read).to_numpy()[holds_something(read.values)]] = True
+        return found
+    return is_given(read)
+
+
+def find_unknown(
+    parsed: pa.Table, schema: pa.Schema, counts: Callable[[pa.Array], Mask] = is_given
+) -> Mask:
+    """Which rows have a field that counts and is not in ``schema``, at any depth."""
     types = {field.name: field.type for field in schema}
     found = np.zeros(parsed.num_rows, np.bool_)
     for name, column in zip(parsed.column_names, parsed.columns, strict=True):
-        # One chunk, since it is one block; what pyarrow infers for [null] cannot be copied.
-        found |= _find_unknown(column.chunk(0), types.get(name))
+        if _has_more_fields(column.type, types.get(name)):
+            # One chunk, since it is one block; what pyarrow infers for [null] cannot be copied.
+            found |= _find_unknown(column.chunk(0), types.get(name), counts)
     return found
 
 
-def unknown_fields(text: str, schema: pa.Schema) -> str | None:
+def unknown_fields(text: str, schema: pa.Schema, kept: pa.Schema | None = None) -> str | None:
     """The unknown fields of one record as a JSON object, or None when it has none.
+
+    Args:
+        text: the record.
+        schema: what is known.
+        kept: when given, only fields that are in here are kept.
 
     Raises:
         ValueError: the record cannot be taken apart, such as one nested too deeply.
     """
     text = spell_out_infinity(text)
+    wanted = None if kept is None else {f.name: f.type for f in kept}
     try:
-        return _unknown_members(text, text.index("{"), {f.name: f.type for f in schema})
+        return _unknown_members(text, text.index("{"), {f.name: f.type for f in schema}, wanted)
     except RecursionError:
         message = "it is nested too deeply"
         raise ValueError(message) from None
 
 
-def _find_unknown(read: pa.Array, known: pa.DataType | None) -> Mask:
+def _has_more_fields(read: pa.DataType, known: pa.DataType | None) -> bool:
+    """Whether values of a type may have something unknown inside, by the type alone."""
+    if known is None:
+        return True
+    if pa.types.is_struct(read) and pa.types.is_struct(known):
+        types = {field.name: field.type for field in known}
+        return any(_has_more_fields(field.type, types.get(field.name)) for field in read)
+    if pa.types.is_list(read) and pa.types.is_list(known):
+        return _has_more_fields(read.value_type, known.value_type)
+    return False
+
+
+def _find_unknown(
+    read: pa.Array, known: pa.DataType | None, counts: Callable[[pa.Array], Mask]
+) -> Mask:
     """Which values are unknown, or have something unknown inside."""
     if known is None:
-        present: Mask = read.is_valid().to_numpy(zero_copy_only=False)
-        return present
+        return counts(read)
     found = np.zeros(len(read), np.bool_)
     if pa.types.is_struct(read.type) and pa.types.is_struct(known):
         types = {field.name: field.type for field in known}
         for number, field in enumerate(read.type):
-            found |= _find_unknown(read.field(number), types.get(field.name))
+            found |= _find_unknown(read.field(number), types.get(field.name), counts)
     elif pa.types.is_list(read.type) and pa.types.is_list(known):
-        inside = _find_unknown(read.values, known.value_type)
+        inside = _find_unknown(read.values, known.value_type, counts)
         found[pc.list_parent_indices(read).to_numpy()[inside]] = True
     return found
 
@@ -87,12 +128,17 @@ _MEMBER = re.compile(
 )
 
 
-def _unknown_members(text: str, start: int, known: Mapping[str, pa.DataType]) -> str | None:
+_Types = Mapping[str, pa.DataType]
+
+
+def _unknown_members(text: str, start: int, known: _Types, wanted: _Types | None) -> str | None:
     kept: dict[str, str] = {}
     for name, begin, end in _members(text, start):
         part: str | None = text[begin:end]
         if name in known:
-            part = _unknown_part(text, begin, end, known[name])
+            part = _unknown_part(text, begin, end, known[name], wanted and wanted.get(name))
+        elif wanted is not None and name not in wanted:
+            continue
         if part is not None and part != "null":
             kept[name] = part
     if not kept:
@@ -100,10 +146,16 @@ def _unknown_members(text: str, start: int, known: Mapping[str, pa.DataType]) ->
     return "{" + ",".join(f"{json.dumps(name)}:{part}" for name, part in kept.items()) + "}"
 
 
-def _unknown_part(text: str, begin: int, end: int, known: pa.DataType) -> str | None:
+def _unknown_part(
+    text: str, begin: int, end: int, known: pa.DataType, wanted: pa.DataType | None
+) -> str | None:
     """What to keep of the value of a known column."""
     if pa.types.is_struct(known) and text[begin] == "{":
-        return _unknown_members(text, begin, {field.name: field.type for field in known})
+        types = {field.name: field.type for field in known}
+        inside = None if wanted is None else {field.name: field.type for field in wanted}
+        return _unknown_members(text, begin, types, inside)
+    if wanted is not None:
+        return None  # arrays are kept whole, or not at all
     if pa.types.is_list(known) and _has_unknown(_DECODER.raw_decode(text, begin)[0], known):
         return text[begin:end]
     return None

@@ -101,6 +101,13 @@ class _SplitChanges:
     ) -> Iterator[pa.RecordBatch]:
         """Rows that the upserts of their keys change."""
         newer = index.merge(older).rows
+        if newer.num_rows < older.num_rows:  # A custom merger may delete for an upsert.
+            stays = pc.is_in(
+                older.column(RECORD_KEY), value_set=newer.column(RECORD_KEY).combine_chunks()
+            )
+            for images in _printed(older.filter(pc.invert(stays))):
+                yield self._batch(DELETE, before=images)
+            older = older.filter(stays)
         fills = filling_of(upserts, self.reader.merger.filling) is not None
         compared = older.column_names if fills else [COMMIT_TIME, COMMIT_SEQNO]
         changed = _differ(older.select(compared), newer.select(compared))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.execution.interleave import interleaved
+from table.execution.interleave import interleaved, read_ahead
 
 
 def source(name: int, count: int) -> Callable[[], Iterator[tuple[int, int]]]:
@@ -44,3 +44,37 @@ def test_whoever_stops_reading_ends_the_threads() -> None:
         assert next(items)[1] == 0
         assert threading.active_count() == before + 3
     assert threading.active_count() == before
+
+
+@given(st.integers(0, 9), st.integers(1, 3))
+def test_reading_ahead_keeps_the_order(count: int, ahead: int) -> None:
+    assert list(read_ahead(source(7, count), ahead)) == [(7, number) for number in range(count)]
+
+
+def test_reading_ahead_makes_the_next_item_while_one_is_in_use_and_no_more_than_asked() -> None:
+    made: list[int] = []
+    enough = threading.Event()
+
+    def items() -> Iterator[int]:
+        for number in range(100):
+            made.append(number)
+            if len(made) == 3:
+                enough.set()  # one is in use, one waits, one is in the making
+            yield number
+
+    with closing(read_ahead(items, ahead=1)) as ahead:
+        assert next(ahead) == 0
+        assert enough.wait(timeout=10)
+        assert len(made) == 3
+
+
+def test_what_fails_ahead_is_told_after_what_came_before() -> None:
+    def fails() -> Iterator[int]:
+        yield 1
+        message = "gone"
+        raise OSError(message)
+
+    ahead = read_ahead(fails)
+    assert next(ahead) == 1
+    with pytest.raises(OSError, match="gone"):
+        next(ahead)

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import struct
+from datetime import date
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -45,6 +47,27 @@ def test_deletes_come_back(records: list[tuple[str, str, int, bool]]) -> None:
     assert ordering.to_pylist() == [
         None if always else at for at, always in zip(times, wins, strict=True)
     ]
+
+
+@settings(deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 9), st.text(max_size=5), st.dates(), st.booleans()), min_size=1
+    )
+)
+def test_several_ordering_values_come_back(
+    records: list[tuple[int, str, date, bool]],
+) -> None:
+    kinds = [pa.int64(), pa.string(), pa.date32()]
+    *values, wins = [list(column) for column in zip(*records, strict=True)]
+    names = pa.array([f"k{number}" for number in range(len(records))])
+    columns = [pa.array(column, kind) for column, kind in zip(values, kinds, strict=True)]
+    content = encode_deletes(names, names, columns, np.array(wins, np.bool_))
+    read, wins_always = read_deletes(block_of(BlockType.DELETE, content)).ordering_as(kinds)
+    assert wins_always.tolist() == wins
+    hidden = pa.array(wins)
+    for column, kind, back in zip(columns, kinds, read, strict=True):
+        assert back.to_pylist() == pc.if_else(hidden, pa.scalar(None, kind), column).to_pylist()
 
 
 @pytest.mark.refuses("Delete blocks of versions 1 and 2, which hold Java objects (Kryo)")

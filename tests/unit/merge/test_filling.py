@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -20,90 +19,22 @@ from table.merge.record_merger import RecordMerger, commit_time_merger, event_ti
 from table.merge.table_merger import table_merger
 from table.model.changes import CHANGE_KIND, CHANGE_KIND_FIELD, WRITTEN_COLUMNS, ChangeKind
 from table.model.meta_columns import COMMIT_TIME, RECORD_KEY
-
-Value: TypeAlias = str | None
+from tests.merging.rules import (
+    UNAVAILABLE,
+    Record,
+    Rule,
+    Value,
+    by_commit_time,
+    by_event_time,
+    by_payload,
+    folded,
+    is_null,
+    is_unavailable,
+    is_unwritten,
+)
 
 COLUMNS = (COMMIT_TIME, "a", "b")
 ALL_COLUMNS = frozenset(COLUMNS)
-UNAVAILABLE = "?"
-
-
-@dataclass(frozen=True)
-class Record:
-    key: str
-    ts: int
-    kind: ChangeKind = ChangeKind.UPSERT
-    values: dict[str, Value] = field(default_factory=dict)
-    written: frozenset[str] = ALL_COLUMNS
-
-    @property
-    def is_delete(self) -> bool:
-        return self.kind is not ChangeKind.UPSERT
-
-    @property
-    def is_unconditional(self) -> bool:
-        """The ordering column is an int, of which Hudi's default is 0."""
-        return self.is_delete and (self.kind is ChangeKind.COMMIT_TIME_DELETE or self.ts == 0)
-
-
-Merge: TypeAlias = Callable[[Record, Record], Record]
-IsHole: TypeAlias = Callable[[Record, str], bool]
-
-
-def is_null(record: Record, column: str) -> bool:
-    return record.values[column] is None
-
-
-def is_unavailable(record: Record, column: str) -> bool:
-    return record.values[column] == UNAVAILABLE
-
-
-def is_unwritten(record: Record, column: str) -> bool:
-    return column not in record.written
-
-
-def fill(high: Record, low: Record, is_hole: IsHole) -> Record:
-    """``PartialUpdateHandler.partialMerge``."""
-    if high.is_delete or low.is_delete:
-        return high
-    values = {c: (low if is_hole(high, c) else high).values[c] for c in COLUMNS}
-    return replace(high, values=values, written=high.written | low.written)
-
-
-def by_event_time(is_hole: IsHole, *, late_fills: bool, blocks_win: bool) -> Merge:
-    def merge(older: Record, newer: Record) -> Record:
-        if newer.is_unconditional or (blocks_win and newer.kind is ChangeKind.DELETE):
-            return newer
-        if older.is_unconditional or (blocks_win and older.kind is ChangeKind.DELETE):
-            return older if newer.kind is ChangeKind.DELETE else newer
-        if newer.ts >= older.ts:
-            return fill(newer, older, is_hole)
-        return fill(older, newer, is_hole) if late_fills else older
-
-    return merge
-
-
-def by_commit_time(is_hole: IsHole) -> Merge:
-    return lambda older, newer: fill(newer, older, is_hole)
-
-
-def by_payload(is_hole: IsHole, *, is_ordered: bool) -> Merge:
-    """``HoodieAvroRecordMerger`` with a payload that fills."""
-
-    def merge(older: Record, newer: Record) -> Record:
-        if older.is_unconditional or newer.is_unconditional or older.kind is ChangeKind.DELETE:
-            return newer
-        if newer.is_delete:
-            return newer
-        if not is_ordered or newer.ts >= older.ts:
-            return fill(newer, replace(older, kind=ChangeKind.UPSERT), is_hole)
-        if older.is_delete:
-            return older
-        merged = fill(older, newer, is_hole)
-        meta = newer if newer.values[COMMIT_TIME] is not None else older
-        return replace(merged, values={**merged.values, COMMIT_TIME: meta.values[COMMIT_TIME]})
-
-    return merge
 
 
 def merger_of(
@@ -114,7 +45,7 @@ def merger_of(
 
 EVENT, COMMIT = MergeMode.EVENT_TIME, MergeMode.COMMIT_TIME
 DEFAULTS, TEXT = PartialUpdateMode.IGNORE_DEFAULTS, PartialUpdateMode.FILL_UNAVAILABLE
-CASES: dict[str, tuple[RecordMerger, Merge]] = {
+CASES: dict[str, tuple[RecordMerger, Rule]] = {
     "event time, defaults": (
         merger_of(EVENT, DEFAULTS),
         by_event_time(is_null, late_fills=True, blocks_win=False),
@@ -147,10 +78,12 @@ each_case = pytest.mark.parametrize(("merger", "rule"), CASES.values(), ids=CASE
 
 @st.composite
 def records(draw: st.DrawFn, *, in_part: bool, kinds: Sequence[ChangeKind]) -> list[Record]:
-    values = st.fixed_dictionaries(
-        {c: st.sampled_from([None, UNAVAILABLE, "1", "2", "3"]) for c in COLUMNS}
-    )
-    written = st.frozensets(st.sampled_from(COLUMNS)) if in_part else st.just(ALL_COLUMNS)
+    value = st.sampled_from([None, UNAVAILABLE, "1", "2", "3"])
+    # Every row of a file has a commit time.
+    times = st.sampled_from(["1", "2", "3"])
+    values = st.fixed_dictionaries({c: times if c == COMMIT_TIME else value for c in COLUMNS})
+    some = st.frozensets(st.sampled_from(COLUMNS)).map(lambda names: names | {COMMIT_TIME})
+    written = some if in_part else st.just(ALL_COLUMNS)
     one = st.builds(
         Record,
         st.sampled_from("xy"),
@@ -166,7 +99,7 @@ def _blanked(record: Record) -> Record:
     """Records of delete blocks carry no columns; rows carry null where they were not written."""
     if record.kind in (ChangeKind.DELETE, ChangeKind.COMMIT_TIME_DELETE):
         return replace(record, values=dict.fromkeys(COLUMNS), written=ALL_COLUMNS)
-    values = {c: v if c in record.written else None for c, v in record.values.items()}
+    values = {c: None if is_unwritten(record, c) else v for c, v in record.values.items()}
     return replace(record, values=values)
 
 
@@ -184,20 +117,12 @@ def table_of(rows: Sequence[Record], *, in_part: bool) -> pa.Table:
         return changes
     bits = [
         np.packbits(
-            [c in r.written or c in (RECORD_KEY, "ts") for c in table.column_names],
+            [not is_unwritten(r, c) or c in (RECORD_KEY, "ts") for c in table.column_names],
             bitorder="little",
         ).tobytes()
         for r in rows
     ]
     return changes.append_column(WRITTEN_COLUMNS, pa.array(bits, pa.binary(1)))
-
-
-def folded_by(rule: Merge, changes: Sequence[Record]) -> dict[str, Record]:
-    folded: dict[str, Record] = {}
-    for change in changes:
-        older = folded.get(change.key)
-        folded[change.key] = change if older is None else rule(older, change)
-    return folded
 
 
 def seen(rows: Sequence[Record]) -> list[tuple[object, ...]]:
@@ -215,23 +140,23 @@ def seen_in(rows: pa.Table) -> list[tuple[object, ...]]:
 @settings(deadline=None, max_examples=50)
 @given(data=st.data())
 def test_folds_and_merges_as_record_by_record(
-    merger: RecordMerger, rule: Merge, data: st.DataObject
+    merger: RecordMerger, rule: Rule, data: st.DataObject
 ) -> None:
     in_part = merger.filling is None
     changes = data.draw(records(in_part=in_part, kinds=list(ChangeKind)))
     base = data.draw(records(in_part=False, kinds=[ChangeKind.UPSERT]))
     base = list({row.key: row for row in base}.values())
-    folded = folded_by(rule, changes)
+    expected = folded(rule, changes)
     outcome = {row.key: row for row in base}
-    for key, change in folded.items():
+    for key, change in expected.items():
         outcome[key] = rule(outcome[key], change) if key in outcome else change
 
     table = table_of(changes, in_part=in_part)
     found = merger.fold(table)
     assert found.schema == table.schema
-    assert found[RECORD_KEY].to_pylist() == list(folded)
+    assert found[RECORD_KEY].to_pylist() == list(expected)
     upserts = found.filter(pa.array(np.asarray(found[CHANGE_KIND]) == ChangeKind.UPSERT))
-    assert seen_in(upserts) == seen(list(folded.values()))
+    assert seen_in(upserts) == seen(list(expected.values()))
 
     cut = data.draw(st.integers(0, len(changes)))
     again = merger.fold(pa.concat_tables([merger.fold(table.slice(0, cut)), table.slice(cut)]))
@@ -246,7 +171,7 @@ def test_folds_and_merges_as_record_by_record(
 @settings(deadline=None, max_examples=3)
 @given(data=st.data())
 def test_what_goes_to_disk_is_filled_alike(
-    merger: RecordMerger, rule: Merge, data: st.DataObject
+    merger: RecordMerger, rule: Rule, data: st.DataObject
 ) -> None:
     in_part = merger.filling is None
     table = table_of(data.draw(records(in_part=in_part, kinds=list(ChangeKind))), in_part=in_part)
@@ -308,3 +233,23 @@ def test_other_defaults_than_null_count_as_java_finds_them_equal(
     merger = table_merger(table_settings, NOT_NULL_DEFAULTS)
     merged = merger.apply(base, newer.append_column(CHANGE_KIND_FIELD, kinds)).rows.to_pylist()[0]
     assert [n for n, v in zip(names, older, strict=True) if merged[n] == v] == filled
+
+
+@pytest.mark.parametrize(
+    ("older", "newer", "time"),
+    [
+        (Record("x", 1, values={"a": "1", "b": "1"}), Record("x", 2, values={"a": "2"}), None),
+        (Record("x", 2, values={"a": None, "b": "1"}), Record("x", 1, values={"a": "2"}), None),
+        (Record("x", 2, values={"a": "1", "b": "1"}), Record("x", 1, values={"a": "2"}), "1"),
+    ],
+    ids=["led", "filled", "not touched"],
+)
+def test_what_is_written_now_has_no_commit_time_yet(
+    older: Record, newer: Record, time: Value
+) -> None:
+    """Copy-on-write stamps such rows; with the time of old an incremental query would miss them."""
+    stored = replace(older, values={COMMIT_TIME: "1", **older.values})
+    arriving = replace(newer, values={COMMIT_TIME: None, "b": None, **newer.values})
+    base = table_of([stored], in_part=False).drop_columns([CHANGE_KIND])
+    merged = merger_of(EVENT, DEFAULTS).apply(base, table_of([arriving], in_part=False))
+    assert merged.rows[COMMIT_TIME].to_pylist() == [time]

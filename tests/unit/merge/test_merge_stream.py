@@ -69,7 +69,8 @@ def test_an_error_on_the_way_leaves_nothing_on_disk(scratch: Path) -> None:
 def test_a_division_comes_back_whole_however_small_the_pieces_were(scratch: Path) -> None:
     pieces = [rows(start, 40, ts=start) for start in range(0, 4_000, 40)]
     division_of_row = divisions(pa.concat_tables(pieces)[RECORD_KEY], level=0)
-    with SpilledDivisions(pieces, level=0) as spilled:
+    with SpilledDivisions(level=0) as spilled:
+        spilled.fill(pieces)
         for division in spilled.divisions:
             (found,) = spilled.read(division)
             assert found[RECORD_KEY].num_chunks == 1

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pytest
 
-from table.config.table_properties import MergeMode
-from table.errors import InvalidConfig, InvalidRecords, Unsupported
-from table.merge.record_merger import commit_time_merger, event_time_merger, merger_for
+from table.errors import InvalidConfig, InvalidRecords
+from table.merge.record_merger import commit_time_merger, event_time_merger
 from table.model.changes import CHANGE_KIND, CHANGE_KIND_FIELD, ChangeKind
 from table.model.meta_columns import PARTITION_PATH, RECORD_KEY
 
@@ -30,20 +29,16 @@ def test_precombine_of_a_batch_keeps_a_key_in_each_partition() -> None:
     assert folded["ts"].to_pylist() == [2, 1]
 
 
-def test_the_mode_chooses_the_merger() -> None:
+def test_the_larger_ordering_value_wins_or_the_later_change() -> None:
     newer_but_smaller = changes(("k", 2), ("k", 1))
-    by_event_time = merger_for(MergeMode.EVENT_TIME, ["ts"])
-    assert by_event_time.fold(newer_but_smaller)["ts"].to_pylist() == [2]
-    by_commit_time = merger_for(MergeMode.COMMIT_TIME, ["ts"])
-    assert by_commit_time.fold(newer_but_smaller)["ts"].to_pylist() == [1]
-    assert by_commit_time.ordering_fields == ()
+    assert event_time_merger(["ts"]).fold(newer_but_smaller)["ts"].to_pylist() == [2]
+    assert commit_time_merger().fold(newer_but_smaller)["ts"].to_pylist() == [1]
+    assert commit_time_merger().ordering_fields == ()
 
 
-def test_what_cannot_be_merged_is_refused() -> None:
+def test_event_time_without_an_ordering_field_is_refused() -> None:
     with pytest.raises(InvalidConfig, match=r"hoodie\.table\.ordering\.fields"):
-        merger_for(MergeMode.EVENT_TIME, [])
-    with pytest.raises(Unsupported, match="CUSTOM"):
-        merger_for(MergeMode.CUSTOM, ["ts"])
+        event_time_merger([])
 
 
 @pytest.mark.parametrize("merger", [event_time_merger(["ts"]), commit_time_merger()], ids=repr)

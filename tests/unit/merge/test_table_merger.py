@@ -100,6 +100,13 @@ def test_a_table_of_version_9_says_all_of_it_itself() -> None:
     )
 
 
+def test_a_strategy_of_its_own_is_named() -> None:
+    properties = table(9, MERGE_MODE="CUSTOM", MERGE_STRATEGY_ID=OWN_STRATEGY, DELETE_FIELD="op")
+    assert merge_settings(properties) == MergeSettings(
+        MergeMode.CUSTOM, ("ts",), strategy_id=OWN_STRATEGY
+    )
+
+
 def test_settings_without_more_give_the_plain_mergers() -> None:
     assert table_merger(EVENT) == event_time_merger(["ts"])
     assert table_merger(COMMIT) == commit_time_merger()
@@ -118,7 +125,6 @@ def test_settings_without_more_give_the_plain_mergers() -> None:
             ),
             "FirstValueAvroPayload",
         ),
-        (table(9, MERGE_MODE="CUSTOM", MERGE_STRATEGY_ID=OWN_STRATEGY), OWN_STRATEGY),
         (table(9, PARTIAL_UPDATE_MODE="FILL_DEFAULTS"), "FILL_DEFAULTS"),
     ],
 )
@@ -132,8 +138,6 @@ def test_what_is_not_known_is_refused_by_name(properties: TableProperties, named
     [
         table(6),
         table(8),
-        table(9, PARTIAL_UPDATE_MODE="IGNORE_DEFAULTS"),
-        table(9, DELETE_FIELD="op", DELETE_MARKER="d"),
         table(9, POPULATE_META_FIELDS="false"),
     ],
 )

@@ -50,6 +50,10 @@ TOLD: list[tuple[Event, str]] = [
         "batch 2: 1 rejected: orders 0:7: no JSON -> /dead",
     ),
     (
+        events.SchemaEvolved(2, ("note string", "n int32 -> int64")),
+        "batch 2: the table's columns: note string, n int32 -> int64",
+    ),
+    (
         events.CompactionDone("20260501000000001", 4, 900, 3 * 1024**3, 1.5),
         "compaction 20260501000000001: 4 file groups, 900 rows, 3.0 GiB in 1.50 s",
     ),

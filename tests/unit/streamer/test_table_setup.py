@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import cast
 from uuid import uuid4
 
 import pyarrow as pa
@@ -12,7 +14,7 @@ import pytest
 from sinks.hudi.settings import SinkSettings
 from streamer.config.load import validated
 from streamer.config.pipeline import PipelineConfig
-from streamer.table_setup import check_table, find_table, table_spec
+from streamer.table_setup import check_table, columns_with, find_table, table_spec
 from table.config import keys
 from table.config.table_properties import TableProperties
 from table.errors import HudiError, InvalidConfig, Unsupported
@@ -20,6 +22,8 @@ from table.hudi_table import HudiTable, create_table, open_table
 from table.index.bucket import BucketIndex
 from table.storage import StorageLocation, open_storage
 from tests.tables import INDEX, SCHEMA, Row, commit, make, spec, writer
+from tests.unit.merge.custom.mergers import ByEventTime
+from transforms.decode.schema_policy import SchemaPolicy
 
 
 def pipeline(table: Mapping[str, object]) -> PipelineConfig:
@@ -53,8 +57,10 @@ def check(
     settings: Mapping[str, object] | None = None,
     index: BucketIndex = INDEX,
     columns: pa.Schema = SCHEMA,
+    policy: SchemaPolicy | None = None,
 ) -> None:
-    check_table(table, table_spec(pipeline(settings or {})), index, columns)
+    spec = table_spec(pipeline(settings or {}))
+    check_table(table, spec, index, columns, policy or SchemaPolicy())
 
 
 def test_the_pipeline_that_made_a_table_fits_it() -> None:
@@ -69,6 +75,12 @@ def test_the_pipeline_that_made_a_table_fits_it() -> None:
         ({"ordering": ["v"]}, "ordering is ts in the table and v in the pipeline"),
         ({"ordering": [], "merge_mode": "commit_time"}, "merge_mode is EVENT_TIME_ORDERING"),
         ({"type": "copy_on_write"}, "type is MERGE_ON_READ in the table"),
+        ({"partial_update": "ignore_defaults"}, "partial_update is none in the table"),
+        ({"delete_when": {"field": "v", "value": "9"}}, "delete_marker is none in the table"),
+        (
+            {"payload": "PartialUpdateAvroPayload"},
+            "partial_update is none in the table and IGNORE_DEFAULTS in the pipeline",
+        ),
         ({"hive_style": True}, "hive_style is False in the table"),
     ],
 )
@@ -77,6 +89,15 @@ def test_other_settings_are_refused_with_both_values(
 ) -> None:
     with pytest.raises(InvalidConfig, match=message):
         check(existing(), settings)
+
+
+def test_a_merger_is_kept_by_its_strategy_and_found_before_anything_is_written() -> None:
+    own = table_spec(pipeline({"merger": "tests.unit.merge.custom.mergers:ByEventTime"}))
+    stored = own.to_properties().values
+    assert stored[keys.MERGE_MODE] == "CUSTOM"
+    assert stored[keys.MERGE_STRATEGY_ID] == ByEventTime.merging_strategy
+    with pytest.raises(InvalidConfig, match=r"mergers\.py\) has no Missing"):
+        table_spec(pipeline({"merger": "tests.unit.merge.custom.mergers:Missing"}))
 
 
 def test_another_bucket_count_is_refused() -> None:
@@ -120,6 +141,60 @@ def test_another_bucket_count_is_found_where_others_have_written(is_first_ours: 
 def test_columns_that_would_lose_values_are_refused(columns: pa.Schema, message: str) -> None:
     with pytest.raises(InvalidConfig, match=message):
         check(existing(), columns=columns)
+
+
+def test_a_default_that_would_be_lost_is_refused_where_defaults_are_filled() -> None:
+    table = existing({keys.PARTIAL_UPDATE_MODE: "IGNORE_DEFAULTS"})
+    filling = {"partial_update": "ignore_defaults"}
+    check(table, filling)
+    newest = table.newest_metadata()
+    assert newest is not None
+    schema = json.loads(newest.extra_metadata[keys.SCHEMA])
+    schema["fields"][-1] |= {"type": ["long", "null"], "default": 7}
+    cast(dict[str, str], newest.extra_metadata)[keys.SCHEMA] = json.dumps(schema)
+    with pytest.raises(Unsupported, match=r"column v of table .* has the default 7"):
+        check(table, filling)
+
+
+def with_type(name: str, data_type: pa.DataType) -> pa.Schema:
+    place = SCHEMA.get_field_index(name)
+    return SCHEMA.set(place, pa.field(name, data_type))
+
+
+WITHOUT_V = SCHEMA.remove(SCHEMA.get_field_index("v"))
+
+
+@pytest.mark.parametrize(
+    ("columns", "policy", "after"),
+    [
+        (WITHOUT_V, SchemaPolicy("evolve"), pa.int64()),
+        (with_type("v", pa.int32()), SchemaPolicy("ignore", "evolve"), pa.int64()),
+    ],
+)
+def test_the_table_keeps_what_an_earlier_run_evolved(
+    columns: pa.Schema, policy: SchemaPolicy, after: pa.DataType
+) -> None:
+    table = existing()
+    check(table, columns=columns, policy=policy)
+    assert columns_with(table, columns).names == SCHEMA.names
+    assert columns_with(table, columns).field("v").type == after
+    with pytest.raises(InvalidConfig, match="column v is int64"):
+        check(table, columns=columns, policy=SchemaPolicy("rescue", "rescue"))
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        (with_type("v", pa.float64()), "column v is int64 .* double"),
+        (with_type("v", pa.string()), "column v is int64 .* string"),
+        (with_type("ts", pa.int32()), "column ts is int64 .* record key, partition and ordering"),
+    ],
+)
+def test_no_policy_changes_types_with_loss_nor_those_of_keys(
+    columns: pa.Schema, message: str
+) -> None:
+    with pytest.raises(InvalidConfig, match=message):
+        check(existing(), columns=columns, policy=SchemaPolicy("evolve", "evolve"))
 
 
 def test_a_column_may_be_added() -> None:

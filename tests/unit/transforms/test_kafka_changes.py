@@ -8,9 +8,12 @@ import pytest
 
 from table.errors import InvalidConfig
 from table.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
-from table.model.changes import CHANGE_KIND, ChangeKind
+from table.model.changes import CHANGE_KIND, WRITTEN_COLUMNS, ChangeKind, DeleteMarker
 from table.model.meta_columns import IS_DELETED, META_COLUMNS, RECORD_KEY
+from table.model.written_columns import is_written
 from transforms.decode.json import JsonDecoder
+from transforms.decode.json_block import EpochUnit
+from transforms.delete_marks import OPERATION
 from transforms.kafka_changes import ToChanges
 from transforms.rejects import REJECTS_SCHEMA, Rejects
 from transforms.schema_text import parse_schema
@@ -124,6 +127,46 @@ def test_a_json_key_may_be_nested_and_names_the_partition() -> None:
     assert reject["reason"] == "Kafka key: it does not say 'day', which the partition is made of"
 
 
+@pytest.mark.parametrize(
+    ("declared", "unit", "expected"),
+    [
+        ("timestamp", "ms", AT),
+        ("bigint", "s", 1_704_067_200),
+        ("bigint", "ns", 1_704_067_200 * 10**9),
+        ("int", "s", 1_704_067_200),
+    ],
+)
+def test_a_tombstone_is_ordered_by_the_time_of_its_record(
+    declared: str, unit: EpochUnit, expected: object
+) -> None:
+    decoder = JsonDecoder(parse_schema({"id": "string", "at": declared}), epoch_unit=unit)
+    to_changes = ToChanges(decoder, KEYS, ("at",), "raw", tombstone_ordering="record_timestamp")
+    (row,) = to_changes(batch(None)).changes.to_pylist()
+    assert (row[RECORD_KEY], row["at"], row[CHANGE_KIND]) == ("k", expected, ChangeKind.DELETE)
+
+
+def test_a_time_that_an_int_cannot_hold_orders_nothing() -> None:
+    decoder = JsonDecoder(parse_schema({"id": "string", "at": "int"}), epoch_unit="s")
+    to_changes = ToChanges(decoder, KEYS, ("at",), "raw", tombstone_ordering="record_timestamp")
+    late = pa.array([datetime(2039, 1, 1, tzinfo=UTC)], pa.timestamp("us", "UTC"))
+    records = batch(None).set_column(4, "timestamp", late)
+    assert to_changes(records).rejects.rows.column("stage").to_pylist() == ["ordering"]
+
+
+def test_what_was_unknown_is_kept_when_a_later_record_has_nothing_unknown() -> None:
+    decoder = JsonDecoder(DECODER.schema, "_rescued")
+    prepared = ToChanges(decoder, KEYS, fills_absent_fields=True)(
+        batch('{"id":"1","x":1,"at":null,"tags":null}', '{"id":"1","at":null,"tags":null}')
+    )
+    names = [*META_COLUMNS, *decoder.rows_schema.names]
+    written = [
+        dict(zip(names, is_written(bits, len(names)), strict=True))
+        for bits in prepared.changes.column(WRITTEN_COLUMNS).to_pylist()
+    ]
+    assert all(written[0].values())
+    assert [name for name, flag in written[1].items() if not flag] == ["_rescued"]
+
+
 def test_topics_that_share_an_offset_stay_in_one_order() -> None:
     records = batch('{"id":"1"}', '{"id":"2"}', topic=["b", "a"])
     records = records.set_column(3, "offset", pa.array([5, 5], pa.int64()))
@@ -142,6 +185,34 @@ def test_a_nan_orders_nothing() -> None:
     ("given_", "told"),
     [
         ({"decoder": JsonDecoder(parse_schema({"id": "int", IS_DELETED: "int"}))}, "as boolean"),
+        ({"decoder": JsonDecoder(parse_schema({"id": "int", OPERATION: "int"}))}, "as string"),
+        ({"delete_marker": DeleteMarker("at", "d")}, "not timestamp"),
+        ({"delete_marker": DeleteMarker("op.kind", "d")}, "'op.kind'"),
+        (
+            {
+                "decoder": JsonDecoder(parse_schema({"id": "int", IS_DELETED: "boolean"})),
+                "fills_absent_fields": True,
+            },
+            "cannot read partial rows",
+        ),
+        ({"tombstone_ordering": "record_timestamp"}, "found none"),
+        ({"tombstone_ordering": "record_timestamp", "ordering_fields": ("id",)}, "cannot hold"),
+        (
+            {
+                "decoder": JsonDecoder(parse_schema({"id": "string", "at": "int"})),
+                "tombstone_ordering": "record_timestamp",
+                "ordering_fields": ("at",),
+            },
+            "does not fit the int column 'at' in ms",
+        ),
+        (
+            {"tombstone_ordering": "tags", "ordering_fields": ("at",), "tombstone_key": "json"},
+            "a column of its own",
+        ),
+        (
+            {"tombstone_ordering": "gone", "ordering_fields": ("at",), "tombstone_key": "raw"},
+            "no field 'gone'",
+        ),
         ({"ordering_fields": ("gone",)}, "'gone'"),
         ({"key_generator": KeyGenerator(KeyGeneratorConfig(("gone",)))}, "'gone'"),
         ({"key_generator": KeyGenerator(KeyGeneratorConfig(("id",), ("gone",)))}, "'gone'"),

@@ -24,9 +24,102 @@ def told(*overrides: str) -> list[str]:
 
 
 CASES: Mapping[str, tuple[list[str], str]] = {
+    "absent fields and a merger of one's own": (
+        ["table.partial_update=absent_fields", "table.merger=shop:Totals"],
+        "table.partial_update: absent_fields has no meaning with a merger of your own",
+    ),
+    "absent fields and a column that marks deletes": (
+        ["table.partial_update=absent_fields", "decode.schema._hoodie_is_deleted=boolean"],
+        "decode.schema._hoodie_is_deleted: Apache Hudi cannot read partial rows in a table with",
+    ),
+    "absent fields and a delete marker": (
+        [
+            "table.partial_update=absent_fields",
+            "table.delete_when.field=id",
+            "table.delete_when.value=d",
+        ],
+        "table.delete_when: has no meaning with partial_update absent_fields: Apache Hudi cannot",
+    ),
+    "ordered tombstones in a table that is not ordered": (
+        ["decode.tombstone_ordering=record_timestamp"],
+        "decode.tombstone_ordering: record_timestamp has no meaning with merge_mode commit_time",
+    ),
+    "ordered tombstones and two ordering columns": (
+        ["decode.tombstone_ordering=record_timestamp", "table.ordering=[ts, at.day]"],
+        "decode.tombstone_ordering: record_timestamp is one value and table.ordering has 2",
+    ),
+    "tombstones ordered by a field of a key that is no object": (
+        ["decode.tombstone_ordering=gone_at", "table.ordering=ts"],
+        "decode.tombstone_ordering: gone_at is a field of a JSON key and decode.tombstone_key is",
+    ),
     "event time without a time": (
         ["table.merge_mode=event_time"],
-        "table.merge_mode: event_time needs table.ordering: name the columns",
+        "table.merge_mode: event_time needs ordering: name the columns",
+    ),
+    "a mode of one's own without a merger": (
+        ["table.merge_mode=custom"],
+        "table.merge_mode: custom needs merger: name a class as package.module:Class",
+    ),
+    "a merger that nobody asks": (
+        ["table.merge_mode=commit_time", "table.merger=shop:Totals"],
+        "table.merger: shop:Totals has no meaning with merge_mode commit_time; write custom",
+    ),
+    "a merger that is no class": (
+        ["table.merger=shop.Totals"],
+        "table.merger: merger 'shop.Totals' is not a class path; write it as package.module:Class",
+    ),
+    "a merger beside a partial update": (
+        ["table.merger=shop:Totals", "table.partial_update=ignore_defaults"],
+        "table.partial_update: ignore_defaults has no meaning with a merger of your own",
+    ),
+    "a partial update without its text": (
+        ["table.partial_update=fill_unavailable"],
+        "table.partial_update: fill_unavailable needs unavailable_value",
+    ),
+    "a text that nothing fills": (
+        ["table.unavailable_value=gone"],
+        "table.unavailable_value: 'gone' has no meaning with partial_update none",
+    ),
+    "a payload that nobody knows": (
+        ["table.payload=FirstValueAvroPayload"],
+        "table.payload: FirstValueAvroPayload is unknown; known are DefaultHoodieRecordPayload",
+    ),
+    "a payload and another mode": (
+        ["table.payload=OverwriteWithLatestAvroPayload", "table.merge_mode=event_time"],
+        "table.merge_mode: event_time contradicts payload OverwriteWithLatestAvroPayload",
+    ),
+    "a payload that fills and rows that are not": (
+        [
+            "table.ordering=ts",
+            "table.payload=PartialUpdateAvroPayload",
+            "table.partial_update=none",
+        ],
+        "table.partial_update: none contradicts payload PartialUpdateAvroPayload, which means "
+        "ignore_defaults; leave one of the two out",
+    ),
+    "a payload that fills and absent fields": (
+        [
+            "table.payload=OverwriteNonDefaultsWithLatestAvroPayload",
+            "table.partial_update=absent_fields",
+        ],
+        "table.partial_update: absent_fields contradicts payload OverwriteNonDefaults",
+    ),
+    "a payload's delete marker said otherwise": (
+        [
+            "decode.schema.Op=string",
+            "table.payload=AWSDmsAvroPayload",
+            "table.delete_when.field=Op",
+            "table.delete_when.value=d",
+        ],
+        "table.delete_when: Op = 'd' contradicts payload AWSDmsAvroPayload, which means Op = 'D'",
+    ),
+    "a payload whose column no row has": (
+        ["table.payload=AWSDmsAvroPayload"],
+        "table.delete_when: 'Op' is not a column of decode.schema (at, id, ts)",
+    ),
+    "half a delete marker": (
+        ["table.delete_when.field=id"],
+        "table.delete_when.value: missing",
     ),
     "a time that is not looked at": (
         ["table.merge_mode=commit_time", "table.ordering=ts"],
@@ -43,6 +136,18 @@ CASES: Mapping[str, tuple[list[str], str]] = {
     "rescue to nowhere": (
         ["decode.unknown_fields=rescue"],
         "decode.rescue_column: missing: unknown_fields is rescue",
+    ),
+    "wider values rescued to nowhere": (
+        ["decode.wider_values=rescue"],
+        "decode.rescue_column: missing: wider_values is rescue",
+    ),
+    "an alias of no column": (
+        ["decode.aliases.day=date"],
+        "decode.aliases.day: 'date' is not a column of decode.schema (at, id, ts)",
+    ),
+    "an alias that is a column": (
+        ["decode.aliases.ts=id"],
+        "decode.aliases.ts: is a column of decode.schema itself",
     ),
     "nothing to rescue": (
         ["decode.rescue_column=rest"],
@@ -97,6 +202,14 @@ def test_it_is_refused_and_says_why(overrides: list[str], problem: str) -> None:
     "overrides",
     [
         ["table.ordering=ts"],
+        ["table.ordering=[ts, id]", "table.partial_update=ignore_defaults"],
+        ["table.partial_update=absent_fields"],
+        ["table.partial_update=absent_fields", "table.type=copy_on_write"],
+        ["table.partial_update=fill_unavailable", "table.unavailable_value=gone"],
+        ["table.delete_when.field=id", "table.delete_when.value=gone"],
+        ["table.payload=PartialUpdateAvroPayload", "table.ordering=ts"],
+        ["table.payload=OverwriteWithLatestAvroPayload"],
+        ["table.merger=shop.merging:Totals", "table.ordering=ts"],
         ["table.partition_by=at.day", "decode.tombstone_key=json"],
         ["decode.unknown_fields=rescue", "decode.rescue_column=rest"],
         ["source.metadata_columns=[offset]", "table.ordering=_hoodie_kafka_source_offset"],

@@ -50,6 +50,21 @@ def test_an_ordering_makes_the_latest_event_win(file: Path) -> None:
     assert (config.table.ordering, config.table.merge_mode) == (("ts",), "event_time")
 
 
+def test_a_payload_is_resolved_into_what_it_means(file: Path) -> None:
+    table = load_text(file, SMALLEST, "table.payload=PostgresDebeziumAvroPayload").table
+    assert (table.merge_mode, table.ordering) == ("event_time", ("_event_lsn",))
+    assert table.partial_update == "fill_unavailable"
+    assert table.unavailable_value == "__debezium_unavailable_value"
+    marker = table.delete_when
+    assert marker is not None
+    assert (marker.field, marker.value) == ("_change_operation_type", "d")
+
+
+def test_a_merger_makes_the_mode_custom(file: Path) -> None:
+    overrides = ("table.merger=shop.merging:Totals", "table.ordering=ts")
+    assert load_text(file, SMALLEST, *overrides).table.merge_mode == "custom"
+
+
 @pytest.mark.parametrize(
     "override", ["table.partition_by=[day]", "table.record_key=[id, line]"], ids=str
 )

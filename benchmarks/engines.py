@@ -1,0 +1,80 @@
+"""Programs that are measured: each in a process of its own, on Spark 3.5 or on this Python."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.peers.read_contract import ReadAnswer
+from tests.interop.oracle import oracle_python
+
+_ROOT = Path(__file__).resolve().parents[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """A program that answers a task: its module, its flags, and whether it runs on Spark 3.5."""
+
+    module: str
+    flags: tuple[str, ...] = ()
+    on_spark35: bool = True
+
+    def answer(self, task_json: str, answer_path: Path, scratch: Path) -> ReadAnswer:
+        """Its answer to a task; task and log are left in ``scratch``.
+
+        Raises:
+            RuntimeError: it failed.
+        """
+        python = str(oracle_python()) if self.on_spark35 else sys.executable
+        (scratch / "task.json").write_text(task_json)
+        with (scratch / "engine.log").open("wb") as log:
+            ended = subprocess.run(
+                [python, "-m", self.module, str(scratch / "task.json"), *self.flags],
+                cwd=_ROOT,
+                stdout=log,
+                stderr=log,
+                check=False,
+            )
+        if ended.returncode != 0:
+            tail = (scratch / "engine.log").read_text(errors="replace")[-4000:]
+            message = f"{scratch.name} ended with {ended.returncode}:\n{tail}"
+            raise RuntimeError(message)
+        return ReadAnswer.read(answer_path)
+
+
+@contextmanager
+def work_folder(kept: Path | None) -> Iterator[Path]:
+    """Where tables and logs lie while it is measured, and afterwards if they are to be kept."""
+    if kept is not None:
+        kept.mkdir(parents=True)
+        yield kept.absolute()
+        return
+    with tempfile.TemporaryDirectory(prefix="lakemark-benchmark-") as name:
+        yield Path(name)
+
+
+def names_of(known: Mapping[str, object]) -> Callable[[str], list[str]]:
+    """Parses names with commas between them, as a command line has them."""
+
+    def parse(text: str) -> list[str]:
+        names = text.split(",")
+        unknown = set(names) - set(known)
+        if unknown:
+            message = f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(known)}"
+            raise argparse.ArgumentTypeError(message)
+        return names
+
+    return parse
+
+
+def machine() -> dict[str, object]:
+    """What the figures of a run belong to."""
+    return {"cpus": os.cpu_count(), "system": platform.platform()}

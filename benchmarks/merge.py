@@ -1,0 +1,240 @@
+"""Measures merging: the same file slice, compacted by lakemark and by Apache Hudi.
+
+Each engine runs alone, in a process of its own, on two threads and the same heap; each time it gets
+a copy of the table, whose one compaction is planned and not done. Afterwards the rows are compared.
+
+Then, by lakemark alone, a log that has a part of the base rows again: merged by event time, and by
+a merger of single records that does the same in Python.
+
+``python -m benchmarks.merge [--rows N] [--only GROUP,…] [--engines NAME,…] [--json FILE]``
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from itertools import zip_longest
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks import orders, tables
+from benchmarks.engines import Engine, machine, names_of, work_folder
+from benchmarks.order_merger import MERGER
+from benchmarks.peers.compact_contract import CompactTask
+from benchmarks.peers.read_contract import ReadAnswer, Sums
+from benchmarks.read_figures import ReadFigures, as_lines, by_query, speedups
+from table.config.merger_name import MergerName
+from table.model.meta_columns import COMMIT_TIME, RECORD_KEY
+
+LAKEMARK = "lakemark"
+PER_RECORD = "per_record"
+_COMPACT = "benchmarks.peers.lakemark_compact"
+ENGINES = {
+    LAKEMARK: Engine(_COMPACT, on_spark35=False),
+    "hudi": Engine("benchmarks.peers.hudi_compact"),
+    "sort_and_take": Engine("benchmarks.peers.arrow_sort", on_spark35=False),
+}
+_PER_RECORD = Engine(_COMPACT, ("--merger", MERGER.class_path), on_spark35=False)
+#: One in so many base rows is in the log too.
+_COLLIDING = {"colliding_0.1%": 1000, "colliding_1%": 100, "colliding_10%": 10}
+#: Those that leave a table.
+_COMPACTORS = (LAKEMARK, "hudi")
+_COMPARED = [COMMIT_TIME, RECORD_KEY, *orders.SCHEMA.names]
+_COMPARED_ROWS = 1 << 16
+
+
+def main() -> None:
+    arguments = parse_arguments()
+    with work_folder(arguments.keep) as folder:
+        run = Run(arguments, folder)
+        for group in arguments.only:
+            GROUPS[group](run)
+    if arguments.json is not None:
+        arguments.json.write_text(json.dumps(run.report(), indent=2) + "\n")
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=10_000_000, help="of base file and log each")
+    parser.add_argument("--repeats", type=int, default=3, help="how often a slice is compacted")
+    parser.add_argument("--only", type=names_of(GROUPS), default=list(GROUPS))
+    parser.add_argument("--engines", type=names_of(ENGINES), default=list(ENGINES))
+    parser.add_argument("--driver-memory", default="4g")
+    parser.add_argument("--json", type=Path, help="also write the report to this file")
+    parser.add_argument("--keep", type=Path, help="work in this new folder, and leave it there")
+    return parser.parse_args()
+
+
+class Run:
+    """One run: its folder, its settings, and the figures so far."""
+
+    def __init__(self, arguments: argparse.Namespace, folder: Path) -> None:
+        self.folder = folder
+        self.layout = tables.Layout(arguments.rows, partitions=1, buckets=1)
+        self.engines: list[str] = arguments.engines
+        self._arguments = arguments
+        self._figures: dict[str, dict[str, ReadFigures]] = {}
+
+    def compact(
+        self, query: str, name: str, engine: Engine, original: Path, expected: Sums
+    ) -> tuple[ReadAnswer, Path]:
+        """Let an engine compact copies of a table; its answer, and the last of the copies.
+
+        Raises:
+            RuntimeError: it failed, or came to other rows.
+        """
+        scratch = self.folder / f"{query}-{name}"
+        scratch.mkdir()
+        copies = [copy(original, scratch / str(n)) for n in range(self._arguments.repeats)]
+        task = CompactTask(
+            query,
+            tuple(str(path) for path in copies),
+            str(scratch / "answer.json"),
+            self._arguments.driver_memory,
+        )
+        answer = engine.answer(task.to_json(), Path(task.answer_path), scratch)
+        check(name, answer, expected)
+        for each in copies[:-1]:
+            shutil.rmtree(each)
+        return answer, copies[-1]
+
+    def note(self, answers: Mapping[str, ReadAnswer]) -> None:
+        """Print the figures of these engines."""
+        figures = by_query(answers)
+        self._figures |= figures
+        print("\n".join(as_lines(figures, LAKEMARK)), flush=True)
+
+    def report(self) -> dict[str, object]:
+        """Settings and figures, for machines."""
+        return {
+            "machine": machine(),
+            "settings": {
+                "rows": self._arguments.rows,
+                "repeats": self._arguments.repeats,
+                "driver_memory": self._arguments.driver_memory,
+            },
+            "figures": {
+                query: {name: asdict(each) for name, each in engines.items()}
+                for query, engines in self._figures.items()
+            },
+            "speedups": speedups(self._figures, LAKEMARK),
+        }
+
+
+def measure_compaction(run: Run) -> None:
+    """As many log rows as base rows, by every engine."""
+    layout = run.layout
+    print(f"{layout.rows:,} log rows onto as many base rows, by event time", flush=True)
+    table = run.folder / "table"
+    write_slice(table, layout, tables.REWRITE)
+    expected = tables.expected(layout, tables.REWRITE)
+    done = {
+        name: run.compact("compaction", name, ENGINES[name], table, expected)
+        for name in run.engines
+    }
+    compare({name: path for name, (_, path) in done.items() if name in _COMPACTORS})
+    run.note({name: answer for name, (answer, _) in done.items()})
+
+
+def measure_custom(run: Run) -> None:
+    """A part of the base rows in the log too: by event time, and by a merger of single records."""
+    layout = run.layout
+    print(f"some log rows onto {layout.rows:,} base rows, by event time and by record", flush=True)
+    engines = {LAKEMARK: (ENGINES[LAKEMARK], None), PER_RECORD: (_PER_RECORD, MERGER)}
+    for query, one_in in _COLLIDING.items():
+        deltas = (tables.Delta(1, tables.one_in(one_in)),)
+        expected = tables.expected(layout, deltas)
+        answers, compacted = {}, {}
+        for name, (engine, merger) in engines.items():
+            table = run.folder / f"{query}-{name}-table"
+            write_slice(table, layout, deltas, merger)
+            done = run.compact(query, name, engine, table, expected)
+            answers[name], compacted[name] = done
+            shutil.rmtree(table)
+        compare(compacted, _COMPARED[1:])
+        run.note(answers)
+
+
+def write_slice(
+    path: Path,
+    layout: tables.Layout,
+    deltas: Sequence[tables.Delta],
+    merger: MergerName | None = None,
+) -> None:
+    """One file slice with logs, and the plan to compact it."""
+    tables.create(path, layout, merger)
+    for delta in deltas:
+        tables.append(path, layout, delta, merger.class_path if merger else None)
+    tables.plan_compaction(path)
+
+
+def copy(original: Path, path: Path) -> Path:
+    """The table once more; data files, which nobody changes, are links to the same bytes."""
+    shutil.copytree(original / ".hoodie", path / ".hoodie")
+    shutil.copytree(original, path, copy_function=os.link, ignore=_metadata, dirs_exist_ok=True)
+    return path
+
+
+def _metadata(folder: str, names: list[str]) -> list[str]:
+    return [name for name in names if name == ".hoodie"]
+
+
+def check(name: str, given: ReadAnswer, expected: Sums) -> None:
+    """Compare what an engine came to with what was written.
+
+    Raises:
+        RuntimeError: the sums differ.
+    """
+    for reading in given.readings:
+        if reading.sums != expected:
+            message = f"{name}: came to {reading.sums}, it was to be {expected}"
+            raise RuntimeError(message)
+
+
+def compare(compacted: Mapping[str, Path], columns: Sequence[str] = _COMPARED) -> None:
+    """Compare the rows of two compacted tables, in the order of the files.
+
+    Args:
+        compacted: by engine; with less than two there is nothing to compare.
+        columns: those that must be the same.
+
+    Raises:
+        RuntimeError: they differ.
+    """
+    if len(compacted) < 2:
+        return
+    ours, theirs = (_rows(path, columns) for path in compacted.values())
+    for number, (mine, other) in enumerate(zip_longest(ours, theirs)):
+        if mine is None or other is None or not mine.equals(other):
+            message = f"rows from {number * _COMPARED_ROWS:,} on differ: {' and '.join(compacted)}"
+            raise RuntimeError(message)
+
+
+def _rows(path: Path, columns: Sequence[str]) -> Iterator[pa.Table]:
+    """The rows of the base file, in tables of one size."""
+    (file,) = tables.base_files(path)
+    left: pa.Table | None = None
+    for batch in pq.ParquetFile(file).iter_batches(_COMPARED_ROWS, columns=list(columns)):
+        rows = pa.Table.from_batches([batch]).replace_schema_metadata(None).select(columns)
+        left = rows if left is None else pa.concat_tables([left, rows])
+        while left.num_rows >= _COMPARED_ROWS:
+            yield left.slice(0, _COMPARED_ROWS).combine_chunks()
+            left = left.slice(_COMPARED_ROWS)
+    if left is not None:
+        yield left.combine_chunks()
+
+
+GROUPS: dict[str, Callable[[Run], None]] = {
+    "compaction": measure_compaction,
+    "custom": measure_custom,
+}
+
+
+if __name__ == "__main__":
+    main()

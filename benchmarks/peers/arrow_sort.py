@@ -1,0 +1,63 @@
+"""The floor of a merge: the rows of a slice, in memory, sorted by Arrow and the winners taken.
+
+Nothing is read, compared or written in the time: what a merge by sorting cannot do without.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from benchmarks.orders import KEY, ORDERING
+from benchmarks.peers.compact_contract import CompactTask, compacted
+from benchmarks.peers.read_contract import ReadAnswer, Sums, peak_memory_bytes
+from benchmarks.tables import sums
+from table.hudi_table import open_table
+from table.model.meta_columns import RECORD_KEY
+from table.storage import StorageLocation
+
+_ORDER = [(KEY, "ascending"), (ORDERING, "ascending")]
+
+
+def main() -> None:
+    task = CompactTask.from_json(Path(sys.argv[1]).read_text())
+    rows = _rows(task.tables[0])
+    merged: list[pa.Table] = []
+
+    def merge(path: str) -> None:
+        merged[:] = [_winners(rows)]
+
+    reading = compacted(task, merge, lambda path: _sums(merged), os.getpid())
+    ReadAnswer((reading,), peak_memory_bytes(os.getpid())).write(Path(task.answer_path))
+
+
+def _rows(path: str) -> pa.Table:
+    """What base file and logs hold, one after the other."""
+    table = open_table(StorageLocation(path))
+    (file_slice,) = table.view().latest_slices()
+    reader = table.scan().reader
+    base = table.read_optimized().read_all()
+    changes = [each.select(base.column_names) for each in reader.changes(file_slice)]
+    return pa.concat_tables([base, *changes])
+
+
+def _winners(rows: pa.Table) -> pa.Table:
+    order = pc.sort_indices(rows, sort_keys=_ORDER)
+    keys = rows.column(RECORD_KEY).take(order)
+    is_last = np.ones(len(keys), np.bool_)
+    is_last[:-1] = np.asarray(pc.not_equal(keys.slice(0, len(keys) - 1), keys.slice(1)))
+    return rows.take(order.filter(pa.array(is_last)))
+
+
+def _sums(merged: list[pa.Table]) -> Sums:
+    (rows,) = merged
+    return sums(rows.to_batches())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,46 @@
+"""Apache Hudi runs the compactions that are pending, as its own write client does."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from benchmarks.peers.compact_contract import CompactTask, compacted
+from benchmarks.peers.read_contract import ReadAnswer, Sums, peak_memory_bytes
+from benchmarks.peers.spark_read import sums
+from benchmarks.peers.spark_session import local_session
+from streamer.toolchain import cache_home, resolve
+from tests.interop.oracle_server import HUDI_COORDINATE, HUDI_SETTINGS, ApacheHudi
+
+_OPTIONS = {
+    "hoodie.metadata.enable": "false",
+    "hoodie.clean.automatic": "false",
+    "hoodie.archive.automatic": "false",
+}
+
+
+def main() -> None:
+    task = CompactTask.from_json(Path(sys.argv[1]).read_text())
+    jars = resolve([HUDI_COORDINATE], cache_home() / "jars")
+    spark = local_session("compact", task.driver_memory, jars, HUDI_SETTINGS)
+    hudi = ApacheHudi(spark)
+
+    def compact(path: str) -> None:
+        done = hudi.compact(path, "run", None, _OPTIONS)
+        assert len(done) == 1, f"{path} has {len(done)} pending compactions"
+
+    java = int(spark._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]
+    reading = compacted(task, compact, lambda path: _sums(spark, path), java)
+    ReadAnswer((reading,), peak_memory_bytes(java)).write(Path(task.answer_path))
+    spark.stop()
+
+
+def _sums(spark: SparkSession, path: str) -> Sums:
+    reader = spark.read.format("hudi").option("hoodie.datasource.query.type", "read_optimized")
+    return sums(reader.load(path))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+"""lakemark runs the compactions that are pending, in one process without Spark.
+
+``--merger CLASS`` is what merges a table in mode ``CUSTOM``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from benchmarks.peers.compact_contract import CompactTask, compacted
+from benchmarks.peers.read_contract import ReadAnswer, Sums, peak_memory_bytes
+from benchmarks.tables import Layout, compact, sums
+from table.hudi_table import open_table
+from table.read.queries import ReadOptimized
+from table.storage import StorageLocation
+
+_ONE_GROUP = Layout(rows=0, partitions=1, buckets=1)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("task", type=lambda path: CompactTask.from_json(Path(path).read_text()))
+    parser.add_argument("--merger")
+    arguments = parser.parse_args()
+    task: CompactTask = arguments.task
+
+    def run(path: str) -> None:
+        compact(Path(path), _ONE_GROUP, arguments.merger)
+
+    reading = compacted(task, run, lambda path: Sums(), os.getpid())
+    # The sums would count as memory of the compaction.
+    peak_bytes = peak_memory_bytes(os.getpid())
+    checked = replace(reading, sums=_sums(task.tables[-1]))
+    ReadAnswer((checked,), peak_bytes).write(Path(task.answer_path))
+
+
+def _sums(path: str) -> Sums:
+    return sums(open_table(StorageLocation(path)).scan(ReadOptimized()).batches())
+
+
+if __name__ == "__main__":
+    main()

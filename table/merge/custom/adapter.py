@@ -1,0 +1,207 @@
+"""A user's merger as a ``RecordMerger``.
+
+Changes of a key are merged oldest first, in rounds: round ``k`` merges the ``k``-th change of every
+key that has one with what its earlier ones have come to. So there are as many rounds as changes of
+the key that has the most, and a key with one change costs nothing.
+
+Both kinds of deletes reach the merger, and what it returns decides: Apache Hudi 1.2.0 asks it in
+the same way (``BufferedRecordMergerFactory.CustomRecordMerger``), but of a delete block's record
+that wins it stores the record itself rather than what was returned.
+
+Meta columns are not the merger's: a row has those of the newer change, or of the older where it
+comes out as the older was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from table.merge.change_index import ChangeIndex, Merged
+from table.merge.custom.buffered_record_merger import BufferedRecordMerger
+from table.merge.custom.custom_merger import CustomMerger
+from table.merge.custom.outcome import Outcome, check_outcome, combined
+from table.merge.custom.record_calls import merge_records
+from table.merge.custom.records import Records
+from table.merge.custom.same_rows import same_rows
+from table.merge.custom.vector_calls import merge_columns
+from table.merge.custom.vector_merger import VectorMerger
+from table.merge.filling import Filling
+from table.merge.key_codes import KeyCodes, Mask, Rows, key_codes
+from table.merge.pairs import Joined, Pairs
+from table.merge.precedence import Kinds
+from table.merge.record_merger import RecordMerger
+from table.model.changes import (
+    CHANGE_COLUMNS,
+    CHANGE_KIND,
+    CHANGE_KIND_FIELD,
+    WRITTEN_COLUMNS,
+    ChangeKind,
+)
+from table.model.meta_columns import META_COLUMNS, RECORD_KEY
+from table.model.written_columns import all_written, pack
+
+
+def custom_record_merger(merger: CustomMerger, ordering_fields: Sequence[str] = ()) -> RecordMerger:
+    """The merger of a table whose records a user's merger merges.
+
+    Args:
+        merger: the user's.
+        ordering_fields: of the table.
+    """
+    return _CustomRecordMerger(merger, tuple(ordering_fields))
+
+
+@dataclass(frozen=True, slots=True)
+class _CustomRecordMerger:
+    filling: ClassVar[Filling | None] = None
+    needs_whole_rows: ClassVar[bool] = True
+
+    merger: CustomMerger
+    ordering_fields: tuple[str, ...]
+
+    def fold(self, changes: pa.Table, key_columns: Sequence[str] = (RECORD_KEY,)) -> pa.Table:
+        keys = key_codes(changes, key_columns)
+        if keys.are_unique:
+            return changes
+        rounds = _Rounds.of(keys)
+        merged = changes.take(rounds.rows(0))
+        finished = []
+        for number in range(1, rounds.count):
+            newer = changes.take(rounds.rows(number))
+            finished.append(merged.slice(len(newer)))
+            merged, _ = self._merge(merged.slice(0, len(newer)), newer)
+        # Those of the fewest changes were finished first, and stand last.
+        return pa.concat_tables([merged, *finished[::-1]]).take(rounds.place_of_key)
+
+    def join(self, pairs: Pairs) -> Joined:
+        newer = pairs.newer()
+        older = _as_changes(pairs.older(), newer.schema)
+        merged, is_older = self._merge(older, newer)
+        stays: Mask = merged.column(CHANGE_KIND).to_numpy() == ChangeKind.UPSERT
+        updated = stays & ~is_older
+        rows = merged.select(pairs.base.column_names).filter(pa.array(updated))
+        return Joined(updated, ~stays, rows)
+
+    def apply(self, base: pa.Table, changes: pa.Table) -> Merged:
+        return ChangeIndex(changes, self).merge_all(base)
+
+    def _merge(self, older: pa.Table, newer: pa.Table) -> tuple[pa.Table, Mask]:
+        """Changes side by side as one, and which of them came out as the older was."""
+        before, after = (Records(rows, self.ordering_fields) for rows in (older, newer))
+        outcome = self._outcome(before, after)
+        check_outcome(self.merger, before, after, outcome)
+        is_older = same_rows(outcome.rows, before.rows) & (outcome.keep == ~before.is_delete)
+        is_newer = same_rows(outcome.rows, after.rows) & (outcome.keep == ~after.is_delete)
+        is_older &= ~is_newer
+        columns = {name: outcome.rows.column(name) for name in outcome.rows.column_names}
+        columns |= _meta_columns(older, newer, is_older | (~after.has_data & ~is_newer))
+        columns[CHANGE_KIND] = pa.chunked_array([pa.array(_kinds(before, after, outcome))])
+        if outcome.written is not None:
+            columns[WRITTEN_COLUMNS] = pa.chunked_array([pack(outcome.written)])
+        return pa.table([columns[n] for n in older.column_names], schema=newer.schema), is_older
+
+    def _outcome(self, older: Records, newer: Records) -> Outcome:
+        # A delete is whole: it is merged as such, as Apache Hudi does.
+        in_part = (older.is_partial | newer.is_partial) & newer.has_data
+        if not in_part.any() or in_part.all():
+            return self._call(older, newer, in_part=bool(in_part.any()))
+        some, others = np.flatnonzero(in_part), np.flatnonzero(~in_part)
+        return combined(
+            in_part,
+            self._call(older.take(some), newer.take(some), in_part=True),
+            self._call(older.take(others), newer.take(others), in_part=False),
+        )
+
+    def _call(self, older: Records, newer: Records, *, in_part: bool) -> Outcome:
+        if isinstance(self.merger, VectorMerger):
+            return merge_columns(self.merger, older, newer, in_part=in_part)
+        assert isinstance(self.merger, BufferedRecordMerger), self.merger
+        return merge_records(self.merger, older, newer, in_part=in_part)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Rounds:
+    """Rows of keys in rounds; keys of the most rows come first in each, so each is a prefix.
+
+    Attributes:
+        order: rows, key by key as ``keys_by_count`` has them, each key's in their order.
+        starts: where in ``order`` each key's rows begin.
+        counts: rows of each key, descending.
+        place_of_key: where each key, numbered by first appearance, stands in a round.
+    """
+
+    order: Rows
+    starts: Rows
+    counts: Rows
+    place_of_key: Rows
+
+    @classmethod
+    def of(cls, keys: KeyCodes) -> _Rounds:
+        counts = np.bincount(keys.codes, minlength=keys.key_count)
+        keys_by_count = np.argsort(-counts, kind="stable")
+        place_of_key = np.empty(keys.key_count, np.int64)
+        place_of_key[keys_by_count] = np.arange(keys.key_count)
+        order = np.argsort(place_of_key[keys.codes], kind="stable")
+        descending = counts[keys_by_count]
+        starts = np.cumsum(descending) - descending
+        return cls(order, starts, descending, place_of_key)
+
+    @property
+    def count(self) -> int:
+        return int(self.counts[0])
+
+    def rows(self, number: int) -> Rows:
+        """The rows of a round: of every key that has that many before it."""
+        has_one = np.searchsorted(-self.counts, -number, side="left")
+        rows: Rows = self.order[self.starts[:has_one] + number]
+        return rows
+
+
+def _as_changes(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Rows of the table as changes that were written whole."""
+    kinds = pa.array(np.full(rows.num_rows, ChangeKind.UPSERT, np.int8))
+    own = [name for name in schema.names if name not in CHANGE_COLUMNS]
+    changes = rows.select(own).append_column(CHANGE_KIND_FIELD, kinds)
+    if WRITTEN_COLUMNS in schema.names:
+        bits = all_written(rows.num_rows, len(own))
+        changes = changes.append_column(schema.field(WRITTEN_COLUMNS), bits)
+    return changes
+
+
+def _meta_columns(
+    older: pa.Table, newer: pa.Table, takes_older: Mask
+) -> dict[str, pa.ChunkedArray]:
+    names = [n for n in older.column_names if n in META_COLUMNS and n != RECORD_KEY]
+    mask = pa.array(takes_older)
+    return {name: pc.if_else(mask, older.column(name), newer.column(name)) for name in names}
+
+
+def _kinds(older: Records, newer: Records, outcome: Outcome) -> Kinds:
+    """What the results are as changes."""
+    kinds = np.where(outcome.keep, ChangeKind.UPSERT, ChangeKind.FLAGGED_DELETE).astype(np.int8)
+    deletes = np.flatnonzero(~outcome.keep)
+    if len(deletes) == 0:
+        return kinds
+    ordering = {name.split(".")[0] for name in older.ordering_fields} | set(older.ordering_fields)
+    rows = outcome.rows.take(deletes)
+    is_empty, is_unordered = np.ones((2, len(deletes)), np.bool_)
+    for name in rows.column_names:
+        is_null = np.asarray(rows.column(name).is_null())
+        if name in ordering:
+            is_unordered &= is_null
+        elif name != RECORD_KEY:
+            is_empty &= is_null
+    by_commit = [
+        records.kinds[deletes] == ChangeKind.COMMIT_TIME_DELETE for records in (older, newer)
+    ]
+    kinds[deletes[is_empty]] = ChangeKind.DELETE
+    kinds[deletes[is_empty & is_unordered & (by_commit[0] | by_commit[1])]] = (
+        ChangeKind.COMMIT_TIME_DELETE
+    )
+    return kinds

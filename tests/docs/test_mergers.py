@@ -1,0 +1,25 @@
+"""What the page on mergers shows works."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+from streamer.cli import parser
+
+PAGE = (Path(__file__).parents[2] / "docs" / "mergers.md").read_text()
+
+
+def test_the_mergers_keep_the_rules() -> None:
+    programs = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    shown = [program for program in programs if "table.open" not in program]
+    assert len(shown) == len(programs) - 1 == 3
+    seen: dict[str, object] = {"__name__": "shop.mergers"}
+    for program in shown:
+        exec(program, seen)
+
+
+def test_the_commands_are_commands() -> None:
+    (line,) = re.findall(r"^lakemark (.*)$", PAGE, re.MULTILINE)
+    assert parser().parse_args(shlex.split(line)).merger == ["shop.mergers:Highest"]

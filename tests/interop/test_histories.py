@@ -1,0 +1,251 @@
+"""The same history, written by lakemark and by Apache Hudi: the same rows, in every way to merge.
+
+A history is drawn from a seed: updates, late ones and ties, columns left open, deletes that are
+ordered and deletes that are not; then a compaction, and more of the same.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+import pytest
+
+from table.config import keys
+from table.config.table_properties import MergeMode, TableType
+from table.config.table_spec import TableSpec
+from table.model.changes import ChangeKind
+from tests.interop import lakemark
+from tests.interop.oracle import ApacheTable, Oracle
+from tests.interop.same_rows import assert_same_rows
+from tests.merging.written_table import KEY, WrittenTable, changes_of
+
+pytestmark = pytest.mark.oracle
+
+Row = dict[str, Any]
+
+_KEYS = [f"k{number}" for number in range(14)]
+_SEED = 1
+_FLAG = "_hoodie_is_deleted"
+#: What a table says of merging; Apache Hudi and lakemark must store the same.
+_STORED = (
+    keys.MERGE_MODE,
+    keys.MERGE_STRATEGY_ID,
+    keys.ORDERING_FIELDS,
+    keys.PARTIAL_UPDATE_MODE,
+    keys.UNAVAILABLE_VALUE,
+    keys.DELETE_FIELD,
+    keys.DELETE_MARKER,
+    keys.LEGACY_PAYLOAD_CLASS,
+)
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way to merge that both have.
+
+    Attributes:
+        ordering: the ordering columns.
+        mode: asked for; None leaves it to ordering and payload.
+        payload: asked for instead of a mode.
+        unavailable: the text that leaves a column open.
+        marker: the column and the text in it that mark a deleted row.
+        log_format: of data blocks. Apache Hudi misreads ordering columns of text in Parquet blocks,
+            whoever wrote them: rows of older blocks lose their order, and so what they hold.
+    """
+
+    ordering: Mapping[str, pa.DataType] = field(default_factory=lambda: {"ts": pa.int64()})
+    mode: MergeMode | None = None
+    payload: str | None = None
+    unavailable: str | None = None
+    marker: tuple[str, object] = (_FLAG, True)
+    log_format: Literal["parquet", "avro"] = "parquet"
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the tables, without Hudi's own."""
+        flag = pa.bool_() if self.marker[0] == _FLAG else pa.string()
+        texts = [("name", pa.string()), ("price", pa.string())]
+        return pa.schema(
+            [(KEY, pa.string()), *self.ordering.items(), *texts, (self.marker[0], flag)]
+        )
+
+    def twin(self, table_type: Literal["MERGE_ON_READ", "COPY_ON_WRITE"]) -> ApacheTable:
+        """How Apache Hudi is to write it."""
+        extra = {}
+        if self.mode is not None:
+            extra["hoodie.write.record.merge.mode"] = self.mode.value
+        if self.payload is not None:
+            payload = f"org.apache.hudi.common.model.{self.payload}"
+            extra["hoodie.datasource.write.payload.class"] = payload
+        ordering = list(self.ordering)
+        return ApacheTable(
+            "t",
+            [KEY],
+            ordering=ordering,
+            table_type=table_type,
+            bucket_count=1,
+            log_format=self.log_format,
+            extra=extra,
+        )
+
+    def spec(self, table_type: TableType) -> TableSpec:
+        """How lakemark is to write it."""
+        payload = self.payload.rpartition(".")[2] if self.payload else None
+        ordering = tuple(self.ordering)
+        return TableSpec(
+            "t", (KEY,), table_type, (), ordering, merge_mode=self.mode, payload=payload
+        )
+
+
+WAYS = {
+    "event time": Way(),
+    "event time, two columns": Way({"ts": pa.int64(), "line": pa.int32()}),
+    "commit time": Way(mode=MergeMode.COMMIT_TIME),
+    "partial update": Way(payload="PartialUpdateAvroPayload"),
+    "overwrite non-defaults": Way(payload="OverwriteNonDefaultsWithLatestAvroPayload"),
+    "postgres": Way(
+        {"_event_lsn": pa.int64()},
+        payload="debezium.PostgresDebeziumAvroPayload",
+        unavailable="__debezium_unavailable_value",
+        marker=("_change_operation_type", "d"),
+    ),
+    "mysql": Way(
+        {"_event_bin_file": pa.string(), "_event_pos": pa.int64()},
+        payload="debezium.MySqlDebeziumAvroPayload",
+        marker=("_change_operation_type", "d"),
+        log_format="avro",
+    ),
+    "event time, text": Way({"ts": pa.string()}, log_format="avro"),
+    "migration service": Way(payload="AWSDmsAvroPayload", marker=("Op", "D")),
+}
+
+
+class History:
+    """Commits drawn from a seed; in each a key is there once."""
+
+    def __init__(self, way: Way, seed: int) -> None:
+        self._way, self._random = way, random.Random(seed)
+
+    def all_keys(self) -> list[Row]:
+        return [self._row(key, may_delete=False) for key in _KEYS]
+
+    def some(self) -> list[Row]:
+        return [self._row(key, may_delete=True) for key in self._random.sample(_KEYS, 9)]
+
+    def deleted(self) -> list[Row]:
+        return [self._row(key, may_delete=False) for key in self._random.sample(_KEYS, 2)]
+
+    def _row(self, key: str, *, may_delete: bool) -> Row:
+        way, choice = self._way, self._random.choice
+        texts = [None, "1", "2", "3", way.unavailable]
+        name, word = way.marker
+        is_deleted = may_delete and self._random.random() < 0.15
+        ordering = {
+            column: f"log.{choice('12')}" if pa.types.is_string(kind) else choice(range(1, 7))
+            for column, kind in way.ordering.items()
+        }
+        flag = word if is_deleted else (False if name == _FLAG else "u")
+        return {KEY: key, **ordering, "name": choice(texts), "price": choice(texts), name: flag}
+
+
+@dataclass(frozen=True)
+class Both:
+    """One table by each of them."""
+
+    way: Way
+    ours: WrittenTable
+    theirs: Path
+    twin: ApacheTable
+    oracle: Oracle
+
+    @classmethod
+    def create(
+        cls,
+        oracle: Oracle,
+        folder: Path,
+        way: Way,
+        table_type: Literal["MERGE_ON_READ", "COPY_ON_WRITE"],
+    ) -> Both:
+        properties = way.spec(TableType(table_type)).to_properties()
+        ours = WrittenTable.create(folder / "ours", way.schema, properties)
+        ours = replace(ours, log_format=way.log_format)
+        return cls(way, ours, folder / "theirs", way.twin(table_type), oracle)
+
+    def upsert(self, rows: Sequence[Row]) -> None:
+        self.oracle.write(self.theirs, pa.Table.from_pylist(rows, self.way.schema), self.twin)
+        name, word = self.way.marker
+        kinds = [
+            ChangeKind.FLAGGED_DELETE if row[name] == word else ChangeKind.UPSERT for row in rows
+        ]
+        self.ours.commit(changes_of(self.way.schema, list(zip(rows, kinds, strict=True))))
+
+    def delete(self, rows: Sequence[Row]) -> None:
+        """Whatever their ordering values are."""
+        table = pa.Table.from_pylist(rows, self.way.schema)
+        self.oracle.write(self.theirs, table, self.twin, "delete")
+        self.ours.delete(*({KEY: row[KEY]} for row in rows), kind=ChangeKind.COMMIT_TIME_DELETE)
+
+    def compact(self) -> None:
+        assert self.oracle.compact(self.theirs)
+        assert self.ours.compact()
+
+    def assert_same(self) -> None:
+        apaches = self.oracle.read(self.theirs)
+        assert_same_rows(lakemark.read_snapshot(self.theirs), apaches)
+        ours = lakemark.read_snapshot(self.ours.path)
+        names = self.way.schema.names
+        assert_same_rows(ours.select(names), apaches.select(names))
+        assert _changed_in(ours) == _changed_in(apaches), "commits that rows are of"
+
+    def assert_same_settings(self) -> None:
+        apaches, ours = self.oracle.table_config(self.theirs), self.ours.open().properties.values
+        assert {key: ours.get(key) or None for key in _STORED} == {
+            key: apaches.get(key) or None for key in _STORED
+        }
+
+
+def _changed_in(rows: pa.Table) -> dict[str, int]:
+    """Of each key the commit that it was changed in, counted from the oldest that is seen."""
+    times = sorted(set(rows["_hoodie_commit_time"].to_pylist()))
+    return {
+        key: times.index(time)
+        for key, time in zip(
+            rows[KEY].to_pylist(), rows["_hoodie_commit_time"].to_pylist(), strict=True
+        )
+    }
+
+
+each_way = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+
+
+@each_way
+def test_one_history_makes_the_same_rows(oracle: Oracle, tmp_path: Path, way: Way) -> None:
+    both, history = Both.create(oracle, tmp_path, way, "MERGE_ON_READ"), History(way, _SEED)
+    both.upsert(history.all_keys())
+    both.assert_same_settings()
+    both.upsert(history.some())
+    both.upsert(history.some())
+    both.delete(history.deleted())
+    both.upsert(history.some())
+    both.assert_same()
+    assert_same_rows(oracle.read(both.ours.path), lakemark.read_snapshot(both.ours.path))
+    both.compact()
+    both.assert_same()
+    both.upsert(history.some())
+    both.assert_same()
+
+
+@pytest.mark.parametrize("name", ["event time", "partial update", "overwrite non-defaults"])
+def test_copy_on_write_makes_the_same_rows(oracle: Oracle, tmp_path: Path, name: str) -> None:
+    way = WAYS[name]
+    both, history = Both.create(oracle, tmp_path, way, "COPY_ON_WRITE"), History(way, _SEED)
+    both.upsert(history.all_keys())
+    both.upsert(history.some())
+    both.assert_same()
+    both.upsert(history.some())
+    both.assert_same()

@@ -1,0 +1,93 @@
+"""Rows that lakemark writes in part, as Apache Hudi reads and compacts them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from table.model.changes import WRITTEN_COLUMNS, ChangeKind
+from table.model.meta_columns import META_COLUMNS
+from table.model.written_columns import own_columns, pack
+from tests.interop import lakemark
+from tests.interop.lakemark import LakemarkWriter
+from tests.interop.oracle import ApacheTable, Oracle
+from tests.interop.same_rows import assert_same_rows
+
+pytestmark = pytest.mark.oracle
+
+SCHEMA = pa.schema(
+    [
+        ("id", pa.string()),
+        ("region", pa.string()),
+        ("ts", pa.int64()),
+        ("note", pa.string()),
+        ("price", pa.decimal128(12, 2)),
+        ("tags", pa.list_(pa.field("element", pa.string()))),
+        ("seen", pa.timestamp("us", "UTC")),
+    ]
+)
+OPTIONAL = ("note", "price", "tags", "seen")
+KEYS, COMMITS = 24, 9
+
+Row = Mapping[str, object]
+
+
+class Stream:
+    """Commits of rows with all columns, with some, and of deletes: the same for a seed."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+        self._now = 100
+
+    def rows(self, *, in_part: bool) -> list[Row]:
+        """Some are of keys that nobody has seen, and one in four is late."""
+        self._now += 10
+        return [self._row(key, in_part=in_part) for key in self._random.sample(range(KEYS), 10)]
+
+    def _row(self, key: int, *, in_part: bool) -> Row:
+        late = self._random.choice((0, 0, 0, 35))
+        row = {"id": f"k{key:02}", "region": f"r{key % 2}", "ts": self._now - late}
+        number = self._random.randrange(1, 1000)
+        seen = datetime(2026, 1, 1, 0, 0, number % 60, tzinfo=UTC)
+        values = (f"n{number}", Decimal(number), [f"t{number}"], seen)
+        nullable = [self._random.choice((value, value, None)) for value in values]
+        optional = dict(zip(OPTIONAL, nullable, strict=True))
+        kept = self._random.sample(OPTIONAL, self._random.randrange(5)) if in_part else OPTIONAL
+        return {**row, **{name: optional[name] for name in kept}}
+
+
+def _upsert(writer: LakemarkWriter, rows: list[Row]) -> None:
+    """One commit, in which each row leaves the columns that it does not name as they are."""
+    changes = writer.changes(pa.Table.from_pylist(rows, SCHEMA), ChangeKind.UPSERT)
+    flags = [[n in row or n in META_COLUMNS for n in own_columns(changes)] for row in rows]
+    writer.begin(changes.append_column(WRITTEN_COLUMNS, pack(np.array(flags))))()
+
+
+@pytest.mark.parametrize("ordering", [["ts"], []], ids=["event_time", "commit_time"])
+@pytest.mark.parametrize("log_format", ["parquet", "avro"])
+def test_apache_reads_what_was_written_in_part(
+    oracle: Oracle, tmp_path: Path, log_format: Literal["parquet", "avro"], ordering: list[str]
+) -> None:
+    path, stream = tmp_path / "t", Stream(seed=len(ordering))
+    twin = ApacheTable("t", ["id"], ["region"], ordering, log_format=log_format)
+    writer = LakemarkWriter.open(path, twin, SCHEMA)
+    for number in range(COMMITS):
+        rows = stream.rows(in_part=number % 3 != 1)
+        if number % 4 == 3:
+            writer.delete(pa.Table.from_pylist(rows[:4], SCHEMA))
+        else:
+            _upsert(writer, rows)
+        assert_same_rows(lakemark.read_snapshot(path), oracle.read(path))
+    before = lakemark.read_snapshot(path)
+    assert oracle.compact(path)
+    after = lakemark.read_snapshot(path)
+    assert_same_rows(after, oracle.read(path))
+    assert_same_rows(before, after, ignoring=META_COLUMNS)

@@ -1,0 +1,160 @@
+"""JSON records into a table through the real sink, without Spark and Kafka."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import cast
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from checkpoints.checkpoint import KafkaCheckpoint
+from sinks.batch import BatchResult, KafkaBatch
+from sinks.dead_letters import INDEX as DEAD_LETTER_INDEX
+from sinks.dead_letters import dead_letter_spec
+from sinks.hudi.exchange import OpenWrite, Prepare, Written, run_here
+from sinks.hudi.prepare import PrepareChunk
+from sinks.hudi.settings import SinkSettings
+from sinks.hudi.sink import HudiSink, RejectLimit
+from sinks.hudi.table_writer import TableWriter
+from table.config.table_properties import MergeMode, TableType
+from table.config.table_spec import TableSpec
+from table.errors import TableNotFound
+from table.execution.runner import LocalRunner
+from table.hudi_table import HudiTable, create_table, open_table
+from table.index.bucket import BucketIndex
+from table.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
+from table.model.meta_columns import without_meta_columns
+from table.schema.evolution import united
+from table.services.compaction import CompactionPolicy
+from table.storage import StorageLocation
+from transforms.decode.json import JsonDecoder
+from transforms.decode.schema_policy import SchemaPolicy
+from transforms.kafka_changes import ToChanges
+from transforms.rejects import REJECTS_SCHEMA
+from transforms.schema_text import parse_schema
+
+TOPIC = "orders"
+INDEX = BucketIndex(2, ("id",))
+COLUMNS = {"id": "string", "ts": "bigint", "n": "int"}
+
+Record = Mapping[str, object] | bytes
+
+
+@dataclass(frozen=True)
+class InThisProcess:
+    """An exchange that takes the records themselves; ``attempts`` counts its runs, by records."""
+
+    attempts: list[int] = field(default_factory=list)
+
+    def run(self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite) -> list[Written]:
+        """As ``DriverExchange``, with what its caller hands it instead of a DataFrame."""
+        records = cast(pa.Table, batch.records)
+        self.attempts.append(records.num_rows)
+        return run_here(records, prepare, open_write, LocalRunner(1))
+
+
+@dataclass
+class JsonStream:
+    """A producer and a pipeline; each ``write`` is one batch of one partition.
+
+    Attributes:
+        location: of the table.
+        policy: of the pipeline.
+        columns: that it declares.
+        rescue_column: that it has.
+        table_type: of the table.
+        log_format: of its data blocks.
+    """
+
+    location: StorageLocation
+    policy: SchemaPolicy = field(default_factory=SchemaPolicy)
+    columns: Mapping[str, str] = field(default_factory=lambda: COLUMNS)
+    rescue_column: str | None = None
+    table_type: TableType = TableType.MERGE_ON_READ
+    log_format: str = "parquet"
+    exchange: InThisProcess = field(default_factory=InThisProcess)
+
+    def __post_init__(self) -> None:
+        spec = TableSpec("orders", ("id",), self.table_type, (), ("ts",), MergeMode.EVENT_TIME)
+        decoder = JsonDecoder(parse_schema(self.columns), self.rescue_column, policy=self.policy)
+        keys = KeyGenerator(KeyGeneratorConfig(("id",)))
+        to_changes = ToChanges(decoder, keys, ("ts",), topic=TOPIC)
+        table = _opened(self.location, spec)
+        if table.schema is not None:
+            own = without_meta_columns(table.schema)
+            to_changes = to_changes.onto(united(own, to_changes.table_schema, ""))
+        settings = SinkSettings(INDEX, self.log_format)
+        self.rows = TableWriter(table, to_changes.table_schema, settings, follows_others=True)
+        place = StorageLocation(f"{self.location.url}_rejects", self.location.options)
+        letters = _opened(place, dead_letter_spec("rejects"))
+        self.rejects = TableWriter(letters, REJECTS_SCHEMA, SinkSettings(DEAD_LETTER_INDEX))
+        prepare = PrepareChunk(to_changes, INDEX, DEAD_LETTER_INDEX)
+        self.sink = HudiSink(self.rows, self.rejects, prepare, RejectLimit(1.0))
+        self.sink.recover()
+        known = self.sink.checkpoint()
+        self.offset = known.offsets[0] if known else 0
+
+    def write(self, records: Iterable[Record]) -> BatchResult:
+        """One batch."""
+        values = [r if isinstance(r, bytes) else json.dumps(r).encode() for r in records]
+        start, end = self.offset, self.offset + len(values)
+        table = pa.table(
+            {
+                "key": pa.nulls(len(values), pa.binary()),
+                "value": pa.array(values, pa.binary()),
+                "partition": pa.array([0] * len(values), pa.int32()),
+                "offset": pa.array(range(start, end), pa.int64()),
+                "timestamp": pa.array(
+                    [datetime(2026, 1, 1, tzinfo=UTC)] * len(values), pa.timestamp("us", "UTC")
+                ),
+            }
+        )
+        span = [KafkaCheckpoint(TOPIC, {0: offset}) for offset in (start, end)]
+        result = self.sink.write(KafkaBatch(cast(DataFrame, table), *span), self.exchange)
+        self.offset = end
+        return result
+
+    def compact(self) -> None:
+        """Compact what has logs."""
+        self.rows.compact_if_due(CompactionPolicy(every_delta_commits=1), LocalRunner(1))
+
+    def read(self) -> dict[str, dict[str, object]]:
+        """The rows by their key, without Hudi's columns and without nulls, as a fresh reader."""
+        rows = open_table(self.location).snapshot().read_all().to_pylist()
+        return {str(row["id"]): present(row) for row in rows}
+
+    def schema(self) -> dict[str, str]:
+        """Columns and types of the table, as a fresh reader has them."""
+        schema = open_table(self.location).schema
+        return {} if schema is None else {f.name: str(f.type) for f in without_meta_columns(schema)}
+
+    def reasons(self) -> dict[int, str]:
+        """The dead letters: offset and reason."""
+        rows = open_table(self.rejects.table.location).snapshot().read_all().to_pylist()
+        return {row["offset"]: row["reason"] for row in rows}
+
+
+def present(row: Mapping[str, object]) -> dict[str, object]:
+    """A row without Hudi's columns and without fields that are null, nested ones included."""
+    kept = {}
+    for name, value in row.items():
+        if value is not None and not name.startswith("_hoodie_"):
+            kept[name] = _present(value)
+    return kept
+
+
+def _present(value: object) -> object:
+    if isinstance(value, dict):
+        return present(value)
+    return [_present(element) for element in value] if isinstance(value, list) else value
+
+
+def _opened(location: StorageLocation, spec: TableSpec) -> HudiTable:
+    try:
+        return open_table(location)
+    except TableNotFound:
+        return create_table(location, spec)

@@ -1,0 +1,113 @@
+"""Every way in which a table may merge: its properties, and the same told record by record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from table.config import keys
+from table.config.table_properties import (
+    MergeMode,
+    TableProperties,
+    TableType,
+    new_table_properties,
+)
+from table.model.meta_columns import COMMIT_TIME
+from tests.merging.rules import (
+    UNAVAILABLE,
+    Record,
+    Rule,
+    by_commit_time,
+    by_event_time,
+    is_null,
+    is_unavailable,
+    is_unwritten,
+)
+from tests.merging.written_table import KEY
+
+#: Columns that say nothing of order.
+VALUES = ("name", "price")
+#: What a record of the models holds: the same, and when it was written.
+MODELLED = (COMMIT_TIME, *VALUES)
+
+_DEFAULTS = {keys.PARTIAL_UPDATE_MODE: "IGNORE_DEFAULTS"}
+_UNAVAILABLE = {
+    keys.PARTIAL_UPDATE_MODE: "FILL_UNAVAILABLE",
+    keys.UNAVAILABLE_VALUE: UNAVAILABLE,
+}
+
+
+@dataclass(frozen=True)
+class Mode:
+    """A way to merge.
+
+    Attributes:
+        merge_mode: of the table.
+        rule: the same, of two records.
+        properties: of the table, besides.
+        ordering: its ordering columns.
+        is_in_part: whether rows carry some of their columns only.
+    """
+
+    merge_mode: MergeMode
+    rule: Rule
+    properties: Mapping[str, str] = field(default_factory=dict)
+    ordering: Mapping[str, pa.DataType] = field(default_factory=lambda: {"ts": pa.int32()})
+    is_in_part: bool = False
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of its tables, without Hudi's own."""
+        values = [(name, pa.string()) for name in VALUES]
+        return pa.schema([(KEY, pa.string()), *self.ordering.items(), *values])
+
+    @property
+    def smallest_ts(self) -> int:
+        """0 where that is Hudi's default, so that it can be met."""
+        return 0 if list(self.ordering.values()) == [pa.int32()] else 1
+
+    def table_properties(self, table_type: TableType) -> TableProperties:
+        """Properties of a table without partitions."""
+        is_ordered = self.merge_mode is MergeMode.EVENT_TIME
+        ordering = tuple(self.ordering) if is_ordered else ()
+        plain = new_table_properties("trips", table_type, (KEY,), (), ordering, self.merge_mode)
+        return TableProperties({**plain.values, **self.properties})
+
+    def row(self, record: Record) -> dict[str, object]:
+        """A record as a row of a table; what it was not written with is null."""
+        values = {name: record.values[name] for name in VALUES}
+        return {KEY: record.key, **self._ordering_values(record.ts), **values}
+
+    def _ordering_values(self, ts: int) -> dict[str, object]:
+        """The number itself; in several columns, its digits."""
+        digits = (ts // 3, ts % 3) if len(self.ordering) == 2 else (ts,)
+        return {
+            name: f"log.{digit:06}" if pa.types.is_string(kind) else digit
+            for (name, kind), digit in zip(self.ordering.items(), digits, strict=True)
+        }
+
+
+MODES: Mapping[str, Mode] = {
+    "commit time": Mode(MergeMode.COMMIT_TIME, by_commit_time()),
+    "commit time, defaults": Mode(MergeMode.COMMIT_TIME, by_commit_time(is_null), _DEFAULTS),
+    "commit time, unavailable": Mode(
+        MergeMode.COMMIT_TIME, by_commit_time(is_unavailable), _UNAVAILABLE
+    ),
+    "commit time, in part": Mode(
+        MergeMode.COMMIT_TIME, by_commit_time(is_unwritten), is_in_part=True
+    ),
+    "event time": Mode(MergeMode.EVENT_TIME, by_event_time()),
+    "event time, long": Mode(MergeMode.EVENT_TIME, by_event_time(), ordering={"ts": pa.int64()}),
+    "event time, two columns": Mode(
+        MergeMode.EVENT_TIME,
+        by_event_time(),
+        ordering={"file": pa.string(), "pos": pa.int64()},
+    ),
+    "event time, defaults": Mode(MergeMode.EVENT_TIME, by_event_time(is_null), _DEFAULTS),
+    "event time, unavailable": Mode(
+        MergeMode.EVENT_TIME, by_event_time(is_unavailable), _UNAVAILABLE
+    ),
+    "event time, in part": Mode(MergeMode.EVENT_TIME, by_event_time(is_unwritten), is_in_part=True),
+}

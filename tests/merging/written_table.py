@@ -1,0 +1,154 @@
+"""One table on local disk, written commit by commit by the real writer, without Spark and Kafka.
+
+A writer is opened anew for each commit, as a process that just started has it, and every read
+opens the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from sinks.hudi.exchange import Target, Written
+from sinks.hudi.settings import SinkSettings
+from sinks.hudi.table_writer import TableWriter
+from table.config.table_properties import PROPERTIES_PATH, TableProperties
+from table.execution.runner import LocalRunner
+from table.hudi_table import HudiTable, open_table
+from table.index.bucket import BucketIndex
+from table.merge.custom.loading import load_merger
+from table.merge.merge_stream import MergeStream
+from table.model.changes import CHANGE_KIND_FIELD, WRITTEN_COLUMNS, ChangeKind
+from table.model.commit_metadata import WriteStat
+from table.model.meta_columns import META_COLUMNS, PARTITION_PATH, RECORD_KEY, with_meta_columns
+from table.services.compaction import CompactionPolicy
+from table.storage import StorageLocation, open_storage
+from table.write.file_group_write import write_file_group
+from table.write.partitioner import divide
+
+Row: TypeAlias = Mapping[str, Any]
+
+KEY = "id"
+
+
+@dataclass(frozen=True)
+class WrittenTable:
+    """A table without partitions, of one bucket.
+
+    Attributes:
+        path: its folder.
+        schema: its columns without Hudi's own; ``id`` is the record key.
+        merger_class: what merges it in mode ``CUSTOM``.
+        log_format: of its data blocks.
+    """
+
+    path: Path
+    schema: pa.Schema
+    merger_class: str | None = None
+    log_format: str = "parquet"
+
+    @classmethod
+    def create(
+        cls,
+        path: Path,
+        schema: pa.Schema,
+        properties: TableProperties,
+        merger_class: str | None = None,
+    ) -> WrittenTable:
+        """An empty table of these properties."""
+        storage = open_storage(StorageLocation(str(path)))
+        storage.create(PROPERTIES_PATH, properties.to_bytes())
+        return cls(path, schema, merger_class)
+
+    def open(self) -> HudiTable:
+        """The table, as whoever just started sees it."""
+        mergers = [load_merger(self.merger_class)] if self.merger_class else []
+        return open_table(StorageLocation(str(self.path)), mergers=mergers)
+
+    def upsert(self, *rows: Row) -> Commit:
+        """One commit of data rows; a column that a row does not name is null."""
+        return self.commit(changes_of(self.schema, [(row, ChangeKind.UPSERT) for row in rows]))
+
+    def upsert_parts(self, *rows: Row) -> Commit:
+        """One commit of rows that carry the columns that they name, and no others."""
+        changes = changes_of(self.schema, [(row, ChangeKind.UPSERT) for row in rows])
+        return self.commit(with_written(changes, [[*row] for row in rows]))
+
+    def delete(self, *rows: Row, kind: ChangeKind = ChangeKind.DELETE) -> Commit:
+        """One commit of deletes: of each row the key, and what it is ordered by."""
+        return self.commit(changes_of(self.schema, [(row, kind) for row in rows]))
+
+    def commit(self, changes: pa.Table) -> Commit:
+        """One commit."""
+        writer = self._writer()
+        context, placement = writer.begin(), writer.placement()
+        stats = [
+            (part.num_rows, write_file_group(context, placement.task(bucket), [part]))
+            for bucket, part in divide(changes, writer.settings.index)
+        ]
+        written = [Written(Target.ROWS, count, stat) for count, stat in stats]
+        instant = writer.commit(written, {})
+        return Commit(instant.requested_at, [stat for _, stat in stats if stat is not None])
+
+    def compact(self) -> bool:
+        """Compact what has logs; whether there was any."""
+        return bool(self._writer().compact_if_due(CompactionPolicy(1), LocalRunner(1)))
+
+    def rows(self, columns: Sequence[str] | None = None) -> list[dict[str, Any]]:
+        """Live rows in the order of their keys; the table's own columns when None."""
+        names = list(columns or self.schema.names)
+        table = self.open()
+        if table.schema is None:
+            return []
+        read: pa.Table = table.snapshot([*dict.fromkeys([RECORD_KEY, *names])]).read_all()
+        return read.sort_by(RECORD_KEY).select(names).to_pylist()  # type: ignore[no-any-return]
+
+    def merge(self) -> MergeStream:
+        """The merge of the one file slice, as a compaction runs it."""
+        (file_slice,) = self.open().view().latest_slices()
+        return self.open().scan().reader.merge(file_slice)
+
+    def _writer(self) -> TableWriter:
+        settings = SinkSettings(
+            BucketIndex(1, (KEY,)), log_format=self.log_format, merger_class=self.merger_class
+        )
+        return TableWriter(self.open(), self.schema, settings)
+
+
+@dataclass(frozen=True)
+class Commit:
+    """What a commit wrote."""
+
+    time: str
+    stats: list[WriteStat]
+
+    @property
+    def records(self) -> int:
+        """Records that it wrote to its files, deletes not counted."""
+        return sum(stat.num_writes for stat in self.stats)
+
+
+def changes_of(schema: pa.Schema, kinded: Sequence[tuple[Row, ChangeKind]]) -> pa.Table:
+    """Rows in the layout of changes, oldest first."""
+    rows = [{RECORD_KEY: row[KEY], PARTITION_PATH: "", **row} for row, _ in kinded]
+    kinds = pa.array([int(kind) for _, kind in kinded], pa.int8())
+    table = pa.Table.from_pylist(rows, with_meta_columns(schema))
+    return table.append_column(CHANGE_KIND_FIELD, kinds)
+
+
+def with_written(changes: pa.Table, written: Sequence[Sequence[str] | None]) -> pa.Table:
+    """The changes, and which columns each of them carries; all of them where None."""
+    names = [name for name in changes.column_names if name != CHANGE_KIND_FIELD.name]
+    bits = [
+        np.packbits(
+            [own is None or name in own or name in META_COLUMNS for name in names],
+            bitorder="little",
+        ).tobytes()
+        for own in written
+    ]
+    return changes.append_column(WRITTEN_COLUMNS, pa.array(bits, pa.binary(-(-len(names) // 8))))

@@ -1,0 +1,234 @@
+"""Schemas that follow the records: types hold what they held, and rows stay what records say."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from itertools import pairwise
+from uuid import uuid4
+
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sinks.hudi.sink import SchemaRefused
+from table.schema.evolution import Proposal, ValueKind, common_type, evolved, holds
+from table.storage import StorageLocation
+from tests.json_stream import JsonStream, present
+from transforms.decode.schema_policy import SchemaPolicy, UnknownFields, WiderValues
+
+# --- types
+
+LEAVES = st.sampled_from(
+    [
+        pa.int32(),
+        pa.int64(),
+        pa.float32(),
+        pa.float64(),
+        pa.string(),
+        pa.bool_(),
+        pa.date32(),
+        pa.decimal128(9, 2),
+    ]
+)
+TYPES = st.recursive(
+    LEAVES,
+    lambda inner: st.one_of(
+        inner.map(lambda t: pa.list_(pa.field("element", t))),
+        st.dictionaries(st.sampled_from("abc"), inner, min_size=1).map(
+            lambda fields: pa.struct(list(fields.items()))
+        ),
+    ),
+    max_leaves=4,
+)
+PATHS = st.lists(st.sampled_from(["a", "b", "c", "n", ""]), min_size=1, max_size=3).map(
+    lambda names: (names[0] or "a", *names[1:])
+)
+PROPOSALS = st.frozensets(st.tuples(PATHS, st.sampled_from(ValueKind)), max_size=8)
+SCHEMAS = st.dictionaries(st.sampled_from("abcn"), TYPES, min_size=1).map(
+    lambda fields: pa.schema(list(fields.items()))
+)
+
+
+def sorted_fields(data_type: pa.DataType | None) -> pa.DataType | None:
+    """A type that does not depend on the order of fields."""
+    if data_type is None:
+        return None
+    if pa.types.is_struct(data_type):
+        fields = sorted(data_type, key=lambda field: field.name)
+        return pa.struct([f.with_type(sorted_fields(f.type)) for f in fields])
+    if pa.types.is_list(data_type):
+        element = data_type.value_field
+        return pa.list_(element.with_type(sorted_fields(element.type)))
+    return data_type
+
+
+def common(one: pa.DataType | None, other: pa.DataType | None) -> pa.DataType | None:
+    return None if one is None or other is None else sorted_fields(common_type(one, other))
+
+
+@given(TYPES, TYPES, TYPES)
+def test_common_types_do_not_depend_on_who_meets_whom_first(
+    one: pa.DataType, other: pa.DataType, third: pa.DataType
+) -> None:
+    assert common(one, one) == sorted_fields(one)
+    assert common(one, other) == common(other, one)
+    assert common(common(one, other), third) == common(one, common(other, third))
+    both = common_type(one, other)
+    assert both is None or (holds(both, one) and holds(both, other))
+
+
+@given(SCHEMAS, PROPOSALS, PROPOSALS)
+def test_an_evolved_schema_holds_all_that_it_held_and_asks_no_more(
+    schema: pa.Schema,
+    one: Proposal,
+    other: Proposal,
+) -> None:
+    after = evolved(schema, one | other)
+    assert after.names[: len(schema)] == schema.names
+    for field in schema:
+        assert holds(after.field(field.name).type, field.type)
+    assert all(after.field(name).nullable for name in after.names[len(schema) :])
+    assert evolved(after, one | other) == after
+    assert evolved(schema, frozenset()) == schema
+
+
+# --- records
+
+COLUMNS = {
+    "id": "string",
+    "ts": "bigint",
+    "n": "int",
+    "f": "float",
+    "h": "struct<q:int,s:string>",
+    "l": "array<int>",
+}
+#: Those that are not beyond a ``float`` or a ``double`` are held by it exactly.
+NUMBERS = st.sampled_from([0, 5, 2**31, 2**53, 2**60, 0.5, 1e300])
+SCALARS = st.one_of(NUMBERS, st.none(), st.booleans(), st.sampled_from(["", "text"]))
+MEMBERS = st.fixed_dictionaries({}, optional={"q": SCALARS, "r": SCALARS, "s": SCALARS})
+VALUES = st.one_of(SCALARS, st.lists(NUMBERS, max_size=2), MEMBERS, st.lists(MEMBERS, max_size=2))
+FIELDS: Mapping[str, st.SearchStrategy[object]] = {
+    "n": NUMBERS | VALUES,
+    "f": NUMBERS | VALUES,
+    "h": MEMBERS | VALUES,
+    "l": st.lists(NUMBERS, max_size=2) | VALUES,
+    "x": VALUES,
+    "y": NUMBERS,
+}
+
+
+@st.composite
+def records(draw: st.DrawFn) -> dict[str, object]:
+    """One record but for its time, its fields in any order."""
+    names = draw(st.lists(st.sampled_from(sorted(FIELDS)), unique=True, max_size=4))
+    fields = {name: draw(FIELDS[name]) for name in names}
+    return {**fields, "id": draw(st.sampled_from("abcd"))}
+
+
+BATCHES = st.lists(st.lists(records(), min_size=1, max_size=4), min_size=1, max_size=3)
+UNKNOWN: st.SearchStrategy[UnknownFields] = st.sampled_from(
+    ["ignore", "rescue", "evolve", "reject", "fail"]
+)
+WIDER: st.SearchStrategy[WiderValues] = st.sampled_from(["reject", "evolve", "rescue", "fail"])
+
+
+@settings(max_examples=40, deadline=None)
+@given(BATCHES, UNKNOWN, WIDER, st.booleans())
+def test_every_record_is_a_row_that_says_the_same_or_a_reject(
+    batches: list[list[dict[str, object]]],
+    unknown: UnknownFields,
+    wider: WiderValues,
+    compacts: bool,
+) -> None:
+    rescue_column = "_rescued" if "rescue" in (unknown, wider) else None
+    location = StorageLocation(f"memory://{uuid4().hex}/orders")
+    policy = SchemaPolicy(unknown, wider)
+    stream = JsonStream(location, policy, COLUMNS, rescue_column)
+    expected: dict[str, dict[str, object]] = {}
+    schemas = [stream.rows.schema]
+    for batch in batches:
+        first = stream.offset
+        timed = [{**record, "ts": first + n} for n, record in enumerate(batch)]
+        try:
+            result = stream.write(timed)
+        except SchemaRefused:
+            assert "fail" in (unknown, wider)
+            assert first == stream.offset
+        else:
+            rejected = {o for o in stream.reasons() if o >= first}
+            assert result.records == len(batch)
+            assert result.rejected == len(rejected)
+            for offset, record in enumerate(timed, first):
+                if offset not in rejected:
+                    expected[str(record["id"])] = said(record, unknown)
+                else:
+                    assert not fits(record), "what fits the declared columns is always a row"
+        schemas.append(stream.rows.schema)
+        if compacts:
+            stream.compact()
+        assert {key: unrescued(row) for key, row in stream.read().items()} == expected
+    for before, after in pairwise(schemas):
+        assert after.names[: len(before)] == before.names
+        assert all(holds(after.field(field.name).type, field.type) for field in before)
+    if unknown != "evolve":
+        assert len(schemas[-1]) == len(schemas[0])
+    if wider != "evolve":
+        assert all(schemas[-1].field(f.name).type.id == f.type.id for f in schemas[0])
+
+
+def fits(record: Mapping[str, object]) -> bool:
+    """Whether the declared columns hold a record with no further question."""
+    h, n, f, numbers = (record.get(name) for name in "hnfl")
+    return (
+        not {"x", "y"} & set(record)
+        and (n is None or (type(n) is int and n < 2**31))
+        and (f is None or (type(f) in (int, float) and f != 1e300))
+        and (h is None)
+        and (numbers is None or _are_ints(numbers))
+    )
+
+
+def _are_ints(values: object) -> bool:
+    return isinstance(values, list) and all(type(v) is int and v < 2**31 for v in values)
+
+
+def said(record: Mapping[str, object], unknown: UnknownFields) -> dict[str, object]:
+    """What a row must hold of a record: everything, or what is declared of it."""
+    fields = dict(record)
+    if unknown == "ignore":
+        fields = {name: value for name, value in fields.items() if name in COLUMNS}
+        if isinstance(h := fields.get("h"), dict):
+            fields["h"] = {name: value for name, value in h.items() if name in ("q", "s")}
+    return plain(fields)
+
+
+def unrescued(row: Mapping[str, object]) -> dict[str, object]:
+    """A row with what was rescued put back."""
+    rescued = row.get("_rescued")
+    fields = {name: value for name, value in row.items() if name != "_rescued"}
+    return plain(_merged(fields, json.loads(str(rescued)) if rescued else {}))
+
+
+def _merged(row: Mapping[str, object], rescued: Mapping[str, object]) -> dict[str, object]:
+    merged = dict(row)
+    for name, value in rescued.items():
+        own = merged.get(name)
+        if isinstance(own, dict) and isinstance(value, dict):
+            merged[name] = _merged(own, value)
+        else:
+            assert own is None, "a value is in its column, or rescued"
+            merged[name] = value
+    return merged
+
+
+def plain(fields: Mapping[str, object]) -> dict[str, object]:
+    """Without nulls and what is empty."""
+    kept = {name: _plain(value) for name, value in present(fields).items()}
+    return {name: value for name, value in kept.items() if value not in ({}, [])}
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, dict):
+        return plain(value)
+    return [_plain(element) for element in value] if isinstance(value, list) else value

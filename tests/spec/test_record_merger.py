@@ -1,0 +1,384 @@
+"""The specification "Record Merger", sentence by sentence: merge modes.
+
+Each test says what its sentence states and where it stands. All of it goes through the real writer,
+the real reader and the real compaction on local disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import permutations
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from streamer.config.load import validated
+from table.config import keys
+from table.config.table_properties import MergeMode, TableProperties, TableType
+from table.config.table_spec import TableSpec
+from table.errors import InvalidConfig
+from table.model.changes import ChangeKind
+from tests.merging.written_table import KEY, Row, WrittenTable, changes_of
+from tests.spec.tables import (
+    COPY_ON_WRITE,
+    MERGE_ON_READ,
+    ORDERS,
+    commit_time,
+    event_time,
+    properties,
+)
+
+#: What two services tell of one order, in the order in which it happened.
+CREATED: Row = {KEY: "1", "ts": 10, "state": "created"}
+PAID: Row = {KEY: "1", "ts": 20, "state": "paid"}
+CANCELED: Row = {KEY: "1", "ts": 30, "state": "canceled"}
+
+Make = Callable[..., WrittenTable]
+#: Writes some changes in one way, and reads what they came to.
+Way = Callable[[Make, Path, list[Row]], list[dict[str, object]]]
+
+
+def states(rows: list[dict[str, object]]) -> list[object]:
+    return [row["state"] for row in rows]
+
+
+def precombined(make: Make, folder: Path, changes: list[Row]) -> list[dict[str, object]]:
+    """All in one batch."""
+    table = make(folder)
+    table.upsert(*changes)
+    return table.rows()
+
+
+def queried(make: Make, folder: Path, changes: list[Row]) -> list[dict[str, object]]:
+    """Each in a commit of its own, merged by the query."""
+    table = make(folder)
+    for change in changes:
+        table.upsert(change)
+    return table.rows()
+
+
+def compacted(make: Make, folder: Path, changes: list[Row]) -> list[dict[str, object]]:
+    """Each in a commit of its own, merged by a compaction; only base files are read."""
+    table = make(folder)
+    for change in changes:
+        table.upsert(change)
+    assert table.compact()
+    read: pa.Table = table.open().read_optimized(table.schema.names).read_all()
+    return read.to_pylist()  # type: ignore[no-any-return]
+
+
+def rewritten(make: Make, folder: Path, changes: list[Row]) -> list[dict[str, object]]:
+    """Each in a commit that rewrites the base file."""
+    table = make(folder, table_type=COPY_ON_WRITE)
+    for change in changes:
+        table.upsert(change)
+    return table.rows()
+
+
+WAYS: dict[str, Way] = {
+    "precombine": precombined,
+    "query": queried,
+    "compaction": compacted,
+    "copy on write": rewritten,
+}
+each_way = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+
+
+@each_way
+def test_changes_of_a_key_arrive_in_any_order_at_any_time(way: Way, tmp_path: Path) -> None:
+    """Record Merger: changes to the same key may arrive in different orders; late ones are fine."""
+    arrivals = [list(order) for order in permutations([CREATED, PAID, CANCELED])]
+    found = [states(way(event_time, tmp_path, arrival)) for arrival in arrivals]
+    assert found == [["canceled"]] * len(arrivals)
+
+
+@pytest.mark.parametrize("make", [event_time, commit_time])
+def test_queries_writers_and_services_give_the_same_results(make: Make, tmp_path: Path) -> None:
+    """Merge Modes: the merge is deterministic for snapshot queries, writers and table services."""
+    changes = [CREATED, CANCELED, PAID, {**CREATED, KEY: "2"}, {**CREATED, "note": "again"}]
+    first, *others = [way(make, tmp_path, changes) for way in WAYS.values()]
+    assert others == [first] * len(others)
+    assert states(first) == ["canceled" if make is event_time else "created", "created"]
+
+
+def test_changes_of_a_batch_are_combined_before_they_are_written(tmp_path: Path) -> None:
+    """Merge Modes, writing: combining the input reduces the records written to log files."""
+    table = event_time(tmp_path)
+    table.upsert(CREATED)
+    assert table.upsert(CANCELED, PAID, CREATED).records == 1
+    assert states(table.rows()) == ["canceled"]
+
+
+def test_the_mode_decides_which_change_of_a_batch_is_written(tmp_path: Path) -> None:
+    """Merge Modes, writing: the merge mode is what changes of one batch are combined by."""
+    assert states(precombined(event_time, tmp_path, [CANCELED, PAID])) == ["canceled"]
+    assert states(precombined(commit_time, tmp_path, [CANCELED, PAID])) == ["paid"]
+
+
+def test_copy_on_write_merges_a_full_update_against_the_record_in_storage(tmp_path: Path) -> None:
+    """Merge Modes, writing: a full update is merged against the existing record of a COW table."""
+    table = event_time(tmp_path, table_type=COPY_ON_WRITE)
+    table.upsert({**CREATED, "note": "by hand"})
+    table.upsert(PAID)
+    assert table.rows() == [{**PAID, "note": None}]
+    table.upsert(CREATED)
+    assert table.rows() == [{**PAID, "note": None}]
+
+
+@pytest.mark.parametrize("table_type", [COPY_ON_WRITE, MERGE_ON_READ])
+def test_a_partial_update_is_merged_against_the_record_in_storage(
+    table_type: TableType, tmp_path: Path
+) -> None:
+    """Merge Modes, writing: so is a partial update, which changes the columns that it carries."""
+    table = event_time(tmp_path, table_type=table_type)
+    table.upsert({**CREATED, "note": "by hand"})
+    table.upsert_parts(PAID)
+    assert table.rows() == [{**PAID, "note": "by hand"}]
+    table.compact()
+    assert table.rows() == [{**PAID, "note": "by hand"}]
+
+
+@pytest.mark.parametrize("table_type", [COPY_ON_WRITE, MERGE_ON_READ])
+def test_a_delete_is_merged_against_the_record_in_storage(
+    table_type: TableType, tmp_path: Path
+) -> None:
+    """Merge Modes, writing: so is a delete; one that is older than the record does nothing."""
+    table = event_time(tmp_path, table_type=table_type)
+    table.upsert(PAID)
+    table.delete(CREATED)
+    assert states(table.rows()) == ["paid"]
+    table.delete(CANCELED)
+    assert table.rows() == []
+
+
+@pytest.mark.parametrize(("make", "state"), [(event_time, "paid"), (commit_time, "created")])
+def test_compaction_merges_all_of_the_logs_by_the_mode(
+    make: Make, state: str, tmp_path: Path
+) -> None:
+    """Merge Modes, compaction: all changes in log files against base files, by the merge mode."""
+    table = make(tmp_path)
+    table.upsert({**CREATED, "ts": 5}, {**CREATED, KEY: "2"})
+    table.upsert(PAID)
+    table.delete({KEY: "2", "ts": 11})
+    table.upsert(CREATED)
+    before = table.rows()
+    assert table.compact()
+    assert table.rows() == before
+    assert states(before) == [state]
+    (file_slice,) = table.open().view().latest_slices()
+    assert not file_slice.logs
+
+
+def test_a_query_merges_whatever_columns_it_returns(tmp_path: Path) -> None:
+    """Merge Modes, query: logs are merged after projections, the ordering column among none."""
+    table = event_time(tmp_path)
+    table.upsert(PAID)
+    table.upsert(CREATED)
+    assert table.rows(["state"]) == [{"state": "paid"}]
+    assert table.open().snapshot(["note"]).read_all().to_pylist() == [{"note": None}]
+
+
+def test_a_query_filters_what_the_merge_came_to(tmp_path: Path) -> None:
+    """Merge Modes, query: a filter finds no record by a value that a change has replaced."""
+    table = event_time(tmp_path)
+    table.upsert(CREATED, {**CREATED, KEY: "2"})
+    table.upsert(PAID)
+
+    def found(where: str) -> list[str]:
+        ids: list[str] = table.open().snapshot([KEY], where).read_all()[KEY].to_pylist()
+        return ids
+
+    assert found("state = 'created'") == ["2"]
+    assert found("state = 'paid'") == ["1"]
+
+
+@pytest.mark.parametrize(
+    ("ordering", "mode"), [("", MergeMode.COMMIT_TIME), ("ts", MergeMode.EVENT_TIME)]
+)
+def test_the_mode_is_inferred_from_the_ordering_fields(ordering: str, mode: MergeMode) -> None:
+    """Merge Modes: without an ordering field COMMIT_TIME_ORDERING, with one EVENT_TIME_ORDERING."""
+    stored = {keys.TABLE_NAME: "orders", keys.ORDERING_FIELDS: ordering}
+    assert TableProperties(stored).merge_mode is mode
+    tree: dict[str, object] = {
+        "source": {"bootstrap": "b:1", "topic": "t"},
+        "decode": {"schema": {"id": "string", "ts": "bigint"}},
+        "table": {
+            "path": "/lake/t",
+            "record_key": "id",
+            "ordering": [ordering] if ordering else [],
+        },
+    }
+    assert f"{validated(tree).table.merge_mode}_ordering".upper() == mode.value
+
+
+def test_without_an_ordering_field_the_new_record_replaces_the_old_one(tmp_path: Path) -> None:
+    """Merge Modes: COMMIT_TIME_ORDERING replaces the old record with the one of the new batch."""
+    table = commit_time(tmp_path)
+    table.upsert({**CANCELED, "note": "first"})
+    table.upsert(CREATED)
+    assert table.rows() == [{**CREATED, "note": None}]
+
+
+def test_several_ordering_fields_compare_one_after_the_other(tmp_path: Path) -> None:
+    """Merge Modes: one or more ordering fields; the first one that differs decides."""
+    schema = pa.schema([*ORDERS, ("line", pa.int32())])
+    stored = properties(MergeMode.EVENT_TIME, ("ts", "line"))
+    table = WrittenTable.create(tmp_path, schema, stored)
+    table.upsert({**PAID, "line": 5})
+    table.upsert({**CREATED, "line": 9})
+    table.upsert({**PAID, "line": 4, "state": "late"})
+    assert states(table.rows()) == ["paid"]
+    table.upsert({**PAID, "line": 5, "state": "tie"})
+    assert states(table.rows()) == ["tie"]
+    table.delete({**PAID, "line": 4})
+    assert states(table.rows()) == ["tie"]
+    table.delete({**PAID, "line": 6})
+    assert table.rows() == []
+
+
+def test_an_explicit_mode_is_kept_in_the_table(tmp_path: Path) -> None:
+    """Merge Modes: the mode that is asked for is persisted as hoodie.record.merge.mode."""
+    spec = TableSpec("t", ("id",), ordering=("ts",), merge_mode=MergeMode.COMMIT_TIME)
+    stored = TableProperties.parse(spec.to_properties().to_bytes())
+    assert stored.values[keys.MERGE_MODE] == "COMMIT_TIME_ORDERING"
+    assert stored.merge_mode is MergeMode.COMMIT_TIME, "though it has an ordering field"
+
+
+@pytest.mark.parametrize("table_type", [COPY_ON_WRITE, MERGE_ON_READ])
+def test_all_reads_and_writes_use_the_mode_of_the_table(
+    table_type: TableType, tmp_path: Path
+) -> None:
+    """Merge Modes: once persisted, all subsequent reads and writes use this mode."""
+    table = commit_time(tmp_path, ORDERS, table_type, ordering=("ts",))
+    table.upsert(CANCELED)
+    table.upsert(PAID, CREATED)
+    assert states(table.rows()) == ["created"]
+    table.compact()
+    assert states(table.rows()) == ["created"]
+
+
+@pytest.mark.parametrize(
+    ("stored", "wanted"),
+    [
+        (MergeMode.EVENT_TIME, MergeMode.COMMIT_TIME),
+        (MergeMode.COMMIT_TIME, MergeMode.EVENT_TIME),
+    ],
+)
+def test_a_later_writer_may_not_ask_for_another_mode(stored: MergeMode, wanted: MergeMode) -> None:
+    """Merge Modes, note: the mode should not be altered once a table is created.
+
+    Apache Hudi lets a write config override it; then a compaction and the queries before it merge
+    differently. Here the writer is refused.
+    """
+    found = TableSpec("t", ("id",), ordering=("ts",), merge_mode=stored).to_properties()
+    asked = TableSpec("t", ("id",), ordering=("ts",), merge_mode=wanted)
+    with pytest.raises(InvalidConfig, match="merge_mode"):
+        asked.check(found, "/lake/t")
+
+
+@each_way
+def test_commit_time_picks_the_record_of_the_latest_write(way: Way, tmp_path: Path) -> None:
+    """COMMIT_TIME_ORDERING: the record of the latest write is the result, whatever it holds."""
+    assert states(way(commit_time, tmp_path, [CANCELED, PAID, CREATED])) == ["created"]
+
+
+def test_a_change_log_in_strict_order_is_applied_as_it_comes(tmp_path: Path) -> None:
+    """COMMIT_TIME_ORDERING: overwrites and deletes take effect in the order of the upstream lsn."""
+    table = commit_time(tmp_path)
+    table.upsert({**CREATED, "ts": 1}, {**CREATED, KEY: "2", "ts": 2})
+    table.delete({KEY: "1", "ts": 3})
+    assert [row[KEY] for row in table.rows()] == ["2"]
+    table.upsert({**PAID, "ts": 4})
+    assert states(table.rows()) == ["paid", "created"]
+
+
+@each_way
+def test_event_time_picks_the_highest_value(way: Way, tmp_path: Path) -> None:
+    """EVENT_TIME_ORDERING: the record with the highest ordering value is the merged result."""
+    assert states(way(event_time, tmp_path, [PAID, CANCELED, CREATED])) == ["canceled"]
+
+
+@each_way
+def test_a_canceled_order_is_not_created_again(way: Way, tmp_path: Path) -> None:
+    """EVENT_TIME_ORDERING: an older state that arrives late does not re-create the order."""
+    assert states(way(event_time, tmp_path, [CANCELED, CREATED])) == ["canceled"]
+
+
+@each_way
+def test_a_paid_order_does_not_wait_for_its_payment_again(way: Way, tmp_path: Path) -> None:
+    """EVENT_TIME_ORDERING: the status does not jump back from paid to created."""
+    assert states(way(event_time, tmp_path, [CREATED, PAID, CREATED])) == ["paid"]
+
+
+def test_a_deleted_order_stays_deleted_when_an_older_state_arrives(tmp_path: Path) -> None:
+    """EVENT_TIME_ORDERING: a delete is ordered as every other change is.
+
+    As long as a log holds it: a compaction forgets it, as in Apache Hudi.
+    """
+    table = event_time(tmp_path)
+    table.upsert(CREATED, {**CREATED, KEY: "2"})
+    table.delete(CANCELED)
+    table.upsert(PAID)
+    assert [row[KEY] for row in table.rows()] == ["2"]
+    table.compact()
+    table.upsert(PAID)
+    assert states(table.rows()) == ["paid", "created"]
+
+
+def test_a_delete_without_ordering_value_wins_whatever_it_meets(tmp_path: Path) -> None:
+    """EVENT_TIME_ORDERING leaves open what a delete without a value does; Apache lets it win."""
+    table = event_time(tmp_path)
+    table.upsert(CANCELED, {**CREATED, KEY: "2"})
+    table.delete({KEY: "1"}, kind=ChangeKind.COMMIT_TIME_DELETE)
+    assert [row[KEY] for row in table.rows()] == ["2"]
+
+
+@each_way
+def test_merging_is_associative(way: Way, tmp_path: Path) -> None:
+    """Implementation Guidelines, 5: however three versions are grouped, the result is one.
+
+    Of the first two, then the third; or of the first, then what the others come to.
+    """
+    for order in permutations([CREATED, PAID, CANCELED]):
+        left, right = event_time(tmp_path), event_time(tmp_path)
+        left.upsert(order[0], order[1])
+        left.upsert(order[2])
+        right.upsert(order[0])
+        right.upsert(order[1], order[2])
+        assert left.rows() == right.rows() == way(event_time, tmp_path, list(order))
+
+
+def test_unconditional_deletes_are_not_associative_in_apache_hudi_either(tmp_path: Path) -> None:
+    """Implementation Guidelines, 5, is broken by Apache Hudi itself; this is its answer.
+
+    A query folds the logs first: what came after the delete is older than the row of the base file,
+    which so returns. A compaction after the delete, or copy-on-write, drops the row for good.
+    """
+    found = {}
+    for way in ("query", "compaction between", "copy on write"):
+        kind = COPY_ON_WRITE if way == "copy on write" else MERGE_ON_READ
+        table = event_time(tmp_path, table_type=kind)
+        table.upsert(PAID)
+        table.delete({KEY: "1"}, kind=ChangeKind.COMMIT_TIME_DELETE)
+        if way == "compaction between":
+            table.compact()
+        table.upsert(CREATED)
+        found[way] = states(table.rows())
+    assert found == {
+        "query": ["paid"],
+        "compaction between": ["created"],
+        "copy on write": ["created"],
+    }
+
+
+def test_a_data_row_that_is_flagged_as_deleted_is_ordered_like_data(tmp_path: Path) -> None:
+    """Implementation Guidelines, 2 and 3: a merged record may be a delete, and keeps its order."""
+    for kind in (MERGE_ON_READ, COPY_ON_WRITE):
+        table = event_time(tmp_path, table_type=kind)
+        table.upsert(PAID)
+        late = changes_of(ORDERS, [(CREATED, ChangeKind.FLAGGED_DELETE)])
+        table.commit(late)
+        assert states(table.rows()) == ["paid"]
+        table.commit(changes_of(ORDERS, [(CANCELED, ChangeKind.FLAGGED_DELETE)]))
+        assert table.rows() == []

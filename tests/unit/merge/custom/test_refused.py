@@ -1,0 +1,116 @@
+"""What a merger may not do is refused, with its name, the record and the remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from table.errors import InvalidConfig
+from table.merge.custom import (
+    BufferedRecord,
+    BufferedRecordMerger,
+    RecordContext,
+    Records,
+    VectorMerge,
+    VectorMerger,
+)
+from table.merge.custom.adapter import custom_record_merger
+from tests.unit.merge.custom.mergers import deleted
+from tests.unit.merge.custom.test_adapter import Change, table_of
+
+TABLE = table_of([Change(key, ts) for ts in (1, 2) for key in "xyz"])
+
+
+def vectorised(result: Callable[[Records, Records], Any]) -> VectorMerger:
+    class Careless(VectorMerger):
+        merging_strategy = "6c8f7f0e-54a3-4f0c-8f0c-3a1f0a4b7a03"
+
+        def merge(self, older: Records, newer: Records) -> VectorMerge:
+            merged: VectorMerge = result(older, newer)
+            return merged
+
+    return Careless()
+
+
+def by_record(
+    result: Callable[[BufferedRecord, BufferedRecord, RecordContext], Any],
+) -> BufferedRecordMerger:
+    class Careless(BufferedRecordMerger):
+        merging_strategy = "6c8f7f0e-54a3-4f0c-8f0c-3a1f0a4b7a04"
+
+        def merge(
+            self, older: BufferedRecord, newer: BufferedRecord, context: RecordContext
+        ) -> BufferedRecord:
+            merged: BufferedRecord = result(older, newer, context)
+            return merged
+
+    return Careless()
+
+
+def kept(rows: object, count: int = 3) -> VectorMerge:
+    return VectorMerge(rows, np.ones(count, np.bool_))
+
+
+def without(rows: pa.Table, column: str, values: pa.Array) -> pa.Table:
+    return rows.set_column(rows.column_names.index(column), column, values)
+
+
+@pytest.mark.parametrize(
+    ("result", "fault"),
+    [
+        (lambda a, b: None, "NoneType came back"),
+        (lambda a, b: kept(None), "NoneType came back for 3 records"),
+        (lambda a, b: kept(b.rows.slice(1)), "2 rows came back for 3"),
+        (lambda a, b: kept(b.rows, 2), "keep is bool of shape"),
+        (lambda a, b: kept(b.rows.drop_columns(["text"])), "columns text were"),
+        (lambda a, b: kept(without(b.rows, "text", pa.array([1, 2, 3]))), "text is int64"),
+        (lambda a, b: kept(b.rows.take([1, 0, 2])), "row of another record"),
+        (lambda a, b: kept(without(b.rows, "ts", pa.nulls(3, pa.int32()))), "ts is null"),
+    ],
+)
+def test_of_a_vectorised_merger(result: Callable[[Records, Records], Any], fault: str) -> None:
+    merger = vectorised(result)
+    with pytest.raises(InvalidConfig, match=rf"Careless, record 'x': .*{fault}"):
+        custom_record_merger(merger, ["ts"]).fold(TABLE)
+
+
+@pytest.mark.parametrize(
+    ("result", "fault"),
+    [
+        (lambda a, b, c: None, "never None"),
+        (lambda a, b, c: replace(b, record_key="other"), "'other' came back"),
+        (lambda a, b, c: replace(b, data=None), r"set Operation\.DELETE"),
+        (lambda a, b, c: replace(deleted(b), ordering_value=None), "ordering value was lost"),
+        (lambda a, b, c: replace(b, ordering_value=9), "its data say 2"),
+        (lambda a, b, c: c.merge_with_record(b, {"txet": ""}), "no column txet"),
+        (lambda a, b, c: c.merge_with_record(b, {"text": 7}), "text is string and cannot hold 7"),
+        (lambda a, b, c: replace(b, data={"ts": 2}), "text is missing"),
+    ],
+)
+def test_of_a_merger_of_records(
+    result: Callable[[BufferedRecord, BufferedRecord, RecordContext], Any], fault: str
+) -> None:
+    merger = by_record(result)
+    with pytest.raises(InvalidConfig, match=rf"Careless, record 'x': .*{fault}"):
+        custom_record_merger(merger, ["ts"]).fold(TABLE)
+
+
+def test_a_merger_that_raises_is_named() -> None:
+    merger = by_record(lambda a, b, c: 1 // 0)
+    with pytest.raises(ZeroDivisionError) as raised:
+        custom_record_merger(merger, ["ts"]).fold(TABLE)
+    assert "Careless, record 'x'" in raised.value.__notes__[0]
+
+
+def test_data_cannot_be_changed_in_place() -> None:
+    def change(a: BufferedRecord, b: BufferedRecord, c: RecordContext) -> BufferedRecord:
+        b.data["text"] = "changed"  # type: ignore[index]
+        return b
+
+    with pytest.raises(TypeError, match="does not support item assignment"):
+        custom_record_merger(by_record(change), ["ts"]).fold(TABLE)

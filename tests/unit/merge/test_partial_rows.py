@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from table.config.merge_settings import MergeSettings
+from table.config.table_properties import MergeMode
+from table.merge.partial_rows import settled
+from table.merge.record_merger import RecordMerger
+from table.merge.table_merger import table_merger
+from table.model.changes import CHANGE_COLUMNS, CHANGE_KIND, WRITTEN_COLUMNS, ChangeKind
+from table.model.meta_columns import RECORD_KEY
+from table.model.written_columns import has_partial_rows, is_written, own_columns
+from tests.merging.histories import changes, histories
+from tests.merging.modes import MODES, VALUES, Mode
+from tests.merging.rules import Record, Records, folded
+
+IN_PART = {name: mode for name, mode in MODES.items() if mode.is_in_part}
+each_mode = pytest.mark.parametrize("mode", IN_PART.values(), ids=IN_PART)
+
+
+def _merger(mode: Mode) -> RecordMerger:
+    ordering = tuple(mode.ordering) if mode.merge_mode is MergeMode.EVENT_TIME else ()
+    return table_merger(MergeSettings(mode.merge_mode, ordering))
+
+
+class Slice:
+    """Rows that stand, and what was asked of them."""
+
+    def __init__(self, rows: pa.Table) -> None:
+        self.rows = rows
+        self.questions = 0
+
+    def __call__(self, keys: pa.ChunkedArray, columns: Sequence[str]) -> pa.Table:
+        self.questions += 1
+        found = self.rows.filter(pc.is_in(self.rows.column(RECORD_KEY), value_set=keys))
+        return found.select(columns)
+
+
+def _slice(mode: Mode, rows: Sequence[Record]) -> Slice:
+    return Slice(changes(mode, rows).drop_columns(CHANGE_COLUMNS))
+
+
+def _whole(records: Records) -> Records:
+    return {k: r if r.is_delete else replace(r, written=None) for k, r in records.items()}
+
+
+@each_mode
+@settings(deadline=None, max_examples=50)
+@given(data=st.data())
+def test_parts_come_to_what_they_come_to_record_by_record(mode: Mode, data: st.DataObject) -> None:
+    # After an unconditional delete a fold forgets it: what it comes to meets the base row again.
+    steps = [
+        [record for record in step if not record.is_unconditional]
+        for step in data.draw(histories(mode))
+        if step is not None
+    ]
+    base = {r.key: replace(r, written=None) for r in (steps[0] if steps else ()) if not r.is_delete}
+    model: Records = dict(base)
+    for step in steps:
+        model = _whole(folded(mode.rule, [*model.values(), *step]))
+    standing, merger = _slice(mode, [*base.values()]), _merger(mode)
+    makes_whole = data.draw(st.booleans())
+    arriving = [changes(mode, step) for step in steps]
+    parts = [*settled(arriving, merger, standing, makes_whole=makes_whole)]
+    assert not (makes_whole and any(map(has_partial_rows, parts)))
+    assert [part.schema for part in parts] == [changes(mode, step).schema for step in steps]
+
+    together = merger.fold(pa.concat_tables([changes(mode, []), *parts]))
+    merged = merger.apply(standing.rows, together).rows
+    found = {row["id"]: [row[name] for name in VALUES] for row in merged.to_pylist()}
+    alive = [record for record in model.values() if not record.is_delete]
+    assert found == {r.key: [r.values[name] for name in VALUES] for r in alive}
+
+
+@each_mode
+@settings(deadline=None, max_examples=30)
+@given(data=st.data())
+def test_only_records_that_stand_are_written_in_part(mode: Mode, data: st.DataObject) -> None:
+    steps = [step for step in data.draw(histories(mode)) if step is not None]
+    standing, merger = _slice(mode, []), _merger(mode)
+    alive: Records = {}
+    for part, step in zip(
+        settled([changes(mode, step) for step in steps], merger, standing), steps, strict=True
+    ):
+        folded_part = merger.fold(part)
+        width = len(own_columns(part))
+        for row in folded_part.to_pylist() if has_partial_rows(part) else ():
+            if not all(is_written(row[WRITTEN_COLUMNS], width)):
+                assert row[CHANGE_KIND] == ChangeKind.UPSERT
+                assert row["id"] in alive and not alive[row["id"]].is_delete
+        alive = _whole(folded(mode.rule, [*alive.values(), *step]))
+
+
+def test_without_an_order_whole_rows_pass_as_they_are_and_ask_nothing() -> None:
+    mode = IN_PART["commit time, in part"]
+    values = dict.fromkeys(VALUES, "1")
+    table = changes(mode, [Record("a", 1, values={**values, "_hoodie_commit_time": None})])
+    standing = _slice(mode, [])
+    (part,) = settled([table], _merger(mode), standing)
+    assert part is table
+    assert standing.questions == 0
+
+
+def test_bits_of_many_columns_are_those_of_their_columns() -> None:
+    names = [f"c{i}" for i in range(11)]
+    written = np.arange(11) % 3 == 0
+    bits = np.packbits(written, bitorder="little").tobytes()
+    assert is_written(bits, len(names)) == written.tolist()

@@ -1,0 +1,265 @@
+"""Producers change their records while the stream runs; rows stay what the records say."""
+
+from __future__ import annotations
+
+import re
+from uuid import uuid4
+
+import pyarrow as pa
+import pytest
+
+from sinks.hudi.settings import SinkSettings
+from sinks.hudi.sink import MAX_EVOLVED_COLUMNS, SchemaRefused, TooManyColumns
+from sinks.hudi.table_writer import TableWriter
+from table.config.table_properties import TableType
+from table.errors import InvalidConfig, WriteConflict
+from table.hudi_table import open_table
+from table.model.action import Action
+from table.model.meta_columns import without_meta_columns
+from table.storage import StorageLocation
+from tests.json_stream import COLUMNS, INDEX, JsonStream
+from transforms.decode.schema_policy import SchemaPolicy
+
+EVOLVE = SchemaPolicy("evolve", "evolve")
+BASE = {"id": "string", "ts": "int64", "n": "int32"}
+
+
+def place() -> StorageLocation:
+    return StorageLocation(f"memory://{uuid4().hex}/orders")
+
+
+@pytest.mark.parametrize("log_format", ["parquet", "avro"])
+@pytest.mark.parametrize("table_type", TableType)
+def test_older_files_are_read_and_rewritten_with_new_and_wider_columns(
+    table_type: TableType, log_format: str
+) -> None:
+    columns = {**COLUMNS, "f": "float", "home": "struct<zip:string,floor:int>", "l": "array<int>"}
+    stream = JsonStream(place(), EVOLVE, columns, table_type=table_type, log_format=log_format)
+    rows: dict[str, dict[str, object]] = {}
+
+    def write(*records: dict[str, object]) -> None:
+        stream.write(records)
+        rows.update({str(record["id"]): record for record in records})
+        assert stream.read() == rows
+
+    keys = [f"k{n}" for n in range(6)]
+    old = {"n": 1, "f": 0.5, "home": {"zip": "1", "floor": 2}, "l": [1, 2]}
+    write(*({"id": key, "ts": 1, **old} for key in keys))
+    write({"id": "k0", "ts": 2, **old, "n": 7})
+    write({"id": "k1", "ts": 3, "n": 2**40, "new": {"a": [1]}})
+    write({"id": "k2", "ts": 4, "home": {"floor": 3, "town": "x"}, "l": []})
+    write({"id": "k3", "ts": 5, "f": 1e300, "more": True})
+    write({"more": False, "id": "k4", "ts": 6})
+    assert list(stream.schema()) == ["id", "ts", "n", "f", "home", "l", "new", "more"]
+    assert stream.schema()["n"] == "int64"
+    assert stream.schema()["f"] == "double"
+    assert stream.schema()["home"] == "struct<zip: string, floor: int32, town: string>"
+    stream.compact()
+    assert stream.read() == rows
+    write({"id": "k5", "ts": 7, "n": 2**41})
+    assert stream.reasons() == {}
+
+
+def test_what_all_chunks_ask_is_merged_into_one_more_attempt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sinks.hudi.exchange.CHUNK_BYTES", 1)
+    stream = JsonStream(place(), EVOLVE)
+    records: list[dict[str, object]] = [
+        {"id": "a", "ts": 1, "x": 1},
+        {"id": "b", "ts": 1, "x": 2.5, "n": 2**40},
+        {"id": "c", "ts": 1, "y": [{"z": "t"}]},
+        {"id": "d", "ts": 1, "y": [{"w": 2**60}]},
+    ]
+    result = stream.write(records)
+    assert len(stream.exchange.attempts) == 2
+    assert stream.read() == {str(record["id"]): record for record in records}
+    assert set(result.schema_changes) == {
+        "n int32 -> int64",
+        "x double",
+        "y list<element: struct<w: int64, z: string>>",
+    }
+    stream.write(records)
+    assert len(stream.exchange.attempts) == 3, "what is known asks for nothing"
+    completed = stream.rows.table.timeline.completed(Action.DELTA_COMMIT)
+    assert len(completed) == 2, "the attempt that was abandoned is not among the commits"
+
+
+def test_types_that_no_column_holds_together_become_text_and_the_others_dead_letters() -> None:
+    stream = JsonStream(place(), EVOLVE)
+    stream.write([{"id": "a", "ts": 1, "x": "text"}, {"id": "b", "ts": 1, "x": {"y": 1}}])
+    assert stream.schema()["x"] == "string"
+    assert stream.read() == {"a": {"id": "a", "ts": 1, "x": "text"}}
+    assert "is not a string" in stream.reasons()[1]
+
+
+def test_numbers_that_no_type_holds_together_lose_nothing() -> None:
+    stream = JsonStream(place(), EVOLVE)
+    stream.write([{"id": "a", "ts": 1, "n": 2**60 + 1}, {"id": "b", "ts": 1, "n": 0.5}])
+    assert stream.schema()["n"] == "int64"
+    assert stream.read() == {"a": {"id": "a", "ts": 1, "n": 2**60 + 1}}
+    assert list(stream.reasons()) == [1]
+
+
+def test_a_field_that_holds_nothing_yet_waits_for_its_type() -> None:
+    stream = JsonStream(place(), EVOLVE)
+    stream.write([{"id": "a", "ts": 1, "x": [], "y": {}, "z": {"q": [None]}}])
+    assert stream.schema() == BASE
+    stream.write([{"id": "b", "ts": 1, "x": [1.5]}])
+    assert stream.schema()["x"] == "list<element: double>"
+
+
+@pytest.mark.parametrize(
+    ("record", "reason"),
+    [
+        ({"foo-bar": 1}, "no column can have this name"),
+        ({"x": {"1st": 1}}, "'x.1st': no column can have this name"),
+        ({"N": 1}, "differs from column 'n' only by case"),
+        ({"_hoodie_file_name": "x"}, "is not filled from records"),
+        ({"x": 2**70}, "no type holds the number"),
+        ({"x": {"member0": 1}}, "union"),
+        ({"n": "5"}, "is not an integer"),
+        ({"n": 2**70}, "does not fit int"),
+        ({"at": {"m": 2**40}}, "column 'at.m': .* does not fit int"),
+    ],
+)
+def test_what_can_be_no_column_is_a_dead_letter(record: dict[str, object], reason: str) -> None:
+    stream = JsonStream(place(), EVOLVE, {**COLUMNS, "at": "struct<m:int>"})
+    stream.write([{"id": "a", "ts": 1, **record}, {"id": "b", "ts": 1, "n": 5}])
+    assert stream.read() == {"b": {"id": "b", "ts": 1, "n": 5}}
+    assert re.search(reason, stream.reasons()[0])
+    assert stream.schema() == {**BASE, "at": "struct<m: int32>"}
+
+
+def test_key_and_ordering_keep_their_types() -> None:
+    stream = JsonStream(place(), EVOLVE, {"id": "int", "ts": "int", "n": "int"})
+    stream.write([{"id": 2**40, "ts": 1}, {"id": 1, "ts": 2**40}, {"id": 2, "ts": 2, "n": 2**40}])
+    assert stream.schema() == {"id": "int32", "ts": "int32", "n": "int64"}
+    assert sorted(stream.reasons()) == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("policy", "record", "what"),
+    [
+        (SchemaPolicy("fail"), {"home": {"x": 1}}, "field 'home' is not declared"),
+        (SchemaPolicy("ignore", "fail"), {"n": 2**40}, "column 'n'"),
+    ],
+)
+def test_fail_names_the_record_and_publishes_nothing(
+    policy: SchemaPolicy, record: dict[str, object], what: str
+) -> None:
+    stream = JsonStream(place(), policy)
+    stream.write([{"id": "a", "ts": 1}])
+    bad = {"id": "c", "ts": 2, **record}
+    with pytest.raises(SchemaRefused, match=rf"orders 0:2: {what}"):
+        stream.write([{"id": "b", "ts": 2}, bad, b"broken", bad])
+    assert list(stream.read()) == ["a"]
+    assert not stream.reasons()
+    stream.write([{"id": "b", "ts": 2}])
+    assert sorted(stream.read()) == ["a", "b"]
+
+
+def test_wider_values_are_kept_beside_their_column() -> None:
+    stream = JsonStream(place(), SchemaPolicy("ignore", "rescue"), rescue_column="_rescued")
+    stream.write([{"id": "a", "ts": 1, "n": 2**40, "x": 1}, {"id": "b", "ts": 1, "n": 1, "x": 1}])
+    assert stream.read() == {
+        "a": {"id": "a", "ts": 1, "_rescued": '{"n":1099511627776}'},
+        "b": {"id": "b", "ts": 1, "n": 1},
+    }
+
+
+def test_a_renamed_field_fills_its_column() -> None:
+    stream = JsonStream(place(), SchemaPolicy("evolve", "evolve", {"number-of": "n"}))
+    stream.write(
+        [
+            {"id": "a", "ts": 1, "n": 1},
+            {"id": "b", "ts": 1, "number-of": 2},
+            {"id": "c", "ts": 1, "number-of": 3, "n": 3},
+            {"id": "d", "ts": 1, "number-of": 4, "n": 5},
+            {"id": "e", "ts": 1, "number-of": 2**40, "n": None},
+        ]
+    )
+    assert {key: row["n"] for key, row in stream.read().items()} == {
+        "a": 1,
+        "b": 2,
+        "c": 3,
+        "e": 2**40,
+    }
+    assert "another value than its alias" in stream.reasons()[3]
+    assert stream.schema() == {**BASE, "n": "int64"}
+
+
+def test_an_alias_stands_for_a_column_and_is_none() -> None:
+    with pytest.raises(InvalidConfig, match="'gone', which is no column"):
+        JsonStream(place(), SchemaPolicy(aliases={"x": "gone"}))
+    with pytest.raises(InvalidConfig, match="'n' is a column itself"):
+        JsonStream(place(), SchemaPolicy(aliases={"n": "ts"}))
+
+
+def test_the_next_start_goes_on_with_the_columns_of_the_table() -> None:
+    location = place()
+    first: dict[str, object] = {"id": "a", "ts": 1, "n": 2**40, "x": 1}
+    JsonStream(location, EVOLVE).write([first])
+    stream = JsonStream(location, EVOLVE)
+    stream.write([{"id": "b", "ts": 1, "x": 2}])
+    assert len(stream.exchange.attempts) == 1
+    assert stream.read() == {"a": first, "b": {"id": "b", "ts": 1, "x": 2}}
+    stream.write([{"id": "b", "ts": 2, "x": 2}])
+    stream.compact()
+    assert stream.read()["a"] == first
+
+
+def other_writer(location: StorageLocation, *fields: pa.Field) -> TableWriter:
+    table = open_table(location)
+    assert table.schema is not None
+    columns = {field.name: field for field in (*without_meta_columns(table.schema), *fields)}
+    return TableWriter(table, pa.schema(columns.values()), SinkSettings(INDEX))
+
+
+def commit_nothing(writer: TableWriter) -> None:
+    writer.begin()
+    writer.commit([], {})
+
+
+@pytest.mark.parametrize("policy", [SchemaPolicy(), EVOLVE])
+def test_columns_that_another_writer_gives_the_table_stay(policy: SchemaPolicy) -> None:
+    location = place()
+    stream = JsonStream(location, policy)
+    stream.write([{"id": "a", "ts": 1}])
+    theirs = [pa.field("extra", pa.map_(pa.string(), pa.int32())), pa.field("n", pa.int64())]
+    commit_nothing(other_writer(location, *theirs))
+    stream.write([{"id": "b", "ts": 1, "n": 2**40}])
+    assert stream.schema() == {**BASE, "n": "int64", "extra": "map<string, int32>"}
+    assert stream.read() == {"a": {"id": "a", "ts": 1}, "b": {"id": "b", "ts": 1, "n": 2**40}}
+    commit_nothing(other_writer(location, pa.field("late", pa.string())))
+    stream.write([{"id": "a", "ts": 2}])
+    stream.compact()
+    assert list(stream.schema())[-2:] == ["extra", "late"]
+
+
+def test_columns_given_while_a_batch_is_written_are_not_hidden() -> None:
+    location = place()
+    stream = JsonStream(location, EVOLVE)
+    stream.write([{"id": "a", "ts": 1}])
+    other = other_writer(location, pa.field("extra", pa.string()))
+
+    class Interrupted(type(stream.exchange)):  # type: ignore[misc]
+        def run(self, batch, prepare, open_write):  # type: ignore[no-untyped-def]
+            written = super().run(batch, prepare, open_write)
+            commit_nothing(other)
+            return written
+
+    stream.exchange, plain = Interrupted(), stream.exchange
+    with pytest.raises(WriteConflict, match="has other columns"):
+        stream.write([{"id": "b", "ts": 1}])
+    stream.exchange = plain
+    stream.write([{"id": "b", "ts": 1}])
+    assert list(stream.schema()) == ["id", "ts", "n", "extra"]
+
+
+def test_names_that_are_values_do_not_become_columns_without_end() -> None:
+    stream = JsonStream(place(), EVOLVE)
+    record = {f"user_{n}": n for n in range(MAX_EVOLVED_COLUMNS)}
+    with pytest.raises(TooManyColumns, match="unknown_fields: rescue"):
+        stream.write([{"id": "a", "ts": 1, **record}])
+    assert stream.schema() == {}

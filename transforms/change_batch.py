@@ -1,0 +1,265 @@
+"""One batch of Kafka records on its way to changes; the work of ``transforms.kafka_changes``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from table.model.changes import CHANGE_KIND, WRITTEN_COLUMNS, ChangeKind
+from table.model.meta_columns import META_COLUMNS, PARTITION_PATH, RECORD_KEY
+from table.model.written_columns import Written, all_written, pack
+from table.schema.field_path import column_at, top_column
+from transforms.decode.decoded import Indices, Refusal
+from transforms.delete_marks import OPERATION, OPERATIONS
+from transforms.kafka_records import kafka_columns
+from transforms.rejects import Rejects, Stage
+from transforms.schema_request import RefusedRecord, SchemaRequest
+from transforms.written_fields import Origin
+
+if TYPE_CHECKING:
+    from transforms.kafka_changes import ToChanges
+
+Mask = npt.NDArray[np.bool_]
+
+_NO_REQUEST = SchemaRequest()
+
+_UNKNOWN_OPERATION = f"column {OPERATION!r}: not one of {', '.join(OPERATIONS)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What a batch asks of the table.
+
+    Attributes:
+        changes: layout of ``table.model.changes``, with ``_hoodie_record_key`` and
+            ``_hoodie_partition_path`` filled and the other meta columns null.
+        rejects: the records that ask for nothing that can be done.
+        request: what the table's schema must become first; changes and rejects count only when
+            nothing is requested.
+    """
+
+    changes: pa.Table
+    rejects: Rejects
+    request: SchemaRequest = _NO_REQUEST
+
+
+@dataclass(frozen=True, slots=True)
+class _Fault:
+    """What is wrong with some rows."""
+
+    rows: Mask
+    reason: str
+    stage: Stage
+
+
+class ChangeBatch:
+    """One batch on its way: ``records`` in order, and what has become of them so far."""
+
+    def __init__(self, config: ToChanges, records: pa.Table) -> None:
+        self._config, self._records = config, records
+        self._table_schema = config.table_schema
+        self._is_tombstone = _to_mask(records.column("value").is_null())
+        self._changes: list[pa.Table] = []
+        self._arrivals: list[Indices] = []
+        self._rejects: list[Rejects] = []
+        self._request = _NO_REQUEST
+
+    def read_values(self) -> None:
+        """Make changes of the records that have a value."""
+        arrivals = np.flatnonzero(~self._is_tombstone)
+        values = self._records.column("value")
+        if len(arrivals) < len(values):
+            values = values.filter(pa.array(~self._is_tombstone))
+        decoded = self._config.value_decoder.decode(values)
+        self._request = SchemaRequest(decoded.asked, self._refused(decoded.refusal, arrivals))
+        self._reject(arrivals[decoded.rejected], decoded.reasons, Stage.DECODE)
+        arrivals = arrivals[decoded.accepted]
+        rows = self._to_rows(decoded.rows, arrivals)
+        marks = self._config.delete_marks
+        is_deleted = marks.find(decoded.rows)
+        unordered = self._lacks_ordering(rows)
+        kinds = np.full(len(arrivals), ChangeKind.UPSERT, np.int8)
+        kinds[is_deleted] = ChangeKind.FLAGGED_DELETE
+        kinds[is_deleted & unordered] = ChangeKind.COMMIT_TIME_DELETE
+        faults = [
+            _Fault(marks.find_unknown_operations(decoded.rows), _UNKNOWN_OPERATION, Stage.DECODE),
+            self._disorder(unordered & ~is_deleted),
+        ]
+        if not self._config.fills_absent_fields:
+            self._add(rows, arrivals, kinds, faults)
+            return
+        origin = Origin(values, decoded.accepted)
+        written = self._config.written_fields.find(rows, origin)
+        written[is_deleted] = True
+        self._add(rows, arrivals, kinds, [*faults, *self._left_out(rows, origin)], written)
+
+    def read_tombstones(self) -> None:
+        """Make deletes of the records that have no value."""
+        arrivals = np.flatnonzero(self._is_tombstone)
+        config = self._config
+        keys, order = config.tombstone_keys, config.tombstones_order
+        if not len(arrivals):
+            return
+        if keys is None:
+            reason = "the value is null, and no tombstone key is configured to delete by"
+            self._reject(arrivals, [reason] * len(arrivals), Stage.KEY)
+            return
+        decoded = keys.decode(self._records.column("key").take(pa.array(arrivals)))
+        self._reject(arrivals[decoded.rejected], decoded.reasons, Stage.KEY)
+        arrivals = arrivals[decoded.accepted]
+        rows = self._to_rows(decoded.rows, arrivals)
+        kinds = np.full(len(arrivals), ChangeKind.COMMIT_TIME_DELETE, np.int8)
+        faults = self._omissions(rows)
+        if order is not None:
+            times = self._records.column("timestamp").take(pa.array(arrivals))
+            rows = _with_column(rows, order.column.name, order.values(decoded.rows, times))
+            kinds[:] = ChangeKind.DELETE
+            lacks = f"no ordering value of {order.column.type} in {order.source}"
+            faults.append(_Fault(self._lacks_ordering(rows), lacks, Stage.ORDERING))
+        self._add(rows, arrivals, kinds, faults)
+
+    def finish(self) -> Prepared:
+        """Changes and rejects, each in order of arrival."""
+        changes = pa.concat_tables(self._changes)
+        if len(self._changes) > 1:
+            order = np.argsort(np.concatenate(self._arrivals))
+            changes = changes.take(pa.array(order))
+        return Prepared(changes, Rejects.concat(self._rejects), self._request)
+
+    def _refused(self, refusal: Refusal | None, arrivals: Indices) -> RefusedRecord | None:
+        """The record that the decoder refused, by its origin."""
+        if refusal is None:
+            return None
+        record = self._records.slice(int(arrivals[refusal.index]), 1).to_pylist()[0]
+        topic = record.get("topic") or self._config.topic or ""
+        return RefusedRecord(topic, record["partition"], record["offset"], refusal.reason)
+
+    def _to_rows(self, decoded: pa.Table, arrivals: Indices) -> pa.Table:
+        """The table's columns: decoded ones where there are any, Kafka's, nulls for the others."""
+        config = self._config
+        columns = {name: decoded.column(name) for name in decoded.column_names}
+        names = [config.kafka_prefix + name for name in config.kafka_columns]
+        told = kafka_columns(self._records, arrivals, config.kafka_columns, config.topic)
+        columns |= dict(zip(names, told, strict=True))
+        arrays = [
+            columns[field.name] if field.name in columns else pa.nulls(len(arrivals), field.type)
+            for field in self._table_schema
+        ]
+        return pa.table(arrays, schema=self._table_schema)
+
+    def _lacks_ordering(self, rows: pa.Table) -> Mask:
+        """Rows without an ordering value; all of them when the table is not ordered by any."""
+        fields = self._config.ordering_fields
+        lacks = np.full(rows.num_rows, not fields, np.bool_)
+        for name in fields:
+            lacks |= _to_mask(pc.is_null(column_at(rows, name), nan_is_null=True))
+        return lacks
+
+    def _disorder(self, rows: Mask) -> _Fault:
+        fields = ", ".join(self._config.ordering_fields)
+        is_fault = rows if fields else np.zeros_like(rows)
+        return _Fault(is_fault, f"the ordering value ({fields}) is null", Stage.ORDERING)
+
+    def _omissions(self, rows: pa.Table) -> list[_Fault]:
+        """Partition fields that a key leaves out: null names a partition only in a row."""
+        return [
+            _Fault(
+                _to_mask(column_at(rows, name).is_null()),
+                f"Kafka key: it does not say {name!r}, which the partition is made of",
+                Stage.PARTITION,
+            )
+            for name in self._config.key_generator.config.partition_fields
+        ]
+
+    def _left_out(self, rows: pa.Table, origin: Origin) -> list[_Fault]:
+        """Partition fields that a partial record leaves out: it does not say which row it means."""
+        config = self._config
+        return [
+            _Fault(
+                config.written_fields.find_absent(rows, origin, top_column(name, rows.schema)),
+                f"the record does not say {name!r}, which the partition is made of",
+                Stage.PARTITION,
+            )
+            for name in config.key_generator.config.partition_fields
+        ]
+
+    def _add(
+        self,
+        rows: pa.Table,
+        arrivals: Indices,
+        kinds: npt.NDArray[np.int8],
+        faults: list[_Fault],
+        written: Written | None = None,
+    ) -> None:
+        """Keep the rows that have a key and a partition and none of ``faults``."""
+        generator = self._config.key_generator
+        keys, paths = generator.record_keys(rows), generator.partition_paths(rows)
+        fields = generator.config
+        no_key = f"the record key ({', '.join(fields.record_key_fields)}) is null or empty"
+        no_path = f"the value of {', '.join(fields.partition_fields)} cannot name a partition"
+        good = np.ones(len(arrivals), np.bool_)
+        for fault in (
+            _Fault(_to_mask(keys.is_null()), no_key, Stage.KEY),
+            *faults,
+            _Fault(_to_mask(paths.is_null()), no_path, Stage.PARTITION),
+        ):
+            found = np.flatnonzero(fault.rows & good)
+            self._reject(arrivals[found], [fault.reason] * len(found), fault.stage)
+            good[found] = False
+        changes = self._to_changes(rows, keys, paths, kinds, written)
+        self._changes.append(changes if good.all() else changes.filter(pa.array(good)))
+        self._arrivals.append(arrivals[good])
+
+    def _to_changes(
+        self,
+        rows: pa.Table,
+        keys: pa.Array,
+        paths: pa.Array,
+        kinds: npt.NDArray[np.int8],
+        written: Written | None,
+    ) -> pa.Table:
+        schema = self._config.changes_schema
+        rows = self._blank_deletes(rows, kinds)
+        columns = {name: rows.column(name) for name in rows.column_names}
+        columns |= {RECORD_KEY: keys, PARTITION_PATH: paths, CHANGE_KIND: pa.array(kinds)}
+        if self._config.fills_absent_fields:
+            column_count = len(META_COLUMNS) + len(self._table_schema)
+            everything = all_written(len(kinds), column_count)
+            columns[WRITTEN_COLUMNS] = everything if written is None else pack(written)
+        nulls = pa.nulls(rows.num_rows, pa.string())
+        return pa.table([columns.get(field.name, nulls) for field in schema], schema=schema)
+
+    def _blank_deletes(self, rows: pa.Table, kinds: npt.NDArray[np.int8]) -> pa.Table:
+        """Null in all columns of deletes but those that order them."""
+        if not kinds.any():
+            return rows
+        stays = pa.array(kinds == ChangeKind.UPSERT)
+        ordering = {name.partition(".")[0] for name in self._config.ordering_fields}
+        blanked = [
+            column if name in ordering else pc.if_else(stays, column, pa.scalar(None, column.type))
+            for name, column in zip(rows.column_names, rows.columns, strict=True)
+        ]
+        return pa.table(blanked, schema=rows.schema)
+
+    def _reject(self, indices: Indices, reasons: Sequence[str], stage: Stage) -> None:
+        if len(indices):
+            rejects = Rejects.of(self._records, indices, reasons, stage, self._config.topic)
+            self._rejects.append(rejects)
+
+
+def _with_column(rows: pa.Table, name: str, values: pa.ChunkedArray) -> pa.Table:
+    place = rows.schema.get_field_index(name)
+    return rows.set_column(place, rows.schema.field(place), values)
+
+
+def _to_mask(booleans: pa.Array | pa.ChunkedArray) -> Mask:
+    if isinstance(booleans, pa.ChunkedArray):
+        booleans = booleans.combine_chunks()
+    mask: Mask = booleans.to_numpy(zero_copy_only=False)
+    return mask

@@ -1,0 +1,58 @@
+"""Fields that were renamed, in the columns that they had before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Mask = npt.NDArray[np.bool_]
+
+
+def fold_aliases(rows: pa.Table, aliases: Mapping[str, str]) -> tuple[pa.Table, dict[int, str]]:
+    """Rows without the aliases' columns; where a column is null, its alias has filled it.
+
+    Args:
+        rows: columns and aliases.
+        aliases: alias to column.
+
+    Returns:
+        The rows, and by their number those that hold different values under two names, with the
+        reason.
+    """
+    conflicts: dict[int, str] = {}
+    for alias, name in aliases.items():
+        own, other = rows.column(name).combine_chunks(), rows.column(alias).combine_chunks()
+        for row in np.flatnonzero(_differ(own, other)).tolist():
+            reason = f"column {name!r}: it has another value than its alias {alias!r}"
+            conflicts.setdefault(row, reason)
+        if other.null_count < len(other):
+            filled = pc.if_else(own.is_valid(), own, other) if own.null_count else own
+            rows = rows.set_column(rows.schema.get_field_index(name), rows.field(name), filled)
+    return rows.drop_columns(list(aliases)), conflicts
+
+
+def _differ(one: pa.Array, other: pa.Array) -> Mask:
+    """Where both have a value, and not the same."""
+    both: Mask = pc.and_(one.is_valid(), other.is_valid()).to_numpy(zero_copy_only=False)
+    if not both.any():
+        return both
+    places = np.flatnonzero(both)
+    found = np.zeros(len(one), np.bool_)
+    found[places] = _unequal(one.take(pa.array(places)), other.take(pa.array(places)))
+    return found
+
+
+def _unequal(ones: pa.Array, others: pa.Array) -> Mask:
+    if pa.types.is_nested(ones.type):
+        # Values under both names are rare, and pyarrow does not compare nested ones.
+        pairs = zip(ones, others, strict=True)
+        return np.array([not one.equals(other) for one, other in pairs], np.bool_)
+    unequal: Mask = pc.not_equal(ones, others).to_numpy(zero_copy_only=False)
+    if pa.types.is_floating(ones.type):
+        both_nan = pc.and_(pc.is_nan(ones), pc.is_nan(others))
+        unequal &= ~both_nan.to_numpy(zero_copy_only=False)
+    return unequal

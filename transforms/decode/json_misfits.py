@@ -1,0 +1,218 @@
+"""What one JSON record has that its schema does not hold: unknown fields, and wider values.
+
+Only records that are suspected of it come here. An unknown field that holds nothing yet (null, an
+empty array, an empty object, or what is made of such) tells no type: it asks for no column.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import pyarrow as pa
+
+from table.errors import InvalidConfig
+from table.model.meta_columns import META_COLUMNS
+from table.schema.canonical import canonical
+from table.schema.evolution import ELEMENT, Path, Proposal, ValueKind
+from transforms.decode.json_record import spell_out_infinity
+from transforms.decode.schema_policy import SchemaPolicy
+
+_INT32 = range(-(2**31), 2**31)
+_INT64 = range(-(2**63), 2**63)
+_EXACT_IN_DOUBLE = range(-(2**53), 2**53 + 1)
+
+#: From here on, rounding makes infinity of a ``float``.
+_FLOAT_END = 2.0**128 - 2.0**103
+
+#: Spark takes structs whose fields are all called so for unions.
+_UNION_MEMBER = re.compile(r"member\d+")
+
+
+@dataclass(slots=True)
+class Misfits:
+    """What was found in one record.
+
+    Attributes:
+        unknown: what its unknown fields hold, by the record's own names.
+        wider: values that their columns do not hold and a wider type would.
+        first_unknown: dotted name of the first unknown field that is not null.
+        fault: why some unknown field can be no column.
+    """
+
+    unknown: set[tuple[Path, ValueKind]] = field(default_factory=set)
+    wider: set[tuple[Path, ValueKind]] = field(default_factory=set)
+    first_unknown: str | None = None
+    fault: str | None = None
+
+
+class MisfitFinder:
+    """Looks at single records, against one schema.
+
+    Args:
+        schema: columns of the records, aliases among them.
+        policy: names that are taken, columns whose type is settled.
+    """
+
+    def __init__(self, schema: pa.Schema, policy: SchemaPolicy) -> None:
+        self._policy = policy
+        self._types = {field.name: field.type for field in schema}
+
+    def find(self, value: bytes) -> Misfits:
+        """The misfits of a record; none in what is not a JSON object."""
+        found = Misfits()
+        try:
+            record = json.loads(spell_out_infinity(value.decode()))
+            if isinstance(record, dict):
+                self._search_object(record, self._types, (), found)
+        except RecursionError:
+            return Misfits(fault="it is nested too deeply to make columns of it")
+        except ValueError:
+            return Misfits()
+        return found
+
+    def as_columns(self, found: set[tuple[Path, ValueKind]]) -> Proposal:
+        """Findings under the names of columns instead of their aliases."""
+        aliases = self._policy.aliases
+        return frozenset(((aliases.get(p[0], p[0]), *p[1:]), kind) for p, kind in found)
+
+    def _search_object(
+        self,
+        members: Mapping[str, object],
+        known: Mapping[str, pa.DataType],
+        path: Path,
+        to: Misfits,
+    ) -> None:
+        for name, member in members.items():
+            if member is None:
+                continue
+            if name in known:
+                self._search(member, known[name], (*path, name), to)
+            else:
+                self._search_unknown(member, known, (*path, name), to)
+
+    def _search(self, value: object, known: pa.DataType, path: Path, to: Misfits) -> None:
+        if isinstance(value, dict) and pa.types.is_struct(known):
+            types = {field.name: field.type for field in known}
+            self._search_object(value, types, path, to)
+        elif isinstance(value, list) and pa.types.is_list(known):
+            for element in value:
+                if element is not None:
+                    self._search(element, known.value_type, (*path, ELEMENT), to)
+        elif _is_beyond(value, known) and not self._is_settled(path):
+            kind = _number_kind(value)
+            if kind is not None:
+                to.wider.add((path, kind))
+
+    def _search_unknown(
+        self, value: object, siblings: Mapping[str, pa.DataType], path: Path, to: Misfits
+    ) -> None:
+        to.first_unknown = to.first_unknown or dotted(path)
+        seen = _see(value, path, to)
+        if seen:
+            clash = _case_clash(path[-1], siblings) or (len(path) == 1 and self._taken(path[-1]))
+            to.fault = to.fault or clash or _name_fault(path)
+            to.unknown |= seen
+
+    def _is_settled(self, path: Path) -> bool:
+        if len(path) > 1 and self._policy.wider_values == "evolve":
+            # Apache Hudi on Spark refuses nested columns of changed types (vectorized reader).
+            return True
+        column = self._policy.aliases.get(path[0], path[0])
+        return dotted((column, *path[1:])) in self._policy.settled
+
+    def _taken(self, name: str) -> str | None:
+        lowered = name.lower()
+        if name in META_COLUMNS or any(lowered == taken.lower() for taken in self._policy.taken):
+            return f"field {name!r}: a column of that name is not filled from records"
+        return None
+
+
+def dotted(path: Path) -> str:
+    """A path for people: ``items[].price``."""
+    return "".join("[]" if name == ELEMENT else f".{name}" for name in path).removeprefix(".")
+
+
+def _is_beyond(value: object, known: pa.DataType) -> bool:
+    """Whether a number does not fit the column, but might fit a wider one."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    if known == pa.int32():
+        return isinstance(value, float) or value not in _INT32
+    if known == pa.float32():
+        return abs(value) >= _FLOAT_END and value not in (float("inf"), float("-inf"))
+    return False
+
+
+def _see(value: object, path: Path, to: Misfits) -> set[tuple[Path, ValueKind]]:
+    """What an unknown field holds, nothing when it holds nothing yet."""
+    if isinstance(value, dict):
+        return _see_object(value, path, to)
+    if isinstance(value, list):
+        seen: set[tuple[Path, ValueKind]] = set()
+        for element in value:
+            seen |= _see(element, (*path, ELEMENT), to)
+        return seen | {(path, ValueKind.ARRAY)} if seen else seen
+    if value is None:
+        return set()
+    kind = _kind(value)
+    if kind is None:
+        to.fault = to.fault or f"field {dotted(path)!r}: no type holds the number {value}"
+        return set()
+    return {(path, kind)}
+
+
+def _see_object(
+    members: Mapping[str, object], path: Path, to: Misfits
+) -> set[tuple[Path, ValueKind]]:
+    seen: set[tuple[Path, ValueKind]] = set()
+    names: list[str] = []
+    for name, member in members.items():
+        inside = _see(member, (*path, name), to)
+        if inside:
+            names.append(name)
+            seen |= inside
+            to.fault = to.fault or _name_fault((*path, name))
+    if names and all(_UNION_MEMBER.fullmatch(name) for name in names):
+        to.fault = to.fault or f"field {dotted(path)!r}: Spark takes its fields for a union's"
+    return seen | {(path, ValueKind.STRUCT)} if seen else seen
+
+
+def _kind(value: object) -> ValueKind | None:
+    if isinstance(value, bool):
+        return ValueKind.BOOLEAN
+    return ValueKind.STRING if isinstance(value, str) else _number_kind(value)
+
+
+def _number_kind(value: object) -> ValueKind | None:
+    """None for an integer that neither a ``bigint`` nor a ``double`` holds."""
+    if isinstance(value, int):
+        if value in _INT32:
+            return ValueKind.INT
+        if value in _EXACT_IN_DOUBLE:
+            return ValueKind.SHORT_LONG
+        return ValueKind.LONG if value in _INT64 else None
+    return ValueKind.DOUBLE
+
+
+def _case_clash(name: str, siblings: Mapping[str, pa.DataType]) -> str | None:
+    for other in siblings:
+        if other.lower() == name.lower():
+            return f"field {name!r}: it differs from column {other!r} only by case"
+    return None
+
+
+def _name_fault(path: Path) -> str | None:
+    return None if _is_name(path[-1]) else f"field {dotted(path)!r}: no column can have this name"
+
+
+@lru_cache(maxsize=4096)
+def _is_name(name: str) -> bool:
+    try:
+        canonical(pa.schema([(name, pa.string())]))
+    except InvalidConfig:
+        return False
+    return True
