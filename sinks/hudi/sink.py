@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import pyarrow as pa
 
@@ -25,10 +26,23 @@ from sinks.hudi.prepare import PrepareChunk, WriteBuckets
 from sinks.hudi.progress import checkpoint_of
 from sinks.hudi.table_writer import TableWriter
 from table.config import keys
-from table.errors import Fenced, HudiError, InvalidRecords, Retriable, WriteConflict
+from table.errors import (
+    Fenced,
+    HudiError,
+    InvalidConfig,
+    InvalidRecords,
+    Retriable,
+    WriteConflict,
+)
 from table.hudi_table import HudiTable
 from table.model.instant import Instant
-from table.schema.evolution import Proposal, changes_between, column_count, evolved
+from table.schema.evolution import (
+    MAX_EVOLVED_COLUMNS,
+    Proposal,
+    changes_between,
+    column_count,
+    evolved,
+)
 from table.timeline.timeline import Timeline
 from table.write.file_group_write import WriteContext
 from transforms.schema_request import SchemaRequest
@@ -82,14 +96,15 @@ class TooManyColumns(HudiError):
         )
 
 
-#: Columns that a schema may evolve to, counting those inside structs.
-MAX_EVOLVED_COLUMNS = 2_000
-
 #: The second attempt has all that the first one asked for. More are for what other writers do.
 _MAX_ATTEMPTS = 5
 
 #: Without dead letters the first bad record stops a run.
 NO_REJECTS = RejectLimit(0.0)
+
+
+#: How records become rows, and the columns of these.
+_Columns: TypeAlias = tuple[PrepareChunk, pa.Schema]
 
 
 class HudiSink:
@@ -146,16 +161,35 @@ class HudiSink:
             TooManyColumns: the records ask for more columns than a table should have.
             Fenced: another writer moved the table's checkpoint, or took our instant away.
         """
-        before = self._rows.schema
+        published = self._prepare, self._rows.schema
+        try:
+            return self._write(batch, exchange, published)
+        except BaseException:
+            self._go_back(published)
+            raise
+
+    def _write(self, batch: KafkaBatch, exchange: Exchange, published: _Columns) -> BatchResult:
         seconds: dict[str, float] = {}
         for _ in range(_MAX_ATTEMPTS):
-            outcome = self._attempt(batch, exchange, seconds)
+            try:
+                outcome = self._attempt(batch, exchange, seconds)
+            except InvalidConfig:
+                if self._rows.schema.equals(published[1]):
+                    raise
+                # Another writer has made a column of another type of what these records ask.
+                self._go_back(published)
+                continue
             if isinstance(outcome, BatchResult):
-                changes = changes_between(before, self._rows.schema)
+                changes = changes_between(published[1], self._rows.schema)
                 return replace(outcome, schema_changes=tuple(map(str, changes)))
             self._evolve(outcome)
         message = f"the schema did not settle in {_MAX_ATTEMPTS} attempts at one batch"
         raise WriteConflict(message)
+
+    def _go_back(self, published: _Columns) -> None:
+        """Forget what a batch asked of the schema: none of it is in the table."""
+        self._prepare, schema = published
+        self._rows.evolve(schema)
 
     def _attempt(
         self, batch: KafkaBatch, exchange: Exchange, seconds: dict[str, float]
@@ -232,6 +266,8 @@ class HudiSink:
             return
         rejects = [w for w in written if w.target is Target.REJECTS]
         if rejects:
+            # Columns that another writer widened meanwhile may make rows of them.
+            self._rows.check_columns(self.table.store.load())
             self._rejects.commit(rejects, {})
         else:
             self._rejects.cancel()

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
 from uuid import uuid4
 
 import pyarrow as pa
 import pytest
 
+from sinks.batch import KafkaBatch
+from sinks.hudi.exchange import OpenWrite, Prepare, Written
 from sinks.hudi.settings import SinkSettings
-from sinks.hudi.sink import MAX_EVOLVED_COLUMNS, SchemaRefused, TooManyColumns
+from sinks.hudi.sink import SchemaRefused, TooManyColumns
 from sinks.hudi.table_writer import TableWriter
 from table.config.table_properties import TableType
-from table.errors import InvalidConfig, WriteConflict
+from table.errors import InvalidConfig, StorageUnavailable, WriteConflict
 from table.hudi_table import open_table
 from table.model.action import Action
 from table.model.meta_columns import without_meta_columns
+from table.schema.evolution import MAX_EVOLVED_COLUMNS
 from table.storage import StorageLocation
-from tests.json_stream import COLUMNS, INDEX, JsonStream
+from tests.json_stream import COLUMNS, INDEX, InThisProcess, JsonStream
 from transforms.decode.schema_policy import SchemaPolicy
 
 EVOLVE = SchemaPolicy("evolve", "evolve")
@@ -237,24 +242,74 @@ def test_columns_that_another_writer_gives_the_table_stay(policy: SchemaPolicy) 
     assert list(stream.schema())[-2:] == ["extra", "late"]
 
 
+@dataclass(frozen=True)
+class Interrupted(InThisProcess):
+    """Does something once, when so many attempts at batches were written."""
+
+    interrupt: Callable[[], None] = lambda: None
+    after: int = 1
+
+    def run(self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite) -> list[Written]:
+        """As usual, and then that."""
+        written = super().run(batch, prepare, open_write)
+        if len(self.attempts) == self.after:
+            self.interrupt()
+        return written
+
+
 def test_columns_given_while_a_batch_is_written_are_not_hidden() -> None:
     location = place()
     stream = JsonStream(location, EVOLVE)
     stream.write([{"id": "a", "ts": 1}])
     other = other_writer(location, pa.field("extra", pa.string()))
-
-    class Interrupted(type(stream.exchange)):  # type: ignore[misc]
-        def run(self, batch, prepare, open_write):  # type: ignore[no-untyped-def]
-            written = super().run(batch, prepare, open_write)
-            commit_nothing(other)
-            return written
-
-    stream.exchange, plain = Interrupted(), stream.exchange
+    stream.exchange = Interrupted(interrupt=lambda: commit_nothing(other))
     with pytest.raises(WriteConflict, match="has other columns"):
         stream.write([{"id": "b", "ts": 1}])
-    stream.exchange = plain
     stream.write([{"id": "b", "ts": 1}])
     assert list(stream.schema()) == ["id", "ts", "n", "extra"]
+
+
+def test_what_another_writer_widened_meanwhile_is_no_dead_letter_beside_its_row() -> None:
+    location = place()
+    stream = JsonStream(location)
+    stream.write([{"id": "a", "ts": 1}])
+    other = other_writer(location, pa.field("n", pa.int64()))
+    stream.exchange = Interrupted(interrupt=lambda: commit_nothing(other))
+    late: dict[str, object] = {"id": "b", "ts": 1, "n": 2**40}
+    with pytest.raises(WriteConflict, match="has other columns"):
+        stream.write([late])
+    assert stream.reasons() == {}
+    assert stream.write([late]).rejected == 0
+    assert stream.read()["b"] == late
+
+
+def test_a_column_that_another_writer_makes_otherwise_is_theirs() -> None:
+    location = place()
+    stream = JsonStream(location, EVOLVE)
+    stream.write([{"id": "a", "ts": 1}])
+    other = other_writer(location, pa.field("x", pa.string()))
+    stream.exchange = Interrupted(interrupt=lambda: commit_nothing(other))
+    result = stream.write([{"id": "b", "ts": 1, "x": 1}, {"id": "c", "ts": 1, "x": "one"}])
+    assert result.rejected == 1
+    assert stream.schema()["x"] == "string"
+    assert stream.read()["c"] == {"id": "c", "ts": 1, "x": "one"}
+
+
+def test_what_a_failed_batch_asked_is_not_written_by_the_next_one() -> None:
+    stream = JsonStream(place(), EVOLVE)
+    stream.write([{"id": "a", "ts": 1}])
+
+    def fail() -> None:
+        message = "the store is away"
+        raise StorageUnavailable(message)
+
+    stream.exchange = Interrupted(interrupt=fail, after=2)
+    with pytest.raises(StorageUnavailable):
+        stream.write([{"id": "b", "ts": 1, "x": 1}])
+    stream.exchange = InThisProcess()
+    stream.write([{"id": "c", "ts": 1}])
+    assert stream.schema() == BASE
+    assert stream.write([{"id": "b", "ts": 1, "x": 1}]).schema_changes == ("x int32",)
 
 
 def test_names_that_are_values_do_not_become_columns_without_end() -> None:
