@@ -14,8 +14,9 @@ import pyarrow.compute as pc
 from table.model.changes import CHANGE_KIND, WRITTEN_COLUMNS, ChangeKind
 from table.model.meta_columns import META_COLUMNS, PARTITION_PATH, RECORD_KEY
 from table.model.written_columns import Written, all_written, pack
+from table.schema.evolution import ValueKind, evolved
 from table.schema.field_path import column_at, top_column
-from transforms.decode.decoded import Indices, Refusal
+from transforms.decode.decoded import Decoded, Indices
 from transforms.delete_marks import OPERATION, OPERATIONS
 from transforms.kafka_records import kafka_columns
 from transforms.rejects import Rejects, Stage
@@ -69,6 +70,8 @@ class ChangeBatch:
         self._arrivals: list[Indices] = []
         self._rejects: list[Rejects] = []
         self._request = _NO_REQUEST
+        #: Arrivals of the records that became rows.
+        self._upserts: Indices = np.empty(0, np.int64)
 
     def read_values(self) -> None:
         """Make changes of the records that have a value."""
@@ -77,7 +80,10 @@ class ChangeBatch:
         if len(arrivals) < len(values):
             values = values.filter(pa.array(~self._is_tombstone))
         decoded = self._config.value_decoder.decode(values)
-        self._request = SchemaRequest(decoded.asked, self._refused(decoded.refusal, arrivals))
+        self._make_changes(decoded, values, arrivals)
+        self._request = self._requested(decoded, arrivals)
+
+    def _make_changes(self, decoded: Decoded, values: pa.ChunkedArray, arrivals: Indices) -> None:
         self._reject(arrivals[decoded.rejected], decoded.reasons, Stage.DECODE)
         arrivals = arrivals[decoded.accepted]
         rows = self._to_rows(decoded.rows, arrivals)
@@ -92,12 +98,13 @@ class ChangeBatch:
             self._disorder(unordered & ~is_deleted),
         ]
         if not self._config.fills_absent_fields:
-            self._add(rows, arrivals, kinds, faults)
+            self._upserts = self._add(rows, arrivals, kinds, faults)
             return
         origin = Origin(values, decoded.accepted)
         written = self._config.written_fields.find(rows, origin)
         written[is_deleted] = True
-        self._add(rows, arrivals, kinds, [*faults, *self._left_out(rows, origin)], written)
+        faults += self._left_out(rows, origin)
+        self._upserts = self._add(rows, arrivals, kinds, faults, written)
 
     def read_tombstones(self) -> None:
         """Make deletes of the records that have no value."""
@@ -132,13 +139,39 @@ class ChangeBatch:
             changes = changes.take(pa.array(order))
         return Prepared(changes, Rejects.concat(self._rejects), self._request)
 
-    def _refused(self, refusal: Refusal | None, arrivals: Indices) -> RefusedRecord | None:
-        """The record that the decoder refused, by its origin."""
-        if refusal is None:
-            return None
-        record = self._records.slice(int(arrivals[refusal.index]), 1).to_pylist()[0]
+    def _requested(self, decoded: Decoded, arrivals: Indices) -> SchemaRequest:
+        """What those records ask that become rows if they get it; others change no schema."""
+        refusals = {int(arrivals[index]): why for index, why in decoded.refusals.items()}
+        asking = arrivals[decoded.asking]
+        concerned = np.union1d(asking, np.array(sorted(refusals), np.int64))
+        if not len(concerned):
+            return _NO_REQUEST
+        is_open = np.isin(concerned, arrivals[decoded.rejected])
+        wanting = self._would_be_rows(concerned[is_open])
+        rows = np.union1d(np.intersect1d(concerned, self._upserts), wanting)
+        values = self._records.column("value").take(pa.array(np.intersect1d(asking, rows)))
+        proposal = self._config.value_decoder.asked_by(values)
+        refused = next((n for n in rows.tolist() if n in refusals), None)
+        if refused is None:
+            return SchemaRequest(proposal)
+        return SchemaRequest(proposal, self._refused(refused, refusals[refused]))
+
+    def _would_be_rows(self, arrivals: Indices) -> Indices:
+        """Which of some rejected records are rows where the columns are wide enough for them."""
+        if not len(arrivals):
+            return arrivals
+        records = self._records.take(pa.array(arrivals))
+        wider = self._config.value_decoder.wider_in(records.column("value"))
+        proposal = frozenset((path, ValueKind.DOUBLE) for path in wider)
+        columns = evolved(self._table_schema, proposal)
+        trial = ChangeBatch(self._config.on_trial(columns), records)
+        trial.read_values()
+        return arrivals[trial._upserts]
+
+    def _refused(self, arrival: int, reason: str) -> RefusedRecord:
+        record = self._records.slice(arrival, 1).to_pylist()[0]
         topic = record.get("topic") or self._config.topic or ""
-        return RefusedRecord(topic, record["partition"], record["offset"], refusal.reason)
+        return RefusedRecord(topic, record["partition"], record["offset"], reason)
 
     def _to_rows(self, decoded: pa.Table, arrivals: Indices) -> pa.Table:
         """The table's columns: decoded ones where there are any, Kafka's, nulls for the others."""
@@ -196,8 +229,12 @@ class ChangeBatch:
         kinds: npt.NDArray[np.int8],
         faults: list[_Fault],
         written: Written | None = None,
-    ) -> None:
-        """Keep the rows that have a key and a partition and none of ``faults``."""
+    ) -> Indices:
+        """Keep the rows that have a key and a partition and none of ``faults``.
+
+        Returns:
+            Arrivals of those kept that are no deletes.
+        """
         generator = self._config.key_generator
         keys, paths = generator.record_keys(rows), generator.partition_paths(rows)
         fields = generator.config
@@ -215,6 +252,8 @@ class ChangeBatch:
         changes = self._to_changes(rows, keys, paths, kinds, written)
         self._changes.append(changes if good.all() else changes.filter(pa.array(good)))
         self._arrivals.append(arrivals[good])
+        upserts: Indices = arrivals[good & (kinds == ChangeKind.UPSERT)]
+        return upserts
 
     def _to_changes(
         self,

@@ -49,15 +49,8 @@ class DeleteMarks:
     def __post_init__(self) -> None:
         self._check(IS_DELETED, pa.bool_(), "boolean")
         self._check(OPERATION, pa.string(), "string")
-        if self.marker is None:
-            return
-        field = column_at(self._nothing, self.marker.field)
-        if not _has_one_text(field.type):
-            message = (
-                f"column {self.marker.field!r} marks deletes by the text {self.marker.text!r}; "
-                f"declare it as string, boolean or an integer, not {field.type}"
-            )
-            raise InvalidConfig(message)
+        if self.marker is not None:
+            check_marker(self._nothing.schema, self.marker)
 
     @property
     def undeclared(self) -> list[pa.Field]:
@@ -109,6 +102,31 @@ class DeleteMarks:
         if index >= 0 and self.declared.field(index).type != wanted:
             message = f"column {name!r} marks deletes; declare it as {text}"
             raise InvalidConfig(message)
+
+
+def check_marker(columns: pa.Schema, marker: DeleteMarker) -> None:
+    """See that values of the marker's column can be its text.
+
+    Raises:
+        InvalidConfig: there is no such column, or none of its values has that text.
+    """
+    kind = column_at(columns.empty_table(), marker.field).type
+    marks = f"column {marker.field!r} marks deletes by the text {marker.text!r}"
+    if not _has_one_text(kind):
+        message = f"{marks}; declare it as string, boolean or an integer, not {kind}"
+        raise InvalidConfig(message)
+    if not _is_text_of(kind, marker.text):
+        message = f"{marks}, which no value of type {kind} has; declare it as string"
+        raise InvalidConfig(message)
+
+
+def _is_text_of(kind: pa.DataType, text: str) -> bool:
+    """Whether some value of this type is spelled so."""
+    try:
+        value = pa.scalar(text).cast(kind)
+    except pa.ArrowInvalid:
+        return False
+    return bool(value.cast(pa.string()).as_py() == text)
 
 
 def _has_one_text(kind: pa.DataType) -> bool:

@@ -121,6 +121,12 @@ class ToChanges:
         decoder = replace(self.decoder, schema=pa.schema(fields))
         return replace(self, decoder=decoder, columns=columns)
 
+    def on_trial(self, columns: pa.Schema) -> ToChanges:
+        """The same for wider columns, asking for no others whatever the records hold."""
+        policy = replace(self.decoder.policy, unknown_fields="ignore", wider_values="reject")
+        decoder = replace(self.decoder, policy=policy)
+        return replace(self, decoder=decoder).onto(columns)
+
     def __call__(self, records: pa.Table) -> Prepared:
         """Sort a batch of records into changes and rejects; never fails on what is in them."""
         batch = ChangeBatch(self, in_order_of_arrival(records))
@@ -139,13 +145,16 @@ class ToChanges:
     def value_decoder(self) -> JsonDecoder:
         """The decoder, made to read the marks of deleted rows too."""
         filled, keys = self.decoder.schema.names, self.key_generator.config
-        settled = (*keys.record_key_fields, *keys.partition_fields, *self.ordering_fields)
+        table_schema = self.table_schema
+        settled = {*keys.record_key_fields, *keys.partition_fields, *self.ordering_fields}
+        if self.delete_marker is not None:
+            settled.add(self.delete_marker.field)
         policy = replace(
             self.decoder.policy,
             settled=frozenset(settled),
-            taken=frozenset(self.table_schema.names) - set(filled),
+            taken=frozenset(table_schema.names) - set(filled),
         )
-        columns = [self.table_schema.field(name) for name in filled]
+        columns = [table_schema.field(name) for name in filled]
         schema = pa.schema([*columns, *self.delete_marks.undeclared])
         return replace(self.decoder, schema=schema, policy=policy)
 

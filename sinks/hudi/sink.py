@@ -229,7 +229,7 @@ class HudiSink:
             message = f"records ask for columns that the schema cannot have: {sorted(proposal)[:3]}"
             raise InvalidRecords(message)
         columns = column_count(schema)
-        if columns > MAX_EVOLVED_COLUMNS:
+        if columns > max(MAX_EVOLVED_COLUMNS, column_count(self._rows.schema)):
             raise TooManyColumns(columns, changes[0].name)
         self._fill(schema)
 

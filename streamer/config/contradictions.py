@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
+import pyarrow as pa
+
 from streamer.config.decode import DecodeConfig
 from streamer.config.errors import Problem
 from streamer.config.run import DeadLettersConfig
 from streamer.config.source import METADATA_PREFIX, SourceConfig
 from streamer.config.table import TableConfig
-from table.config.merge_request import word
+from table.config.merge_request import payload_class_of, word
+from table.config.merge_settings import payload_settings
 from table.config.table_properties import MergeMode
 from table.errors import InvalidConfig
 from table.model.meta_columns import IS_DELETED
+from table.schema.field_path import column_at, top_column
 from table.storage import place_of
-from transforms.delete_marks import OPERATION
+from transforms.delete_marks import OPERATION, DeleteMarks, check_marker
 from transforms.schema_text import parse_schema, parse_type
-from transforms.tombstone_ordering import RECORD_TIMESTAMP
+from transforms.tombstone_ordering import RECORD_TIMESTAMP, TombstoneOrdering
 
 #: Settings that the pipeline file calls otherwise than the table does.
 _NAMES = {"delete_marker": "delete_when"}
@@ -30,6 +34,8 @@ def find(
         *_merging(table),
         *_tombstones(decode, table),
         *_tombstone_ordering(decode, table),
+        *_ordering(decode, table),
+        *_delete_marks(decode, table),
         *_absent_fields(decode, table),
         *_rescuing(decode),
         *_aliases(decode),
@@ -52,7 +58,7 @@ def missing_columns(known: Collection[str] | None, table: TableConfig) -> Iterat
         ("record_key", table.record_key),
         ("partition_by", table.partition_by),
         ("ordering", table.ordering),
-        ("delete_when", (table.delete_when.field,) if table.delete_when else ()),
+        (_marker_setting(table), (table.delete_when.field,) if table.delete_when else ()),
     )
     for setting, columns in named:
         for column in columns:
@@ -88,11 +94,14 @@ def _absent_fields(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem
         text = "absent_fields has no meaning with a merger of your own; leave one of the two out"
         yield Problem("table.partial_update", text)
     reason = "Apache Hudi cannot read partial rows in a table with a column that marks deletes"
-    if table.delete_when:
+    if marker := table.merge_request().delete_marker:
+        setting = _marker_setting(table)
+        means = f"{table.payload} means delete_when {word(marker)}, which "
         text = (
-            f"has no meaning with partial_update absent_fields: {reason}; leave one of the two out"
+            f"{means if setting == 'payload' else ''}has no meaning with partial_update "
+            f"absent_fields: {reason}; leave one of the two out"
         )
-        yield Problem("table.delete_when", text)
+        yield Problem(f"table.{setting}", text)
     for column in sorted({IS_DELETED, OPERATION} & (_declared(decode) or set())):
         text = f"{reason}; leave it undeclared, or table.partial_update out"
         yield Problem(f"decode.schema.{column}", text)
@@ -110,6 +119,62 @@ def _tombstone_ordering(decode: DecodeConfig, table: TableConfig) -> Iterator[Pr
     elif source != RECORD_TIMESTAMP and decode.tombstone_key == "raw":
         text = f"{source} is a field of a JSON key and decode.tombstone_key is raw; use json"
         yield Problem(setting, text)
+    elif (schema := _schema(decode)) is not None and _holds(schema, table.ordering[0]):
+        try:
+            TombstoneOrdering.of(source, schema, table.ordering, decode.timestamp_unit)
+        except InvalidConfig as error:
+            yield Problem(setting, str(error))
+
+
+def _ordering(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:
+    """Ordering columns that have no order."""
+    schema = _schema(decode)
+    for column in table.ordering:
+        if schema is None or not _holds(schema, column):
+            continue
+        try:
+            kind = column_at(schema.empty_table(), column).type
+        except InvalidConfig as error:
+            yield Problem("table.ordering", str(error))
+            continue
+        if pa.types.is_nested(kind):
+            text = (
+                f"{column!r} is of type {kind}, which has no order; name a column of numbers, "
+                "times or strings"
+            )
+            yield Problem("table.ordering", text)
+
+
+def _delete_marks(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:
+    """Columns that mark deletes and cannot hold their mark."""
+    schema = _schema(decode)
+    for name in (IS_DELETED, OPERATION):
+        if schema is not None and name in schema.names:
+            try:
+                DeleteMarks(pa.schema([schema.field(name)]))
+            except InvalidConfig as error:
+                yield Problem(f"decode.schema.{name}", f"{schema.field(name).type}: {error}")
+    marker, setting = table.merge_request().delete_marker, f"table.{_marker_setting(table)}"
+    if marker is None:
+        return
+    if marker.field in table.record_key:
+        text = (
+            f"{marker.field!r} is the record key, so that only one key could be deleted; name a "
+            "column that tells what happened to the row"
+        )
+        yield Problem(setting, text)
+    elif schema is not None and _holds(schema, marker.field):
+        try:
+            check_marker(schema, marker)
+        except InvalidConfig as error:
+            yield Problem(setting, str(error))
+
+
+def _marker_setting(table: TableConfig) -> str:
+    """The setting that says which rows delete."""
+    payload_class = payload_class_of(table.payload) if table.payload else None
+    is_meant = payload_class is not None and payload_settings(payload_class).delete_marker
+    return "payload" if is_meant else "delete_when"
 
 
 def _tombstones(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:
@@ -140,11 +205,20 @@ def _rescuing(decode: DecodeConfig) -> Iterator[Problem]:
 def _aliases(decode: DecodeConfig) -> Iterator[Problem]:
     declared = _declared(decode)
     for alias, column in decode.aliases.items():
+        names = [name for name in (alias, column) if _is_no_name_of_a_field(name)]
+        if names:
+            text = f"{names[0]!r} is Hudi's own or empty; name a field of the records and a column"
+            yield Problem(f"decode.aliases.{alias}", text)
+            continue
         if declared is not None and column not in declared:
             text = f"{column!r} is not a column of decode.schema ({', '.join(sorted(declared))})"
             yield Problem(f"decode.aliases.{alias}", text)
         if declared is not None and alias in declared:
             yield Problem(f"decode.aliases.{alias}", "is a column of decode.schema itself")
+
+
+def _is_no_name_of_a_field(name: str) -> bool:
+    return name.startswith("_hoodie_") or not name.strip()
 
 
 def _columns(source: SourceConfig, decode: DecodeConfig) -> Iterator[Problem]:
@@ -186,6 +260,18 @@ def _places(table: TableConfig, dead_letters: DeadLettersConfig) -> Iterator[Pro
 def _known_columns(source: SourceConfig, decode: DecodeConfig) -> set[str] | None:
     declared = _declared(decode)
     return None if declared is None else declared | _added_columns(source, decode)
+
+
+def _schema(decode: DecodeConfig) -> pa.Schema | None:
+    """The declared columns; None where there are none, or some that are told elsewhere."""
+    try:
+        return decode.declared()
+    except InvalidConfig:
+        return None
+
+
+def _holds(schema: pa.Schema, column: str) -> bool:
+    return top_column(column, schema) in schema.names
 
 
 def _declared(decode: DecodeConfig) -> set[str] | None:

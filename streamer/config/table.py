@@ -81,7 +81,7 @@ class TableConfig(Section):
     """A merger of your own, ``package.module:Class``, for ``merge_mode: custom``."""
 
     operation: Literal["upsert", "insert"] = "upsert"
-    """``insert`` does not look for earlier versions of a row."""
+    """What the commits say they do; rows are merged alike."""
 
     buckets: Annotated[int, Field(ge=1, le=10_000)] = 4
     """File groups in each partition; fixed once the table exists."""

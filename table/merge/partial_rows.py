@@ -7,29 +7,27 @@ are written in part whose record stands, as it stands when they arrive; any othe
 becomes a whole one, with nulls, and one that comes too late for all its columns is dropped.
 
 What stands is asked of the file slice: record keys and ordering values, of the changed keys alone.
-Or all columns, where partial rows are made whole: Apache Hudi 1.2.0 ends at a row that comes after
-a delete of its key in the logs of a commit-time table, once there is a partial block among them
-(``OverwriteWithLatestSparkRecordMerger.partialMerge`` asks the delete for its schema).
+Or all columns, where partial rows are made whole: those of rare sets of columns, see
+``table.merge.rare_column_sets``; or all of them, since Apache Hudi 1.2.0 ends at a row that comes
+after a delete of its key in the logs of a commit-time table, once there is a partial block among
+them (``OverwriteWithLatestSparkRecordMerger.partialMerge`` asks the delete for its schema).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TypeAlias
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from table.merge.filling import UnwrittenColumns
-from table.merge.record_merger import RecordMerger
+from table.merge.rare_column_sets import StandingRows, complete_rare
+from table.merge.record_merger import RecordMerger, commit_time_merger
 from table.model.changes import CHANGE_KIND, CHANGE_KIND_FIELD, WRITTEN_COLUMNS, ChangeKind
 from table.model.meta_columns import COMMIT_TIME, RECORD_KEY
 from table.model.written_columns import all_written, has_partial_rows, own_columns, pack
 from table.schema.field_path import top_column
-
-#: Rows of these record keys as they stand: the given columns.
-StandingRows: TypeAlias = Callable[[pa.ChunkedArray, Sequence[str]], pa.Table]
 
 
 def settled(
@@ -38,32 +36,72 @@ def settled(
     standing: StandingRows,
     *,
     makes_whole: bool = False,
+    largest_sets: int | None = None,
 ) -> Iterator[pa.Table]:
     """Changes in which each partial row is one of a record that stands by then.
 
     A whole row that comes too late is dropped too: Apache Hudi folds logs before it looks at the
     base file, so the late row would fill what a partial one leaves to the base. Without an order,
     tables without partial rows come out as they are; all others folded. Of the tables before, the
-    columns that are asked of what stands are held.
+    columns that are asked of what stands are held, of the last change to each key.
 
     Args:
         changes: tables of changes to one file group, with ``WRITTEN_COLUMNS``, oldest first.
         merger: which change wins.
         standing: reads the file group.
         makes_whole: whether partial rows take the other columns from what stands at once.
+        largest_sets: how many sets of columns may stay partial, the largest in each table; None
+            for all. A merger that looks at values keeps all of them.
     """
-    earlier: list[pa.Table] = []
+    # Of a merger that looks at values no more is asked than which keys came.
+    earlier = _Earlier(commit_time_merger() if merger.needs_whole_rows else merger)
     for part in changes:
         names = own_columns(part) if makes_whole else _decisive(part, merger)
         outcome = part
         if has_partial_rows(part) or _may_come_late(merger):
-            rows = standing(part.column(RECORD_KEY), names)
+            rows, known = standing(part.column(RECORD_KEY), names), earlier.of_keys(part)
             if merger.needs_whole_rows:
-                outcome = _whole_where_new(merger.fold(part), [rows, *earlier])
+                outcome = _whole_where_new(merger.fold(part), [rows, *known])
             else:
-                outcome = _settled(part, _after(rows, earlier, merger), merger)
-        earlier.append(outcome.select([*names, CHANGE_KIND]))
+                outcome = _settled(part, _after(rows, known, merger), merger)
+                if largest_sets is not None:
+                    touched = [change.column(RECORD_KEY) for change in known]
+                    outcome = complete_rare(outcome, standing, largest_sets, touched)
+        earlier.add(outcome.select([*names, CHANGE_KIND]))
         yield outcome
+
+
+class _Earlier:
+    """What changes that came before come to: at most one for each key."""
+
+    def __init__(self, merger: RecordMerger) -> None:
+        self._merger = merger
+        self._tables: list[pa.Table] = []
+
+    def of_keys(self, changes: pa.Table) -> list[pa.Table]:
+        """Those to the keys of these changes, in one table; none where there are none."""
+        is_of_keys = self._is_of_keys(changes)
+        found = [t.filter(mask) for t, mask in zip(self._tables, is_of_keys, strict=True)]
+        found = [table for table in found if table.num_rows]
+        return [pa.concat_tables(found)] if found else []
+
+    def add(self, changes: pa.Table) -> None:
+        """The next ones."""
+        known = self.of_keys(changes)
+        if known:
+            is_of_keys = self._is_of_keys(changes)
+            self._tables = [
+                _without(table, mask) for table, mask in zip(self._tables, is_of_keys, strict=True)
+            ]
+        self._tables.append(self._merger.fold(pa.concat_tables([*known, changes])))
+
+    def _is_of_keys(self, changes: pa.Table) -> list[pa.ChunkedArray]:
+        keys = changes.column(RECORD_KEY).combine_chunks()
+        return [pc.is_in(table.column(RECORD_KEY), value_set=keys) for table in self._tables]
+
+
+def _without(rows: pa.Table, mask: pa.ChunkedArray) -> pa.Table:
+    return rows.filter(pc.invert(mask)) if pc.any(mask).as_py() else rows
 
 
 def _whole_where_new(changes: pa.Table, known: Sequence[pa.Table]) -> pa.Table:
@@ -89,7 +127,7 @@ def _decisive(changes: pa.Table, merger: RecordMerger) -> list[str]:
 
 
 def _after(standing: pa.Table, earlier: Sequence[pa.Table], merger: RecordMerger) -> pa.Table:
-    """What stands once the earlier changes have been made, and the deletes among them.
+    """What stands once the earlier changes, folded, have been made; and the deletes among them.
 
     The deletes tell which of the later changes come too late to fill anything.
     """
@@ -97,7 +135,7 @@ def _after(standing: pa.Table, earlier: Sequence[pa.Table], merger: RecordMerger
     rows = standing.append_column(CHANGE_KIND_FIELD, upserts)
     if not earlier:
         return rows
-    known = merger.fold(pa.concat_tables(earlier)).select(rows.column_names)
+    known = pa.concat_tables(earlier).select(rows.column_names)
     deletes = known.filter(pc.not_equal(known.column(CHANGE_KIND), ChangeKind.UPSERT.value))
     merged = merger.apply(standing, known).rows
     upserts = pa.array(np.full(merged.num_rows, ChangeKind.UPSERT, np.int8))

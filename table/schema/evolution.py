@@ -54,6 +54,12 @@ Proposal = frozenset[tuple[Path, ValueKind]]
 
 NOTHING_PROPOSED: Proposal = frozenset()
 
+#: Columns that a schema may evolve to, counting those inside structs.
+MAX_EVOLVED_COLUMNS = 2_000
+
+#: Levels of a new column. Parquet's readers go no deeper than 100, Spark's and Avro's recurse.
+MAX_EVOLVED_DEPTH = 32
+
 _NUMBERS = frozenset({ValueKind.INT, ValueKind.SHORT_LONG, ValueKind.LONG, ValueKind.DOUBLE})
 
 #: Each type with the types that hold all of its values.
@@ -111,8 +117,17 @@ def united(table: pa.Schema, ours: pa.Schema, table_url: str) -> pa.Schema:
     """The columns of a table and of a writer together: the table's first, types that hold both.
 
     Raises:
-        InvalidConfig: a column whose two types have none in common.
+        InvalidConfig: a column whose two types have none in common, or that differs from one of the
+            table only by case.
     """
+    spelled = {name.lower(): name for name in table.names}
+    for field in _beside(ours, table):
+        if field.name.lower() in spelled:
+            message = (
+                f"column {field.name} differs from column {spelled[field.name.lower()]} of table "
+                f"{table_url} only by case, and engines cannot tell them apart; spell it as there"
+            )
+            raise InvalidConfig(message)
     fields = []
     for field in table:
         index = ours.get_field_index(field.name)
@@ -150,6 +165,11 @@ class SchemaChange:
 def changes_between(before: pa.Schema, after: pa.Schema) -> list[SchemaChange]:
     """What ``evolved`` or ``united`` did."""
     return list(_changes("", list(before), list(after)))
+
+
+def depth(path: Path) -> int:
+    """How many levels of a Parquet schema lead to a place; an array's elements are two down."""
+    return sum(2 if name == ELEMENT else 1 for name in path)
 
 
 def column_count(schema: pa.Schema) -> int:
@@ -203,9 +223,9 @@ def _evolved_type(known: pa.DataType, path: Path, seen: _Sightings) -> pa.DataTy
 
 
 def _new_type(path: Path, seen: _Sightings) -> pa.DataType | None:
-    """The type of a new field; None while nothing was seen in it."""
+    """The type of a new field; None while nothing was seen in it, or too deep for any."""
     kinds = seen.kinds(path)
-    if not kinds:
+    if not kinds or depth(path) > MAX_EVOLVED_DEPTH:
         return None
     if kinds <= _NUMBERS:
         return _number_type(kinds)
@@ -251,7 +271,10 @@ def _common_fields(ones: list[pa.Field], others: list[pa.Field]) -> list[pa.Fiel
     ]
     kept = [field for field in common if field is not None]
     added = [field.with_nullable(True) for field in _beside(others, ones)]
-    return [*kept, *added] if len(kept) == len(common) else None
+    spelled = {one.name.lower() for one in ones}
+    if len(kept) < len(common) or any(field.name.lower() in spelled for field in added):
+        return None
+    return [*kept, *added]
 
 
 def _beside(fields: Iterable[pa.Field], known: Iterable[pa.Field]) -> list[pa.Field]:

@@ -41,6 +41,10 @@ from table.write.partitioner import Bucket
 #: Changes held, folded and written as one pair of log blocks, in Arrow bytes.
 MAX_BLOCK_BYTES = 64 << 20
 
+#: Sets of columns that partial rows are written with, each in a block of its own, besides whole
+#: rows. A block costs as much as some hundred rows.
+MAX_COLUMN_SETS = 16
+
 
 @dataclass(frozen=True)
 class WriteContext:
@@ -182,14 +186,18 @@ def write_base_file(
 def _settled(
     context: WriteContext, task: FileGroupWrite, changes: Iterable[pa.Table]
 ) -> Iterator[pa.Table]:
-    """The changes, partial only where they meet a row; as they are where none can be partial."""
+    """The changes, partial only where they meet a row; as they are where none can be partial.
+
+    For a log they are gathered to blocks.
+    """
+    appends = task.current is not None and context.table_type is TableType.MERGE_ON_READ
     arriving = iter(changes)
     first = next(arriving, None)
     if first is None:
         return iter(())
     together = chain([first], arriving)
     if WRITTEN_COLUMNS not in first.column_names:
-        return together
+        return _gathered(together) if appends else together
     file_slice = task.readable or task.current
 
     def standing(keys: pa.ChunkedArray, columns: Sequence[str]) -> pa.Table:
@@ -197,9 +205,13 @@ def _settled(
         rows = context.reader.read(file_slice, columns) if file_slice else ()
         return pa.concat_tables([nothing, *(_of_keys(batch, keys) for batch in rows)])
 
-    is_in_logs = context.table_type is TableType.MERGE_ON_READ
-    makes_whole = is_in_logs and context.merge.mode is MergeMode.COMMIT_TIME
-    return settled(_gathered(together), context.merger, standing, makes_whole=makes_whole)
+    return settled(
+        _gathered(together),
+        context.merger,
+        standing,
+        makes_whole=appends and context.merge.mode is MergeMode.COMMIT_TIME,
+        largest_sets=MAX_COLUMN_SETS if appends else None,
+    )
 
 
 def _of_keys(rows: pa.Table, keys: pa.ChunkedArray) -> pa.Table:
@@ -232,7 +244,7 @@ def _rewrite_base_file(
 def _append_log_file(
     context: WriteContext, bucket: Bucket, current: FileSlice, changes: Iterable[pa.Table]
 ) -> WriteStat | None:
-    folded = (context.merger.fold(part) for part in _gathered(changes))
+    folded = (context.merger.fold(part) for part in changes)
     parts = (part for part in folded if part.num_rows)
     first = next(parts, None)
     if first is None:

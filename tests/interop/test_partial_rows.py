@@ -16,6 +16,7 @@ import pytest
 from table.model.changes import WRITTEN_COLUMNS, ChangeKind
 from table.model.meta_columns import META_COLUMNS
 from table.model.written_columns import own_columns, pack
+from table.write import file_group_write
 from tests.interop import lakemark
 from tests.interop.lakemark import LakemarkWriter
 from tests.interop.oracle import ApacheTable, Oracle
@@ -71,11 +72,21 @@ def _upsert(writer: LakemarkWriter, rows: list[Row]) -> None:
     writer.begin(changes.append_column(WRITTEN_COLUMNS, pack(np.array(flags))))()
 
 
-@pytest.mark.parametrize("ordering", [["ts"], []], ids=["event_time", "commit_time"])
+@pytest.mark.parametrize(
+    ("ordering", "most_sets"),
+    [(["ts"], None), (["ts"], 1), ([], None)],
+    ids=["event_time", "event_time_rare_sets_whole", "commit_time"],
+)
 @pytest.mark.parametrize("log_format", ["parquet", "avro"])
 def test_apache_reads_what_was_written_in_part(
-    oracle: Oracle, tmp_path: Path, log_format: Literal["parquet", "avro"], ordering: list[str]
+    oracle: Oracle,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    log_format: Literal["parquet", "avro"],
+    ordering: list[str],
+    most_sets: int | None,
 ) -> None:
+    monkeypatch.setattr(file_group_write, "MAX_COLUMN_SETS", most_sets)
     path, stream = tmp_path / "t", Stream(seed=len(ordering))
     twin = ApacheTable("t", ["id"], ["region"], ordering, log_format=log_format)
     writer = LakemarkWriter.open(path, twin, SCHEMA)

@@ -2,28 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from table.schema.evolution import NOTHING_PROPOSED, Proposal
-
 Indices = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """A record after which there must be no going on.
-
-    Attributes:
-        index: of the record in the input.
-        reason: what is wrong with it.
-    """
-
-    index: int
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,17 +21,17 @@ class Decoded:
         accepted: index into the input of each row, ascending.
         rejected: index into the input of each value that is no row, ascending.
         reasons: why, one for each of ``rejected``.
-        asked: what the schema must become before all of these rows are what the records say; rows
-            and rejects count only when nothing is asked.
-        refusal: the first record that must stop the run, if there is one.
+        asking: index of each record, a row or rejected, that needs another schema to be a row that
+            says all of it; what it asks counts if nothing else keeps it from being one.
+        refusals: why a record, a row or rejected, must stop the run if it would be a row, by index.
     """
 
     rows: pa.Table
     accepted: Indices
     rejected: Indices
     reasons: list[str]
-    asked: Proposal = NOTHING_PROPOSED
-    refusal: Refusal | None = None
+    asking: Indices = field(default_factory=lambda: np.empty(0, np.int64))
+    refusals: Mapping[int, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         assert self.rows.num_rows == len(self.accepted), (self.rows.num_rows, len(self.accepted))

@@ -27,14 +27,17 @@ found good are read together.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from table.errors import InvalidConfig
+from table.schema.evolution import Path, Proposal
 from transforms.decode.decoded import Decoded
 from transforms.decode.json_block import EpochUnit
 from transforms.decode.json_decoding import JsonDecoding
+from transforms.decode.json_judge import Judge
 from transforms.decode.json_record import LEAF_TYPES
 from transforms.decode.schema_policy import SchemaPolicy, UnknownFields
 
@@ -97,6 +100,25 @@ class JsonDecoder:
             decoding.add(chunk, start)
             start += len(chunk)
         return decoding.finish()
+
+    def asked_by(self, values: pa.Array | pa.ChunkedArray) -> Proposal:
+        """What the schema must become to hold values that ask, see ``Decoded.asking``.
+
+        Of more columns than a table should have, enough to see that.
+        """
+        return self._judge.asked_by(_each(values))
+
+    def wider_in(self, values: pa.Array | pa.ChunkedArray) -> set[Path]:
+        """The places where values hold numbers that would fit a wider type than their column's."""
+        return self._judge.wider_in(_each(values))
+
+    @property
+    def _judge(self) -> Judge:
+        return Judge(self.policy.with_aliases(self.schema), self.unknown_fields, self.policy)
+
+
+def _each(values: pa.Array | pa.ChunkedArray) -> Iterator[bytes]:
+    return (value.as_py() for value in values)
 
 
 def is_decodable(data_type: pa.DataType) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -10,17 +11,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from table.schema.promotion import promoted
 from transforms.decode.aliases import fold_aliases
 from transforms.decode.decoded import Decoded, Indices
 from transforms.decode.json_block import BlockReader, Forms, TimestampForm, count_timestamps
 from transforms.decode.json_judge import Judge
 from transforms.decode.json_record import RecordInspector, SeenForms, merge_forms
 from transforms.decode.json_rescue import (
+    count_unknown,
     find_unknown,
     holds_something,
     is_given,
     is_shallow,
+    known_fields,
     unknown_fields,
 )
 from transforms.decode.json_screening import screen
@@ -35,6 +37,13 @@ _BLOCK_BYTES = 8 << 20
 _LEAF_VALUES = 256
 #: Records that are asked, for each block, in which form they spell timestamps.
 _SAMPLED_VALUES = 8
+
+#: Values whose unknown fields are counted before a block's are made columns of; the first few may
+#: be large themselves.
+_PROBED_VALUES = (16, 256)
+#: More unknown fields than that are looked at record by record: each of them would be a column, as
+#: long as the block.
+_MAX_INFERRED_FIELDS = 500
 
 _PLAIN = SchemaPolicy()
 
@@ -55,8 +64,8 @@ class JsonDecoding:
         self._tables: list[pa.Table] = []
         self._indices: list[Indices] = []
         self._reasons: dict[int, str] = {}
-        #: Records whose wider values are to be rescued, by the columns that are left then.
-        self._narrowed: dict[pa.Schema, dict[int, bytes]] = {}
+        #: Of records whose wider values are rescued, what their columns hold, and what is rescued.
+        self._narrowed: dict[int, tuple[str, str | None]] = {}
 
     def add(self, values: pa.Array, start: int) -> None:
         """Decode ``values``, which begin at index ``start`` of the input."""
@@ -70,8 +79,8 @@ class JsonDecoding:
 
     def finish(self) -> Decoded:
         """Rows and rejects of all that was added, in its order."""
-        for schema, records in self._narrowed.items():
-            self._read_narrowed(schema, records)
+        if self._narrowed:
+            self._read_narrowed()
         empty = self._decoder.rows_schema.empty_table()
         rows = pa.concat_tables([empty, *self._tables]).combine_chunks()
         accepted = np.concatenate([np.empty(0, np.int64), *self._indices])
@@ -80,7 +89,8 @@ class JsonDecoding:
             rows, accepted = rows.take(pa.array(order)), accepted[order]
         rejected = np.array(sorted(self._reasons), np.int64)
         reasons = [self._reasons[i] for i in rejected.tolist()]
-        return Decoded(rows, accepted, rejected, reasons, self._judge.asked, self._judge.refusal)
+        asking = np.array(sorted(self._judge.asking), np.int64)
+        return Decoded(rows, accepted, rejected, reasons, asking, self._judge.refusals)
 
     def _add_block(self, values: pa.Array, indices: Indices) -> None:
         self._forms = self._sample_forms(values)
@@ -149,8 +159,13 @@ class JsonDecoding:
             verdict = self._judge.narrowed(value, index, reason)
         if isinstance(verdict, str):
             self._reasons[index] = verdict
-        else:
-            self._narrowed.setdefault(verdict, {})[index] = value
+            return
+        text = value.decode()
+        kept = None if self._unknown_fields == "rescue" else self._schema
+        try:
+            self._narrowed[index] = known_fields(text, verdict), unknown_fields(text, verdict, kept)
+        except ValueError as error:
+            self._reasons[index] = f"wider values cannot be kept: {error}"
 
     def _read(self, values: pa.Array, indices: Indices, forms: Forms) -> None:
         """Keep the rows of a block.
@@ -170,15 +185,26 @@ class JsonDecoding:
     def _read_with_unknown(self, values: pa.Array, forms: Forms) -> tuple[pa.Table, Indices]:
         """Rows of the known columns, and which of them may have unknown fields."""
         counts = holds_something if self._unknown_fields == "evolve" else is_given
-        if is_shallow(values):
-            try:
-                parsed = self._reader.parse(values, forms, "infer")
-            except ValueError:
-                pass  # unknown fields whose type changes from record to record
-            else:
-                rows = self._reader.read_what_was_inferred(parsed, values, forms)
-                return rows, np.flatnonzero(find_unknown(parsed, self._schema, counts))
+        parsed = self._infer(values, forms)
+        if parsed is not None:
+            with suppress(RecursionError):
+                unknown = np.flatnonzero(find_unknown(parsed, self._schema, counts))
+                return self._reader.read_what_was_inferred(parsed, values, forms), unknown
         return self._reader.read(values, forms), np.arange(len(values))
+
+    def _infer(self, values: pa.Array, forms: Forms) -> pa.Table | None:
+        """Known columns and unknown ones; None if their types tell nothing or are too many."""
+        if not is_shallow(values):
+            return None
+        try:
+            for count in _PROBED_VALUES:
+                if count < len(values):
+                    probed = self._reader.parse(values[:count], forms, "infer")
+                    if count_unknown(probed.schema, self._schema) > _MAX_INFERRED_FIELDS:
+                        return None
+            return self._reader.parse(values, forms, "infer")
+        except (ValueError, RecursionError):
+            return None  # unknown fields whose type changes from record to record
 
     def _keep_judged(
         self, rows: pa.Table, suspects: Indices, values: pa.Array, indices: Indices
@@ -208,24 +234,17 @@ class JsonDecoding:
         kept = pa.array(readable)
         self._keep(rows.filter(kept), indices[readable], column.filter(kept))
 
-    def _read_narrowed(self, schema: pa.Schema, records: dict[int, bytes]) -> None:
-        """Read records in some of their columns; what is in the others is rescued."""
-        plain = replace(self._decoder, schema=schema, rescue_column=None, policy=_PLAIN)
-        decoded = plain.decode(pa.array(records.values(), pa.binary()))
-        indices = np.fromiter(records, np.int64)
+    def _read_narrowed(self) -> None:
+        """Read records without their wider values."""
+        plain = replace(self._decoder, schema=self._schema, rescue_column=None, policy=_PLAIN)
+        texts, rescued = zip(*self._narrowed.values(), strict=True)
+        decoded = plain.decode(pa.array(texts, pa.string()).cast(pa.binary()))
+        indices = np.fromiter(self._narrowed, np.int64)
         rejected = indices[decoded.rejected].tolist()
         self._reasons.update(zip(rejected, decoded.reasons, strict=True))
-        indices = indices[decoded.accepted]
-        kept = None if self._unknown_fields == "rescue" else self._schema
-        texts = [records[index].decode() for index in indices.tolist()]
-        rescued = pa.array([unknown_fields(text, schema, kept) for text in texts], pa.string())
-        columns = [
-            promoted(decoded.rows.column(field.name), field.type)
-            if field.name in schema.names
-            else pa.nulls(len(texts), field.type)
-            for field in self._schema
-        ]
-        self._keep(pa.table(columns, schema=self._schema), indices, rescued)
+        accepted = pa.array(decoded.accepted)
+        rescued_of_rows = pa.array(rescued, pa.string()).take(accepted)
+        self._keep(decoded.rows, indices[decoded.accepted], rescued_of_rows)
 
     def _keep(self, rows: pa.Table, indices: Indices, rescued: pa.Array | None = None) -> None:
         decoder = self._decoder

@@ -13,12 +13,11 @@ from collections import Counter
 
 import pyarrow as pa
 
+from table.schema.evolution import MAX_EVOLVED_DEPTH
 from transforms.decode.json_screening import screen
 
 SAMPLED_VALUES = 10_000
 
-#: Deeper than any table; what lies below is not looked at.
-_MAX_DEPTH = 64
 _BIGINTS = range(-(2**63), 2**63)
 
 
@@ -66,8 +65,8 @@ class _Seen:
 
     def add(self, value: object, depth: int = 0) -> None:
         """Count one value; null tells nothing."""
-        if depth > _MAX_DEPTH:
-            return
+        if depth > MAX_EVOLVED_DEPTH:
+            return  # deeper than any table
         if isinstance(value, dict):
             self.kinds["struct"] += 1
             for name, member in value.items():
@@ -76,7 +75,7 @@ class _Seen:
             self.kinds["array"] += 1
             self._elements = self._elements or _Seen()
             for element in value:
-                self._elements.add(element, depth + 1)
+                self._elements.add(element, depth + 2)
         elif isinstance(value, bool):
             self.kinds["boolean"] += 1
         elif isinstance(value, (int, float)):

@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pyarrow as pa
 
-from table.schema.evolution import NOTHING_PROPOSED, Path, Proposal, ValueKind, evolved
-from transforms.decode.decoded import Refusal
+from table.schema.evolution import (
+    MAX_EVOLVED_COLUMNS,
+    Path,
+    Proposal,
+    ValueKind,
+    column_count,
+    evolved,
+)
 from transforms.decode.json_misfits import MisfitFinder, Misfits, dotted
 from transforms.decode.json_record import RecordInspector
 from transforms.decode.schema_policy import SchemaPolicy, UnknownFields
 
+#: One for each set of columns that are too narrow for a record; records may have any of them.
+_KEPT_INSPECTORS = 256
+
 
 class Judge:
-    """Judges single records, and gathers what they ask of the schema.
+    """Judges single records, and tells what they ask of the schema.
 
     Attributes:
-        asked: what the schema would need to hold those that may change it.
-        refusal: the first record that nothing but a stop is to follow.
+        asking: indices of the records that need another schema.
+        refusals: by index, why records must stop the run if nothing else keeps them from being
+            rows.
 
     Args:
         schema: columns of the records, aliases among them.
@@ -30,8 +42,8 @@ class Judge:
         self._schema, self._unknown, self._policy = schema, unknown_fields, policy
         self._finder = MisfitFinder(schema, policy)
         self._inspectors: dict[Proposal, RecordInspector] = {}
-        self.asked: Proposal = NOTHING_PROPOSED
-        self.refusal: Refusal | None = None
+        self.asking: set[int] = set()
+        self.refusals: dict[int, str] = {}
 
     @property
     def allows_wider(self) -> bool:
@@ -39,7 +51,7 @@ class Judge:
         return self._policy.wider_values != "reject"
 
     def reason_against(self, value: bytes, index: int) -> str | None:
-        """Why a record with unknown fields is none; None when it is one, or its fields are asked.
+        """Why a record with unknown fields is none; None when it is one for all that they say.
 
         Args:
             value: the record.
@@ -61,30 +73,57 @@ class Judge:
         found = self._finder.find(value)
         if not found.wider or not self._fits_wider(value, found):
             return reason
-        if self._policy.wider_values == "fail":
-            self._refuse(index, f"{reason}, and decode.wider_values is fail")
-            return reason
         against = self._reason_against_unknown(found, index)
         if against is not None:
             return against
         if self._policy.wider_values == "rescue":
             return without(self._schema, {path for path, _ in found.wider})
-        self.asked |= self._finder.as_columns(found.wider)
+        if self._policy.wider_values == "fail":
+            self.refusals.setdefault(index, f"{reason}, and decode.wider_values is fail")
+        else:
+            self.asking.add(index)
         return reason
+
+    def asked_by(self, values: Iterable[bytes]) -> Proposal:
+        """What the schema would need to hold records that ask.
+
+        Of records that ask for more than ``MAX_EVOLVED_COLUMNS``, enough to see that.
+        """
+        asked: set[tuple[Path, ValueKind]] = set()
+        checked = most = max(MAX_EVOLVED_COLUMNS, column_count(self._schema))
+        for value in values:
+            found = self._finder.find(value)
+            if self._unknown == "evolve":
+                asked |= self._finder.as_columns(self._roomy(found.unknown))
+            if self._policy.wider_values == "evolve":
+                asked |= self._finder.as_columns(found.wider)
+            if len(asked) > checked:
+                if column_count(evolved(self._schema, frozenset(asked))) > most:
+                    break
+                checked = 2 * len(asked)
+        return frozenset(asked)
+
+    def wider_in(self, values: Iterable[bytes]) -> set[Path]:
+        """Places, by their columns' names, where records hold values wider than their column."""
+        found = [self._finder.as_columns(self._finder.find(value).wider) for value in values]
+        return {path for sightings in found for path, _ in sightings}
 
     def _reason_against_unknown(self, found: Misfits, index: int) -> str | None:
         if self._unknown == "evolve":
-            if found.fault is None:
-                self.asked |= self._finder.as_columns(self._roomy(found.unknown))
+            if found.fault is None and found.unknown:
+                self.asking.add(index)
             return found.fault
-        if self._unknown not in ("reject", "fail") or found.first_unknown is None:
+        if self._unknown not in ("reject", "fail"):
             return None
-        reason = (
-            f"field {found.first_unknown!r} is not declared, and decode.unknown_fields is "
-            f"{self._unknown}"
-        )
-        if self._unknown == "fail":
-            self._refuse(index, reason)
+        reason = found.fault
+        if found.first_unknown is not None:
+            reason = (
+                f"field {found.first_unknown!r} is not declared, and decode.unknown_fields is "
+                f"{self._unknown}"
+            )
+        if self._unknown == "fail" and reason is not None:
+            self.refusals[index] = reason
+            return None
         return reason
 
     def _roomy(self, found: set[tuple[Path, ValueKind]]) -> set[tuple[Path, ValueKind]]:
@@ -99,13 +138,11 @@ class Judge:
         proposal = frozenset(found.wider)
         inspector = self._inspectors.get(proposal)
         if inspector is None:
+            if len(self._inspectors) == _KEPT_INSPECTORS:
+                self._inspectors.clear()
             inspector = RecordInspector(evolved(self._schema, proposal))
             self._inspectors[proposal] = inspector
         return inspector.inspect(value).reason is None
-
-    def _refuse(self, index: int, reason: str) -> None:
-        if self.refusal is None or index < self.refusal.index:
-            self.refusal = Refusal(index, reason)
 
 
 def without(schema: pa.Schema, places: set[Path]) -> pa.Schema:

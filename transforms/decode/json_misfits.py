@@ -2,14 +2,18 @@
 
 Only records that are suspected of it come here. An unknown field that holds nothing yet (null, an
 empty array, an empty object, or what is made of such) tells no type: it asks for no column.
+
+Whatever a record holds, its unknown fields are found, or there is a fault: none is lost.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import lru_cache
 
 import pyarrow as pa
@@ -17,8 +21,8 @@ import pyarrow as pa
 from table.errors import InvalidConfig
 from table.model.meta_columns import META_COLUMNS
 from table.schema.canonical import canonical
-from table.schema.evolution import ELEMENT, Path, Proposal, ValueKind
-from transforms.decode.json_record import spell_out_infinity
+from table.schema.evolution import ELEMENT, MAX_EVOLVED_DEPTH, Path, Proposal, ValueKind, depth
+from transforms.decode.json_record import RepeatingObject, spell_out_infinity, to_object
 from transforms.decode.schema_policy import SchemaPolicy
 
 _INT32 = range(-(2**31), 2**31)
@@ -27,6 +31,14 @@ _EXACT_IN_DOUBLE = range(-(2**53), 2**53 + 1)
 
 #: From here on, rounding makes infinity of a ``float``.
 _FLOAT_END = 2.0**128 - 2.0**103
+
+#: An integer of more characters is beyond all types, and Python reads only some thousands.
+_MAX_INTEGER_CHARACTERS = 400
+
+_SHOWN_CHARACTERS = 40
+
+#: A longer name is no name.
+_MAX_NAME_CHARACTERS = 255
 
 #: Spark takes structs whose fields are all called so for unions.
 _UNION_MEMBER = re.compile(r"member\d+")
@@ -40,7 +52,7 @@ class Misfits:
         unknown: what its unknown fields hold, by the record's own names.
         wider: values that their columns do not hold and a wider type would.
         first_unknown: dotted name of the first unknown field that is not null.
-        fault: why some unknown field can be no column.
+        fault: why some unknown field can be no column, or why none could be looked for.
     """
 
     unknown: set[tuple[Path, ValueKind]] = field(default_factory=set)
@@ -62,16 +74,16 @@ class MisfitFinder:
         self._types = {field.name: field.type for field in schema}
 
     def find(self, value: bytes) -> Misfits:
-        """The misfits of a record; none in what is not a JSON object."""
+        """The misfits of a record."""
         found = Misfits()
         try:
-            record = json.loads(spell_out_infinity(value.decode()))
+            record = _DECODER.decode(spell_out_infinity(value.decode()))
             if isinstance(record, dict):
                 self._search_object(record, self._types, (), found)
         except RecursionError:
-            return Misfits(fault="it is nested too deeply to make columns of it")
-        except ValueError:
-            return Misfits()
+            return Misfits(fault="it is nested too deeply to look for unknown fields")
+        except ValueError as error:
+            return Misfits(fault=f"it cannot be searched for unknown fields: {error}")
         return found
 
     def as_columns(self, found: set[tuple[Path, ValueKind]]) -> Proposal:
@@ -89,10 +101,15 @@ class MisfitFinder:
         for name, member in members.items():
             if member is None:
                 continue
-            if name in known:
+            if name == "":
+                # In a path it would stand for the elements of an array.
+                to.first_unknown = dotted(path) if to.first_unknown is None else to.first_unknown
+                to.fault = to.fault or _nameless(path)
+            elif name in known:
                 self._search(member, known[name], (*path, name), to)
             else:
                 self._search_unknown(member, known, (*path, name), to)
+                to.fault = to.fault or _repetition(members, (*path, name))
 
     def _search(self, value: object, known: pa.DataType, path: Path, to: Misfits) -> None:
         if isinstance(value, dict) and pa.types.is_struct(known):
@@ -110,7 +127,7 @@ class MisfitFinder:
     def _search_unknown(
         self, value: object, siblings: Mapping[str, pa.DataType], path: Path, to: Misfits
     ) -> None:
-        to.first_unknown = to.first_unknown or dotted(path)
+        to.first_unknown = dotted(path) if to.first_unknown is None else to.first_unknown
         seen = _see(value, path, to)
         if seen:
             clash = _case_clash(path[-1], siblings) or (len(path) == 1 and self._taken(path[-1]))
@@ -136,12 +153,34 @@ def dotted(path: Path) -> str:
     return "".join("[]" if name == ELEMENT else f".{name}" for name in path).removeprefix(".")
 
 
+def _read_int(text: str) -> int | Decimal:
+    return int(text) if len(text) <= _MAX_INTEGER_CHARACTERS else Decimal(text)
+
+
+def _read_float(text: str) -> float | Decimal:
+    """A number that is too large for a ``double`` stays one; only ``Infinity`` is infinite."""
+    number = float(text)
+    return Decimal(text) if math.isinf(number) else number
+
+
+#: Numbers that no column holds become ``Decimal``.
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=to_object, parse_int=_read_int, parse_float=_read_float
+)
+
+
 def _is_beyond(value: object, known: pa.DataType) -> bool:
-    """Whether a number does not fit the column, but might fit a wider one."""
+    """Whether a number does not fit the column, but might fit a wider one.
+
+    An integer that is spelled as a fraction (5.0) and what is not finite are no reason to give up
+    the integers of a column.
+    """
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return False
     if known == pa.int32():
-        return isinstance(value, float) or value not in _INT32
+        if isinstance(value, float):
+            return math.isfinite(value) and not value.is_integer()
+        return value not in _INT32
     if known == pa.float32():
         return abs(value) >= _FLOAT_END and value not in (float("inf"), float("-inf"))
     return False
@@ -149,6 +188,12 @@ def _is_beyond(value: object, known: pa.DataType) -> bool:
 
 def _see(value: object, path: Path, to: Misfits) -> set[tuple[Path, ValueKind]]:
     """What an unknown field holds, nothing when it holds nothing yet."""
+    if depth(path) > MAX_EVOLVED_DEPTH:
+        to.fault = to.fault or (
+            f"field {path[0]!r}: it is nested more than {MAX_EVOLVED_DEPTH} levels deep (an array "
+            "counts as two)"
+        )
+        return set()
     if isinstance(value, dict):
         return _see_object(value, path, to)
     if isinstance(value, list):
@@ -160,7 +205,8 @@ def _see(value: object, path: Path, to: Misfits) -> set[tuple[Path, ValueKind]]:
         return set()
     kind = _kind(value)
     if kind is None:
-        to.fault = to.fault or f"field {dotted(path)!r}: no type holds the number {value}"
+        shown = str(value)[:_SHOWN_CHARACTERS]
+        to.fault = to.fault or f"field {dotted(path)!r}: no type holds the number {shown}"
         return set()
     return {(path, kind)}
 
@@ -171,11 +217,17 @@ def _see_object(
     seen: set[tuple[Path, ValueKind]] = set()
     names: list[str] = []
     for name, member in members.items():
+        if name == "":
+            to.fault = to.fault or (_nameless(path) if member is not None else None)
+            continue
         inside = _see(member, (*path, name), to)
         if inside:
+            to.fault = to.fault or _repetition(members, (*path, name))
             names.append(name)
             seen |= inside
             to.fault = to.fault or _name_fault((*path, name))
+    if len({name.lower() for name in names}) < len(names):
+        to.fault = to.fault or f"field {dotted(path)!r}: names in it differ only by case"
     if names and all(_UNION_MEMBER.fullmatch(name) for name in names):
         to.fault = to.fault or f"field {dotted(path)!r}: Spark takes its fields for a union's"
     return seen | {(path, ValueKind.STRUCT)} if seen else seen
@@ -188,14 +240,26 @@ def _kind(value: object) -> ValueKind | None:
 
 
 def _number_kind(value: object) -> ValueKind | None:
-    """None for an integer that neither a ``bigint`` nor a ``double`` holds."""
+    """None for a number that neither a ``bigint`` nor a ``double`` holds."""
     if isinstance(value, int):
         if value in _INT32:
             return ValueKind.INT
         if value in _EXACT_IN_DOUBLE:
             return ValueKind.SHORT_LONG
         return ValueKind.LONG if value in _INT64 else None
-    return ValueKind.DOUBLE
+    return ValueKind.DOUBLE if isinstance(value, float) else None
+
+
+def _nameless(path: Path) -> str:
+    within = f" in {dotted(path)!r}" if path else ""
+    return f"a field{within} has an empty name: no column can have this name"
+
+
+def _repetition(members: Mapping[str, object], path: Path) -> str | None:
+    """A reader of a column would not know which of the values is meant."""
+    if isinstance(members, RepeatingObject) and path[-1] in members.repeated:
+        return f"field {dotted(path)!r}: it is given twice"
+    return None
 
 
 def _case_clash(name: str, siblings: Mapping[str, pa.DataType]) -> str | None:
@@ -206,6 +270,9 @@ def _case_clash(name: str, siblings: Mapping[str, pa.DataType]) -> str | None:
 
 
 def _name_fault(path: Path) -> str | None:
+    if len(path[-1]) > _MAX_NAME_CHARACTERS:
+        shown = path[-1][:_SHOWN_CHARACTERS]
+        return f"field '{shown}...': its name has more than {_MAX_NAME_CHARACTERS} characters"
     return None if _is_name(path[-1]) else f"field {dotted(path)!r}: no column can have this name"
 
 

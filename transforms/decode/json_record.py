@@ -39,7 +39,7 @@ class RecordInspector:
         self._check = _object_check(list(schema), iter(range(self._timestamps)))
         # Digits matter to decimals only, and a float is read in half the time.
         parse_float = Decimal if any(map(_holds_decimals, schema.types)) else float
-        self._json = json.JSONDecoder(object_pairs_hook=_to_object, parse_float=parse_float)
+        self._json = json.JSONDecoder(object_pairs_hook=to_object, parse_float=parse_float)
 
     def inspect(self, value: bytes) -> Finding:
         """What is wrong with a record, if anything is, and its forms of timestamps."""
@@ -78,7 +78,7 @@ _Seen = list[TimestampForm | None]
 _Check = Callable[[object, _Seen], str | None]
 
 
-class _RepeatingObject(dict[str, object]):
+class RepeatingObject(dict[str, object]):
     """A JSON object that names a field more than once."""
 
     def __init__(self, members: list[tuple[str, object]]) -> None:
@@ -92,9 +92,10 @@ def _holds_decimals(data_type: pa.DataType) -> bool:
     return pa.types.is_decimal(data_type) or any(map(_holds_decimals, nested))
 
 
-def _to_object(members: list[tuple[str, object]]) -> dict[str, object]:
+def to_object(members: list[tuple[str, object]]) -> dict[str, object]:
+    """For a parser of JSON: an object that tells when it names a field twice."""
     plain = dict(members)
-    return plain if len(plain) == len(members) else _RepeatingObject(members)
+    return plain if len(plain) == len(members) else RepeatingObject(members)
 
 
 def _check_for(wanted: pa.DataType, timestamps: Iterator[int]) -> _Check:
@@ -114,7 +115,7 @@ def _object_check(fields: list[pa.Field], timestamps: Iterator[int]) -> _Check:
     def check(value: object, seen: _Seen) -> str | None:
         if not isinstance(value, dict):
             return f": {_say(value)} is not an object"
-        if isinstance(value, _RepeatingObject):
+        if isinstance(value, RepeatingObject):
             for name, _ in members:
                 if name in value.repeated:
                     return f".{name}: it is given twice"

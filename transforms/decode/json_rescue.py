@@ -70,6 +70,11 @@ def find_unknown(
     return found
 
 
+def count_unknown(read: pa.Schema, schema: pa.Schema) -> int:
+    """How many fields were read that are not in ``schema``, at any depth."""
+    return _count_unknown(pa.struct(list(read)), pa.struct(list(schema)))
+
+
 def unknown_fields(text: str, schema: pa.Schema, kept: pa.Schema | None = None) -> str | None:
     """The unknown fields of one record as a JSON object, or None when it has none.
 
@@ -90,6 +95,20 @@ def unknown_fields(text: str, schema: pa.Schema, kept: pa.Schema | None = None) 
         raise ValueError(message) from None
 
 
+def known_fields(text: str, schema: pa.Schema) -> str:
+    """The known fields of one record as a JSON object; arrays are kept whole.
+
+    Raises:
+        ValueError: as ``unknown_fields``.
+    """
+    text = spell_out_infinity(text)
+    try:
+        return _known_members(text, text.index("{"), {f.name: f.type for f in schema})
+    except RecursionError:
+        message = "it is nested too deeply"
+        raise ValueError(message) from None
+
+
 def _has_more_fields(read: pa.DataType, known: pa.DataType | None) -> bool:
     """Whether values of a type may have something unknown inside, by the type alone."""
     if known is None:
@@ -100,6 +119,22 @@ def _has_more_fields(read: pa.DataType, known: pa.DataType | None) -> bool:
     if pa.types.is_list(read) and pa.types.is_list(known):
         return _has_more_fields(read.value_type, known.value_type)
     return False
+
+
+def _count_unknown(read: pa.DataType, known: pa.DataType | None) -> int:
+    """Fields inside a type that are not inside another; all of them inside an unknown one."""
+    if pa.types.is_list(read):
+        inside = known.value_type if known is not None and pa.types.is_list(known) else None
+        return _count_unknown(read.value_type, inside)
+    if not pa.types.is_struct(read):
+        return 0
+    types = {}
+    if known is not None and pa.types.is_struct(known):
+        types = {field.name: field.type for field in known}
+    return sum(
+        (field.name not in types) + _count_unknown(field.type, types.get(field.name))
+        for field in read
+    )
 
 
 def _find_unknown(
@@ -119,7 +154,8 @@ def _find_unknown(
     return found
 
 
-_DECODER = json.JSONDecoder()
+#: What numbers are does not matter, and Python reads only some thousands of digits.
+_DECODER = json.JSONDecoder(parse_int=str, parse_float=str)
 _STRING = r'"([^"\\]*(?:\\.[^"\\]*)*)"'
 #: A member of an object that is known to be JSON; the value is empty where it is nested.
 _MEMBER = re.compile(
@@ -144,6 +180,18 @@ def _unknown_members(text: str, start: int, known: _Types, wanted: _Types | None
     if not kept:
         return None
     return "{" + ",".join(f"{json.dumps(name)}:{part}" for name, part in kept.items()) + "}"
+
+
+def _known_members(text: str, start: int, known: _Types) -> str:
+    parts = []
+    for name, begin, end in _members(text, start):
+        if name not in known:
+            continue
+        part = text[begin:end]
+        if pa.types.is_struct(known[name]) and part.startswith("{"):
+            part = _known_members(text, begin, {f.name: f.type for f in known[name]})
+        parts.append(f"{json.dumps(name)}:{part}")
+    return "{" + ",".join(parts) + "}"
 
 
 def _unknown_part(

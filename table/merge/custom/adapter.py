@@ -1,8 +1,7 @@
 """A user's merger as a ``RecordMerger``.
 
-Changes of a key are merged oldest first, in rounds: round ``k`` merges the ``k``-th change of every
-key that has one with what its earlier ones have come to. So there are as many rounds as changes of
-the key that has the most, and a key with one change costs nothing.
+A key with one change costs nothing; in which order several are merged is said in
+``table.merge.custom.folding``.
 
 Both kinds of deletes reach the merger, and what it returns decides: Apache Hudi 1.2.0 asks it in
 the same way (``BufferedRecordMergerFactory.CustomRecordMerger``), but of a delete block's record
@@ -25,6 +24,7 @@ import pyarrow.compute as pc
 from table.merge.change_index import ChangeIndex, Merged
 from table.merge.custom.buffered_record_merger import BufferedRecordMerger
 from table.merge.custom.custom_merger import CustomMerger
+from table.merge.custom.folding import folded
 from table.merge.custom.outcome import Outcome, check_outcome, combined
 from table.merge.custom.record_calls import merge_records
 from table.merge.custom.records import Records
@@ -32,7 +32,7 @@ from table.merge.custom.same_rows import same_rows
 from table.merge.custom.vector_calls import merge_columns
 from table.merge.custom.vector_merger import VectorMerger
 from table.merge.filling import Filling
-from table.merge.key_codes import KeyCodes, Mask, Rows, key_codes
+from table.merge.key_codes import KeyCodes, Mask, key_codes
 from table.merge.pairs import Joined, Pairs
 from table.merge.precedence import Kinds
 from table.merge.record_merger import RecordMerger
@@ -69,15 +69,8 @@ class _CustomRecordMerger:
         keys = key_codes(changes, key_columns)
         if keys.are_unique:
             return changes
-        rounds = _Rounds.of(keys)
-        merged = changes.take(rounds.rows(0))
-        finished = []
-        for number in range(1, rounds.count):
-            newer = changes.take(rounds.rows(number))
-            finished.append(merged.slice(len(newer)))
-            merged, _ = self._merge(merged.slice(0, len(newer)), newer)
-        # Those of the fewest changes were finished first, and stand last.
-        return pa.concat_tables([merged, *finished[::-1]]).take(rounds.place_of_key)
+        is_alone = _are_merged_in_place(Records(changes, self.ordering_fields), keys)
+        return folded(changes, keys, is_alone, lambda older, newer: self._merge(older, newer)[0])
 
     def join(self, pairs: Pairs) -> Joined:
         newer = pairs.newer()
@@ -125,42 +118,12 @@ class _CustomRecordMerger:
         return merge_records(self.merger, older, newer, in_part=in_part)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Rounds:
-    """Rows of keys in rounds; keys of the most rows come first in each, so each is a prefix.
-
-    Attributes:
-        order: rows, key by key as ``keys_by_count`` has them, each key's in their order.
-        starts: where in ``order`` each key's rows begin.
-        counts: rows of each key, descending.
-        place_of_key: where each key, numbered by first appearance, stands in a round.
-    """
-
-    order: Rows
-    starts: Rows
-    counts: Rows
-    place_of_key: Rows
-
-    @classmethod
-    def of(cls, keys: KeyCodes) -> _Rounds:
-        counts = np.bincount(keys.codes, minlength=keys.key_count)
-        keys_by_count = np.argsort(-counts, kind="stable")
-        place_of_key = np.empty(keys.key_count, np.int64)
-        place_of_key[keys_by_count] = np.arange(keys.key_count)
-        order = np.argsort(place_of_key[keys.codes], kind="stable")
-        descending = counts[keys_by_count]
-        starts = np.cumsum(descending) - descending
-        return cls(order, starts, descending, place_of_key)
-
-    @property
-    def count(self) -> int:
-        return int(self.counts[0])
-
-    def rows(self, number: int) -> Rows:
-        """The rows of a round: of every key that has that many before it."""
-        has_one = np.searchsorted(-self.counts, -number, side="left")
-        rows: Rows = self.order[self.starts[:has_one] + number]
-        return rows
+def _are_merged_in_place(changes: Records, keys: KeyCodes) -> Mask:
+    """Deletes, and all changes of keys of which one was written in part."""
+    in_part: Mask = np.zeros(keys.key_count, np.bool_)
+    in_part[keys.codes[changes.is_partial]] = True
+    in_place: Mask = changes.is_delete | in_part[keys.codes]
+    return in_place
 
 
 def _as_changes(rows: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -25,7 +25,8 @@ def object_at(path: str) -> object:
         )
         raise InvalidConfig(message) from error
     if not hasattr(module, name):
-        message = f"merger {path}: module {module_name} ({module.__file__}) has no {name}"
+        file = getattr(module, "__file__", "built in")
+        message = f"merger {path}: module {module_name} ({file}) has no {name}"
         raise InvalidConfig(message)
     found: object = getattr(module, name)
     return found

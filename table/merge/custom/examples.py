@@ -14,6 +14,7 @@ import pyarrow as pa
 from table.errors import InvalidConfig
 from table.model.changes import CHANGE_KIND_FIELD, ChangeKind
 from table.model.meta_columns import RECORD_KEY
+from table.schema.field_path import column_at
 
 #: The values that a column is given, in ascending order where it has one.
 Pools: TypeAlias = Mapping[str, Sequence[object]]
@@ -63,8 +64,12 @@ class Examples:
         """Examples with these values, and with some of our own for the other columns.
 
         Raises:
-            InvalidConfig: of some column no values are known.
+            InvalidConfig: a column or a value that is given does not fit the schema, or of some
+                column no values are known.
         """
+        for name in ordering_fields:
+            column_at(schema.empty_table(), name)
+        _check_given(schema, given)
         pools = {f.name: list(given.get(f.name) or _pool(f.type, f.name)) for f in schema}
         return cls(schema, tuple(ordering_fields), pools)
 
@@ -115,6 +120,21 @@ class Examples:
     def _ordering_columns(self) -> list[str]:
         names = self.schema.names
         return [n if n in names else n.split(".")[0] for n in self.ordering_fields]
+
+
+def _check_given(schema: pa.Schema, given: Pools) -> None:
+    for name, pool in given.items():
+        if name not in schema.names:
+            message = (
+                f"values={{{name!r}: …}}: the schema has no such column; it has {schema.names}"
+            )
+            raise InvalidConfig(message)
+        kind = schema.field(name).type
+        try:
+            pa.array(list(pool), kind)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            message = f"values={{{name!r}: {pool!r}}}: column {name} is {kind} ({error})"
+            raise InvalidConfig(message) from error
 
 
 def _pool(kind: pa.DataType, name: str) -> list[object]:

@@ -6,6 +6,7 @@ where it loses rows, keys, columns, types or ordering values.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +18,7 @@ from table.merge.custom.records import Records
 from table.merge.key_codes import Mask
 from table.model.meta_columns import RECORD_KEY
 from table.model.written_columns import Written
-from table.schema.field_path import column_at
+from table.schema.field_path import column_at, top_column
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,7 +40,8 @@ def check_outcome(merger: CustomMerger, older: Records, newer: Records, outcome:
     """Pass what may be used.
 
     Raises:
-        InvalidConfig: the merger lost or exchanged records, or lost an ordering value.
+        InvalidConfig: the merger lost or exchanged records, lost an ordering value, or made a live
+            row of a delete without giving it data.
     """
     keys = older[RECORD_KEY]
     _refuse(
@@ -55,7 +57,10 @@ def check_outcome(merger: CustomMerger, older: Records, newer: Records, outcome:
             f"its ordering value was lost: {field} is null; take it over from one of the two "
             "versions (deletes need it too)"
         )
-        _refuse(merger, keys, after & ~before[0] & ~before[1], fault)
+        had_none = (~older.is_delete & before[0]) | (~newer.is_delete & before[1])
+        is_lost = (~before[0] & ~before[1]) | (outcome.keep & ~had_none)
+        _refuse(merger, keys, after & is_lost, fault)
+    _check_has_data(merger, keys, older, newer, outcome)
     _check_nulls(merger, keys, outcome, older.rows.schema)
 
 
@@ -94,6 +99,34 @@ def combined(use_first: Mask, first: Outcome, second: Outcome) -> Outcome:
         np.concatenate([first.keep, second.keep])[places],
         written,
     )
+
+
+def _check_has_data(
+    merger: CustomMerger, keys: pa.ChunkedArray, older: Records, newer: Records, outcome: Outcome
+) -> None:
+    """Only the operation deletes; what is null in a live version too may stay null."""
+    suspects = np.flatnonzero(outcome.keep & (older.is_delete | newer.is_delete))
+    is_wrong: Mask = np.zeros(len(older), np.bool_)
+    is_wrong[suspects] = _are_empty(outcome.rows.take(suspects), older.ordering_fields)
+    for version in (older, newer) if is_wrong.any() else ():
+        is_wrong &= version.is_delete | ~_are_empty(version.rows, version.ordering_fields)
+    fault = (
+        "a row without any data came back that is no delete; set keep to False for it "
+        "(a record's operation to DELETE)"
+    )
+    _refuse(merger, keys, is_wrong, fault)
+
+
+def _are_empty(rows: pa.Table, ordering_fields: Sequence[str]) -> Mask:
+    """Rows whose columns other than the ordering's are all null; none where there are no others."""
+    ordering = {top_column(name, rows.schema) for name in ordering_fields}
+    names = [name for name in rows.column_names if name not in ordering and name != RECORD_KEY]
+    empty: Mask = np.full(rows.num_rows, bool(names))
+    for name in names:
+        if not empty.any():
+            break
+        empty &= np.asarray(rows.column(name).is_null())
+    return empty
 
 
 def _check_nulls(

@@ -74,7 +74,8 @@ def check_merger(
 
     Raises:
         BrokenRule: with the smallest example that was found.
-        InvalidConfig: it has no strategy id, or of some column no values are known.
+        InvalidConfig: it has no strategy id, ``ordering_fields`` or ``values`` do not fit the
+            schema, or of some column no values are known.
     """
     check_strategy(merger)
     made = Examples.of(schema, ordering_fields, values or {})

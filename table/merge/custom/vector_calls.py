@@ -31,7 +31,11 @@ def merge_columns(
     """
     key = older[RECORD_KEY][0].as_py()
     call = merger.partial_merge if in_part else merger.merge
-    merged = cast(object, call(older, newer))
+    try:
+        merged = cast(object, call(older, newer))
+    except Exception as error:
+        error.add_note(f"in merger {merger.name}, {len(older)} records from {key!r} on")
+        raise
     if not isinstance(merged, VectorMerge):
         raise refused(merger, key, f"{type(merged).__name__} came back; return a VectorMerge")
     rows = conformed(merger, merged.rows, older.rows)

@@ -19,7 +19,7 @@ from table.model.changes import CHANGE_COLUMNS, CHANGE_KIND, WRITTEN_COLUMNS, Ch
 from table.model.meta_columns import RECORD_KEY
 from table.model.written_columns import has_partial_rows, is_written, own_columns
 from tests.merging.histories import changes, histories
-from tests.merging.modes import MODES, VALUES, Mode
+from tests.merging.modes import MODELLED, MODES, VALUES, Mode
 from tests.merging.rules import Record, Records, folded
 
 IN_PART = {name: mode for name, mode in MODES.items() if mode.is_in_part}
@@ -67,9 +67,9 @@ def test_parts_come_to_what_they_come_to_record_by_record(mode: Mode, data: st.D
     for step in steps:
         model = _whole(folded(mode.rule, [*model.values(), *step]))
     standing, merger = _slice(mode, [*base.values()]), _merger(mode)
-    makes_whole = data.draw(st.booleans())
+    makes_whole, largest = data.draw(st.booleans()), data.draw(st.sampled_from([None, 0, 1]))
     arriving = [changes(mode, step) for step in steps]
-    parts = [*settled(arriving, merger, standing, makes_whole=makes_whole)]
+    parts = [*settled(arriving, merger, standing, makes_whole=makes_whole, largest_sets=largest)]
     assert not (makes_whole and any(map(has_partial_rows, parts)))
     assert [part.schema for part in parts] == [changes(mode, step).schema for step in steps]
 
@@ -97,6 +97,36 @@ def test_only_records_that_stand_are_written_in_part(mode: Mode, data: st.DataOb
                 assert row[CHANGE_KIND] == ChangeKind.UPSERT
                 assert row["id"] in alive and not alive[row["id"]].is_delete
         alive = _whole(folded(mode.rule, [*alive.values(), *step]))
+
+
+@settings(deadline=None, max_examples=50)
+@given(data=st.data(), largest=st.integers(0, 2))
+def test_no_more_sets_of_columns_stay_than_may(data: st.DataObject, largest: int) -> None:
+    mode = IN_PART["event time, in part"]
+    step = next((step for step in data.draw(histories(mode)) if step), ())
+    values = dict.fromkeys(MODELLED, "0")
+    standing = _slice(mode, [Record(key, 1, values=values) for key in "abcdefgh"])
+    (part,) = settled([changes(mode, step)], _merger(mode), standing, largest_sets=largest)
+    width = len(own_columns(part))
+    sets = part.column(WRITTEN_COLUMNS).unique().to_pylist()
+    assert sum(not all(is_written(bits, width)) for bits in sets) <= largest
+
+
+@each_mode
+def test_of_changes_before_the_last_to_each_key_is_held(mode: Mode) -> None:
+    written = frozenset(["name"])
+
+    def block(ts: int) -> pa.Table:
+        values = {**dict.fromkeys(MODELLED), "name": f"{ts}" * 1000}
+        keys = map(str, range(200))
+        return changes(mode, [Record(k, ts, values=values, written=written) for k in keys])
+
+    standing, held = _slice(mode, []), []
+    before = pa.total_allocated_bytes()
+    blocks = (block(ts) for ts in range(1, 10))
+    for _ in settled(blocks, _merger(mode), standing, makes_whole=True):
+        held.append(pa.total_allocated_bytes() - before)
+    assert held[-1] < 1.5 * held[2]
 
 
 def test_without_an_order_whole_rows_pass_as_they_are_and_ask_nothing() -> None:

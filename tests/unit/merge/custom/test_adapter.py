@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from table.merge.custom import Records, VectorMerge
 from table.merge.custom.adapter import custom_record_merger
 from table.merge.custom.custom_merger import CustomMerger
 from table.merge.filling import UnwrittenColumns
@@ -220,19 +221,55 @@ def test_a_merger_of_records_is_called_for_records_that_collide_alone() -> None:
     assert (merged.counts.updated, merged.counts.inserted) == (2, 998)
 
 
-def test_calls_of_a_vectorised_merger_are_as_many_as_changes_of_one_key() -> None:
-    calls = []
+class Counting(Appending):
+    def __init__(self) -> None:
+        self.calls: list[int] = []
 
-    class Counting(Appending):
-        def merge(self, older: object, newer: object) -> object:  # type: ignore[override]
-            calls.append(len(older))  # type: ignore[arg-type]
-            return super().merge(older, newer)  # type: ignore[arg-type]
+    def merge(self, older: Records, newer: Records) -> VectorMerge:
+        self.calls.append(len(older))
+        return super().merge(older, newer)
 
+
+def test_changes_of_a_key_are_merged_by_halves() -> None:
+    merger = Counting()
     keys = [f"k{n}" for n in range(50)]
     changes = [Change(key, text=str(n)) for n in range(3) for key in keys]
-    folded = custom_record_merger(Counting()).fold(table_of([*changes, Change("k0", text="!")]))
-    assert calls == [50, 50, 1]
+    folded = custom_record_merger(merger).fold(table_of([*changes, Change("k0", text="!")]))
+    assert merger.calls == [51, 50]
     assert folded["text"].to_pylist() == ["012!", *["012"] * 49]
+
+
+@each_appending
+def test_a_hot_key_comes_to_what_it_comes_to_one_by_one(merger: CustomMerger) -> None:
+    changes = [Change("x" if n % 7 else f"k{n}", text=f"{n} ") for n in range(300)]
+    folded = custom_record_merger(merger).fold(table_of(changes))
+    assert seen(folded) == outcome([], changes)
+
+
+def test_calls_for_a_hot_key_are_few() -> None:
+    merger = Counting()
+    custom_record_merger(merger).fold(table_of([Change("x")] * 1000))
+    assert merger.calls == [500, 250, 125, 62, 31, 16, 8, 4, 2, 1]
+
+
+@pytest.mark.parametrize(
+    "delete", [ChangeKind.COMMIT_TIME_DELETE, ChangeKind.DELETE, ChangeKind.FLAGGED_DELETE]
+)
+def test_deletes_of_a_hot_key_are_merged_at_their_place(delete: ChangeKind) -> None:
+    merger = Counting()
+    changes = [Change("x", text=str(n % 10)) for n in range(64)]
+    changes[32] = Change("x", kind=delete, text=None)
+    folded = custom_record_merger(merger, ["ts"]).fold(table_of(changes))
+    assert folded["text"].to_pylist() == ["".join(str(n % 10) for n in range(33, 64))]
+    assert merger.calls == [31, 16, 8, 4, 2, 1, 1]
+
+
+def test_keys_with_records_written_in_part_are_merged_one_by_one() -> None:
+    parts = [Change("x", ts, text, written=(True, False)) for ts, text in ((2, "new"), (1, "old"))]
+    whole = [Change("x", 1, other="d"), Change("x", 1, other="e")]
+    table = table_of([*parts, *whole], in_part=True)
+    own, hudi = custom_record_merger(ByEventTime(), ["ts"]), event_time_merger(["ts"])
+    assert seen(own.fold(table)) == seen(hudi.fold(table)) == [("x", 2, "new", "d")]
 
 
 @each_by_event_time

@@ -48,6 +48,7 @@ def test_classes_and_objects_are_found_by_their_path() -> None:
         ("no_such.module:Merger", r"no_such\.module:Merger.*cannot be imported.*PYTHONPATH"),
         (f"{MERGERS}.Appending", r"package\.module:Class"),
         (f"{MERGERS}:Missing", r"mergers\.py\) has no Missing"),
+        ("sys:Missing", r"module sys \(built in\) has no Missing"),
         (f"{HERE}:Path", "inherit from VectorMerger or BufferedRecordMerger"),
         (f"{HERE}:HERE", "an object of str"),
         (f"{HERE}:WithoutMerge", "define merge"),

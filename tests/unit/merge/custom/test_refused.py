@@ -20,6 +20,7 @@ from table.merge.custom import (
     VectorMerger,
 )
 from table.merge.custom.adapter import custom_record_merger
+from table.model.changes import CHANGE_KIND, ChangeKind
 from tests.unit.merge.custom.mergers import deleted
 from tests.unit.merge.custom.test_adapter import Change, table_of
 
@@ -105,6 +106,49 @@ def test_a_merger_that_raises_is_named() -> None:
     with pytest.raises(ZeroDivisionError) as raised:
         custom_record_merger(merger, ["ts"]).fold(TABLE)
     assert "Careless, record 'x'" in raised.value.__notes__[0]
+
+
+def test_a_vectorised_merger_that_raises_is_named() -> None:
+    merger = vectorised(lambda a, b: 1 // 0)
+    with pytest.raises(ZeroDivisionError) as raised:
+        custom_record_merger(merger, ["ts"]).fold(TABLE)
+    assert "Careless, 3 records from 'x' on" in raised.value.__notes__[0]
+
+
+def kept_newer(a: Records, b: Records) -> VectorMerge:
+    return VectorMerge(b.rows, np.ones(len(b), np.bool_))
+
+
+def kept_with_ordering_of_older(a: Records, b: Records) -> VectorMerge:
+    return kept(without(b.rows, "ts", a["ts"]), len(b))
+
+
+@pytest.mark.parametrize(
+    ("delete", "result", "fault"),
+    [
+        (ChangeKind.COMMIT_TIME_DELETE, kept_newer, "ts is null"),
+        (ChangeKind.COMMIT_TIME_DELETE, kept_with_ordering_of_older, "no delete; set keep"),
+        (ChangeKind.DELETE, kept_newer, "no delete; set keep to False"),
+    ],
+)
+def test_a_live_row_of_a_delete_without_data(
+    delete: ChangeKind, result: Callable[[Records, Records], Any], fault: str
+) -> None:
+    merger = custom_record_merger(vectorised(result), ["ts"])
+    changes = [Change("w", 1), Change("x", 1), Change("w", 2), Change("x", 2, kind=delete)]
+    refused = rf"Careless, record 'x': .*{fault}"
+    with pytest.raises(InvalidConfig, match=refused):
+        merger.fold(table_of(changes))
+    base = table_of(changes[:2]).drop_columns([CHANGE_KIND])
+    with pytest.raises(InvalidConfig, match=refused):
+        merger.apply(base, table_of(changes[2:]))
+
+
+@pytest.mark.parametrize("delete", [ChangeKind.COMMIT_TIME_DELETE, ChangeKind.DELETE])
+def test_a_live_row_that_was_empty_before_may_survive_a_delete(delete: ChangeKind) -> None:
+    merger = vectorised(lambda a, b: kept(a.rows, len(a)))
+    changes = table_of([Change("x", 1, None), Change("x", 2, kind=delete)])
+    assert custom_record_merger(merger, ["ts"]).fold(changes)["ts"].to_pylist() == [1]
 
 
 def test_data_cannot_be_changed_in_place() -> None:

@@ -170,7 +170,7 @@ def test_good_mergers_pass(
         (ReturnsNothing(), "comes back", "never None"),
         (Renames(), "same key", r"'key\+' came back"),
         (Retypes(), "table's types", "v is double and must be int64"),
-        (EmptiesDeletedRows(), "only the operation deletes", "without any data"),
+        (EmptiesDeletedRows(), "comes back", "without any data .* that is no delete"),
         (LosesTimes(), "comes back", "ordering value was lost"),
         (AddsTimes(), "the ordering value is kept", "of neither"),
         (Averages(), "associative", r"merge\(a, merge\(b, c\)\)"),
@@ -193,6 +193,22 @@ def test_the_example_that_is_told_is_small() -> None:
     assert str(raised.value).splitlines()[1:4] == [
         f"  {n} = {v}" for n, v in zip("abc", (a, b, c), strict=True)
     ]
+
+
+@pytest.mark.parametrize(
+    ("ordering", "values", "fault"),
+    [
+        (["zz"], {}, "'zz' is not among the columns id, ts, v"),
+        (["ts"], {"stat": ["paid"]}, r"'stat'.* no such column; it has \['id', 'ts', 'v'\]"),
+        (["ts"], {"v": ["paid"]}, r"values=\{'v': \['paid'\]\}: column v is int64"),
+        (["ts"], {"v": [1, 1 << 70]}, "column v is int64"),
+    ],
+)
+def test_what_the_caller_gives_wrong_is_not_the_mergers_fault(
+    ordering: list[str], values: dict[str, list[object]], fault: str
+) -> None:
+    with pytest.raises(InvalidConfig, match=fault):
+        check_merger(ByEventTime(), SCHEMA, ordering, values=values)
 
 
 def test_values_that_mean_something_are_the_callers() -> None:

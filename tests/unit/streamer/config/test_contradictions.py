@@ -34,11 +34,75 @@ CASES: Mapping[str, tuple[list[str], str]] = {
     ),
     "absent fields and a delete marker": (
         [
+            "decode.schema.op=string",
             "table.partial_update=absent_fields",
-            "table.delete_when.field=id",
+            "table.delete_when.field=op",
             "table.delete_when.value=d",
         ],
         "table.delete_when: has no meaning with partial_update absent_fields: Apache Hudi cannot",
+    ),
+    "absent fields and a payload that marks deletes": (
+        [
+            "decode.schema.Op=string",
+            "table.partial_update=absent_fields",
+            "table.payload=AWSDmsAvroPayload",
+        ],
+        "table.payload: AWSDmsAvroPayload means delete_when Op = 'D', which has no meaning with",
+    ),
+    "deletes marked by a number that has many texts": (
+        [
+            "decode.schema.op=double",
+            "table.delete_when.field=op",
+            "table.delete_when.value=d",
+        ],
+        "table.delete_when: column 'op' marks deletes by the text 'd'; declare it as string, bool",
+    ),
+    "deletes marked by a text that no number has": (
+        ["table.delete_when.field=ts", "table.delete_when.value=d"],
+        "table.delete_when: column 'ts' marks deletes by the text 'd', which no value of type int64"
+        " has; declare it as string",
+    ),
+    "deletes marked by the key": (
+        ["table.delete_when.field=id", "table.delete_when.value=d"],
+        "table.delete_when: 'id' is the record key, so that only one key could be deleted; name a",
+    ),
+    "an operation that is no text": (
+        ["decode.schema._hoodie_operation=int"],
+        "decode.schema._hoodie_operation: int32: column '_hoodie_operation' marks deletes; declare "
+        "it as string",
+    ),
+    "an order of structs": (
+        ["table.ordering=at"],
+        "table.ordering: 'at' is of type struct<day: date32[day]>, which has no order; name a",
+    ),
+    "an order of arrays": (
+        ["decode.schema.tags=array<int>", "table.ordering=tags"],
+        "table.ordering: 'tags' is of type list<element: int32>, which has no order; name a",
+    ),
+    "an order of a field that a struct lacks": (
+        ["table.ordering=at.hour"],
+        "table.ordering: field 'at.hour' is not among the columns id, ts, at",
+    ),
+    "tombstones ordered by a time that their column cannot hold": (
+        [
+            "decode.schema.seen=string",
+            "decode.tombstone_ordering=record_timestamp",
+            "table.ordering=seen",
+        ],
+        "decode.tombstone_ordering: tombstones are ordered by record_timestamp, which column 'seen'"
+        " of type string cannot hold; declare it as bigint or timestamp",
+    ),
+    "an alias of a column of the format's own": (
+        ["decode.schema._hoodie_is_deleted=boolean", "decode.aliases.gone=_hoodie_is_deleted"],
+        "decode.aliases.gone: '_hoodie_is_deleted' is Hudi's own or empty; name a field",
+    ),
+    "an alias without a name": (
+        ["decode.aliases={'': ts}"],
+        "decode.aliases.: '' is Hudi's own or empty; name a field of the records and a column",
+    ),
+    "an alias that is the format's own": (
+        ["decode.aliases._hoodie_commit_time=ts"],
+        "decode.aliases._hoodie_commit_time: '_hoodie_commit_time' is Hudi's own or empty",
     ),
     "ordered tombstones in a table that is not ordered": (
         ["decode.tombstone_ordering=record_timestamp"],
@@ -115,7 +179,7 @@ CASES: Mapping[str, tuple[list[str], str]] = {
     ),
     "a payload whose column no row has": (
         ["table.payload=AWSDmsAvroPayload"],
-        "table.delete_when: 'Op' is not a column of decode.schema (at, id, ts)",
+        "table.payload: 'Op' is not a column of decode.schema (at, id, ts)",
     ),
     "half a delete marker": (
         ["table.delete_when.field=id"],
@@ -206,7 +270,10 @@ def test_it_is_refused_and_says_why(overrides: list[str], problem: str) -> None:
         ["table.partial_update=absent_fields"],
         ["table.partial_update=absent_fields", "table.type=copy_on_write"],
         ["table.partial_update=fill_unavailable", "table.unavailable_value=gone"],
-        ["table.delete_when.field=id", "table.delete_when.value=gone"],
+        ["decode.schema.op=string", "table.delete_when.field=op", "table.delete_when.value=gone"],
+        ["table.delete_when.field=ts", "table.delete_when.value='-1'"],
+        ["table.ordering=at.day"],
+        ["table.ordering=ts", "decode.tombstone_ordering=record_timestamp"],
         ["table.payload=PartialUpdateAvroPayload", "table.ordering=ts"],
         ["table.payload=OverwriteWithLatestAvroPayload"],
         ["table.merger=shop.merging:Totals", "table.ordering=ts"],
