@@ -93,7 +93,8 @@ class TableWriter:
         """The buckets that have files, as of ``begin``."""
         view = self.table.view()
         count = self.settings.index.bucket_count
-        pending = [s for s in view.latest_slices() if s.group in view.compactions]
+        latest = view.latest_slices() if view.compactions else []
+        pending = [s for s in latest if s.group in view.compactions]
         return Placement.of(view.slices_for_writing(), view.partitions, count, pending)
 
     def commit(

@@ -119,12 +119,15 @@ class Filling:
         Whatever a change without a commit time has led or filled has none either: it is written
         now (``FileGroupReaderBasedMergeHandle`` gives it the metadata of its own commit).
         """
+        fills = {name: self._late_fills(name, older) for name in older.column_names}
         takes = {
-            name: self._takes_newer(name, older, newer, newer_leads) for name in older.column_names
+            name: self._takes_newer(name, newer, newer_leads, late) for name, late in fills.items()
         }
         if COMMIT_TIME in takes:
             is_new = _to_numpy(newer.column(COMMIT_TIME).is_null())
-            is_written = newer_leads | self._fills_any(older)
+            # Whatever a late one may fill, were it with nothing, is written too.
+            own = [late for name, late in fills.items() if name not in META_COLUMNS]
+            is_written = np.logical_or.reduce([newer_leads, *own])
             for name in (COMMIT_TIME, COMMIT_SEQNO):
                 if name in takes:
                     takes[name] = np.where(is_new, is_written, takes[name])
@@ -145,21 +148,18 @@ class Filling:
             sources = np.where((last_set == NO_ROW) & (late != NO_ROW), late, sources)
         return sources
 
-    def _takes_newer(self, name: str, older: pa.Table, newer: pa.Table, newer_leads: Mask) -> Mask:
+    def _late_fills(self, name: str, older: pa.Table) -> Mask:
+        """Rows that leave a column open for one that came late."""
+        if not self.late_fills:
+            return np.zeros(older.num_rows, dtype=np.bool_)
+        return self.holes(older, name)
+
+    def _takes_newer(self, name: str, newer: pa.Table, newer_leads: Mask, late_fills: Mask) -> Mask:
         newer_is_open = self.holes(newer, name)
         if self._is_newest(name):
             return ~newer_is_open
-        fills = self.holes(older, name) if self.late_fills else np.zeros_like(newer_leads)
-        takes: Mask = np.where(newer_leads, ~newer_is_open, fills)
+        takes: Mask = np.where(newer_leads, ~newer_is_open, late_fills)
         return takes
-
-    def _fills_any(self, older: pa.Table) -> Mask:
-        """Rows that a late one fills, were it with nothing."""
-        fills = np.zeros(older.num_rows, dtype=np.bool_)
-        for name in older.column_names if self.late_fills else ():
-            if name not in META_COLUMNS:
-                fills |= self.holes(older, name)
-        return fills
 
     def _is_newest(self, name: str) -> bool:
         return self.newest_meta and name in META_COLUMNS

@@ -107,12 +107,6 @@ def common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
     return None
 
 
-def holds(wide: pa.DataType, narrow: pa.DataType) -> bool:
-    """Whether every value of ``narrow`` is one of ``wide``; fields of structs may be missing."""
-    common = common_type(wide, narrow)
-    return common is not None and common.equals(wide)
-
-
 def united(table: pa.Schema, ours: pa.Schema, table_url: str) -> pa.Schema:
     """The columns of a table and of a writer together: the table's first, types that hold both.
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sinks.hudi.sink import SchemaRefused
-from table.schema.evolution import Proposal, ValueKind, common_type, evolved, holds
+from table.schema.evolution import Proposal, ValueKind, common_type, evolved
 from table.storage import StorageLocation
 from tests.json_stream import JsonStream, present
 from transforms.decode.schema_policy import SchemaPolicy, UnknownFields, WiderValues
@@ -61,6 +61,12 @@ def sorted_fields(data_type: pa.DataType | None) -> pa.DataType | None:
         element = data_type.value_field
         return pa.list_(element.with_type(sorted_fields(element.type)))
     return data_type
+
+
+def holds(wide: pa.DataType, narrow: pa.DataType) -> bool:
+    """Whether every value of ``narrow`` is one of ``wide``; fields of structs may be missing."""
+    both = common_type(wide, narrow)
+    return both is not None and both.equals(wide)
 
 
 def common(one: pa.DataType | None, other: pa.DataType | None) -> pa.DataType | None:
