@@ -8,6 +8,7 @@ withdraw the prepared content, plan, delete the files, complete the rollback, fo
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 
 from table.errors import Fenced, Unsupported
 from table.model.action import COMMITS, Action, State
@@ -96,6 +97,7 @@ def _finish(access: TableAccess, rollback: Instant, timeline: Timeline, lease: L
     access.timeline.prepare(pending, content)
     if target is not None:
         access.timeline.withdraw(target)
+    access.participant.on_rollback(pending, plan.instant, _names(deleted), timeline)
     completed_at = next_instant(access.timeline.load().newest_time)
     lease.check()
     access.timeline.publish(pending, completed_at)
@@ -104,6 +106,11 @@ def _finish(access: TableAccess, rollback: Instant, timeline: Timeline, lease: L
         access.timeline.forget(target)
     drop_markers(access.storage, plan.instant)
     return plan.instant
+
+
+def _names(files: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """The files of a plan by their names alone."""
+    return {folder: [path.rpartition("/")[2] for path in paths] for folder, paths in files.items()}
 
 
 def _delete_late_files(access: TableAccess, instant: str, timeline: Timeline) -> None:

@@ -113,6 +113,7 @@ class Transaction:
             )
             if precondition is not None:
                 precondition(timeline)
+            self._access.participant.on_commit(self.instant, metadata, timeline)
             completed_at = next_instant(timeline.newest_time)
             lease.check()
             completed = self._publish(completed_at)

@@ -1,0 +1,61 @@
+"""Who else must know of a change before it is published: the metadata table.
+
+A participant is told under the table's lock, right before the publishing line. It commits on its
+own under the same requested time, and its readers pass over what it wrote for as long as the data
+instant is pending: a crash in between shows nothing, and whoever rolls the data instant back, or
+does it again, tells the participant, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from table.model.commit_metadata import CommitMetadata
+from table.model.instant import Instant
+from table.timeline.timeline import Timeline
+
+#: Partition path → names of files in it.
+FileNames = Mapping[str, Sequence[str]]
+
+
+class Participant(Protocol):
+    """Is told of every change to a table's files; each call may be repeated after a crash.
+
+    Every method raises what it must to keep the change from being published.
+    """
+
+    def on_commit(self, instant: Instant, metadata: CommitMetadata, timeline: Timeline) -> None:
+        """A commit, compaction or replace commit is about to be published.
+
+        Args:
+            instant: ours, inflight.
+            metadata: what it is to say of itself.
+            timeline: as just loaded, under the lock.
+        """
+        ...
+
+    def on_clean(self, instant: Instant, deleted: FileNames, timeline: Timeline) -> None:
+        """Files that no query can ask for any more were deleted, and that is to be published."""
+        ...
+
+    def on_rollback(
+        self, instant: Instant, target: str, deleted: FileNames, timeline: Timeline
+    ) -> None:
+        """What the instant requested at ``target`` wrote was deleted; that is to be published."""
+        ...
+
+
+class NoParticipant:
+    """Of a table without a metadata table."""
+
+    def on_commit(self, instant: Instant, metadata: CommitMetadata, timeline: Timeline) -> None:
+        """See ``Participant.on_commit``."""
+
+    def on_clean(self, instant: Instant, deleted: FileNames, timeline: Timeline) -> None:
+        """See ``Participant.on_clean``."""
+
+    def on_rollback(
+        self, instant: Instant, target: str, deleted: FileNames, timeline: Timeline
+    ) -> None:
+        """See ``Participant.on_rollback``."""
