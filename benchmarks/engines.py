@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.peers.read_contract import ReadAnswer
 from tests.interop.oracle import oracle_python
 
 _ROOT = Path(__file__).resolve().parents[1]
@@ -27,8 +26,8 @@ class Engine:
     flags: tuple[str, ...] = ()
     on_spark35: bool = True
 
-    def answer(self, task_json: str, answer_path: Path, scratch: Path) -> ReadAnswer:
-        """Its answer to a task; task and log are left in ``scratch``.
+    def run(self, task_json: str, scratch: Path) -> None:
+        """Let it answer a task, where that says; task and log are left in ``scratch``.
 
         Raises:
             RuntimeError: it failed.
@@ -47,7 +46,20 @@ class Engine:
             tail = (scratch / "engine.log").read_text(errors="replace")[-4000:]
             message = f"{scratch.name} ended with {ended.returncode}:\n{tail}"
             raise RuntimeError(message)
-        return ReadAnswer.read(answer_path)
+
+
+def add_options(
+    parser: argparse.ArgumentParser,
+    engines: Mapping[str, object],
+    groups: Mapping[str, object] | None = None,
+) -> None:
+    """The options that all benchmarks have: who takes part, and what becomes of it."""
+    if groups is not None:
+        parser.add_argument("--only", type=_names_of(groups), default=list(groups))
+    parser.add_argument("--engines", type=_names_of(engines), default=list(engines))
+    parser.add_argument("--driver-memory", default="4g")
+    parser.add_argument("--json", type=Path, help="also write the report to this file")
+    parser.add_argument("--keep", type=Path, help="work in this new folder, and leave it there")
 
 
 @contextmanager
@@ -61,7 +73,12 @@ def work_folder(kept: Path | None) -> Iterator[Path]:
         yield Path(name)
 
 
-def names_of(known: Mapping[str, object]) -> Callable[[str], list[str]]:
+def machine() -> dict[str, object]:
+    """What the figures of a run belong to."""
+    return {"cpus": os.cpu_count(), "system": platform.platform()}
+
+
+def _names_of(known: Mapping[str, object]) -> Callable[[str], list[str]]:
     """Parses names with commas between them, as a command line has them."""
 
     def parse(text: str) -> list[str]:
@@ -73,8 +90,3 @@ def names_of(known: Mapping[str, object]) -> Callable[[str], list[str]]:
         return names
 
     return parse
-
-
-def machine() -> dict[str, object]:
-    """What the figures of a run belong to."""
-    return {"cpus": os.cpu_count(), "system": platform.platform()}

@@ -4,67 +4,42 @@ Each engine runs alone, in a process of its own, on two threads and the same hea
 large batches and then, once further records were sent, through small ones. Afterwards Apache Hudi
 reads every table, and each must hold exactly the newest version of every record that was sent.
 
-``python -m benchmarks.ingest [--records N] [--batch N] [--peers NAME,…] [--json FILE]``
+``python -m benchmarks.ingest [--records N] [--batch N] [--engines NAME,…] [--json FILE]``
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
-import subprocess
-import sys
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 import pyarrow as pa
 
 from benchmarks import workload
+from benchmarks.engines import Engine, add_options, machine, work_folder
 from benchmarks.figures import Figures, as_lines, durations_s, ratios
 from benchmarks.peers.contract import Answer, Task
 from streamer.broker import EmbeddedBroker
-from tests.interop.oracle import Oracle, oracle_python
+from tests.interop.oracle import Oracle
 from tests.interop.same_rows import assert_same_rows
 
 LAKEMARK = "lakemark"
 SMALL_BATCH_RECORDS = 100
-_ROOT = Path(__file__).resolve().parents[1]
-
-
-@dataclass(frozen=True, slots=True)
-class Engine:
-    """A peer: a program that answers a task.
-
-    Attributes:
-        module: run by ``-m``.
-        on_spark35: whether it runs where Apache Hudi does.
-        flags: its own, after the task.
-        has_table: False for the floor, which writes nothing.
-    """
-
-    module: str
-    on_spark35: bool = False
-    flags: tuple[str, ...] = ()
-    has_table: bool = True
-
-
+#: Reads the topic as the others do, and writes nothing.
+FLOOR = "floor"
+_SINK = "benchmarks.peers.hudi_streaming_sink"
 ENGINES = {
-    "floor": Engine("benchmarks.peers.floor", has_table=False),
-    LAKEMARK: Engine("benchmarks.peers.lakemark_stream"),
-    "hudi": Engine("benchmarks.peers.hudi_streaming_sink", on_spark35=True),
-    "hudi_without_metadata": Engine(
-        "benchmarks.peers.hudi_streaming_sink", on_spark35=True, flags=("--no-metadata-table",)
-    ),
+    FLOOR: Engine("benchmarks.peers.floor", on_spark35=False),
+    LAKEMARK: Engine("benchmarks.peers.lakemark_stream", on_spark35=False),
+    "hudi": Engine(_SINK),
+    "hudi_without_metadata": Engine(_SINK, ("--no-metadata-table",)),
 }
 
 
 def main() -> None:
     arguments = parse_arguments()
-    with _work_folder(arguments.keep) as folder:
+    with work_folder(arguments.keep) as folder:
         report = measure(arguments, folder)
     if arguments.json is not None:
         arguments.json.write_text(json.dumps(report, indent=2) + "\n")
@@ -75,31 +50,8 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--records", type=int, default=2_000_000)
     parser.add_argument("--batch", type=int, default=200_000, help="records in a large batch")
     parser.add_argument("--small-batches", type=int, default=21)
-    parser.add_argument("--peers", type=engine_names, default=list(ENGINES))
-    parser.add_argument("--driver-memory", default="4g")
-    parser.add_argument("--json", type=Path, help="also write the report to this file")
-    parser.add_argument("--keep", type=Path, help="work in this new folder, and leave it there")
+    add_options(parser, ENGINES)
     return parser.parse_args()
-
-
-@contextmanager
-def _work_folder(kept: Path | None) -> Iterator[Path]:
-    """Where tables and logs lie while it is measured, and afterwards if they are to be kept."""
-    if kept is not None:
-        kept.mkdir(parents=True)
-        yield kept.absolute()
-        return
-    with tempfile.TemporaryDirectory(prefix="lakemark-benchmark-") as name:
-        yield Path(name)
-
-
-def engine_names(text: str) -> list[str]:
-    names = text.split(",")
-    unknown = set(names) - set(ENGINES)
-    if unknown:
-        message = f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(ENGINES)}"
-        raise argparse.ArgumentTypeError(message)
-    return names
 
 
 def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, object]:
@@ -110,12 +62,12 @@ def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, object]:
         large = _run_all(arguments, folder, broker.bootstrap, arguments.records, arguments.batch)
         workload.send(broker.bootstrap, arguments.records, small_records)
         small = _run_all(arguments, folder, broker.bootstrap, small_records, SMALL_BATCH_RECORDS)
-    tables = {name: folder / name / "table" for name in large if ENGINES[name].has_table}
+    tables = {name: folder / name / "table" for name in large if name != FLOOR}
     check_tables(tables, workload.newest_rows(arguments.records + small_records), folder)
     figures = {name: Figures.of(large[name], small[name]) for name in large}
     print("\n".join(as_lines(figures, LAKEMARK)), flush=True)
     return {
-        "machine": {"cpus": os.cpu_count(), "system": platform.platform()},
+        "machine": machine(),
         "settings": {
             "records": arguments.records,
             "batch": arguments.batch,
@@ -136,7 +88,7 @@ def _run_all(
     # Spark rounds each partition's share down; what is left would be a batch of a few records more
     records_per_batch = batch + workload.KAFKA_PARTITIONS
     answers = {}
-    for name in arguments.peers:
+    for name in arguments.engines:
         task = Task(
             bootstrap=bootstrap,
             topic=workload.TOPIC,
@@ -158,22 +110,9 @@ def run(name: str, task: Task, records: int) -> Answer:
     Raises:
         RuntimeError: it failed, or did not read every record that was sent.
     """
-    engine = ENGINES[name]
     scratch = Path(task.scratch_path)
     scratch.mkdir(exist_ok=True)
-    python = str(oracle_python()) if engine.on_spark35 else sys.executable
-    with (scratch / "engine.log").open("wb") as log:
-        ended = subprocess.run(
-            [python, "-m", engine.module, task.to_json(), *engine.flags],
-            cwd=_ROOT,
-            stdout=log,
-            stderr=log,
-            check=False,
-        )
-    if ended.returncode != 0:
-        tail = (scratch / "engine.log").read_text(errors="replace")[-4000:]
-        message = f"{name} ended with {ended.returncode}:\n{tail}"
-        raise RuntimeError(message)
+    ENGINES[name].run(task.to_json(), scratch)
     answer = Answer.read(Path(task.answer_path))
     read = sum(batch.records for batch in answer.batches)
     if read != records:

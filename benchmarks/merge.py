@@ -16,7 +16,6 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 import pyarrow as pa
@@ -24,11 +23,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from benchmarks import orders, tables
-from benchmarks.engines import Engine, machine, names_of, work_folder
+from benchmarks.engines import Engine, add_options, work_folder
 from benchmarks.order_merger import MERGER
 from benchmarks.peers.compact_contract import CompactTask
 from benchmarks.peers.read_contract import ReadAnswer, Sums
-from benchmarks.read_figures import ReadFigures, as_lines, by_query, speedups
+from benchmarks.read_figures import Figures
 from table.config.merger_name import MergerName
 from table.model.meta_columns import COMMIT_TIME, RECORD_KEY
 
@@ -62,11 +61,7 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=10_000_000, help="of base file and log each")
     parser.add_argument("--repeats", type=int, default=3, help="how often a slice is compacted")
-    parser.add_argument("--only", type=names_of(GROUPS), default=list(GROUPS))
-    parser.add_argument("--engines", type=names_of(ENGINES), default=list(ENGINES))
-    parser.add_argument("--driver-memory", default="4g")
-    parser.add_argument("--json", type=Path, help="also write the report to this file")
-    parser.add_argument("--keep", type=Path, help="work in this new folder, and leave it there")
+    add_options(parser, ENGINES, GROUPS)
     return parser.parse_args()
 
 
@@ -78,7 +73,7 @@ class Run:
         self.layout = tables.Layout(arguments.rows, partitions=1, buckets=1)
         self.engines: list[str] = arguments.engines
         self._arguments = arguments
-        self._figures: dict[str, dict[str, ReadFigures]] = {}
+        self._figures = Figures(LAKEMARK)
 
     def compact(
         self, query: str, name: str, engine: Engine, original: Path, expected: Sums
@@ -97,7 +92,8 @@ class Run:
             str(scratch / "answer.json"),
             self._arguments.driver_memory,
         )
-        answer = engine.answer(task.to_json(), Path(task.answer_path), scratch)
+        engine.run(task.to_json(), scratch)
+        answer = ReadAnswer.read(Path(task.answer_path))
         check(name, answer, expected)
         for each in copies[:-1]:
             shutil.rmtree(each)
@@ -105,25 +101,12 @@ class Run:
 
     def note(self, answers: Mapping[str, ReadAnswer]) -> None:
         """Print the figures of these engines."""
-        figures = by_query(answers)
-        self._figures |= figures
-        print("\n".join(as_lines(figures, LAKEMARK)), flush=True)
+        self._figures.note(answers)
 
     def report(self) -> dict[str, object]:
         """Settings and figures, for machines."""
-        return {
-            "machine": machine(),
-            "settings": {
-                "rows": self._arguments.rows,
-                "repeats": self._arguments.repeats,
-                "driver_memory": self._arguments.driver_memory,
-            },
-            "figures": {
-                query: {name: asdict(each) for name, each in engines.items()}
-                for query, engines in self._figures.items()
-            },
-            "speedups": speedups(self._figures, LAKEMARK),
-        }
+        names = ("rows", "repeats", "driver_memory")
+        return self._figures.report({name: getattr(self._arguments, name) for name in names})
 
 
 def measure_compaction(run: Run) -> None:

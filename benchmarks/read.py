@@ -18,9 +18,9 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks import orders, tables
-from benchmarks.engines import Engine, machine, names_of, work_folder
+from benchmarks.engines import Engine, add_options, work_folder
 from benchmarks.peers.read_contract import ReadAnswer, ReadQuery, ReadTask, Sums
-from benchmarks.read_figures import ReadFigures, as_lines, by_query, speedups
+from benchmarks.read_figures import Figures
 from tests.interop.oracle import ApacheTable, Oracle
 
 LAKEMARK = "lakemark"
@@ -62,11 +62,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--partitions", type=int, default=8)
     parser.add_argument("--buckets", type=int, default=2, help="file groups of a partition")
     parser.add_argument("--repeats", type=int, default=4, help="how often a query is timed")
-    parser.add_argument("--only", type=names_of(GROUPS), default=list(GROUPS))
-    parser.add_argument("--engines", type=names_of(ENGINES), default=list(ENGINES))
-    parser.add_argument("--driver-memory", default="4g")
-    parser.add_argument("--json", type=Path, help="also write the report to this file")
-    parser.add_argument("--keep", type=Path, help="work in this new folder, and leave it there")
+    add_options(parser, ENGINES, GROUPS)
     return parser.parse_args()
 
 
@@ -77,7 +73,7 @@ class Run:
         self.folder = folder
         self.layout = tables.Layout(arguments.rows, arguments.partitions, arguments.buckets)
         self._arguments = arguments
-        self._figures: dict[str, dict[str, ReadFigures]] = {}
+        self._figures = Figures(LAKEMARK)
 
     def ask(
         self,
@@ -92,10 +88,7 @@ class Run:
             RuntimeError: an engine failed, or read other rows than were written.
         """
         chosen = [name for name in engines if name in self._arguments.engines]
-        answers = {name: self._answer(name, table, asked, repeats) for name in chosen}
-        figures = by_query(answers)
-        self._figures |= figures
-        print("\n".join(as_lines(figures, LAKEMARK)), flush=True)
+        self._figures.note({name: self._answer(name, table, asked, repeats) for name in chosen})
 
     def oracle_folder(self) -> Path:
         """Where Apache Hudi keeps its log while it writes a table."""
@@ -105,20 +98,8 @@ class Run:
 
     def report(self) -> dict[str, object]:
         """Settings and figures, for machines."""
-        figures = {
-            query: {name: asdict(each) for name, each in engines.items()}
-            for query, engines in self._figures.items()
-        }
-        return {
-            "machine": machine(),
-            "settings": {
-                **asdict(self.layout),
-                "repeats": self._arguments.repeats,
-                "driver_memory": self._arguments.driver_memory,
-            },
-            "figures": figures,
-            "speedups": speedups(self._figures, LAKEMARK),
-        }
+        own = {name: getattr(self._arguments, name) for name in ("repeats", "driver_memory")}
+        return self._figures.report({**asdict(self.layout), **own})
 
     def _answer(
         self, name: str, table: Path, asked: Sequence[Asked], repeats: int | None
@@ -133,7 +114,8 @@ class Run:
             repeats=repeats or self._arguments.repeats,
             queries=tuple(each.query for each in asked),
         )
-        answer = ENGINES[name].answer(task.to_json(), Path(task.answer_path), scratch)
+        ENGINES[name].run(task.to_json(), scratch)
+        answer = ReadAnswer.read(Path(task.answer_path))
         check(name, answer, asked)
         return answer
 

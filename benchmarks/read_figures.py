@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from statistics import median
 
+from benchmarks.engines import machine
 from benchmarks.peers.read_contract import ReadAnswer, Reading
 
 
@@ -44,6 +45,36 @@ class ReadFigures:
             peak_memory_bytes=peak_memory_bytes,
             slices=reading.slices,
         )
+
+
+class Figures:
+    """The figures of a run so far.
+
+    Args:
+        ours: the engine that the others are compared with.
+    """
+
+    def __init__(self, ours: str) -> None:
+        self._ours = ours
+        self._figures: dict[str, dict[str, ReadFigures]] = {}
+
+    def note(self, answers: Mapping[str, ReadAnswer]) -> None:
+        """Print and keep those of these engines."""
+        figures = by_query(answers)
+        self._figures |= figures
+        print("\n".join(as_lines(figures, self._ours)), flush=True)
+
+    def report(self, settings: Mapping[str, object]) -> dict[str, object]:
+        """Settings and figures, for machines."""
+        return {
+            "machine": machine(),
+            "settings": dict(settings),
+            "figures": {
+                query: {name: asdict(each) for name, each in engines.items()}
+                for query, engines in self._figures.items()
+            },
+            "speedups": speedups(self._figures, self._ours),
+        }
 
 
 #: The figures of each query, by its name and the engine's.

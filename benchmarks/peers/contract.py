@@ -36,11 +36,11 @@ class Task:
 
     @classmethod
     def from_json(cls, text: str) -> Task:
-        """The task on a command line."""
+        """The task of a file."""
         return cls(**json.loads(text))
 
     def to_json(self) -> str:
-        """The task for a command line."""
+        """The task for a file."""
         return json.dumps(asdict(self))
 
 

@@ -10,7 +10,7 @@ from benchmarks.peers.spark_stream import kafka_stream, run_until_caught_up, sta
 
 
 def main() -> None:
-    task = Task.from_json(sys.argv[1])
+    task = Task.from_json(Path(sys.argv[1]).read_text())
     spark = start_session("floor", task)
     writer = kafka_stream(spark, task).writeStream.format("noop")
     run_until_caught_up(writer, task).write(Path(task.answer_path))

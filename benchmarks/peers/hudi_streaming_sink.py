@@ -29,7 +29,7 @@ COLUMNS = """
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("task", type=Task.from_json)
+    parser.add_argument("task", type=lambda path: Task.from_json(Path(path).read_text()))
     parser.add_argument("--no-metadata-table", action="store_true")
     arguments = parser.parse_args()
     task: Task = arguments.task

@@ -24,7 +24,7 @@ _WORK_DONE = ("BatchWritten", "CompactionDone", "ServiceDone")
 
 
 def main() -> None:
-    task = Task.from_json(sys.argv[1])
+    task = Task.from_json(Path(sys.argv[1]).read_text())
     events_path = Path(task.scratch_path) / "events.jsonl"
     events_path.unlink(missing_ok=True)
     lakemark = Path(sys.executable).with_name("lakemark")
