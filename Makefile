@@ -8,13 +8,14 @@ VENV    := .venv
 VENV_35 := .venv-spark35
 BIN     := $(VENV)/bin
 IMAGE   := build/kafka-image
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 
 # Arguments for pytest, such as: make test ARGS="-k merge"
 ARGS ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help venv venv-spark35 java jars demo check format test test-oracle test-slow test-spark35 bench \
-        bench-read bench-merge kafka-image lock clean
+        bench-read bench-merge image kafka-image lock clean
 .DELETE_ON_ERROR:
 
 help: ## this list
@@ -51,7 +52,9 @@ check: venv ## format, lint, types, import layers, dead code
 	$(BIN)/vulture
 
 test: jars ## all tests but the long ones and those that ask Apache Hudi
-	$(BIN)/python -m pytest -m "not slow and not oracle" $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not (slow or oracle or spark or kafka)" $(ARGS) \
+	    || [ $$? -eq 5 ] # 5: ARGS left none of these
+	$(BIN)/python -m pytest -m "(spark or kafka) and not (slow or oracle)" $(ARGS) || [ $$? -eq 5 ]
 
 test-oracle: jars venv-spark35 ## the tests that ask Apache Hudi
 	$(BIN)/python -m pytest -m "oracle and not slow" $(ARGS)
@@ -76,6 +79,10 @@ format: venv ## format all code, and repair what the linter can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+image: ## lakemark as a Docker image on BASE
+	docker build --network host --build-arg BASE=$(BASE) -f docker/streamer/Dockerfile \
+	    -t lakemark:$(VERSION) .
+
 kafka-image: jars ## the broker as a Docker image on BASE
 	rm -rf $(IMAGE)
 	mkdir -p $(IMAGE)/jars
@@ -89,6 +96,8 @@ lock: ## solve the requirements anew (needs uv)
 	    --extra dev $(ARGS) -c - -o requirements/spark-4.0.lock pyproject.toml
 	echo "pyspark==3.5.7" | $(UV) pip compile --no-header --generate-hashes --python-version 3.11 \
 	    --extra dev $(ARGS) -c - -o requirements/spark-3.5.lock pyproject.toml
+	$(UV) pip compile --no-header --generate-hashes --python-version 3.11 $(ARGS) \
+	    -c requirements/spark-4.0.lock -o requirements/image.lock pyproject.toml
 
 clean: ## remove what was built, but not the environments
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

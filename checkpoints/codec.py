@@ -1,4 +1,4 @@
-"""A checkpoint inside a commit: the keys of its extra metadata.
+"""A checkpoint inside a commit, where Apache Hudi's streamer keeps it: keys of extra metadata.
 
 Releases 1.0 to 1.2 of Apache Hudi write the second key for Kafka sources, older and newer ones the
 first; their readers probe the second, then the first. This project reads in the same order and
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from checkpoints.checkpoint import KafkaCheckpoint
+from table.config import keys
 from table.errors import Permanent
 
 CHECKPOINT_KEY = "deltastreamer.checkpoint.key"
@@ -18,8 +19,8 @@ RESET_KEY = "deltastreamer.checkpoint.reset_key"
 RESET_KEY_V2 = "streamer.checkpoint.reset.key.v2"
 IGNORE_KEY = "deltastreamer.checkpoint.ignore_key"
 
-#: Every key of extra metadata that belongs to a streamer's progress.
-PROGRESS_KEYS = frozenset({CHECKPOINT_KEY, CHECKPOINT_KEY_V2, RESET_KEY, RESET_KEY_V2, IGNORE_KEY})
+#: What Apache Hudi's streamer notes of its command line, so that it obeys each option once.
+OBEYED_KEYS = frozenset({RESET_KEY, RESET_KEY_V2, IGNORE_KEY})
 
 
 class DamagedCheckpoint(Permanent):
@@ -34,8 +35,8 @@ class DamagedCheckpoint(Permanent):
     def __init__(self, commit: str, key: str, value: str) -> None:
         place = f"commit {commit}" if commit else "the commit"
         super().__init__(
-            f"{place} carries {key}={value!r}, expected topic,partition:offset,…; read on from "
-            "offsets of your choice by writing to a new table with source.starting set to them"
+            f"{place} carries {key}={value!r}, expected topic,partition:offset,…; name the offsets "
+            "to go on from with lakemark checkpoint set"
         )
         self.commit, self.key, self.value = commit, key, value
 
@@ -55,27 +56,42 @@ def decode(extra_metadata: Mapping[str, str], commit: str = "") -> KafkaCheckpoi
     Raises:
         DamagedCheckpoint: a key is present and its value is empty or unreadable.
     """
-    for key in (CHECKPOINT_KEY_V2, CHECKPOINT_KEY):
-        if key in extra_metadata:
-            return _parse(commit, key, extra_metadata[key])
-    return None
+    key = checkpoint_key(extra_metadata)
+    return None if key is None else parse(commit, key, extra_metadata[key])
+
+
+def checkpoint_key(extra_metadata: Mapping[str, str]) -> str | None:
+    """Which key of a commit keeps its checkpoint."""
+    return next((k for k in (CHECKPOINT_KEY_V2, CHECKPOINT_KEY) if k in extra_metadata), None)
+
+
+def obeyed(extra_metadata: Mapping[str, str]) -> dict[str, str]:
+    """What Apache Hudi's streamer must find beside the checkpoint when it goes on after us."""
+    return {k: v for k, v in extra_metadata.items() if k in OBEYED_KEYS}
 
 
 def carried_forward(extra_metadata: Mapping[str, str]) -> dict[str, str]:
     """What a commit without progress of its own takes over from the one before it.
 
     The checkpoint moves to the first key; resets and the like stay as they are, so that Apache
-    Hudi's streamer still knows that it has obeyed them.
+    Hudi's streamer still knows that it has obeyed them. What is known of all streamers stays, too.
 
     Raises:
         DamagedCheckpoint: a key is present and its value is empty or unreadable.
     """
-    kept = {k: v for k, v in extra_metadata.items() if k in (RESET_KEY, RESET_KEY_V2, IGNORE_KEY)}
+    kept = obeyed(extra_metadata)
+    if keys.CHECKPOINTS in extra_metadata:
+        kept[keys.CHECKPOINTS] = extra_metadata[keys.CHECKPOINTS]
     checkpoint = decode(extra_metadata)
     return kept if checkpoint is None else {**kept, **encode(checkpoint)}
 
 
-def _parse(commit: str, key: str, value: str | None) -> KafkaCheckpoint:
+def parse(commit: str, key: str, value: str | None) -> KafkaCheckpoint:
+    """The checkpoint that a commit keeps under a key.
+
+    Raises:
+        DamagedCheckpoint: there is none in it, or it names no partition.
+    """
     try:
         checkpoint = KafkaCheckpoint.parse(value or "")
     except ValueError as error:

@@ -1,43 +1,126 @@
-"""Where a run goes on: the checkpoint of the newest commit that has one."""
+"""Where a run goes on: the newest that any commit tells of its streamer's progress."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
 
-from checkpoints import codec
-from checkpoints.checkpoint import KafkaCheckpoint
+from checkpoints import book
+from checkpoints.book import DEFAULT_IDENTITY, Book, Progress
+from checkpoints.codec import DamagedCheckpoint
 from table.model.action import Action
 from table.model.instant import Instant
 
+#: Instants with the extra metadata of their commits, in any order. Those that are pending, or that
+#: write no rows, are passed over. Extra metadata is looked at only as far back as is needed.
+Commits: TypeAlias = Iterable[tuple[Instant, Mapping[str, str]]]
 
-def newest_checkpoint(
-    commits: Iterable[tuple[Instant, Mapping[str, str]]],
-) -> KafkaCheckpoint | None:
-    """The progress of a table, or None when no commit knows of any.
+#: Whether the commit of that requested time was not undone. Others may still tell of one that was.
+Stands: TypeAlias = Callable[[str], bool]
+
+
+def _any(requested_at: str) -> bool:
+    return True
+
+
+def newest_progress(
+    commits: Commits, identity: str = DEFAULT_IDENTITY, stands: Stands = _any
+) -> Progress | None:
+    """The progress of one streamer, or None when no commit knows of any.
 
     Delta commits count by completion time, newest first, past those without a checkpoint. A
     compaction or clustering may have taken its checkpoint over when it was planned, so it counts
     as of then: a delta commit completed since is newer, though it was published before.
 
-    Args:
-        commits: instants with the extra metadata of their commits, in any order; instants that
-            are pending, or that write no rows, are passed over.
-
     Raises:
         DamagedCheckpoint: the newest checkpoint is empty or unreadable.
     """
+    found = _newest(commits, identity, stands).get(identity)
+    return None if found is None else found.progress
+
+
+def progress_of_all(
+    commits: Commits, stands: Stands = _any, *, passes_damaged: bool = False
+) -> dict[str, Progress]:
+    """The progress of every streamer, by identity.
+
+    Args:
+        commits: of the table.
+        stands: what counts.
+        passes_damaged: whether commits that cannot be read count as if they told nothing.
+
+    Raises:
+        DamagedCheckpoint: a commit that may tell the newest cannot be read.
+    """
+    newest = _newest(commits, None, stands, passes_damaged)
+    return {identity: found.progress for identity, found in newest.items()}
+
+
+def commits_to_keep(commits: Commits) -> frozenset[str]:
+    """Requested times of the commits that tell the newest progress of each streamer.
+
+    For whoever archives: as long as these stay in the active timeline, no streamer loses its
+    place. Once a newer commit of ours is there, it alone tells of all.
+
+    Raises:
+        DamagedCheckpoint: a commit that may tell the newest cannot be read.
+    """
+    return frozenset(found.carrier.requested_at for found in _newest(commits, None, _any).values())
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Progress, and the commit that tells of it."""
+
+    progress: Progress
+    carrier: Instant
+
+
+def _newest(
+    commits: Commits, wanted: str | None, stands: Stands, passes_damaged: bool = False
+) -> dict[str, _Found]:
+    """From the newest commit back, until nothing newer can come; ``wanted`` None asks for all.
+
+    No commit tells of anything later than its own completion. One streamer that was not met yet is
+    looked for to the end: who wrote a book may not have known what had been archived before.
+    """
     ingest = [(i, extra) for i, extra in commits if i.is_completed and i.action.is_ingest]
     has_delta_commits = any(i.action is Action.DELTA_COMMIT for i, _ in ingest)
-    ingest.sort(key=lambda commit: _known_at(commit[0], has_delta_commits), reverse=True)
+    ingest.sort(key=lambda c: (c[0].completed_at or "", c[0].requested_at), reverse=True)
+    found: dict[str, _Found] = {}
+    as_of = ""
     for instant, extra in ingest:
-        checkpoint = codec.decode(extra, instant.requested_at)
-        if checkpoint is not None:
-            return checkpoint
-    return None
+        latest_here = instant.completed_at or ""
+        settled = found.get(wanted) if wanted is not None else None
+        if latest_here <= as_of and (wanted is None or settled):
+            break
+        if settled and settled.progress.known_at >= latest_here:
+            break
+        page = _page(instant, extra, has_delta_commits, passes_damaged)
+        standing = {n: told for n, told in page.streamers.items() if stands(told.commit)}
+        if len(standing) == len(page.streamers):  # otherwise what was before comes to light again
+            as_of = max(as_of, page.as_of)
+        for identity, progress in standing.items():
+            known = found.get(identity)
+            if known is None or known.progress.known_at < progress.known_at:
+                found[identity] = _Found(progress, instant)
+    return found
+
+
+def _page(
+    instant: Instant, extra: Mapping[str, str], has_delta_commits: bool, passes_damaged: bool
+) -> Book:
+    try:
+        return book.decode(extra, instant, _known_at(instant, has_delta_commits))
+    except DamagedCheckpoint:
+        if not passes_damaged:
+            raise
+        return Book()
 
 
 def _known_at(instant: Instant, has_delta_commits: bool) -> str:
-    """When the progress that ``instant`` tells of was known.
+    """When the progress that ``instant`` tells of under Apache Hudi's keys was known.
 
     Where rows arrive as delta commits, a ``commit`` is a finished compaction (or, once the table
     was turned into copy-on-write, a later batch, whose request follows the last delta commit).

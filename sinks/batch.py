@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame
@@ -17,11 +18,18 @@ class KafkaBatch:
         records: raw Kafka records; every action on it reads Kafka again.
         start: next offset of each partition before the batch.
         end: the same after it, as Spark planned it before it read anything.
+        topic_id: by which Kafka knows this very topic; "" when unknown.
+        lost: what was passed over unread right before the batch, for the commit to keep.
+        check_source: raises when the records that were read may be others than were planned; asked
+            between reading and publishing.
     """
 
     records: DataFrame
     start: KafkaCheckpoint
     end: KafkaCheckpoint
+    topic_id: str = ""
+    lost: Sequence[Mapping[str, object]] = ()
+    check_source: Callable[[], None] = lambda: None
 
     @property
     def planned_records(self) -> int:

@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
+from streamer.table_arguments import add_location, add_table, positive
 from table.errors import HudiError, InvalidConfig
 
 QUERY_TYPES = ("snapshot", "read_optimized", "incremental", "cdc")
@@ -27,7 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     parsed = parser().parse_args(arguments)
     try:
-        command = importlib.import_module(f"streamer.commands.{parsed.command}")
+        name = getattr(parsed, "module", parsed.command)
+        command = importlib.import_module(f"streamer.commands.{name}")
         return int(command.execute(parsed))
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -37,6 +39,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return OK
     except Exception as error:
         return _report(error, parsed.debug)
+
+
+def exit_code(error: Exception) -> int:
+    """How a command ends that an error ended."""
+    return MISUSED if isinstance(error, InvalidConfig) else FAILED
 
 
 def parser() -> argparse.ArgumentParser:
@@ -56,7 +63,10 @@ def parser() -> argparse.ArgumentParser:
     _add_run(commands.add_parser("run", parents=[debug], help="run a pipeline"))
     _add_validate(commands.add_parser("validate", parents=[debug], help="check a pipeline file"))
     _add_query(commands.add_parser("query", parents=[debug], help="read rows of a table"))
-    _add_table(commands.add_parser("table", parents=[debug], help="look into a table"))
+    add_table(commands.add_parser("table", help="look into a table, keep it in shape"), debug)
+    _add_checkpoint(
+        commands.add_parser("checkpoint", parents=[debug], help="where a table's reading goes on")
+    )
     _add_broker(commands.add_parser("broker", parents=[debug], help="a Kafka broker for trying"))
     return root
 
@@ -67,7 +77,7 @@ def _add_demo(demo: argparse.ArgumentParser) -> None:
         "The data stays: started again, it goes on where it stopped."
     )
     _add_home(demo)
-    demo.add_argument("--records", type=_positive, default=20_000, help="how many orders to send")
+    demo.add_argument("--records", type=positive, default=20_000, help="how many orders to send")
 
 
 def _add_run(run: argparse.ArgumentParser) -> None:
@@ -79,9 +89,15 @@ def _add_run(run: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--drop-metadata-table",
         action="store_true",
-        help="consent to remove the metadata table of an existing table",
+        help="consent to make an existing metadata table anew, without indexes not kept here",
     )
     run.add_argument("--events", type=Path, metavar="FILE", help="append each event as JSON")
+    run.add_argument(
+        "--log-format",
+        choices=("text", "json"),
+        default="text",
+        help="json: one object for each event, to stderr, in place of the display",
+    )
 
 
 def _add_validate(validate: argparse.ArgumentParser) -> None:
@@ -94,7 +110,7 @@ def _add_validate(validate: argparse.ArgumentParser) -> None:
 
 def _add_query(query: argparse.ArgumentParser) -> None:
     query.description = "Reads rows of a table, without Spark."
-    _add_location(query)
+    add_location(query)
     query.add_argument("--type", choices=QUERY_TYPES, default=QUERY_TYPES[0])
     query.add_argument("--as-of", metavar="TIME", help="rows as they were: an instant, or a date")
     query.add_argument("--begin", metavar="TIME", help="of a span, left out itself; or: earliest")
@@ -109,17 +125,21 @@ def _add_query(query: argparse.ArgumentParser) -> None:
         metavar="MODULE:CLASS",
         help="your merger, for a table in merge mode CUSTOM; may be repeated",
     )
-    query.add_argument("--limit", type=_positive, help="at most so many rows (20 on the screen)")
+    query.add_argument("--limit", type=positive, help="at most so many rows (20 on the screen)")
     to = query.add_mutually_exclusive_group()
     to.add_argument("--json", action="store_true", help="one JSON object a line")
     to.add_argument("--out", type=Path, metavar="FILE", help="FILE.parquet, .jsonl or .csv")
 
 
-def _add_table(table: argparse.ArgumentParser) -> None:
-    table.description = "Looks into a table: what it is, what happened to it, its files."
-    table.add_argument("view", choices=("show", "timeline", "files"))
-    _add_location(table)
-    table.add_argument("--json", action="store_true", help="for programs")
+def _add_checkpoint(checkpoint: argparse.ArgumentParser) -> None:
+    checkpoint.description = "Shows where the streamers of a table go on, or changes it."
+    checkpoint.add_argument("action", choices=("get", "set", "reset"))
+    add_location(checkpoint)
+    checkpoint.add_argument(
+        "checkpoint", nargs="?", metavar="OFFSETS", help="topic,partition:offset,… (set)"
+    )
+    checkpoint.add_argument("--id", default="", help="of a streamer, where a table has several")
+    checkpoint.add_argument("--json", action="store_true", help="for programs")
 
 
 def _add_broker(broker: argparse.ArgumentParser) -> None:
@@ -141,29 +161,9 @@ def _add_pipeline(command: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_location(command: argparse.ArgumentParser) -> None:
-    command.add_argument("table", metavar="TABLE", help="where the table lies: a path, or a url")
-    command.add_argument(
-        "--storage",
-        dest="storage",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="an option of the store's client, such as aws_endpoint=…; secrets are better left to "
-        "environment variables",
-    )
-
-
 def _add_home(command: argparse.ArgumentParser) -> None:
     text = "folder that keeps the data (./lakemark-demo)"
     command.add_argument("--home", type=Path, default=Path("lakemark-demo"), help=text)
-
-
-def _positive(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        message = f"expected a number from 1 on, not {text!r}"
-        raise argparse.ArgumentTypeError(message)
-    return int(text)
 
 
 def _port(text: str) -> int:
@@ -186,4 +186,4 @@ def _report(error: Exception, debug: bool) -> int:
     else:
         hint = "" if debug else " (--debug shows the trace)"
         print(f"lakemark: unexpected {type(error).__name__}: {error}{hint}", file=sys.stderr)
-    return MISUSED if isinstance(error, InvalidConfig) else FAILED
+    return exit_code(error)

@@ -3,31 +3,65 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TextIO
 
 from streamer.events import Event, Listener
 
 
-@contextmanager
-def event_log(path: Path | None, next_listener: Listener) -> Iterator[Listener]:
-    """A listener that appends each event to ``path``, if there is one, and passes it on.
+class JsonLines:
+    """Writes an object for each event, whole as soon as the event was told.
 
-    A line holds the event's name as ``event``, the time as ``at`` and the event's own fields. It
-    is whole as soon as the event was told.
+    It holds ``time`` (UTC, ISO 8601), ``pipeline``, ``event`` (the event's name) and the event's
+    own fields (``streamer.events``).
+
+    Args:
+        out: where lines go.
+        pipeline: its name.
+        redacted: takes secrets out of a text.
     """
+
+    def __init__(self, out: TextIO, pipeline: str, redacted: Callable[[str], str]) -> None:
+        self._out, self._pipeline, self._redacted = out, pipeline, redacted
+
+    def __call__(self, event: Event, /) -> None:
+        """Write the event."""
+        line = {
+            "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "pipeline": self._pipeline,
+            "event": type(event).__name__,
+            **asdict(event),
+        }
+        self._out.write(json.dumps(self._safe(line), default=str) + "\n")
+        self._out.flush()
+
+    def _safe(self, value: object) -> object:
+        if isinstance(value, str):
+            return self._redacted(value)
+        if isinstance(value, Mapping):
+            return {str(name): self._safe(one) for name, one in value.items()}
+        if isinstance(value, list | tuple):
+            return [self._safe(one) for one in value]
+        return value
+
+
+@contextmanager
+def event_log(
+    path: Path | None, pipeline: str, redacted: Callable[[str], str], next_listener: Listener
+) -> Iterator[Listener]:
+    """A listener that appends each event to ``path``, if there is one, and passes it on."""
     if path is None:
         yield next_listener
         return
-    with path.open("a", encoding="utf-8", buffering=1) as file:
+    with path.open("a", encoding="utf-8") as file:
+        lines = JsonLines(file, pipeline, redacted)
 
         def listen(event: Event, /) -> None:
-            at = datetime.now(UTC).isoformat()
-            line = {"event": type(event).__name__, "at": at, **asdict(event)}
-            file.write(json.dumps(line, default=str) + "\n")
+            lines(event)
             next_listener(event)
 
         yield listen

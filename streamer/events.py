@@ -12,6 +12,19 @@ from typing import Protocol, TypeAlias
 
 
 @dataclass(frozen=True, slots=True)
+class MetricsServed:
+    """Metrics and health are served over HTTP from now on, until the run has ended.
+
+    Attributes:
+        host: address that is listened on.
+        port: of that address.
+    """
+
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
 class RunStarted:
     """The stream is about to start.
 
@@ -37,10 +50,27 @@ class OffsetsSkipped:
     Attributes:
         topic: where they were.
         ranges: one text for each partition that lost some.
+        lost: the same for programs: ``topic``, ``partition``, ``from`` (the first offset lost),
+            ``to`` (the one it goes on at; None for a partition that is gone) and ``count`` (None
+            where the topic cannot tell).
     """
 
     topic: str
     ranges: tuple[str, ...]
+    lost: tuple[Mapping[str, object], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCommitFailed:
+    """The broker did not take the offsets for a consumer group; the table has them all the same.
+
+    Attributes:
+        group: the consumer group.
+        reason: what the broker says.
+    """
+
+    group: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +105,7 @@ class BatchWritten:
         bytes_written: size of the files.
         stage_s: seconds of each stage, in order.
         lag: offsets of each partition that are still unread; empty when nobody asked.
+        files_written: how many files.
     """
 
     batch_id: int
@@ -86,6 +117,7 @@ class BatchWritten:
     bytes_written: int = 0
     stage_s: Mapping[str, float] = field(default_factory=dict)
     lag: Mapping[int, int] = field(default_factory=dict)
+    files_written: int = 0
 
     @property
     def total_s(self) -> float:
@@ -146,6 +178,8 @@ class CompactionDone:
 class ServiceDone:
     """Another service of the table ran: cleaning, archival, rollback of a dead writer's files.
 
+    Cleaning and archival of the metadata table itself go by the name ``metadata``.
+
     Attributes:
         service: its name.
         summary: what it did, in a few words.
@@ -166,12 +200,27 @@ class Retrying:
         attempt: the attempt that failed, from 1.
         max_attempts: after which the run gives up.
         pause_s: seconds until the next.
+        error_type: name of its class.
     """
 
     error: str
     attempt: int
     max_attempts: int
     pause_s: float
+    error_type: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RunFailed:
+    """The run ended, or did not even start, for a reason that stays; nothing is told after it.
+
+    Attributes:
+        error_type: name of the error's class.
+        error: its message.
+    """
+
+    error_type: str
+    error: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,8 +243,10 @@ class RunStopped:
 
 
 Event: TypeAlias = (
-    RunStarted
+    MetricsServed
+    | RunStarted
     | OffsetsSkipped
+    | GroupCommitFailed
     | BatchPlanned
     | BatchWritten
     | RecordsRejected
@@ -203,6 +254,7 @@ Event: TypeAlias = (
     | CompactionDone
     | ServiceDone
     | Retrying
+    | RunFailed
     | RunStopped
 )
 

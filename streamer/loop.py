@@ -35,6 +35,7 @@ from streamer.events import (
 from streamer.services import InlineServices
 from streamer.sources.errors import TopicReplaced
 from streamer.sources.kafka import KafkaSource
+from streamer.sources.kafka_offsets import Start
 from streamer.sources.offset_log import planned_end, scratch_folder
 from streamer.stopping import StopRequested
 from streamer.stream_failure import is_transient, translated
@@ -53,6 +54,8 @@ class StreamLoop:
 
     Attributes:
         left_batch: whether a thread is still busy with a batch that the run did not wait for.
+        waiting_at: when the stream was last seen running with no batch in progress, in seconds of
+            ``time.monotonic``.
 
     Args:
         name: of the pipeline, for events.
@@ -82,8 +85,10 @@ class StreamLoop:
         self._idle.set()
         self._is_streaming = False
         self.left_batch = False
+        self.waiting_at = 0.0
         self._failure: BaseException | None = None
         self._position: KafkaCheckpoint | None = None
+        self._begun: Start | None = None
         self._totals: Counter[str] = Counter()
 
     def stop(self) -> bool:
@@ -129,7 +134,11 @@ class StreamLoop:
                 if not is_transient(error) or failures >= limits.max_attempts:
                     raise
                 pause_s = min(limits.backoff_s * 2 ** (failures - 1), limits.max_backoff_s)
-                self._listener(Retrying(str(error), failures, limits.max_attempts, pause_s))
+                self._listener(
+                    Retrying(
+                        str(error), failures, limits.max_attempts, pause_s, type(error).__name__
+                    )
+                )
                 self._stopping.wait(pause_s)
 
     def _start_from_table(self) -> None:
@@ -139,9 +148,11 @@ class StreamLoop:
         if rolled_back:
             self._listener(ServiceDone("rollback", ", ".join(rolled_back), 0.0))
         self._services.run()
-        checkpoint = self._sink.checkpoint()
-        start = self._source.start_map(checkpoint)
-        self._position = start
+        progress = self._sink.progress()
+        checkpoint = None if progress is None else progress.checkpoint
+        begun = self._source.start(checkpoint, progress.topic_id if progress else "")
+        start = begun.checkpoint
+        self._position, self._begun = start, begun
         self._listener(
             RunStarted(
                 self._name,
@@ -177,6 +188,8 @@ class StreamLoop:
     def _await(self, query: StreamingQuery) -> None:
         """Until the stream ends by itself, fails, or is asked to stop."""
         while query.isActive and self._failure is None:
+            if self._idle.is_set():
+                self.waiting_at = time.monotonic()
             if self._stopping.wait(_POLL_S):
                 return
         error = query.exception()
@@ -208,22 +221,40 @@ class StreamLoop:
             self._idle.set()
 
     def _write_new_records(self, records: DataFrame, batch_id: int, end: KafkaCheckpoint) -> None:
-        assert self._position is not None
+        assert self._position is not None and self._begun is not None
         if not self._position <= end:
-            raise TopicReplaced(str(self._position), str(end))
-        if end != self._position:  # a stream's first batch runs even without any data
-            self._write(KafkaBatch(records, self._position, end), batch_id)
+            reason = f"{self._position} was read, and Kafka now ends a batch at {end}"
+            raise TopicReplaced(reason)
+        # A stream's first batch runs even without any data.
+        if end != self._position or self._begun.passes_over:
+            self._write(self._batch(records, self._position, end), batch_id)
+
+    def _batch(
+        self, records: DataFrame, position: KafkaCheckpoint, end: KafkaCheckpoint
+    ) -> KafkaBatch:
+        """A batch, and what the start had to pass over unless a commit says so by now."""
+        assert self._begun is not None
+        topic_id = self._begun.topic_id
+        lost = [one.facts(position.topic) for one in self._begun.lost]
+        return KafkaBatch(
+            records,
+            position,
+            end,
+            topic_id,
+            lost,
+            lambda: self._source.check_same_topic(topic_id),
+        )
 
     def _write(self, batch: KafkaBatch, batch_id: int) -> None:
         self._listener(BatchPlanned(batch_id, batch.end.distance_from(batch.start)))
         result = self._sink.write(batch, self._exchange)
         self._position = batch.end
+        self._begun = Start(batch.end, topic_id=batch.topic_id)
+        self._source.show_group(batch.end)
         self._totals.update(batches=1, rows=result.rows)
         self._listener(_written(batch_id, result, self._source.lag(batch.end)))
         if result.schema_changes:
             self._listener(SchemaEvolved(batch_id, result.schema_changes))
-        if result.records < batch.planned_records:
-            self._source.tell_losses(batch.start, batch.end)
         if result.rejected:
             first = result.first_reject or "unknown"
             self._listener(
@@ -243,4 +274,5 @@ def _written(batch_id: int, result: BatchResult, lag: Mapping[int, int]) -> Batc
         result.written_bytes,
         result.seconds,
         lag,
+        result.files,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -19,12 +19,14 @@ from sinks.hudi.settings import SinkSettings
 from sinks.hudi.sink import NO_REJECTS, HudiSink, RejectLimit
 from sinks.hudi.spark_exchange import SparkExchange
 from sinks.hudi.table_writer import TableWriter
+from streamer.config.concurrency import ConcurrencyConfig
+from streamer.config.decode import AvroDecodeConfig, DecodeConfig
 from streamer.config.pipeline import PipelineConfig
 from streamer.config.source import METADATA_PREFIX
 from streamer.events import Listener
 from streamer.executors import check_executors, is_local
 from streamer.loop import StreamLoop
-from streamer.services import InlineServices
+from streamer.services import InlineServices, ServicePolicies
 from streamer.session import spark_session
 from streamer.sources.kafka import KafkaSource
 from streamer.table_setup import check_table, columns_with, find_table, table_spec
@@ -41,7 +43,11 @@ from table.services.compaction import CompactionPolicy
 from table.spark.runner import SparkRunner
 from table.storage import StorageLocation
 from table.storage.probe import check_conditional_puts
-from transforms.decode.json import JsonDecoder, is_decodable
+from table.timeline.lock import open_lock
+from transforms.decode.avro import AvroDecoder
+from transforms.decode.avro_differences import column_types
+from transforms.decode.decoder import ColumnDecoder
+from transforms.decode.json import JsonDecoder
 from transforms.decode.json_inference import infer_schema
 from transforms.kafka_changes import ToChanges
 from transforms.rejects import REJECTS_SCHEMA
@@ -81,10 +87,7 @@ def build(
     keeps_keys = config.dead_letters.enabled
     with KafkaSource(spark, config.source, listener, keeps_keys=keeps_keys) as source:
         sink, writers = _open_sink(config, source)
-        policy = CompactionPolicy(config.compaction.every_delta_commits)
-        services = InlineServices(
-            writers, policy if config.compaction.enabled else None, _runner(spark), listener
-        )
+        services = InlineServices(writers, _policies(config), _runner(spark), listener)
         loop = StreamLoop(
             config.name,
             source,
@@ -97,40 +100,68 @@ def build(
         yield Pipeline(loop, sink, source)
 
 
+def _policies(config: PipelineConfig) -> ServicePolicies:
+    compaction = config.compaction
+    policy = CompactionPolicy(compaction.every_delta_commits)
+    return ServicePolicies(
+        policy if compaction.enabled else None,
+        config.cleaning.cleaning_policy(),
+        config.archival.archival_policy(compaction.every_delta_commits),
+    )
+
+
 def _open_sink(config: PipelineConfig, source: KafkaSource) -> tuple[HudiSink, list[TableWriter]]:
     location, spec = config.table.location(), table_spec(config)
     index = BucketIndex(config.table.buckets, spec.record_key)
-    table = find_table(location, config.table.drop_metadata_table)
+    table = _find_table(config, location)
     to_changes = _to_changes(config, spec, _value_schema(config, source, table))
     if table is None:
         source.start_map(None)  # a topic that cannot be read must not leave an empty table
         table = create_table(location, spec)
     else:
         check_conditional_puts(table.storage)
+    _agree_with_others(table, config.concurrency)
     check_table(table, spec, index, to_changes.table_schema, config.decode.policy())
     to_changes = to_changes.onto(columns_with(table, to_changes.table_schema))
     operation = Operation(config.table.operation.upper())
-    settings = SinkSettings(index, config.table.log_format, operation, config.table.merger)
+    settings = SinkSettings(
+        index, config.table.log_format, operation, config.table.merger, config.table.metadata_table
+    )
     rows = TableWriter(table, to_changes.table_schema, settings, follows_others=True)
     rejects = _dead_letters(config, location) if config.dead_letters.enabled else None
     prepare = PrepareChunk(to_changes, index, DEAD_LETTER_INDEX)
     letters = config.dead_letters
     limit = RejectLimit(letters.max_share, letters.tolerated) if rejects else NO_REJECTS
-    return HudiSink(rows, rejects, prepare, limit), [rows, *([rejects] if rejects else [])]
+    sink = HudiSink(rows, rejects, prepare, limit, config.source.checkpoint_id)
+    return sink, [rows, *([rejects] if rejects else [])]
+
+
+def _agree_with_others(table: HudiTable, config: ConcurrencyConfig) -> None:
+    """Give the table the lock, and the regard for others, that its writers agreed on."""
+    expire_minutes = config.lock.expire_minutes
+    lock = open_lock(table.storage, provider=config.provider(), expire_minutes=expire_minutes)
+    table.access = replace(table.access, lock=lock, sharing=config.sharing())
 
 
 def _dead_letters(config: PipelineConfig, rows: StorageLocation) -> TableWriter:
     location = StorageLocation(config.dead_letters.path, rows.options)
     spec = dead_letter_spec(f"{config.table.name}_dead_letters")
-    table = find_table(location, config.table.drop_metadata_table) or create_table(location, spec)
+    spec = replace(spec, metadata_table=config.table.metadata_table)
+    table = _find_table(config, location) or create_table(location, spec)
+    _agree_with_others(table, config.concurrency)
     check_table(table, spec, DEAD_LETTER_INDEX, REJECTS_SCHEMA)
-    return TableWriter(table, REJECTS_SCHEMA, SinkSettings(DEAD_LETTER_INDEX))
+    settings = SinkSettings(DEAD_LETTER_INDEX, metadata_table=config.table.metadata_table)
+    return TableWriter(table, REJECTS_SCHEMA, settings)
+
+
+def _find_table(config: PipelineConfig, location: StorageLocation) -> HudiTable | None:
+    return find_table(location, config.table.drop_metadata_table, config.table.metadata_table)
 
 
 def _value_schema(
     config: PipelineConfig, source: KafkaSource, table: HudiTable | None
 ) -> pa.Schema:
-    """The declared columns; or those that the table has; or, before it has any, a guess."""
+    """The declared columns; or the table's; or, before it has any, the writers', or a guess."""
     declared = config.decode.declared()
     if declared is not None:
         return declared
@@ -138,7 +169,11 @@ def _value_schema(
     if frozen is not None:
         added = {config.decode.rescue_column, *_kafka_columns(config)}
         own = [field for field in without_meta_columns(frozen) if field.name not in added]
-        return pa.schema([field for field in own if is_decodable(field.type)])
+        decodable = AvroDecoder if isinstance(config.decode, AvroDecodeConfig) else JsonDecoder
+        return pa.schema([field for field in own if decodable.is_decodable(field.type)])
+    if isinstance(config.decode, AvroDecodeConfig):
+        newest = config.decode.newest_schema(config.source.topic)
+        return column_types(newest.root.arrow)
     inferred = infer_schema(source.sample(_SAMPLE_RECORDS))
     if not len(inferred):
         message = (
@@ -158,7 +193,7 @@ def _to_changes(config: PipelineConfig, spec: TableSpec, values: pa.Schema) -> T
         url_encode=spec.url_encode,
     )
     return ToChanges(
-        JsonDecoder(values, decode.rescue_column, decode.timestamp_unit, decode.policy()),
+        _decoder(decode, values),
         KeyGenerator(keys),
         () if merging.mode is MergeMode.COMMIT_TIME else merging.ordering_fields,
         decode.tombstone_key,
@@ -169,6 +204,13 @@ def _to_changes(config: PipelineConfig, spec: TableSpec, values: pa.Schema) -> T
         None if decode.tombstone_ordering == "none" else decode.tombstone_ordering,
         config.table.partial_update == "absent_fields",
     )
+
+
+def _decoder(decode: DecodeConfig, values: pa.Schema) -> ColumnDecoder:
+    settings = values, decode.rescue_column, decode.timestamp_unit, decode.policy()
+    if isinstance(decode, AvroDecodeConfig):
+        return AvroDecoder(*settings, framing=decode.framing())
+    return JsonDecoder(*settings)
 
 
 def _kafka_columns(config: PipelineConfig) -> list[str]:

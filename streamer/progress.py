@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
@@ -19,10 +19,13 @@ from streamer.events import (
     BatchWritten,
     CompactionDone,
     Event,
+    GroupCommitFailed,
     Listener,
+    MetricsServed,
     OffsetsSkipped,
     RecordsRejected,
     Retrying,
+    RunFailed,
     RunStarted,
     RunStopped,
     SchemaEvolved,
@@ -35,13 +38,20 @@ _REFRESHES_PER_S = 4
 
 
 @contextmanager
-def display(console: Console | None = None) -> Iterator[Listener]:
-    """A listener that shows a run on ``console`` (standard output) for as long as it lasts."""
+def display(
+    console: Console | None = None, redacted: Callable[[str], str] = str
+) -> Iterator[Listener]:
+    """A listener that shows a run for as long as it lasts.
+
+    Args:
+        console: None for standard output.
+        redacted: takes secrets out of a text.
+    """
     console = console or Console()
     if not console.is_terminal:
-        yield PlainLines(console)
+        yield PlainLines(console, redacted)
         return
-    shown = LiveDisplay()
+    shown = LiveDisplay(redacted)
     with Live(
         get_renderable=shown.render, console=console, refresh_per_second=_REFRESHES_PER_S
     ) as live:
@@ -52,20 +62,23 @@ def display(console: Console | None = None) -> Iterator[Listener]:
 class PlainLines:
     """Prints a line for each event, with the time in UTC; for logs."""
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
+    def __init__(self, console: Console, redacted: Callable[[str], str] = str) -> None:
+        self._console, self._redacted = console, redacted
 
     def __call__(self, event: Event, /) -> None:
-        """Print the event."""
+        """Print the event; not a failure, which ends the command and is its message."""
+        if isinstance(event, RunFailed):
+            return
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        text = f"{now} {describe(event)}"
+        text = f"{now} {self._redacted(describe(event))}"
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 class LiveDisplay:
     """Collects events, and renders the run as it is now."""
 
-    def __init__(self) -> None:
+    def __init__(self, redacted: Callable[[str], str] = str) -> None:
+        self._redacted = redacted
         self._began = time.monotonic()
         self._started: RunStarted | None = None
         self._planned: BatchPlanned | None = None
@@ -83,8 +96,8 @@ class LiveDisplay:
             self._planned, self._planned_at = event, time.monotonic()
         elif isinstance(event, BatchWritten):
             self._add(event)
-        else:
-            self._notes.append(describe(event))
+        elif not isinstance(event, RunFailed):  # the command's message, once it has ended
+            self._notes.append(self._redacted(describe(event)))
 
     def render(self) -> RenderableType:
         """The run as it is now."""
@@ -134,12 +147,17 @@ class LiveDisplay:
 def describe(event: Event) -> str:
     """An event in one line."""
     match event:
+        case MetricsServed():
+            host = f"[{event.host}]" if ":" in event.host else event.host
+            return f"metrics and health at http://{host}:{event.port}/metrics, /health, /ready"
         case RunStarted():
             how = "goes on" if event.resumed else "starts"
             at = _offsets(event.start)
             return f"{event.pipeline} {how}: {event.topic} [{at}] -> {event.table}"
         case OffsetsSkipped():
             return f"records of {event.topic} are lost and passed over: {'; '.join(event.ranges)}"
+        case GroupCommitFailed():
+            return f"consumer group {event.group} was not told the offsets: {event.reason}"
         case BatchPlanned():
             return f"batch {event.batch_id}: {event.records:,} records planned"
         case BatchWritten():
@@ -163,6 +181,8 @@ def describe(event: Event) -> str:
         case Retrying():
             attempts = f"attempt {event.attempt} of {event.max_attempts}"
             return f"failed ({attempts}), again in {event.pause_s:g} s: {event.error}"
+        case RunFailed():
+            return f"failed: {event.error_type}: {event.error}"
         case RunStopped():
             return (
                 f"stopped ({event.reason}): {event.batches:,} batches, {event.rows_written:,} rows "

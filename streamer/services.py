@@ -4,19 +4,44 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from sinks.hudi.table_writer import TableWriter
-from streamer.events import CompactionDone, Listener
+from sinks.hudi.upkeep import Cleaned, archive, clean, tend_metadata_table
+from streamer.events import CompactionDone, Listener, ServiceDone
 from table.execution.runner import Runner
+from table.hudi_table import HudiTable
+from table.services.archival import Archived
+from table.services.archival_plan import ArchivalPolicy
+from table.services.cleaning_plan import CleaningPolicy
 from table.services.compaction import CompactionPolicy
+from table.services.metadata_upkeep import Tended
+
+
+@dataclass(frozen=True, slots=True)
+class ServicePolicies:
+    """When to do what; None leaves it to others.
+
+    Attributes:
+        compaction: of merge-on-read tables.
+        cleaning: of files.
+        archival: of the timeline; of tables of version 6 others take care.
+    """
+
+    compaction: CompactionPolicy | None = None
+    cleaning: CleaningPolicy | None = None
+    archival: ArchivalPolicy | None = None
 
 
 class InlineServices:
     """Keeps the pipeline's tables in shape; does nothing when nothing is due.
 
+    First files are merged, then the old ones deleted, then the instants that made them archived;
+    at last the metadata table, which reaches as far back, is cleaned and archived itself.
+
     Args:
         writers: the pipeline's table and its dead letters.
-        policy: when to compact; None leaves it to others.
+        policies: when to do what.
         runner: where the work is done.
         listener: is told of what was done.
     """
@@ -24,27 +49,81 @@ class InlineServices:
     def __init__(
         self,
         writers: Sequence[TableWriter],
-        policy: CompactionPolicy | None,
+        policies: ServicePolicies,
         runner: Runner,
         listener: Listener,
     ) -> None:
-        self._writers, self._policy = writers, policy
+        self._writers, self._policies = writers, policies
         self._runner, self._listener = runner, listener
 
     def run(self) -> None:
         """Do what is due now."""
-        if self._policy is None:
-            return
         for writer in self._writers:
-            started = time.monotonic()
-            for instant, metadata in writer.compact_if_due(self._policy, self._runner):
-                stats = metadata.write_stats
-                self._listener(
-                    CompactionDone(
-                        instant.requested_at,
-                        len(stats),
-                        sum(stat.num_writes for stat in stats),
-                        sum(stat.file_size_in_bytes for stat in stats),
-                        time.monotonic() - started,
-                    )
+            self._clear_dead(writer)
+            self._compact(writer)
+            self._clean(writer.table)
+            self._archive(writer.table)
+            self._tend_metadata(writer.table)
+
+    def _clear_dead(self, writer: TableWriter) -> None:
+        started = time.monotonic()
+        rolled_back = writer.clear_dead()
+        if rolled_back:
+            self._done("rollback", ", ".join(rolled_back), started)
+
+    def _compact(self, writer: TableWriter) -> None:
+        if self._policies.compaction is None:
+            return
+        started = time.monotonic()
+        for instant, metadata in writer.compact_if_due(self._policies.compaction, self._runner):
+            stats = metadata.write_stats
+            self._listener(
+                CompactionDone(
+                    instant.requested_at,
+                    len(stats),
+                    sum(stat.num_writes for stat in stats),
+                    sum(stat.file_size_in_bytes for stat in stats),
+                    time.monotonic() - started,
                 )
+            )
+
+    def _clean(self, table: HudiTable) -> None:
+        if self._policies.cleaning is None:
+            return
+        started = time.monotonic()
+        for cleaned in clean(table, self._policies.cleaning):
+            self._done("cleaning", _cleaned(cleaned), started)
+
+    def _archive(self, table: HudiTable) -> None:
+        policy = self._policies.archival
+        if policy is None or not table.store.can_archive:
+            return
+        started = time.monotonic()
+        archived = archive(table, policy, self._policies.cleaning)
+        if archived is not None:
+            self._done("archival", _archived(archived), started)
+
+    def _tend_metadata(self, table: HudiTable) -> None:
+        started = time.monotonic()
+        tended = tend_metadata_table(table)
+        if tended is not None:
+            self._done("metadata", _tended(tended), started)
+
+    def _done(self, service: str, summary: str, started: float) -> None:
+        self._listener(ServiceDone(service, summary, time.monotonic() - started))
+
+
+def _cleaned(cleaned: Cleaned) -> str:
+    plan = cleaned.plan
+    kept = f", readable as of {plan.earliest_retained}" if plan.earliest_retained else ""
+    return f"{cleaned.instant.requested_at}: {len(plan.paths):,} files deleted{kept}"
+
+
+def _archived(archived: Archived) -> str:
+    files = f", {len(archived.leftovers):,} files of dead writers" if archived.leftovers else ""
+    start = archived.timeline.start
+    return f"{len(archived.instants):,} instants{files}, active since {start}"
+
+
+def _tended(tended: Tended) -> str:
+    return f"{len(tended.deleted):,} files deleted, {len(tended.archived):,} instants archived"

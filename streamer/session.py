@@ -87,6 +87,19 @@ def spark_session(config: PipelineConfig) -> SparkSession:
     return spark
 
 
+def plain_session(name: str) -> SparkSession:
+    """A session without a pipeline: the submitted or running one, or one of this machine.
+
+    Raises:
+        JavaNotFound: there is no Java that Spark runs on.
+        SessionFailed: Spark did not start.
+    """
+    if is_submitted() or SparkSession.getActiveSession() is not None:
+        with _told_as_failure("the driver's log"):
+            return SparkSession.builder.appName(name).getOrCreate()
+    return _start(local_settings(name, None, {}))
+
+
 def is_submitted() -> bool:
     """Whether ``spark-submit`` runs this process, and so decides master, memory and jars."""
     return "PYSPARK_GATEWAY_PORT" in os.environ

@@ -11,8 +11,11 @@ from streamer.sources.errors import SourceError
 from table.errors import HudiError, OutcomeUnknown, Permanent, Retriable
 
 
-class DataLoss(SourceError):
-    """Records went away while the stream was running, before it had read them."""
+class DataLoss(SourceError, Retriable):
+    """Records went away while the stream was running, before it had read them.
+
+    Another start finds out what is lost, and whether it may go on.
+    """
 
 
 class StreamFailed(Permanent):
@@ -61,8 +64,6 @@ def translated(error: BaseException) -> BaseException:
         message = (
             "records were removed from the topic before they were read: "
             + loss.strip().removeprefix("Caused by: ")
-            + "; "
-            "set source.fail_on_data_loss to false to go on without them"
         )
         return DataLoss(message)
     if any(word in text for word in _PASSING):
@@ -83,11 +84,13 @@ def _raised_in_a_worker(error: BaseException) -> HudiError | None:
     """An error of ours that a Python worker raised reaches the driver as text in a traceback."""
     for line in reversed(str(error).splitlines()):
         name, _, message = line.strip().partition(": ")
-        kind = _OWN_ERRORS.get(name.rsplit(".", 1)[-1]) if name.startswith("table.") else None
+        kind = _OWN_ERRORS.get(name.rsplit(".", 1)[-1]) if name.startswith(_OWN_ROOMS) else None
         if kind is not None:
             return kind(message)
     return None
 
+
+_OWN_ROOMS = ("table.", "transforms.")
 
 _OWN_ERRORS: dict[str, type[HudiError]] = {
     "StorageUnavailable": Retriable,
@@ -96,4 +99,7 @@ _OWN_ERRORS: dict[str, type[HudiError]] = {
     "Unsupported": Permanent,
     "InvalidConfig": Permanent,
     "InvalidRecords": Permanent,
+    "RegistryUnavailable": Retriable,
+    "RegistryRefused": Permanent,
+    "SchemaNotFound": Permanent,
 }

@@ -54,21 +54,26 @@ def table_spec(config: PipelineConfig) -> TableSpec:
         delete_marker=request.delete_marker,
         payload=request.payload,
         merger=_merger_name(table.merger) if table.merger else None,
+        metadata_table=table.metadata_table,
     )
 
 
-def find_table(location: StorageLocation, drop_metadata_table: bool) -> HudiTable | None:
+def find_table(
+    location: StorageLocation, drop_metadata_table: bool, keep_metadata_table: bool = True
+) -> HudiTable | None:
     """The table at a place, or None when the place is empty.
 
     Args:
         location: of the table.
-        drop_metadata_table: consent to remove a metadata table, which nobody here keeps true.
+        drop_metadata_table: consent to remove a metadata table, to be made anew.
+        keep_metadata_table: whether the pipeline wants one; without, it is removed.
     """
     try:
         table = open_table(location)
     except TableNotFound:
         return None
-    if drop_metadata_table and table.properties.metadata_partitions:
+    is_unwanted = drop_metadata_table or not keep_metadata_table
+    if is_unwanted and table.properties.metadata_partitions:
         check_writable(table.properties.without_metadata_table(), location.url)
         table.drop_metadata_table()
     return table
@@ -102,6 +107,18 @@ def check_table(
     check_buckets(table, index)
     _check_columns(table, columns, policy)
     _check_settled(table, columns, (*spec.record_key, *spec.partition_by, *spec.ordering))
+
+
+def check_kept(table: HudiTable) -> None:
+    """Pass when table services of this project may rewrite the table's files.
+
+    Raises:
+        Unsupported: a table that this project does not write.
+    """
+    check_writable(table.properties, table.location.url)
+    if table.schema is not None:
+        _check_evolution(table)
+        _check_defaults(table)
 
 
 def columns_with(table: HudiTable, columns: pa.Schema) -> pa.Schema:

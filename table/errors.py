@@ -12,6 +12,7 @@ HudiError
    ├─ CorruptData         bytes on storage disagree with the format
    ├─ Unsupported         the table asks for something this project does not do
    ├─ InvalidConfig       a setting is wrong, or contradicts the table
+   ├─ Refused             the table's state does not allow it: do first what the message says
    ├─ InvalidRecords      rows that may not be written (a null or empty record key)
    └─ TableNotFound       no table at this place
 
@@ -103,6 +104,10 @@ class Unsupported(Permanent):
 
 class InvalidConfig(Permanent):
     """A setting is wrong, or contradicts the table."""
+
+
+class Refused(Permanent):
+    """The table's state does not allow what was asked; the message says what to do first."""
 
 
 class InvalidRecords(Permanent):

@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from table.config import keys
-from table.config.table_properties import BACKUP_PATH, PROPERTIES_PATH, TableProperties
+from table.config.table_properties import PROPERTIES_PATH, TableProperties
 from table.config.table_spec import TableSpec, check_readable
-from table.errors import InvalidConfig, SnapshotChanged, TableNotFound
+from table.errors import InvalidConfig, SnapshotChanged
+from table.execution.runner import LocalRunner, Runner
 from table.merge.custom.custom_merger import CustomMerger
+from table.metadata.bootstrap import bootstrap, drop
 from table.metadata.column_statistics import ColumnStatistics
 from table.metadata.file_lister import MetadataFileLister
 from table.metadata.metadata_table import MetadataTable
-from table.metadata.opening import METADATA_FOLDER, open_metadata_table
+from table.metadata.metadata_writer import MetadataWriter
+from table.metadata.opening import open_metadata_table
 from table.metadata.partition_kind import PartitionKind
+from table.metadata.property_file import read_properties
 from table.metadata.record_index import RecordIndex
+from table.metadata.validation import Difference, differences
 from table.model.action import COMMITS
+from table.model.clean import CleanPlan
+from table.model.column_ranges import indexed_columns
 from table.model.commit_metadata import CommitMetadata
 from table.model.compaction_plan import CompactionPlan
 from table.model.format_version import FormatVersion
@@ -37,11 +45,10 @@ from table.read.span import EARLIEST
 from table.read.where import parse_where
 from table.storage import Storage, StorageLocation, open_storage
 from table.storage.probe import check_conditional_puts
-from table.storage.storage import NotFound
 from table.timeline.lock import open_lock
 from table.timeline.timeline import Timeline
 from table.timeline.timeline_store import TimelineStore
-from table.transaction.access import TableAccess
+from table.transaction.access import LOCK_WAIT_S, TableAccess
 from table.view.file_lister import FileLister, StorageFileLister
 from table.view.file_system_view import FileSystemView
 from table.view.view_loader import load_view
@@ -67,7 +74,8 @@ class HudiTable:
         self.mergers = tuple(mergers)
         self.version = FormatVersion.of(properties.version, storage.location.url)
         self.store = TimelineStore.of_table(storage, properties)
-        self.access = TableAccess(storage, self.store, open_lock(storage))
+        self._metadata_writer = MetadataWriter(storage, self.store)
+        self.access = TableAccess(storage, self.store, open_lock(storage), self._metadata_writer)
         self._timeline: Timeline | None = None
         self._view: FileSystemView | None = None
         self._metadata: MetadataTable | None = None
@@ -95,6 +103,11 @@ class HudiTable:
             self._view = self._load_view()
         return self._view
 
+    @property
+    def carried_view(self) -> FileSystemView | None:
+        """The view where it is at hand: nothing is listed, so any thread may ask."""
+        return self._view
+
     def refresh(self, loaded: Timeline | None = None) -> None:
         """Read the timeline again; keep the view only if nobody else has changed the table.
 
@@ -111,6 +124,7 @@ class HudiTable:
         What another writer completed meanwhile is read when it is asked for again.
         """
         known = set(self.timeline.instants)
+        metadata = metadata.as_stored()
         self.store.note_commit(instant, metadata)
         others = [
             i
@@ -119,7 +133,7 @@ class HudiTable:
         ]
         view = self._view
         self._timeline = timeline
-        self._view = None
+        self._view = self._metadata = None
         if view is not None and not others:
             self._view = view.with_commit(instant, metadata)
 
@@ -128,6 +142,19 @@ class HudiTable:
         self._timeline = self.timeline.with_instant(instant)
         if self._view is not None:
             self._view = self._view.with_compaction_plan(instant.requested_at, plan)
+
+    def note_clean(self, instant: Instant, plan: CleanPlan, timeline: Timeline) -> None:
+        """Carry a clean that we just completed into the view, without listing."""
+        self._note_gone(plan.paths, timeline, instant.requested_at)
+
+    def note_archived(self, leftovers: Collection[str], timeline: Timeline) -> None:
+        """Carry an archival that we just did into the view, without listing.
+
+        Args:
+            leftovers: paths of files that it deleted.
+            timeline: what is left of it.
+        """
+        self._note_gone(leftovers, timeline)
 
     def newest_metadata(self) -> CommitMetadata | None:
         """Metadata of the newest completed commit that carries a schema."""
@@ -192,17 +219,88 @@ class HudiTable:
         """The rows of the base files alone: cheaper, and as old as the last compaction."""
         return self.scan(ReadOptimized(), columns, where).to_reader()
 
-    def drop_metadata_table(self) -> None:
-        """Remove the metadata table, so that readers list storage again.
+    def keep_metadata_table(self) -> str | None:
+        """Make the metadata table anew unless it tells of all that is in the table.
 
-        The properties go first: a half-removed ``files`` partition that readers still trust would
-        hide rows.
+        Returns:
+            Why it was made; None when it was left as it is.
+
+        Raises:
+            Unsupported: it has partitions that are not written here.
         """
-        self.properties = self.properties.without_metadata_table()
-        self.storage.put(BACKUP_PATH, self.properties.to_bytes())
-        self.storage.put(PROPERTIES_PATH, self.properties.to_bytes())
-        self.storage.delete([BACKUP_PATH])
-        self.storage.delete([info.path for info in self.storage.list_tree(METADATA_FOLDER)])
+        if self._metadata_writer.trouble(self.store.load()) is None:
+            return None
+        with self.access.lock.hold(LOCK_WAIT_S) as lease:
+            timeline = self.store.load()
+            reason = self._metadata_writer.trouble(timeline)
+            if reason is not None:
+                self._make_metadata_table(timeline, lease.check)
+        return reason
+
+    def rebuild_metadata_table(self) -> None:
+        """Make the metadata table anew, whatever it holds."""
+        with self.access.lock.hold(LOCK_WAIT_S) as lease:
+            self._make_metadata_table(self.store.load(), lease.check)
+
+    def metadata_differences(self, runner: Runner | None = None) -> list[Difference]:
+        """What the metadata table says otherwise than the files; none when there is no such table.
+
+        Raises:
+            SnapshotChanged: others changed the table meanwhile; call again.
+            CorruptData, Unsupported: a file cannot be read.
+        """
+        self.refresh()
+        view, timeline = self.view(), self.timeline
+        metadata = open_metadata_table(self.storage, self.properties, timeline)
+        if metadata is None:
+            return []
+        columns, latest = self._indexed_columns(), view.latest_slices()
+        where = runner or LocalRunner()
+        return differences(self.storage, metadata, timeline, columns, latest, where)
+
+    @property
+    def metadata_compacted_at(self) -> str | None:
+        """When the metadata table was compacted last, as our own commits know, without a look."""
+        return self._metadata_writer.compacted_at
+
+    @property
+    def metadata_timeline(self) -> Timeline | None:
+        """The metadata table's own, as our own commits know it, without a look."""
+        return self._metadata_writer.timeline
+
+    def note_metadata_upkeep(self, timeline: Timeline) -> None:
+        """Carry on what was cleaned and archived of the metadata table itself."""
+        self._metadata_writer.note_upkeep(timeline)
+
+    def drop_metadata_table(self) -> None:
+        """Remove the metadata table, so that readers list storage again."""
+        with self.access.lock.hold(LOCK_WAIT_S):
+            self.properties = drop(self.storage, read_properties(self.storage))
+        self._forget_metadata()
+
+    def _make_metadata_table(self, timeline: Timeline, check_lease: Callable[[], None]) -> None:
+        self.refresh(timeline)
+        columns = self._indexed_columns()
+        bare = drop(self.storage, read_properties(self.storage))
+        self.properties = bootstrap(self.storage, bare, timeline, columns, check_lease)
+        self._forget_metadata()
+
+    def _indexed_columns(self) -> pa.Schema:
+        """The columns of which statistics are kept; none before the first commit."""
+        schema = self.schema or pa.schema([])
+        return pa.schema([schema.field(name) for name in indexed_columns(schema)])
+
+    def _forget_metadata(self) -> None:
+        self._metadata_writer.forget()
+        self._metadata = self._view = None
+
+    def _note_gone(self, paths: Collection[str], timeline: Timeline, own: str = "") -> None:
+        """Carry deleted files on, unless others than the instant ``own`` have come meanwhile."""
+        known, view = set(self.timeline.instants), self._view
+        others = [i for i in timeline.instants if i not in known and i.requested_at != own]
+        self._timeline, self._view, self._metadata = timeline, None, None
+        if view is not None and not others:
+            self._view = replace(view, timeline=timeline).without_files(paths)
 
     def _avro_schema(self) -> dict[str, Any] | None:
         metadata = self.newest_metadata()
@@ -227,6 +325,8 @@ class HudiTable:
 
     def _metadata_with(self, kind: PartitionKind) -> MetadataTable | None:
         """The metadata table, if it has a partition of that kind."""
+        if self._metadata is None:
+            self._metadata = open_metadata_table(self.storage, self.properties, self.timeline)
         metadata = self._metadata
         return metadata if metadata is not None and metadata.of_kind(kind) else None
 
@@ -248,7 +348,8 @@ class HudiTable:
     def _list_view(self) -> FileSystemView:
         """The view as of ``timeline``, from the metadata table where there is one."""
         timeline = self.timeline
-        self._metadata = open_metadata_table(self.storage, self.properties, timeline)
+        # Others may have made or dropped it since.
+        self.properties, self._metadata = read_properties(self.storage), None
         metadata = self._metadata_with(PartitionKind.FILES)
         lister: FileLister = (
             StorageFileLister(self.storage) if metadata is None else MetadataFileLister(metadata)
@@ -270,7 +371,7 @@ def open_table(location: StorageLocation, mergers: Sequence[CustomMerger] = ()) 
         Unsupported: a table of a kind that is not read here.
     """
     storage = open_storage(location)
-    properties = _read_properties(storage)
+    properties = read_properties(storage)
     check_readable(properties, location.url)
     return HudiTable(storage, properties, mergers)
 
@@ -295,15 +396,7 @@ def create_table(location: StorageLocation, spec: TableSpec) -> HudiTable:
     check_conditional_puts(storage)
     properties = spec.to_properties()
     storage.create(PROPERTIES_PATH, properties.to_bytes())
-    return HudiTable(storage, properties)
-
-
-def _read_properties(storage: Storage) -> TableProperties:
-    """The properties; a writer that died while it replaced them left a backup."""
-    for path in (PROPERTIES_PATH, BACKUP_PATH):
-        try:
-            return TableProperties.parse(storage.read(path), path)
-        except NotFound:
-            continue
-    message = f"no Hudi table at {storage.location.url} (no {PROPERTIES_PATH})"
-    raise TableNotFound(message)
+    table = HudiTable(storage, properties)
+    if spec.metadata_table:
+        table.keep_metadata_table()
+    return table

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import cast
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from checkpoints.book import DEFAULT_IDENTITY
 from checkpoints.checkpoint import KafkaCheckpoint
 from sinks.batch import BatchResult, KafkaBatch
 from sinks.dead_letters import INDEX as DEAD_LETTER_INDEX
@@ -31,6 +32,7 @@ from table.model.meta_columns import without_meta_columns
 from table.schema.evolution import united
 from table.services.compaction import CompactionPolicy
 from table.storage import StorageLocation
+from table.transaction.sharing import Sharing
 from transforms.decode.json import JsonDecoder
 from transforms.decode.schema_policy import SchemaPolicy
 from transforms.kafka_changes import ToChanges
@@ -68,6 +70,9 @@ class JsonStream:
         rescue_column: that it has.
         table_type: of the table.
         log_format: of its data blocks.
+        topic: of the producer.
+        identity: of the pipeline, among those of the table.
+        sharing: what is owed to other pipelines of the table and its dead letters.
     """
 
     location: StorageLocation
@@ -76,13 +81,16 @@ class JsonStream:
     rescue_column: str | None = None
     table_type: TableType = TableType.MERGE_ON_READ
     log_format: str = "parquet"
+    topic: str = TOPIC
+    identity: str = DEFAULT_IDENTITY
+    sharing: Sharing | None = None
     exchange: InThisProcess = field(default_factory=InThisProcess)
 
     def __post_init__(self) -> None:
         spec = TableSpec("orders", ("id",), self.table_type, (), ("ts",), MergeMode.EVENT_TIME)
         decoder = JsonDecoder(parse_schema(self.columns), self.rescue_column, policy=self.policy)
         keys = KeyGenerator(KeyGeneratorConfig(("id",)))
-        to_changes = ToChanges(decoder, keys, ("ts",), topic=TOPIC)
+        to_changes = ToChanges(decoder, keys, ("ts",), topic=self.topic)
         table = _opened(self.location, spec)
         if table.schema is not None:
             own = without_meta_columns(table.schema)
@@ -93,7 +101,9 @@ class JsonStream:
         letters = _opened(place, dead_letter_spec("rejects"))
         self.rejects = TableWriter(letters, REJECTS_SCHEMA, SinkSettings(DEAD_LETTER_INDEX))
         prepare = PrepareChunk(to_changes, INDEX, DEAD_LETTER_INDEX)
-        self.sink = HudiSink(self.rows, self.rejects, prepare, RejectLimit(1.0))
+        for one in (table, letters):
+            one.access = replace(one.access, sharing=self.sharing)
+        self.sink = HudiSink(self.rows, self.rejects, prepare, RejectLimit(1.0), self.identity)
         self.sink.recover()
         known = self.sink.checkpoint()
         self.offset = known.offsets[0] if known else 0
@@ -113,8 +123,9 @@ class JsonStream:
                 ),
             }
         )
-        span = [KafkaCheckpoint(TOPIC, {0: offset}) for offset in (start, end)]
-        result = self.sink.write(KafkaBatch(cast(DataFrame, table), *span), self.exchange)
+        began, ended = (KafkaCheckpoint(self.topic, {0: offset}) for offset in (start, end))
+        batch = KafkaBatch(cast(DataFrame, table), began, ended)
+        result = self.sink.write(batch, self.exchange)
         self.offset = end
         return result
 

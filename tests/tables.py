@@ -45,8 +45,9 @@ def spec(table_type: TableType = TableType.MERGE_ON_READ, name: str = "orders") 
 
 
 def make(storage: Storage, table_type: TableType = TableType.MERGE_ON_READ) -> None:
-    """Lay an empty table down."""
+    """Lay an empty table down, with a metadata table."""
     storage.create(".hoodie/hoodie.properties", spec(table_type).to_properties().to_bytes())
+    writer(storage).table.keep_metadata_table()
 
 
 def writer(storage: Storage, log_format: str = "parquet") -> TableWriter:

@@ -21,7 +21,7 @@ from table.model.meta_columns import with_meta_columns
 from table.model.written_columns import written_field
 from table.schema.field_path import column_at, top_column
 from transforms.change_batch import ChangeBatch, Prepared
-from transforms.decode.json import JsonDecoder, is_decodable
+from transforms.decode.decoder import ColumnDecoder
 from transforms.delete_marks import DeleteMarks
 from transforms.kafka_records import KafkaColumn, in_order_of_arrival, kafka_fields
 from transforms.schema_text import check_columns
@@ -65,7 +65,7 @@ class ToChanges:
             that cannot be ordered so, or columns that mark deletes in a table of partial rows.
     """
 
-    decoder: JsonDecoder
+    decoder: ColumnDecoder
     key_generator: KeyGenerator
     ordering_fields: tuple[str, ...] = ()
     tombstone_key: TombstoneKey | None = None
@@ -105,7 +105,7 @@ class ToChanges:
         """The same for a table that has these columns.
 
         Records fill those that they filled before, in the type that they have now, and where
-        unknown fields evolve the table every other one that JSON can be decoded to.
+        unknown fields evolve the table every other one that they can be decoded to.
 
         Args:
             columns: of the table; those of ``table_schema`` are among them.
@@ -116,7 +116,7 @@ class ToChanges:
             field
             for field in columns
             if field.name in self.decoder.schema.names
-            or (fills_all and field.name not in own and is_decodable(field.type))
+            or (fills_all and field.name not in own and self.decoder.is_decodable(field.type))
         ]
         decoder = replace(self.decoder, schema=pa.schema(fields))
         return replace(self, decoder=decoder, columns=columns)
@@ -142,7 +142,7 @@ class ToChanges:
         return pa.schema([*schema, CHANGE_KIND_FIELD, *written])
 
     @property
-    def value_decoder(self) -> JsonDecoder:
+    def value_decoder(self) -> ColumnDecoder:
         """The decoder, made to read the marks of deleted rows too."""
         filled, keys = self.decoder.schema.names, self.key_generator.config
         table_schema = self.table_schema

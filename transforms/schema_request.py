@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from table.schema.evolution import NOTHING_PROPOSED, Proposal, ValueKind
+from table.schema.evolution import NOTHING_PROPOSED, Proposal, kind_named
 
 #: A row for each sighting; the refused record, if there is one, is a row without a path.
 REQUEST_SCHEMA = pa.schema(
@@ -61,7 +61,7 @@ class SchemaRequest:
     def to_table(self) -> pa.Table:
         """The request in ``REQUEST_SCHEMA``."""
         rows: list[dict[str, object]] = [
-            {"path": list(path), "kind": kind.value} for path, kind in sorted(self.proposal)
+            {"path": list(path), "kind": str(kind)} for path, kind in sorted(self.proposal)
         ]
         if self.refused is not None:
             names = ("topic", "partition", "offset", "reason")
@@ -77,5 +77,5 @@ class SchemaRequest:
             if path is None:
                 refused = RefusedRecord(**row)
             else:
-                sightings.append((tuple(path), ValueKind(kind)))
+                sightings.append((tuple(path), kind_named(kind)))
         return cls(frozenset(sightings), refused)

@@ -2,6 +2,8 @@
 
 raw    the key's UTF-8 text is the value of the only record key field: ``42``
 json   the key is an object with the fields of record key and partition: ``{"id": 42, "day": "x"}``
+avro   the key is an Avro record of these fields, framed as the values are; where there is one field
+       alone, it may also be just its value
 
 A text is cast to the field's type by the rules of ``transforms.decode.json``.
 """
@@ -17,12 +19,14 @@ import pyarrow.compute as pc
 
 from table.errors import InvalidConfig
 from table.keygen.key_generator import KeyGeneratorConfig
+from transforms.decode.avro import AvroDecoder
 from transforms.decode.decoded import Decoded
+from transforms.decode.decoder import ColumnDecoder
 from transforms.decode.json import JsonDecoder
 from transforms.decode.json_screening import find_utf8
 from transforms.decode.schema_policy import SchemaPolicy
 
-TombstoneKey = Literal["raw", "json"]
+TombstoneKey = Literal["raw", "json", "avro"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +39,13 @@ class TombstoneKeys:
     """
 
     kind: TombstoneKey
-    decoder: JsonDecoder
+    decoder: ColumnDecoder
 
     @classmethod
     def of(
         cls,
         kind: TombstoneKey,
-        values: JsonDecoder,
+        values: ColumnDecoder,
         keys: KeyGeneratorConfig,
         besides: pa.Field | None = None,
     ) -> TombstoneKeys:
@@ -74,12 +78,11 @@ class TombstoneKeys:
             fields_of_key.append(besides)
         schema = pa.schema(fields_of_key)
         aliases = {a: c for a, c in values.policy.aliases.items() if c in schema.names}
-        policy = SchemaPolicy(aliases=aliases)
-        return cls(kind, JsonDecoder(schema, epoch_unit=values.epoch_unit, policy=policy))
+        return cls(kind, _decoder_of_keys(kind, values, schema, SchemaPolicy(aliases=aliases)))
 
     def decode(self, keys: pa.Array | pa.ChunkedArray) -> Decoded:
         """Rows of the key columns; never fails on what is in ``keys``."""
-        if self.kind == "json":
+        if self.kind != "raw":
             return _say_key(self.decoder.decode(keys))
         keys = keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
         is_text = find_utf8(keys) & (pc.binary_length(keys).fill_null(0).to_numpy() > 0)
@@ -95,6 +98,18 @@ class TombstoneKeys:
         rows = pa.table([texts.drop_null()], schema=self.decoder.schema)
         reasons = ["the Kafka key is null, empty or not UTF-8"] * len(rejected)
         return Decoded(rows, accepted, rejected, reasons)
+
+
+def _decoder_of_keys(
+    kind: TombstoneKey, values: ColumnDecoder, schema: pa.Schema, policy: SchemaPolicy
+) -> ColumnDecoder:
+    if kind != "avro":
+        return JsonDecoder(schema, epoch_unit=values.epoch_unit, policy=policy)
+    if not isinstance(values, AvroDecoder):
+        message = "tombstone keys are avro and values are not; use raw or json"
+        raise InvalidConfig(message)
+    framing = values.framing.of_keys(schema.names[0] if len(schema) == 1 else None)
+    return AvroDecoder(schema, epoch_unit=values.epoch_unit, policy=policy, framing=framing)
 
 
 def _say_key(decoded: Decoded) -> Decoded:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from table.errors import InvalidConfig
-from transforms.decode.json_block import EpochUnit
+from transforms.decode.decoder import EpochUnit
 
 #: The time of the Kafka record, rather than a field of its key.
 RECORD_TIMESTAMP = "record_timestamp"

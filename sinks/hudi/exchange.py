@@ -19,6 +19,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from sinks.audit import RecordsRead
 from sinks.batch import KafkaBatch
 from sinks.hudi.collect import COLLECT_BUDGET_BYTES, collect
 from table.execution.runner import LocalRunner
@@ -32,11 +33,15 @@ CHUNK_BYTES = 16 << 20
 
 
 class Target(IntEnum):
-    """Which table a change goes to; or that it is a request to change the first one's schema."""
+    """Which table a change goes to.
+
+    Or that it is none: a request to change the first one's schema, or a count of what was read.
+    """
 
     ROWS = 0
     REJECTS = 1
     SCHEMA = 2
+    READ = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +64,7 @@ class Written:
         first_reject: origin of the first rejected record, and why it was turned away.
         request: what the records ask of the table's schema, all chunks together. If they ask for
             anything, the batch is not to be published: it is written again, or not at all.
+        read: what was read of the topic, all chunks together.
     """
 
     target: Target
@@ -66,13 +72,14 @@ class Written:
     stat: WriteStat | None
     first_reject: str | None = None
     request: SchemaRequest | None = None
+    read: RecordsRead | None = None
 
 
 class Prepare(Protocol):
     """Turns a chunk of raw records into portions, in order of arrival; pickles."""
 
     def __call__(self, records: pa.Table, /) -> list[Portion]:
-        """Every record is in exactly one portion, of those that are not of ``Target.SCHEMA``."""
+        """Every record is in exactly one portion of ``Target.ROWS`` or ``Target.REJECTS``."""
         ...
 
 

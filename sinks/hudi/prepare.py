@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from sinks.audit import RecordsRead
 from sinks.dead_letters import changes_of, first_reject
 from sinks.hudi.exchange import Portion, Target, Written
 from sinks.hudi.placement import Placement
@@ -17,7 +18,7 @@ from table.write.partitioner import Bucket, divide
 from transforms.kafka_changes import Prepared, ToChanges
 from transforms.schema_request import SchemaRequest
 
-#: Requests meet in one place.
+#: Requests meet in one place, and so do counts.
 _NOWHERE = Bucket("", 0)
 
 
@@ -25,7 +26,8 @@ _NOWHERE = Bucket("", 0)
 class PrepareChunk:
     """Decodes a chunk of raw records and divides it by bucket; rejects to the dead letters' one.
 
-    What the records request of the table's schema is one more portion.
+    What the records request of the table's schema is one more portion, and so is the count of them:
+    taken where they are read, to be compared with what arrives where they are written.
     """
 
     to_changes: ToChanges
@@ -33,12 +35,13 @@ class PrepareChunk:
     reject_index: BucketIndex
 
     def __call__(self, records: pa.Table) -> list[Portion]:
-        """Every record is in exactly one portion, of those that are not of ``Target.SCHEMA``."""
+        """Every record is in exactly one portion of ``Target.ROWS`` or ``Target.REJECTS``."""
         prepared = self.to_changes(records)
+        read = Portion(Target.READ, _NOWHERE, RecordsRead.in_chunk(records).to_table())
         if prepared.request:
             asked = Portion(Target.SCHEMA, _NOWHERE, prepared.request.to_table())
-            return [asked, *self._divided(prepared)]
-        return self._divided(prepared)
+            return [asked, *self._divided(prepared), read]
+        return [*self._divided(prepared), read]
 
     def _divided(self, prepared: Prepared) -> list[Portion]:
         rows = divide(prepared.changes, self.row_index)
@@ -60,6 +63,8 @@ class WriteBuckets:
         if target is Target.SCHEMA:
             request = SchemaRequest.merged(map(SchemaRequest.of, changes))
             return Written(target, 0, None, request=request)
+        if target is Target.READ:
+            return Written(target, 0, None, read=RecordsRead.merged(map(RecordsRead.of, changes)))
         arriving = _Arriving(changes)
         context = self.contexts.get(target)
         if context is None:

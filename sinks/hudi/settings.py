@@ -19,12 +19,14 @@ class SinkSettings:
             ``log_format_for``.
         operation: what the commits say they do.
         merger_class: ``package.module:Class`` that merges, for a table of mode ``CUSTOM``.
+        metadata_table: whether ``TableWriter.recover`` makes one where there is none.
     """
 
     index: BucketIndex
     log_format: str | None = None
     operation: Operation = Operation.UPSERT
     merger_class: str | None = None
+    metadata_table: bool = True
 
     def bucket_metadata(self) -> dict[str, str]:
         """The bucket count, for the commit: it is nowhere else in a table."""

@@ -10,6 +10,7 @@ the columns that it needs.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -18,12 +19,14 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from checkpoints import codec
+from checkpoints import book
+from checkpoints.book import DEFAULT_IDENTITY, Progress
 from checkpoints.checkpoint import KafkaCheckpoint
+from checkpoints.of_table import book_of, progress_of
+from sinks.audit import Audit, RecordsRead, audit
 from sinks.batch import BatchResult, KafkaBatch
 from sinks.hudi.exchange import Exchange, Target, Written
 from sinks.hudi.prepare import PrepareChunk, WriteBuckets
-from sinks.hudi.progress import checkpoint_of
 from sinks.hudi.table_writer import TableWriter
 from table.config import keys
 from table.errors import (
@@ -115,6 +118,7 @@ class HudiSink:
         rejects: the dead-letter table, if there is one.
         prepare: raw records to portions, in the workers.
         limit: of rejects in a batch; above it nothing is published.
+        identity: under which the table keeps this streamer's progress; see ``checkpoints.book``.
     """
 
     def __init__(
@@ -123,11 +127,13 @@ class HudiSink:
         rejects: TableWriter | None,
         prepare: PrepareChunk,
         limit: RejectLimit,
+        identity: str = DEFAULT_IDENTITY,
     ) -> None:
         self._rows = rows
         self._rejects = rejects
         self._prepare = prepare
         self._limit = limit
+        self._identity = identity
         self._known: KafkaCheckpoint | None = None
 
     @property
@@ -144,13 +150,19 @@ class HudiSink:
         """Roll back what dead writers left in both tables; returns the instants."""
         return [name for writer in self._writers() for name in writer.recover()]
 
-    def checkpoint(self) -> KafkaCheckpoint | None:
-        """Where the table's reading of its topic goes on; None for a table without commits.
+    def progress(self) -> Progress | None:
+        """How far the table has read; None when it knows of nothing.
 
         The batches that follow are written onto this checkpoint, and onto no other.
         """
-        self._known = checkpoint_of(self.table, self.table.timeline)
-        return self._known
+        progress = progress_of(self.table, self.table.timeline, self._identity)
+        self._known = None if progress is None else progress.checkpoint
+        return progress
+
+    def checkpoint(self) -> KafkaCheckpoint | None:
+        """Where the table's reading of its topic goes on, as ``progress``; None at the start."""
+        progress = self.progress()
+        return None if progress is None else progress.checkpoint
 
     def write(self, batch: KafkaBatch, exchange: Exchange) -> BatchResult:
         """Make one batch visible, whole, together with its offsets; or nothing of it.
@@ -159,7 +171,8 @@ class HudiSink:
             TooManyRejects: there are more rejects than the limit allows.
             SchemaRefused: a record does not fit the schema, and the policy is to stop.
             TooManyColumns: the records ask for more columns than a table should have.
-            Fenced: another writer moved the table's checkpoint, or took our instant away.
+            AuditFailed: the batch does not hold what was read, or not once.
+            Fenced: another writer moved this streamer's checkpoint, or took our instant away.
         """
         published = self._prepare, self._rows.schema
         try:
@@ -205,9 +218,11 @@ class HudiSink:
                 self._abandon()
                 return proposal
             rejected = self._check_rejects(written)
+            audited = _audited(batch, written, rejected)
+            batch.check_source()
             with _timed(seconds, "commit"):
                 self._commit_rejects(written)
-                instant = self._commit_rows(written, batch)
+                instant = self._commit_rows(written, batch, audited)
         except BaseException:
             with suppress(Retriable):  # the next start does it
                 self._abandon()
@@ -272,16 +287,33 @@ class HudiSink:
         else:
             self._rejects.cancel()
 
-    def _commit_rows(self, written: list[Written], batch: KafkaBatch) -> Instant:
+    def _commit_rows(self, written: list[Written], batch: KafkaBatch, audited: Audit) -> Instant:
         rows = [w for w in written if w.target is Target.ROWS]
-        offsets = {keys.SOURCE_START: str(batch.start), **codec.encode(batch.end)}
-        instant = self._rows.commit(rows, offsets, self._check_checkpoint)
+        facts = {keys.SOURCE_START: str(batch.start), keys.AUDIT: audited.to_json()}
+        if batch.lost:
+            facts[keys.SOURCE_LOST] = json.dumps(list(batch.lost))
+        instant = self._rows.commit(
+            rows, {**facts, **self._told_of_all(batch)}, self._check_checkpoint
+        )
         self._known = batch.end
         return instant
 
+    def _told_of_all(self, batch: KafkaBatch) -> dict[str, str]:
+        """Our progress with this batch, and what is known of other streamers of the table."""
+        known = book_of(self.table, self.table.timeline)
+        before = known.streamers.get(self._identity)
+        progress = Progress(
+            batch.end,
+            self._rows.pending_instant,
+            topic_id=batch.topic_id,
+            obeyed=before.obeyed if before else {},
+        )
+        return book.encode(known.with_progress(self._identity, progress), self._identity)
+
     def _check_checkpoint(self, timeline: Timeline) -> None:
         """The table must stand where the batch began, or rows would be lost or doubled."""
-        stored = checkpoint_of(self.table, timeline)
+        progress = progress_of(self.table, timeline, self._identity)
+        stored = None if progress is None else progress.checkpoint
         if stored != self._known:
             reason = f"the table has read up to {stored}; this run went on from {self._known}"
             raise Fenced(self._rows.pending_instant, reason)
@@ -295,6 +327,19 @@ class HudiSink:
 
     def _writers(self) -> list[TableWriter]:
         return [w for w in (self._rows, self._rejects) if w is not None]
+
+
+def _audited(batch: KafkaBatch, written: list[Written], rejected: int) -> Audit:
+    rows = [w for w in written if w.target is Target.ROWS]
+    stats = [w.stat for w in rows if w.stat is not None]
+    return audit(
+        batch.start,
+        batch.end,
+        RecordsRead.merged(w.read for w in written if w.read is not None),
+        arrived=sum(w.arrived for w in rows),
+        written=sum(s.num_inserts + s.num_update_writes + s.num_deletes for s in stats),
+        rejected=rejected,
+    )
 
 
 def _result(

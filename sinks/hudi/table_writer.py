@@ -4,35 +4,37 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import pyarrow as pa
 
-from checkpoints import codec
+from sinks.hudi.compactions import (
+    Planned,
+    pending_compactions,
+    request_compaction,
+    run_compaction,
+    write_context,
+)
 from sinks.hudi.exchange import Written
 from sinks.hudi.placement import Placement
 from sinks.hudi.settings import SinkSettings
 from table.config import keys
-from table.config.merge_settings import merge_settings
 from table.errors import WriteConflict
 from table.execution.runner import Runner
 from table.hudi_table import HudiTable
 from table.model.action import COMMITS, Action
 from table.model.commit_metadata import CommitMetadata
-from table.model.compaction_plan import CompactionPlan
-from table.model.file_slice import FileSlice
 from table.model.instant import Instant
 from table.model.meta_columns import with_meta_columns, without_meta_columns
 from table.schema import avro
 from table.schema.evolution import united
-from table.services.compaction import CompactionPolicy, execute, is_due, request
-from table.services.slice_rewrite import SliceRewriter
+from table.services.compaction import CompactionPolicy, is_due
 from table.timeline.timeline import Timeline
+from table.transaction.heartbeat import is_fresh
 from table.transaction.rollback import recover, roll_back
 from table.transaction.transaction import Transaction
 from table.write.file_group_write import WriteContext
-from table.write.log_format import log_format_for
 
 
 @dataclass
@@ -54,9 +56,29 @@ class TableWriter:
     _transaction: Transaction | None = field(default=None, init=False)
 
     def recover(self) -> list[str]:
-        """Roll back what dead writers left; returns the instants."""
+        """Roll back what dead writers left; returns the instants.
+
+        A metadata table that cannot be continued is made anew.
+        """
         rolled_back = recover(self.table.access)
+        if self.settings.metadata_table:
+            self.table.keep_metadata_table()
         self.table.refresh()
+        return rolled_back
+
+    def clear_dead(self) -> list[str]:
+        """Roll back what other writers of a shared table left that died since; the instants.
+
+        Looks at the timeline as ``recover`` or ``commit`` left it; storage is asked when something
+        has been pending for longer than a writer may be silent.
+        """
+        sharing = self.table.access.sharing
+        pending = self.table.timeline.pending(Action.ROLLBACK, *COMMITS)
+        if sharing is None or all(is_fresh(i, sharing.heartbeats) for i in pending):
+            return []
+        rolled_back = recover(self.table.access)
+        if rolled_back:
+            self.table.refresh()
         return rolled_back
 
     @property
@@ -136,8 +158,11 @@ class TableWriter:
             Fenced: another writer did; see ``roll_back``.
         """
         if self._transaction is not None:
-            pending, self._transaction = self._transaction.instant, None
-            roll_back(self.table.access, pending)
+            abandoned, self._transaction = self._transaction, None
+            try:
+                roll_back(self.table.access, abandoned.instant)
+            finally:
+                abandoned.leave()
             self.table.refresh()
 
     def cancel(self) -> None:
@@ -151,14 +176,16 @@ class TableWriter:
     ) -> list[tuple[Instant, CommitMetadata]]:
         """Finish pending compactions, whoever planned them, then plan and do one if it is time.
 
-        Looks at the timeline as ``recover`` or ``commit`` left it; the plan is made from a new one.
+        On a shared table those are left that another writer is at work on, or that conflict with
+        what others did. Looks at the timeline as ``recover`` or ``commit`` left it; the plan is
+        made from a new one.
         """
-        done = [self._compact(pending, runner) for pending in self._pending_compactions()]
+        pending = pending_compactions(self.table)
+        done = [one for planned in pending for one in self._compact(planned, runner)]
         if self.table.properties.is_merge_on_read and is_due(self.table.timeline, policy):
-            requested = request(self.table.access, self._slices_at)
+            requested = request_compaction(self.table)
             if requested is not None:
-                self.table.note_request(*requested)
-                done.append(self._compact(requested, runner))
+                done += self._compact(requested, runner)
         return done
 
     def _follow_others(self) -> None:
@@ -175,46 +202,28 @@ class TableWriter:
         theirs = without_meta_columns(avro.to_arrow(avro_text))
         return united(theirs, self.schema, self.table.location.url)
 
-    def _pending_compactions(self) -> list[tuple[Instant, CompactionPlan]]:
-        pending = self.table.timeline.pending(Action.COMPACTION)
-        return [(i, self.table.store.read_compaction_plan(i.requested_at)) for i in pending]
-
-    def _slices_at(self, timeline: Timeline) -> list[FileSlice]:
-        """Slices that a plan may take: those of groups that no pending compaction has."""
-        self.table.refresh(timeline)
-        view = self.table.view()
-        return [s for s in view.slices_for_writing() if s.group not in view.compactions]
-
-    def _compact(
-        self, planned: tuple[Instant, CompactionPlan], runner: Runner
-    ) -> tuple[Instant, CommitMetadata]:
-        pending, plan = planned
+    def _compact(self, planned: Planned, runner: Runner) -> list[tuple[Instant, CommitMetadata]]:
         if self.follows_others:
             self.table.refresh()
             self._follow_others()
-        rewrite = SliceRewriter(self._context(pending.requested_at))
-        newest = self.table.newest_metadata()
-        carried = codec.carried_forward(newest.extra_metadata) if newest else {}
-        instant, metadata, timeline = execute(
-            self.table.access, pending, plan, rewrite, runner, {**self._own_metadata(), **carried}
-        )
-        self.table.note_commit(instant, metadata, timeline)
-        return instant, metadata
+        context = self._context(planned[0].requested_at)
+        try:
+            done = run_compaction(self.table, planned, context, runner, self._own_metadata())
+        except WriteConflict:
+            if self.table.access.sharing is None:
+                raise
+            return []
+        return [done]
 
     def _context(self, instant: str) -> WriteContext:
-        properties = self.table.properties
-        merge = replace(merge_settings(properties), merger_class=self.settings.merger_class)
-        chosen = self.settings.log_format
-        return WriteContext(
-            location=self.table.location,
-            instant=instant,
-            table_name=properties.table_name,
-            table_type=properties.table_type,
-            schema=with_meta_columns(self.schema),
-            avro_schema_text=self._schema_with_meta_text,
-            merge=merge,
-            log_format=chosen or log_format_for(self.schema, merge.ordering_fields),
-        ).sharing(self.table.storage)
+        return write_context(
+            self.table,
+            instant,
+            self.schema,
+            self._schema_with_meta_text,
+            self.settings.log_format,
+            self.settings.merger_class,
+        )
 
     def _own_metadata(self) -> dict[str, str]:
         return {keys.SCHEMA: self._schema_text, **self.settings.bucket_metadata()}

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 
 from streamer import pipeline, progress
+from streamer.cli import exit_code
 from streamer.config.load import load
-from streamer.event_log import event_log
-from streamer.stopping import end_at_once, ends_on_signals
+from streamer.config.pipeline import PipelineConfig
+from streamer.config.secrets import redaction
+from streamer.event_log import JsonLines, event_log
+from streamer.events import Listener, RunFailed
+from streamer.metrics.observation import observed
+from streamer.stopping import StopSignals, end_at_once, ends_on_signals
 
 
 def execute(arguments: argparse.Namespace) -> int:
@@ -16,20 +23,52 @@ def execute(arguments: argparse.Namespace) -> int:
 
     Raises:
         ConfigError: the pipeline file is wrong.
+        CannotListen: the port of the metrics is taken.
         HudiError: the run failed for good.
     """
     config = load(arguments.pipeline, [*arguments.overrides, *_overrides(arguments)])
     with ends_on_signals() as signals:
         with (
-            progress.display() as display,
-            event_log(arguments.events, display) as listener,
-            pipeline.build(config, listener) as built,
+            _output(arguments, config) as shown,
+            observed(config, shown) as observation,
+            _failures_told(observation.listener, arguments, signals),
+            pipeline.build(config, observation.listener) as built,
+            observation.watching(built),
         ):
             signals.watch(built.loop.stop)
             built.loop.run()
         if built.loop.left_batch:
             end_at_once()
     return 0
+
+
+@contextmanager
+def _output(arguments: argparse.Namespace, config: PipelineConfig) -> Iterator[Listener]:
+    """Who tells the user: a display or JSON lines, and the file of ``--events``."""
+    redacted = redaction(config)
+    with ExitStack() as ended:
+        if arguments.log_format == "json":
+            shown: Listener = JsonLines(sys.stderr, config.name, redacted)
+        else:
+            shown = ended.enter_context(progress.display(redacted=redacted))
+        log = event_log(arguments.events, config.name, redacted, shown)
+        yield ended.enter_context(log)
+
+
+@contextmanager
+def _failures_told(
+    listener: Listener, arguments: argparse.Namespace, signals: StopSignals
+) -> Iterator[None]:
+    """A block whose failure is an event; in JSON, that is all that is told of it."""
+    try:
+        yield
+    except Exception as error:
+        if signals.is_asked_early:  # it is how an interrupted call ends
+            raise
+        listener(RunFailed(type(error).__name__, str(error)))
+        if arguments.log_format == "json" and not arguments.debug:
+            raise SystemExit(exit_code(error)) from None
+        raise
 
 
 def _overrides(arguments: argparse.Namespace) -> Sequence[str]:

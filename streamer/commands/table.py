@@ -10,7 +10,8 @@ import pyarrow as pa
 from rich.console import Console
 
 from checkpoints import codec
-from checkpoints.resume import newest_checkpoint
+from checkpoints.of_table import progress_of
+from sinks.audit import Audit
 from streamer.commands.location import open_named_table
 from streamer.grid import print_facts, print_grid
 from table.hudi_table import HudiTable
@@ -43,9 +44,8 @@ def describe(table: HudiTable) -> Facts:
     """What a table is, and how far it has come."""
     properties, slices = table.properties, table.view().latest_slices()
     commits = [i for i in table.timeline.completed() if i.action.is_ingest]
-    checkpoint = newest_checkpoint(
-        (i, table.store.read_commit(i).extra_metadata) for i in reversed(commits)
-    )
+    progress = progress_of(table, table.timeline)
+    checkpoint = None if progress is None else progress.checkpoint
     schema = table.schema
     return {
         "name": properties.table_name,
@@ -115,6 +115,7 @@ def _instant_row(table: HudiTable, instant: Instant) -> Facts:
     commit = table.store.read_commit(instant) if has_metadata else CommitMetadata()
     stats = commit.write_stats
     checkpoint = codec.decode(commit.extra_metadata, instant.requested_at)
+    audit = Audit.in_commit(commit.extra_metadata)
     return {
         "requested": instant.requested_at,
         "action": instant.action.value,
@@ -125,6 +126,10 @@ def _instant_row(table: HudiTable, instant: Instant) -> Facts:
         "rows": sum(stat.num_writes for stat in stats),
         "deletes": sum(stat.num_deletes for stat in stats),
         "bytes": sum(stat.total_write_bytes for stat in stats),
+        "records": None if audit is None else audit.records,
+        "merged": None if audit is None else audit.merged,
+        "rejected": None if audit is None else audit.rejected,
+        "skipped": None if audit is None else audit.skipped,
         "checkpoint": None if checkpoint is None else str(checkpoint),
     }
 

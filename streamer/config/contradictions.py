@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 import pyarrow as pa
 
-from streamer.config.decode import DecodeConfig
+from streamer.config.decode import AvroDecodeConfig, DecodeConfig
 from streamer.config.errors import Problem
 from streamer.config.run import DeadLettersConfig
 from streamer.config.source import METADATA_PREFIX, SourceConfig
@@ -18,9 +18,17 @@ from table.errors import InvalidConfig
 from table.model.meta_columns import IS_DELETED
 from table.schema.field_path import column_at, top_column
 from table.storage import place_of
+from transforms.decode.avro_framing import writer_schema
+from transforms.decode.avro_references import StoredSchema
 from transforms.delete_marks import OPERATION, DeleteMarks, check_marker
 from transforms.schema_text import parse_schema, parse_type
 from transforms.tombstone_ordering import RECORD_TIMESTAMP, TombstoneOrdering
+
+#: What a wire format of Avro needs, and what it has no use for.
+_OF_WIRE_FORMAT = {
+    "confluent": (("schema_registry",), ("writer_schema",)),
+    "plain": (("writer_schema",), ("schema_registry", "subject")),
+}
 
 #: Settings that the pipeline file calls otherwise than the table does.
 _NAMES = {"delete_marker": "delete_when"}
@@ -38,6 +46,7 @@ def find(
         *_delete_marks(decode, table),
         *_absent_fields(decode, table),
         *_rescuing(decode),
+        *_avro(decode, table),
         *_aliases(decode),
         *_columns(source, decode),
         *missing_columns(_known_columns(source, decode), table),
@@ -186,6 +195,41 @@ def _tombstones(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:
     if len(table.record_key) > 1:
         text = f"raw is one value and table.record_key has {len(table.record_key)}; use json"
         yield Problem("decode.tombstone_key", text)
+
+
+def _avro(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:
+    """Settings of Avro that other settings leave without a meaning, or that are missing."""
+    if not isinstance(decode, AvroDecodeConfig):
+        if decode.tombstone_key == "avro":
+            text = "avro has no meaning while decode.format is json; use raw or json"
+            yield Problem("decode.tombstone_key", text)
+        return
+    needed, others = _OF_WIRE_FORMAT[decode.wire_format]
+    for name in needed:
+        if getattr(decode, name) is None:
+            yield Problem(f"decode.{name}", f"missing: wire_format is {decode.wire_format}")
+    for name in others:
+        if getattr(decode, name) is not None:
+            text = f"has no meaning while wire_format is {decode.wire_format}; leave it out"
+            yield Problem(f"decode.{name}", text)
+    keys_need_schema = decode.tombstone_key == "avro" and decode.wire_format == "plain"
+    if keys_need_schema is not (decode.key_schema is not None):
+        pair = "with wire_format plain and tombstone_key avro"
+        text = f"missing {pair}" if keys_need_schema else f"has a meaning only {pair}; leave it out"
+        yield Problem("decode.key_schema", text)
+    yield from _schemas_of_plain(decode)
+    if table.partial_update == "absent_fields":
+        text = "absent_fields goes by the fields of JSON records and decode.format is avro"
+        yield Problem("table.partial_update", f"{text}; leave one of the two out")
+
+
+def _schemas_of_plain(decode: AvroDecodeConfig) -> Iterator[Problem]:
+    """Texts of schemas that are none."""
+    for name, field in (("writer_schema", None), ("key_schema", "key")):
+        text = getattr(decode, name)
+        schema = None if text is None else writer_schema("it", StoredSchema(text), field)
+        if isinstance(schema, str):
+            yield Problem(f"decode.{name}", f"cannot be columns: {schema}")
 
 
 def _rescuing(decode: DecodeConfig) -> Iterator[Problem]:

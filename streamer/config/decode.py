@@ -1,19 +1,36 @@
-"""``decode``: how a record's bytes become columns."""
+"""``decode``: how a record's bytes become columns; one section for each format."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Annotated, Literal
 
 import pyarrow as pa
-from pydantic import Field, PlainSerializer, PlainValidator, WithJsonSchema
+from pydantic import AfterValidator, Field, PlainSerializer, PlainValidator, WithJsonSchema
 
+from streamer.config import settings
 from streamer.config.section import Section
+from streamer.config.settings import Setting, Settings
+from table.errors import InvalidConfig
+from transforms.decode.avro_framing import (
+    ConfluentFraming,
+    Framing,
+    PlainFraming,
+    WriterSchema,
+    writer_schema,
+)
+from transforms.decode.avro_references import StoredSchema
+from transforms.decode.registry import RegistryAccess, SchemaRegistry
 from transforms.decode.schema_policy import SchemaPolicy
 from transforms.schema_text import parse_schema
 
 #: Column to type (``string``, ``decimal(10,2)``, ``array<int>``, …), or look at the data.
 DeclaredSchema = Mapping[str, str] | Literal["infer"]
+
+#: Where what a registry asks of its clients stands in the pipeline file, and what it is called.
+ACCESS_PATH = "decode.schema_registry.access"
+_ACCESS_NAMES = tuple(member.name for member in fields(RegistryAccess))
 
 _JSON_SCHEMA = {
     "oneOf": [
@@ -43,10 +60,7 @@ def _shown(schema: DeclaredSchema) -> str | dict[str, str]:
 
 
 class DecodeConfig(Section):
-    """JSON values, one object in each record."""
-
-    kind: Literal["json"] = "json"
-    """What the values are."""
+    """What the formats have in common."""
 
     columns: Annotated[
         DeclaredSchema,
@@ -56,8 +70,9 @@ class DecodeConfig(Section):
         Field(alias="schema"),
     ] = "infer"
     """The columns: ``{order_id: string, amount: "decimal(10,2)"}``; ``infer`` them from the first
-    batch; or ``{avro: PATH}``, the record of a schema file (url, or path from the folder of the
-    pipeline file), which is replaced by its columns when the file is loaded."""
+    batch, or, of Avro, from the newest schema of the writers; or ``{avro: PATH}``, the record of a
+    schema file (url, or path from the folder of the pipeline file), which is replaced by its
+    columns when the file is loaded."""
 
     unknown_fields: Literal["ignore", "rescue", "evolve", "reject", "fail"] = "ignore"
     """What happens to fields that no column is declared for, nested ones included: they are left
@@ -83,15 +98,16 @@ class DecodeConfig(Section):
     timestamp_unit: Literal["s", "ms", "us", "ns"] = "ms"
     """What a number stands for where a timestamp is expected."""
 
-    tombstone_key: Literal["raw", "json"] | None = None
+    tombstone_key: Literal["raw", "json", "avro"] | None = None
     """How the Kafka key of a record without value names the row to delete: ``raw``, its text is
-    the record key; ``json``, an object with the record key's and the partition's fields. Left out:
+    the record key; ``json``, an object with the record key's and the partition's fields; ``avro``,
+    where the values are Avro too, a record of these fields, or the value of the only one. Left out:
     ``raw`` with one key field and no partitions, else ``json``."""
 
     tombstone_ordering: Annotated[str, Field(min_length=1)] = "none"
     """What a record without value is ordered by: ``none``, it deletes whatever it meets;
     ``record_timestamp``, the time of the Kafka record, in ``timestamp_unit`` where the ordering
-    column is an integer; or the name of a field of its JSON key. It then loses to newer rows. The
+    column is an integer; or the name of a field of its key. It then loses to newer rows. The
     table must be ordered by one column."""
 
     def policy(self) -> SchemaPolicy:
@@ -101,3 +117,112 @@ class DecodeConfig(Section):
     def declared(self) -> pa.Schema | None:
         """The declared columns, or None when they are inferred."""
         return None if isinstance(self.columns, str) else parse_schema(self.columns)
+
+
+class JsonDecodeConfig(DecodeConfig):
+    """JSON values, one object in each record."""
+
+    format: Literal["json"] = "json"
+    """What the values are."""
+
+
+def _access(given: Mapping[str, Setting]) -> Mapping[str, Setting]:
+    unknown = sorted(set(given) - set(_ACCESS_NAMES))
+    if unknown:
+        message = f"{unknown[0]} is not one of {', '.join(_ACCESS_NAMES)}"
+        raise ValueError(message)
+    if {"user", "token"} <= set(given):
+        message = "user and token are two ways to sign in; leave one of them out"
+        raise ValueError(message)
+    for name, other in (("password", "user"), ("key_file", "certificate_file")):
+        if name in given and other not in given:
+            message = f"{name} has no meaning without {other}"
+            raise ValueError(message)
+    return given
+
+
+class SchemaRegistryConfig(Section):
+    """A schema registry with Confluent's REST interface. Spark's executors ask it too."""
+
+    url: Annotated[str, Field(pattern=r"^https?://[^@?#]+$")]
+    """Where it answers, such as ``https://registry:8081``; credentials do not belong in it."""
+
+    access: Annotated[Settings, AfterValidator(_access)]
+    """What it asks of its clients: ``user`` and ``password``, or ``token``; ``ca_file`` with the
+    certificates to trust, ``certificate_file`` and ``key_file`` with the client's own (PEM, at the
+    same paths on every executor)."""
+
+    patience_s: Annotated[float, Field(ge=0)] = 30.0
+    """How long a registry that does not answer is asked again before the run stops."""
+
+    def registry(self) -> SchemaRegistry:
+        """The registry, with its secrets.
+
+        Raises:
+            ConfigError: a secret cannot be found.
+        """
+        found = settings.resolve(self.access, ACCESS_PATH)
+        return SchemaRegistry(self.url, RegistryAccess(**found), self.patience_s)
+
+
+class AvroDecodeConfig(DecodeConfig):
+    """Avro values, one record in each."""
+
+    format: Literal["avro"]
+    """What the values are."""
+
+    wire_format: Literal["confluent", "plain"] = "confluent"
+    """``confluent``, the id of a schema of the registry before each value; ``plain``, the value
+    alone."""
+
+    schema_registry: SchemaRegistryConfig | None = None
+    """Where the schemas of ``confluent`` values are."""
+
+    subject: Annotated[str, Field(min_length=1)] | None = None
+    """Whose newest schema the columns of a new table come from. Left out: ``<topic>-value``."""
+
+    unknown_schema: Literal["dead_letter", "stop"] = "dead_letter"
+    """What happens to records with an id that the registry does not know: they go to the dead
+    letters, or the run stops."""
+
+    writer_schema: Annotated[str, Field(min_length=1)] | None = None
+    """The schema that ``plain`` values are written with: its JSON, or ``{file: PATH}`` (url, or
+    path from the folder of the pipeline file), which is replaced by it when the file is loaded."""
+
+    key_schema: Annotated[str, Field(min_length=1)] | None = None
+    """The same for the Kafka keys of tombstones, where ``tombstone_key`` is ``avro``."""
+
+    def framing(self) -> Framing:
+        """How values say which schema they were written with.
+
+        Raises:
+            ConfigError: a secret cannot be found.
+        """
+        if self.schema_registry is not None:
+            return ConfluentFraming(self.schema_registry.registry(), self.unknown_schema)
+        key = None if self.key_schema is None else StoredSchema(self.key_schema)
+        return PlainFraming(StoredSchema(self.writer_schema or ""), key)
+
+    def newest_schema(self, topic: str) -> WriterSchema:
+        """What the columns of a new table come from.
+
+        Args:
+            topic: that the values are in.
+
+        Raises:
+            InvalidConfig: a schema that can be no columns.
+            RegistryError: it cannot be had.
+        """
+        name, stored = "decode.writer_schema", StoredSchema(self.writer_schema or "")
+        if self.schema_registry is not None:
+            subject = self.subject or f"{topic}-value"
+            stored = self.schema_registry.registry().newest(subject)
+            name = f"the newest schema of subject {subject}"
+        schema = writer_schema(name, stored, None)
+        if isinstance(schema, str):
+            raise InvalidConfig(schema)
+        return schema
+
+
+#: One of the formats' sections.
+AnyDecodeConfig = Annotated[JsonDecodeConfig | AvroDecodeConfig, Field(discriminator="format")]

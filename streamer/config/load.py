@@ -36,7 +36,7 @@ def load(location: str, overrides: Sequence[str] = ()) -> PipelineConfig:
     tree = parse(read(location), location)
     for override in overrides:
         apply_override(tree, override)
-    _read_schema_file(tree, location.rpartition("/")[0])
+    _read_schema_files(tree, location.rpartition("/")[0])
     return validated(tree)
 
 
@@ -111,23 +111,38 @@ def apply_override(tree: Tree, override: str) -> None:
         raise ConfigError([Problem(path, f"--set: the value is not valid YAML{error}")]) from None
 
 
-def _read_schema_file(tree: Tree, folder: str) -> None:
-    """Put the columns of an Avro schema file in the place of ``decode.schema: {avro: PATH}``."""
+def _read_schema_files(tree: Tree, folder: str) -> None:
+    """Put what schema files hold in the place of their paths.
+
+    The columns of ``decode.schema: {avro: PATH}``, the text of ``decode.writer_schema: {file: …}``.
+    """
     decode = tree.get("decode")
-    schema = decode.get("schema") if isinstance(decode, dict) else None
-    if not isinstance(decode, dict) or not isinstance(schema, dict) or list(schema) != ["avro"]:
+    if not isinstance(decode, dict):
         return
-    path = schema["avro"]
+    found: Tree = {}
+    if (text := _text_of_file(decode, "schema", "avro", folder)) is not None:
+        try:
+            found["schema"] = print_schema(canonical(to_arrow(text)))
+        except HudiError as error:
+            raise ConfigError([Problem("decode.schema.avro", str(error))]) from error
+    for name in ("writer_schema", "key_schema"):
+        if (text := _text_of_file(decode, name, "file", folder)) is not None:
+            found[name] = text
+    tree["decode"] = {**decode, **found}
+
+
+def _text_of_file(decode: Tree, setting: str, origin: str, folder: str) -> str | None:
+    """What the file of ``setting: {origin: PATH}`` holds; None for another value."""
+    given = decode.get(setting)
+    if not isinstance(given, dict) or list(given) != [origin]:
+        return None
+    path = given[origin]
     if not isinstance(path, str) or not path:
         message = "expected the path or the url of an Avro schema file, such as order.avsc"
-        raise ConfigError([Problem("decode.schema.avro", message)])
+        raise ConfigError([Problem(f"decode.{setting}.{origin}", message)])
     if folder and "://" not in path and not Path(path).is_absolute():
         path = f"{folder}/{path}"
-    try:
-        columns = print_schema(canonical(to_arrow(read(path))))
-    except HudiError as error:
-        raise ConfigError([Problem("decode.schema.avro", str(error))]) from error
-    tree["decode"] = {**decode, "schema": columns}
+    return read(path)
 
 
 def _split(path: str) -> list[str]:

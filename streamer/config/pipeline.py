@@ -8,8 +8,17 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from streamer.config import contradictions, settings
-from streamer.config.decode import DecodeConfig
+from streamer.config.archival import ArchivalConfig, archival_problems
+from streamer.config.cleaning import CleaningConfig
+from streamer.config.concurrency import ConcurrencyConfig, concurrency_problems
+from streamer.config.decode import (
+    ACCESS_PATH,
+    AnyDecodeConfig,
+    AvroDecodeConfig,
+    JsonDecodeConfig,
+)
 from streamer.config.errors import Contradiction, Problem
+from streamer.config.metrics import MetricsConfig
 from streamer.config.run import CompactionConfig, DeadLettersConfig, RunConfig, SparkConfig
 from streamer.config.section import Section, is_place
 from streamer.config.source import SourceConfig
@@ -23,11 +32,15 @@ class PipelineConfig(Section):
     """What this pipeline is called. Left out: the table's name."""
 
     source: SourceConfig
-    decode: DecodeConfig = DecodeConfig()
+    decode: AnyDecodeConfig = JsonDecodeConfig()
     table: TableConfig
     compaction: CompactionConfig = CompactionConfig()
+    cleaning: CleaningConfig = CleaningConfig()
+    archival: ArchivalConfig = ArchivalConfig()
+    concurrency: ConcurrencyConfig = ConcurrencyConfig()
     dead_letters: DeadLettersConfig = DeadLettersConfig()
     run: RunConfig = RunConfig()
+    metrics: MetricsConfig = MetricsConfig()
     spark: SparkConfig = Field(default_factory=lambda: SparkConfig(conf={}))
 
     @model_validator(mode="before")
@@ -37,7 +50,11 @@ class PipelineConfig(Section):
 
     @model_validator(mode="after")
     def _refuse_contradictions(self) -> PipelineConfig:
-        problems = contradictions.find(self.source, self.decode, self.table, self.dead_letters)
+        problems = [
+            *contradictions.find(self.source, self.decode, self.table, self.dead_letters),
+            *archival_problems(self.cleaning, self.archival),
+            *concurrency_problems(self.table.path, self.concurrency),
+        ]
         if problems:
             raise Contradiction(problems)
         return self
@@ -48,12 +65,19 @@ class PipelineConfig(Section):
             *settings.unresolved(self.source.consumer, "source.consumer"),
             *settings.unresolved(self.table.storage, "table.storage"),
             *settings.unresolved(self.spark.conf, "spark.conf"),
+            *self._unresolved_access(),
         ]
+
+    def _unresolved_access(self) -> list[Problem]:
+        decode = self.decode
+        registry = decode.schema_registry if isinstance(decode, AvroDecodeConfig) else None
+        return [] if registry is None else settings.unresolved(registry.access, ACCESS_PATH)
 
 
 def _with_derived_defaults(given: Mapping[str, object]) -> dict[str, object]:
     """The file with the defaults that depend on other sections filled in."""
     filled = dict(given)
+    filled["decode"] = _with_format(given.get("decode", {}))
     table = given.get("table")
     if not isinstance(table, Mapping) or not isinstance(table.get("path"), str):
         return filled
@@ -67,6 +91,14 @@ def _with_derived_defaults(given: Mapping[str, object]) -> dict[str, object]:
     by_text = single_key and not table.get("partition_by")
     _fill_section(filled, "decode", "tombstone_key", "raw" if by_text else "json")
     return filled
+
+
+def _with_format(decode: object) -> object:
+    """JSON where nothing else is said; older files call the format ``kind``."""
+    if not isinstance(decode, Mapping) or "format" in decode:
+        return decode
+    others = {name: value for name, value in decode.items() if name != "kind"}
+    return {"format": decode.get("kind", "json"), **others}
 
 
 def _fill_section(filled: dict[str, object], section: str, name: str, value: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from types import UnionType
-from typing import Union, get_args, get_origin
+from typing import Annotated, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -32,11 +32,25 @@ def from_validation(error: ValidationError, model: type[BaseModel]) -> list[Prob
 
 
 def section_at(model: type[BaseModel], path: Iterable[int | str]) -> type[BaseModel] | None:
-    """The section (a model) that stands at ``path`` below ``model``, if one does."""
-    section: type[BaseModel] | None = model
+    """The section (a model) that stands at ``path`` below ``model``, if one does.
+
+    Where there are several, a part of the path may tell which format's is meant.
+    """
+    sections = [model]
     for part in path:
-        section = None if section is None else _section(section, str(part))
-    return section
+        sections = _of_format(sections, part) or _sections(sections, str(part))
+    return sections[0] if sections else None
+
+
+def sections_in(annotation: object) -> list[type[BaseModel]]:
+    """The sections (models) that a setting of a type may be."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    if get_origin(annotation) is Annotated:
+        return sections_in(get_args(annotation)[0])
+    if get_origin(annotation) in (Union, UnionType):
+        return [found for option in get_args(annotation) for found in sections_in(option)]
+    return []
 
 
 def setting_names(section: type[BaseModel]) -> list[str]:
@@ -49,8 +63,12 @@ def _translate(details: ErrorDetails, model: type[BaseModel]) -> list[Problem]:
     if isinstance(error, Contradiction):
         return list(error.problems)
     location = details["loc"]
-    path = ".".join(name_only(str(part)) for part in location)
+    path = ".".join(name_only(str(part)) for part in _without_formats(location, model))
     kind = details["type"]
+    if kind == "union_tag_invalid":
+        context = details["ctx"]
+        text = f"{context['tag']!r}: expected {context['expected_tags']}"
+        return [Problem(f"{path}.format", text)]
     if kind == "missing":
         return [Problem(path, "missing")]
     if kind == "extra_forbidden":
@@ -96,21 +114,31 @@ def _is_handed_on(location: Sequence[int | str], model: type[BaseModel]) -> bool
     return Setting in get_args(_annotation(section_at(model, location[:-1]), str(location[-1])))
 
 
-def _section(model: type[BaseModel], name: str) -> type[BaseModel] | None:
-    return _model_in(_annotation(model, name))
+def _sections(sections: list[type[BaseModel]], name: str) -> list[type[BaseModel]]:
+    return [found for one in sections for found in sections_in(_annotation(one, name))]
+
+
+def _of_format(sections: list[type[BaseModel]], part: int | str) -> list[type[BaseModel]]:
+    """The one of several sections that is for a format."""
+    if len(sections) < 2:
+        return []
+    return [one for one in sections if part in get_args(_annotation(one, "format"))]
+
+
+def _without_formats(location: Sequence[int | str], model: type[BaseModel]) -> list[int | str]:
+    """A location as the file has it: pydantic also names the format of a section."""
+    sections, kept = [model], []
+    for part in location:
+        if chosen := _of_format(sections, part):
+            sections = chosen
+            continue
+        kept.append(part)
+        sections = _sections(sections, str(part))
+    return kept
 
 
 def _annotation(model: type[BaseModel] | None, name: str) -> object:
     for field_name, field in ({} if model is None else model.model_fields).items():
         if name in (field_name, field.alias):
             return field.annotation
-    return None
-
-
-def _model_in(annotation: object) -> type[BaseModel] | None:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    if get_origin(annotation) in (Union, UnionType):
-        found = [_model_in(option) for option in get_args(annotation)]
-        return next((model for model in found if model is not None), None)
     return None

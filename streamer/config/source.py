@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -33,6 +35,8 @@ RESERVED_PROPERTIES = {
 _BROKER = re.compile(r"([A-Za-z_]+://)?([\w.-]+|\[[\da-fA-F:.%\w]+\]):(\d{1,5})", re.ASCII)
 _LARGEST_PORT = 65_535
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
 
 def _bootstrap(given: str) -> str:
     for broker in given.split(","):
@@ -46,12 +50,35 @@ def _bootstrap(given: str) -> str:
 def _starting(given: object) -> object:
     if given in ("earliest", "latest"):
         return given
+    if isinstance(given, Mapping) and given.keys() == {"timestamp"}:
+        return StartingTime(_epoch_ms(given["timestamp"]))
     if isinstance(given, Mapping) and given:
         offsets = {_natural(partition): _natural(offset) for partition, offset in given.items()}
         if None not in offsets and None not in offsets.values():
             return offsets
-    message = "expected earliest, latest or a mapping of partitions to offsets, such as {0: 1200}"
+    message = (
+        "expected earliest, latest, a mapping of partitions to offsets, such as {0: 1200}, or "
+        "{timestamp: TIME}"
+    )
     raise ValueError(message)
+
+
+def _epoch_ms(given: object) -> int:
+    """Milliseconds since 1970 that an ISO time with a zone, or the number itself, says."""
+    number = _natural(given)
+    if number is not None:
+        return number
+    try:
+        moment = given if isinstance(given, datetime) else datetime.fromisoformat(str(given))
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None or moment < _EPOCH:
+        message = (
+            "timestamp: expected a time with its zone, such as 2026-01-31T06:00:00Z, or "
+            "milliseconds since 1970"
+        )
+        raise ValueError(message)
+    return (moment - _EPOCH) // timedelta(milliseconds=1)
 
 
 def _natural(given: object) -> int | None:
@@ -73,6 +100,17 @@ def _not_reserved(consumer: Mapping[str, Setting]) -> Mapping[str, Setting]:
     return consumer
 
 
+@dataclass(frozen=True)
+class StartingTime:
+    """Start at the first record of each partition that is no older.
+
+    Attributes:
+        timestamp: milliseconds since 1970, UTC.
+    """
+
+    timestamp: int
+
+
 class SourceConfig(Section):
     """A Kafka topic."""
 
@@ -86,20 +124,31 @@ class SourceConfig(Section):
     """The topic; exactly one."""
 
     starting: Annotated[
-        Literal["earliest", "latest"] | dict[int, int], BeforeValidator(_starting)
+        Literal["earliest", "latest"] | StartingTime | dict[int, int], BeforeValidator(_starting)
     ] = "earliest"
     """Where the very first run begins. Later runs go on where the table's newest commit says.
-    With a mapping, partitions that it does not name begin at their earliest record."""
+    With a mapping, partitions that it does not name begin at their earliest record. With
+    ``{timestamp: TIME}`` (ISO with a zone, or milliseconds since 1970), each begins at its first
+    record that is no older, or at its end where there is none."""
+
+    checkpoint_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{0,249}$")] = ""
+    """Under which name the table keeps this pipeline's offsets. Several pipelines that write one
+    table need one each. Left out: where Apache Hudi's streamer keeps them, too."""
 
     max_records_per_batch: Annotated[int, Field(ge=1)] = 1_000_000
     """At most so many offsets in one commit."""
 
-    fail_on_data_loss: bool = True
-    """Stop when records that were not read are gone from the topic. Otherwise the partition they
-    belonged to (and no other) goes on at its earliest record, and the run says so."""
+    on_offset_out_of_range: Literal["fail", "earliest", "latest"] = "fail"
+    """What to do when a partition no longer holds the offset to go on at, because its records were
+    deleted unread or the topic was created again: stop, or go on at that end of the partition (and
+    of no other). What was passed over is told, and kept in the next commit."""
 
     isolation: Literal["read_committed", "read_uncommitted"] = "read_committed"
     """Whether records of aborted transactions are left out."""
+
+    commit_group: Annotated[str, Field(min_length=1)] | None = None
+    """A consumer group that is shown how far the table has read, for tools that watch its lag.
+    Nothing ever starts from there."""
 
     consumer: Annotated[Settings, AfterValidator(_not_reserved)]
     """Any other property of Kafka's consumer (``security.protocol``, ``sasl.jaas.config``, …)."""

@@ -99,8 +99,13 @@ class TableConfig(Section):
     storage: Settings
     """What the store's client needs, such as ``aws_endpoint`` or ``aws_secret_access_key``."""
 
+    metadata_table: bool = True
+    """Keep a metadata table, so that readers neither list folders nor open files that cannot hold
+    what they look for: listings, and statistics of the first 32 columns. ``false`` removes it."""
+
     drop_metadata_table: bool = False
-    """Consent to remove the metadata table of an existing table, which is not kept up to date."""
+    """Consent to make the metadata table of an existing table anew, without the indexes in it that
+    are not kept up to date (``record_index``, ``bloom_filters``, secondary and expression ones)."""
 
     @model_validator(mode="before")
     @classmethod

@@ -8,7 +8,8 @@ SourceError
 ├─ TopicNotFound       (Permanent)
 ├─ UnknownPartitions   (Permanent) ``source.starting`` names partitions that the topic lacks
 ├─ ForeignCheckpoint   (Permanent) the table has read another topic
-├─ TopicReplaced       (Retriable) the topic ends before what was read from it
+├─ TopicReplaced       (Retriable) while a batch was read, the topic became another one
+├─ TopicRecreated      (Permanent) the topic is another one than the table has read
 ├─ LostOffsets         (Permanent) records that were not read are gone
 └─ DamagedOffsetLog    (Permanent) Spark's offset log is not in the known format
 """
@@ -93,20 +94,37 @@ class ForeignCheckpoint(SourceError, Permanent):
     def __init__(self, topic: str, checkpoint: str) -> None:
         super().__init__(
             f"the table has read another topic (checkpoint {checkpoint}) and source.topic is "
-            f"{topic}; use a table of its own for each topic"
+            f"{topic}; give each pipeline of the table a source.checkpoint_id of its own"
         )
         self.topic, self.checkpoint = topic, checkpoint
 
 
 class TopicReplaced(SourceError, Retriable):
-    """The topic ends before what was read from it: made anew under the same name, or smaller.
+    """While a batch was read, the topic was made anew under the same name, or got smaller.
 
     Another start finds out what is lost, and whether it may go on.
     """
 
-    def __init__(self, read: str, planned: str) -> None:
-        super().__init__(f"{read} was read, and Kafka now ends a batch at {planned}")
-        self.read, self.planned = read, planned
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the topic is not the one that this run began to read: {reason}")
+        self.reason = reason
+
+
+_OR_BY_POLICY = (
+    "let the next run start as source.starting says with lakemark checkpoint reset, or set "
+    "source.on_offset_out_of_range to earliest or latest to go on at that end of"
+)
+
+
+class TopicRecreated(SourceError, Permanent):
+    """The topic is another one than the table has read: its offsets stand for other records."""
+
+    def __init__(self, topic: str, read: str, found: str) -> None:
+        super().__init__(
+            f"topic {topic} was created again: the table has read the one with id {read}, and this "
+            f"one has id {found}; {_OR_BY_POLICY} all partitions"
+        )
+        self.topic, self.read, self.found = topic, read, found
 
 
 class LostOffsets(SourceError, Permanent):
@@ -115,8 +133,8 @@ class LostOffsets(SourceError, Permanent):
     def __init__(self, topic: str, lost: Sequence[LostRange]) -> None:
         ranges = "; ".join(map(str, lost))
         super().__init__(
-            f"topic {topic} no longer has records that were not read yet: {ranges}. Set "
-            "source.fail_on_data_loss to false to go on at the earliest record of these partitions"
+            f"topic {topic} no longer has records that were not read yet: {ranges}; "
+            f"{_OR_BY_POLICY} these partitions"
         )
         self.topic, self.lost = topic, tuple(lost)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import replace
 from types import TracebackType
 
 import pyarrow as pa
@@ -11,12 +13,20 @@ from pyspark.sql import functions as F
 
 from checkpoints.checkpoint import KafkaCheckpoint
 from streamer.config import settings
-from streamer.config.source import SourceConfig
+from streamer.config.source import SourceConfig, StartingTime
 from streamer.events import Listener, OffsetsSkipped, ignore
 from streamer.sources import kafka_offsets
-from streamer.sources.errors import ForeignCheckpoint, LostOffsets, UnknownPartitions
+from streamer.sources.errors import (
+    ForeignCheckpoint,
+    LostOffsets,
+    TopicRecreated,
+    TopicReplaced,
+    UnknownPartitions,
+)
+from streamer.sources.group_offsets import GroupOffsets
 from streamer.sources.kafka_admin import KafkaAdmin
-from streamer.sources.kafka_offsets import Start
+from streamer.sources.kafka_offsets import Fallback, Start, Starting
+from streamer.sources.kafka_unread import UnreadRecords
 
 #: Fewer, larger fetches: a sixth to a quarter less time for a batch of small records than with
 #: the consumer's own limits (1 MiB and 500 records). The pipeline file may set others.
@@ -58,24 +68,56 @@ class KafkaSource:
             "isolation.level": config.isolation,
         }
         self._admin = KafkaAdmin(spark, self._properties, config.topic)
+        group = config.commit_group
+        self._group = None if group is None else GroupOffsets(self._admin, group, listener)
+        self._latest: Mapping[int, int] | None = None
 
     def start_map(self, checkpoint: KafkaCheckpoint | None) -> KafkaCheckpoint:
+        """Where to start, whichever topic of its name it is; as ``start``."""
+        return self.start(checkpoint).checkpoint
+
+    def start(self, checkpoint: KafkaCheckpoint | None, topic_id: str = "") -> Start:
         """Where to start: every partition of the topic, new ones at their earliest record.
 
         Args:
             checkpoint: what the table has read; None for the first run, which starts at
                 ``source.starting``.
+            topic_id: of the topic that it has read; "" when unknown.
 
         Raises:
+            TopicRecreated: the topic is another one, and that may not be passed over.
             LostOffsets: records that were not read are gone, and that may not be passed over.
             SourceError: the topic cannot be read; see the subclasses.
         """
-        start = self._first() if checkpoint is None else self._next(checkpoint)
-        if start.lost and self._config.fail_on_data_loss:
-            raise LostOffsets(self._config.topic, start.lost)
+        found_id = self._admin.topic_id()
+        is_recreated = "" not in (topic_id, found_id) and topic_id != found_id
+        start = self._first() if checkpoint is None else self._next(checkpoint, is_recreated)
+        if self._config.on_offset_out_of_range == "fail":
+            if is_recreated:
+                raise TopicRecreated(self._config.topic, topic_id, found_id)
+            if start.lost:
+                raise LostOffsets(self._config.topic, start.lost)
         if start.lost:
-            self._listener(OffsetsSkipped(self._config.topic, tuple(map(str, start.lost))))
-        return start.checkpoint
+            facts = tuple(one.facts(self._config.topic) for one in start.lost)
+            self._listener(OffsetsSkipped(self._config.topic, tuple(map(str, start.lost)), facts))
+        return replace(start, topic_id=found_id)
+
+    def check_same_topic(self, topic_id: str) -> None:
+        """Pass when the topic is still the one that a run started from.
+
+        Raises:
+            TopicReplaced: it was created again meanwhile.
+            SourceError: the topic cannot be asked.
+        """
+        found = self._admin.topic_id()
+        if topic_id != found:
+            reason = f"its id was {topic_id}, and is {found}"
+            raise TopicReplaced(reason)
+
+    def show_group(self, checkpoint: KafkaCheckpoint) -> None:
+        """Show the consumer group of ``source.commit_group`` how far the table has read."""
+        if self._group is not None:
+            self._group.show(checkpoint)
 
     def lag(self, checkpoint: KafkaCheckpoint) -> dict[int, int]:
         """Offsets of each partition that are in the topic and were not read.
@@ -85,18 +127,9 @@ class KafkaSource:
         """
         return kafka_offsets.lag(checkpoint, self._admin.ranges())
 
-    def tell_losses(self, start: KafkaCheckpoint, end: KafkaCheckpoint) -> None:
-        """Tell the listener of records between two checkpoints that the topic has lost by now.
-
-        To be asked where fewer records came than offsets lie between them, which compacted topics
-        and transactions explain, too.
-
-        Raises:
-            SourceError: the topic cannot be asked.
-        """
-        lost = kafka_offsets.lost_between(start, end, self._admin.ranges())
-        if lost:
-            self._listener(OffsetsSkipped(self._config.topic, tuple(map(str, lost))))
+    def unread_records(self) -> UnreadRecords:
+        """A connection of its own that tells how old unread records are; close it."""
+        return UnreadRecords(self._spark, self._properties, self._config.topic)
 
     def max_message_bytes(self) -> int:
         """The longest message that the topic takes; Kafka's own default where we may not ask.
@@ -118,7 +151,9 @@ class KafkaSource:
         reader = self._spark.readStream.format("kafka").options(
             **self._options(start),
             maxOffsetsPerTrigger=str(self._config.max_records_per_batch),
-            failOnDataLoss=str(self._config.fail_on_data_loss).lower(),
+            # Whatever is to become of losses: a batch has all records of its offsets, or fails,
+            # and the next start decides for each partition.
+            failOnDataLoss="true",
         )
         return reader.load().select(*self._columns())
 
@@ -141,6 +176,8 @@ class KafkaSource:
 
     def close(self) -> None:
         """Ends the connection that answers questions; streams go on."""
+        if self._group is not None:
+            self._group.close()
         self._admin.close()
 
     def __enter__(self) -> KafkaSource:
@@ -155,16 +192,37 @@ class KafkaSource:
         self.close()
 
     def _first(self) -> Start:
-        available, starting = self._admin.ranges(), self._config.starting
+        starting: Starting
+        if isinstance(self._config.starting, StartingTime):
+            # Before the ranges are asked for: what arrives in between lies within them.
+            starting = self._admin.offsets_since(self._config.starting.timestamp)
+        else:
+            starting = self._config.starting
+        available = self._admin.ranges()
         if isinstance(starting, dict) and not starting.keys() <= available.keys():
             unknown = starting.keys() - available.keys()
             raise UnknownPartitions(self._config.topic, unknown, len(available))
-        return kafka_offsets.first_start(self._config.topic, available, starting)
+        start = kafka_offsets.first_start(
+            self._config.topic, available, self._latest or starting, self._fallback
+        )
+        if starting != "latest":
+            return start
+        # Whatever makes the run start again, it must not leave out what has come since.
+        self._latest = self._latest or start.checkpoint.offsets
+        return replace(start, passes_over=True)
 
-    def _next(self, checkpoint: KafkaCheckpoint) -> Start:
+    def _next(self, checkpoint: KafkaCheckpoint, is_recreated: bool) -> Start:
         if checkpoint.topic != self._config.topic:
             raise ForeignCheckpoint(self._config.topic, str(checkpoint))
-        return kafka_offsets.next_start(checkpoint, self._admin.ranges())
+        available = self._admin.ranges()
+        return kafka_offsets.next_start(
+            checkpoint, available, self._fallback, is_recreated=is_recreated
+        )
+
+    @property
+    def _fallback(self) -> Fallback:
+        policy = self._config.on_offset_out_of_range
+        return "earliest" if policy == "fail" else policy
 
     def _options(self, start: KafkaCheckpoint) -> dict[str, str]:
         """What every reader of the topic is told, stream or not."""

@@ -6,13 +6,14 @@ the other, and nothing else needs to be installed. Every question is bounded in 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from py4j.java_gateway import JavaClass, JavaObject
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from checkpoints.checkpoint import KafkaCheckpoint
 from streamer.sources.errors import (
     BrokerRefused,
     BrokerUnreachable,
@@ -27,6 +28,9 @@ ANSWER_WITHIN_S: Final = 10
 
 #: Kafka's own default for ``max.message.bytes``.
 DEFAULT_MAX_MESSAGE_BYTES: Final = 1_048_588
+
+#: ``Uuid.ZERO_UUID`` of Kafka's client.
+_NO_TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
 
 _REFUSALS = (
     "AuthenticationException",
@@ -72,6 +76,44 @@ class KafkaAdmin:
         except Py4JJavaError as error:
             raise self._translate(error) from None
 
+    def topic_id(self) -> str:
+        """What tells the topic from others of its name; "" from brokers that do not say.
+
+        Raises:
+            SourceError: as ``ranges``.
+        """
+        try:
+            told = str(self._described().topicId().toString())
+        except Py4JJavaError as error:
+            raise self._translate(error) from None
+        return "" if told == _NO_TOPIC_ID else told
+
+    def offsets_since(self, timestamp_ms: int) -> dict[int, int]:
+        """The first offset of each partition whose record is no older than that.
+
+        The end of a partition that has no such record.
+
+        Args:
+            timestamp_ms: milliseconds since 1970, UTC.
+
+        Raises:
+            SourceError: as ``ranges``.
+        """
+        try:
+            return self._offsets_since(timestamp_ms)
+        except Py4JJavaError as error:
+            raise self._translate(error) from None
+
+    def commit_to_group(self, group: str, checkpoint: KafkaCheckpoint) -> GroupCommit:
+        """Begin to tell the broker how far a consumer group has read."""
+        offsets = self._jvm.java.util.HashMap()
+        partition = self._jvm.org.apache.kafka.common.TopicPartition
+        for number, offset in checkpoint.offsets.items():
+            at = self._kafka.consumer.OffsetAndMetadata(offset)
+            offsets.put(partition(checkpoint.topic, number), at)
+        future = self._admin.alterConsumerGroupOffsets(group, offsets).all()
+        return GroupCommit(future, self._answer)
+
     def max_message_bytes(self) -> int:
         """The topic's ``max.message.bytes``; its default where describing it is not allowed."""
         config = self._jvm.org.apache.kafka.common.config
@@ -99,10 +141,25 @@ class KafkaAdmin:
             for number, partition in partitions.items()
         }
 
-    def _partitions(self) -> dict[int, JavaObject]:
+    def _offsets_since(self, timestamp_ms: int) -> dict[int, int]:
+        partitions = self._partitions()
+        spec = self._kafka.admin.OffsetSpec
+        later = self._list_offsets(partitions, spec.forTimestamp(timestamp_ms))
+        latest = self._list_offsets(partitions, spec.latest())
+        found, end = self._answer(later.all()), self._answer(latest.all())
+        offsets = {n: int(found.get(partition).offset()) for n, partition in partitions.items()}
+        return {
+            n: offset if offset >= 0 else int(end.get(partitions[n]).offset())
+            for n, offset in offsets.items()
+        }
+
+    def _described(self) -> JavaObject:
         topics = self._jvm.java.util.Collections.singletonList(self._topic)
         described = self._answer(self._admin.describeTopics(topics).allTopicNames())
-        count = described.get(self._topic).partitions().size()
+        return described.get(self._topic)
+
+    def _partitions(self) -> dict[int, JavaObject]:
+        count = self._described().partitions().size()
         partition = self._jvm.org.apache.kafka.common.TopicPartition
         return {number: partition(self._topic, number) for number in range(count)}
 
@@ -153,6 +210,27 @@ class KafkaAdmin:
         if kind.endswith(_REFUSALS):
             return BrokerRefused(self._bootstrap, self._topic, reason)
         return BrokerUnreachable(self._bootstrap, f"{reason} (within {ANSWER_WITHIN_S} s)")
+
+
+class GroupCommit:
+    """A commit of offsets to a consumer group, under way."""
+
+    def __init__(self, future: JavaObject, answer: Callable[[JavaObject], JavaObject]) -> None:
+        self._future, self._answer = future, answer
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether ``refusal`` returns at once."""
+        return bool(self._future.isDone())
+
+    def refusal(self) -> str | None:
+        """Why the broker did not take the offsets; None when it did. Waits for its answer."""
+        try:
+            self._answer(self._future)
+        except Py4JJavaError as error:
+            cause = _root_cause(error)
+            return str(cause.getMessage() or cause.getClass().getSimpleName())
+        return None
 
 
 def _root_cause(error: Py4JJavaError) -> Any:

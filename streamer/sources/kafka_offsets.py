@@ -7,9 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from checkpoints.checkpoint import KafkaCheckpoint
+
+#: Which end of a partition to go on at.
+Fallback: TypeAlias = Literal["earliest", "latest"]
+
+#: Where a first run starts: at an end of all partitions, or at these offsets.
+Starting: TypeAlias = Literal["earliest", "latest"] | Mapping[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,44 +28,81 @@ class OffsetRange:
 
 @dataclass(frozen=True, slots=True)
 class LostRange:
-    """Where one partition cannot go on.
+    """Where one partition cannot go on, and where it goes on instead.
 
     Attributes:
         partition: of the topic.
         wanted: the next offset that the table asks for.
         available: what the partition holds; None when it is gone.
+        resumes_at: the offset to go on at; None when the partition is gone.
+        is_recreated: whether the offsets are those of another topic of the same name.
     """
 
     partition: int
     wanted: int
     available: OffsetRange | None
+    resumes_at: int | None
+    is_recreated: bool = False
+
+    @property
+    def count(self) -> int | None:
+        """Offsets that are passed over; None where the topic cannot tell how many."""
+        if self.available is None or self.is_recreated or self.wanted > self.available.end:
+            return None
+        return (self.resumes_at or 0) - self.wanted
 
     def __str__(self) -> str:
         if self.available is None:
             return f"partition {self.partition} is gone (offset {self.wanted} is next)"
+        if self.is_recreated:
+            return (
+                f"partition {self.partition} was created again and ends at "
+                f"{self.available.end} (offset {self.wanted} was next)"
+            )
         if self.wanted < self.available.earliest:
             return (
                 f"partition {self.partition} lost offsets {self.wanted} to "
-                f"{self.available.earliest - 1} (deleted by retention?)"
+                f"{(self.resumes_at or 0) - 1} (deleted by retention?)"
             )
         return (
             f"partition {self.partition} ends at {self.available.end}, before offset "
             f"{self.wanted} (was the topic created again?)"
         )
 
+    def facts(self, topic: str) -> dict[str, object]:
+        """The same for programs: ``from`` is the first offset lost, ``to`` the one to go on at."""
+        return {
+            "topic": topic,
+            "partition": self.partition,
+            "from": self.wanted,
+            "to": self.resumes_at,
+            "count": self.count,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where a run starts; ``lost`` lists what it has to leave out."""
+    """Where a run starts.
+
+    Attributes:
+        checkpoint: every partition of the topic.
+        lost: what it has to leave out.
+        topic_id: by which Kafka knows this very topic; "" when the broker does not say.
+        passes_over: whether records are left out that another start might not find, or more of
+            them: so it is to be committed even when nothing comes after it.
+    """
 
     checkpoint: KafkaCheckpoint
     lost: tuple[LostRange, ...] = ()
+    topic_id: str = ""
+    passes_over: bool = False
 
 
 def first_start(
     topic: str,
     available: Mapping[int, OffsetRange],
-    starting: Literal["earliest", "latest"] | Mapping[int, int],
+    starting: Starting,
+    fallback: Fallback = "earliest",
 ) -> Start:
     """Start of a table that has read nothing; partitions not named start at their earliest.
 
@@ -67,6 +110,7 @@ def first_start(
         topic: name of the topic.
         available: what each of its partitions holds.
         starting: as in ``source.starting``; partitions the topic lacks are the caller's error.
+        fallback: where a partition starts that does not hold the offset it is to start at.
     """
     if starting == "earliest":
         offsets = {p: held.earliest for p, held in available.items()}
@@ -74,33 +118,34 @@ def first_start(
         offsets = {p: held.end for p, held in available.items()}
     else:
         offsets = {p: starting.get(p, held.earliest) for p, held in available.items()}
-    return next_start(KafkaCheckpoint(topic, offsets), available)
+    return next_start(KafkaCheckpoint(topic, offsets), available, fallback)
 
 
-def next_start(checkpoint: KafkaCheckpoint, available: Mapping[int, OffsetRange]) -> Start:
-    """Start of a table that has read up to ``checkpoint``; new partitions from their earliest."""
+def next_start(
+    checkpoint: KafkaCheckpoint,
+    available: Mapping[int, OffsetRange],
+    fallback: Fallback = "earliest",
+    *,
+    is_recreated: bool = False,
+) -> Start:
+    """Start of a table that has read up to ``checkpoint``; new partitions from their earliest.
+
+    Args:
+        checkpoint: what it has read.
+        available: what each partition of the topic holds.
+        fallback: where a partition goes on that does not hold the offset it is to go on at.
+        is_recreated: whether the topic is another one of the same name: then none does.
+    """
     lost = tuple(
-        LostRange(partition, wanted, available.get(partition))
-        for partition, wanted in checkpoint.offsets.items()
-        if not _holds(available.get(partition), wanted)
+        LostRange(p, wanted, held, None if held is None else _edge(held, fallback), is_recreated)
+        for p, wanted in checkpoint.offsets.items()
+        for held in [available.get(p)]
+        if is_recreated or not _holds(held, wanted)
     )
-    unreadable = {one.partition for one in lost}
-    offsets = {
-        p: held.earliest if p in unreadable else checkpoint.offsets.get(p, held.earliest)
-        for p, held in available.items()
-    }
-    return Start(KafkaCheckpoint(checkpoint.topic, offsets), lost)
-
-
-def lost_between(
-    start: KafkaCheckpoint, end: KafkaCheckpoint, available: Mapping[int, OffsetRange]
-) -> tuple[LostRange, ...]:
-    """Offsets from ``start`` up to ``end`` that the topic no longer holds."""
-    return tuple(
-        LostRange(partition, wanted, OffsetRange(min(held.earliest, stop), held.end))
-        for partition, stop in end.offsets.items()
-        if (held := available.get(partition)) is not None
-        and (wanted := start.offsets.get(partition, 0)) < min(held.earliest, stop)
+    offsets = {p: checkpoint.offsets.get(p, held.earliest) for p, held in available.items()}
+    moved = {one.partition: one.resumes_at for one in lost if one.resumes_at is not None}
+    return Start(
+        KafkaCheckpoint(checkpoint.topic, {**offsets, **moved}), lost, passes_over=bool(lost)
     )
 
 
@@ -115,3 +160,7 @@ def lag(checkpoint: KafkaCheckpoint, available: Mapping[int, OffsetRange]) -> di
 
 def _holds(available: OffsetRange | None, offset: int) -> bool:
     return available is not None and available.earliest <= offset <= available.end
+
+
+def _edge(held: OffsetRange, fallback: Fallback) -> int:
+    return held.earliest if fallback == "earliest" else held.end

@@ -1,8 +1,8 @@
-"""``python -m streamer.toolchain [java|jars|kafka]``: fetch what is needed, print where it lies.
+"""``python -m streamer.toolchain [java|jars|connector|kafka]``: fetch it, print where it lies.
 
 java    the Java that will be used
 jars    also the jars of Spark's Kafka connector and of the broker
-kafka   only the broker's jars, one a line
+connector, kafka   only the jars of the one or of the other, one a line
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from table.errors import HudiError
 def main(arguments: Sequence[str]) -> int:
     """Do what the module's docstring says; 1 when something cannot be had."""
     what = arguments[0] if arguments else "jars"
-    if what not in ("java", "jars", "kafka"):
+    if what not in ("java", "jars", "connector", "kafka"):
         print(__doc__, file=sys.stderr)
         return 2
     try:
@@ -31,6 +31,8 @@ def main(arguments: Sequence[str]) -> int:
 def _lines(what: str) -> list[str]:
     if what == "kafka":
         return [str(jar) for jar in kafka_jars()]
+    if what == "connector":
+        return [str(jar) for jar in spark_kafka_jars()]
     java = find_java()
     lines = [f"Java {java.version}: {java.home}"]
     if what == "jars":

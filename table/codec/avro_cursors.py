@@ -13,14 +13,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from table.codec.avro_walk import LONGEST_DECIMAL
 from table.codec.byte_strings import ByteStrings, byte_strings
 from table.errors import CorruptData
 
 Rows: TypeAlias = npt.NDArray[np.intp]
 
 _LONGEST_VARINT = 10
-#: Bytes of a decimal's unscaled value that anybody may have written, leading zeros included.
-_LONGEST_DECIMAL = 64
 
 
 class Cursors:
@@ -105,7 +104,7 @@ class Cursors:
         """The next unscaled value in ``bytes`` of each row, widened by its sign to one width."""
         values = byte_strings(self.strings())
         longest = int(values.lengths.max(initial=0))
-        self._check((values.lengths > 0) & (values.lengths <= _LONGEST_DECIMAL), self.at, "digits")
+        self._check((values.lengths > 0) & (values.lengths <= LONGEST_DECIMAL), self.at, "digits")
         back = np.arange(longest, 0, -1)
         at = np.maximum(values.offsets[1:, None] - back, values.offsets[:-1, None])
         cells = values.data[at]

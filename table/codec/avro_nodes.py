@@ -8,8 +8,16 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 from fastavro.schema import SchemaParseException, UnknownType, expand_schema
 
+from table.codec.avro_columnar import with_one_type
 from table.errors import CorruptData
 from table.schema.avro import to_arrow
+
+_NUMBERS = {
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +32,7 @@ class Node:
         null_branch: position of null in that union, None when it has none.
         symbols: of an enum.
         size_bytes: of a fixed.
+        narrower: the other numbers of that union, each in its own branch; this type holds them.
     """
 
     kind: str
@@ -33,6 +42,11 @@ class Node:
     null_branch: int | None = None
     symbols: tuple[str, ...] = ()
     size_bytes: int = 0
+    narrower: tuple[Node, ...] = ()
+
+    def of_branch(self, branch: int) -> Node | None:
+        """What a branch of the union is; None for null, and where there is none."""
+        return next((node for node in (self, *self.narrower) if node.branch == branch), None)
 
 
 def root_of(avro_schema: Mapping[str, object]) -> Node:
@@ -41,7 +55,7 @@ def root_of(avro_schema: Mapping[str, object]) -> Node:
     Raises:
         CorruptData, Unsupported: as ``to_arrow``.
     """
-    arrow = pa.struct(list(to_arrow(avro_schema)))
+    arrow = pa.struct(list(to_arrow(_of_columns(avro_schema))))
     try:
         expanded = expand_schema(dict(avro_schema))
     except (SchemaParseException, UnknownType, KeyError, TypeError, ValueError) as error:
@@ -79,8 +93,27 @@ def _node(avro: object, arrow: pa.DataType) -> Node:
     return Node(kind, arrow) if isinstance(kind, str) else _node(kind, arrow)
 
 
+def _of_columns(avro_schema: Mapping[str, object]) -> Mapping[str, object]:
+    try:
+        columnar = with_one_type(avro_schema)
+    except RecursionError:
+        columnar = avro_schema  # ``to_arrow`` has the words for it
+    assert isinstance(columnar, Mapping), columnar
+    return columnar
+
+
 def _union(branches: list[object], arrow: pa.DataType) -> Node:
-    """``to_arrow`` let it pass, so it is of one type, with null or without."""
-    branch = next(place for place, kind in enumerate(branches) if kind != "null")
+    """``to_arrow`` let it pass: one type, or numbers that one of them holds; null may be there."""
     null_branch = branches.index("null") if "null" in branches else None
-    return replace(_node(branches[branch], arrow), branch=branch, null_branch=null_branch)
+    nodes = [
+        replace(_node(kind, _number(kind, arrow)), branch=place, null_branch=null_branch)
+        for place, kind in enumerate(branches)
+        if kind != "null"
+    ]
+    wide = next(node for node in nodes if node.arrow == arrow)
+    return replace(wide, narrower=tuple(node for node in nodes if node is not wide))
+
+
+def _number(kind: object, arrow: pa.DataType) -> pa.DataType:
+    """The type of a branch in a union that is read as ``arrow``."""
+    return _NUMBERS.get(kind, arrow) if isinstance(kind, str) else arrow

@@ -33,6 +33,7 @@ PARTITION_METAFILE_USE_BASE_FORMAT = "hoodie.partition.metafile.use.base.format"
 MULTIPLE_BASE_FILE_FORMATS = "hoodie.table.multiple.base.file.formats.enable"
 METADATA_PARTITIONS = "hoodie.table.metadata.partitions"
 METADATA_PARTITIONS_INFLIGHT = "hoodie.table.metadata.partitions.inflight"
+INDEX_DEFINITIONS_PATH = "hoodie.table.index.defs.path"
 PARTIAL_UPDATE_MODE = "hoodie.table.partial.update.mode"
 PAYLOAD_CLASS = "hoodie.compaction.payload.class"
 #: The payload that was asked for, where merge mode and the like now say the same.
@@ -49,4 +50,10 @@ SCHEMA = "schema"
 BUCKET_COUNT = "lakemark.bucket.count"
 BUCKET_HASH_FIELDS = "lakemark.bucket.hash.fields"
 SOURCE_START = "lakemark.source.start"
+#: Offsets that were passed over unread right before the batch, as JSON.
+SOURCE_LOST = "lakemark.source.lost"
+#: What became of the batch's records, as JSON.
+AUDIT = "lakemark.audit"
+#: How far each streamer of the table has read, as JSON.
+CHECKPOINTS = "lakemark.checkpoints"
 WRITER_ID = "lakemark.writer.id"

@@ -147,6 +147,15 @@ class TableProperties:
         """Partitions of the metadata table that readers trust; none when there is no such table."""
         return _csv(self.values.get(keys.METADATA_PARTITIONS))
 
+    def with_metadata_partitions(self, partitions: Iterable[str]) -> TableProperties:
+        """The same table, whose readers trust these partitions of the metadata table."""
+        named = {
+            keys.METADATA_PARTITIONS: ",".join(sorted(partitions)),
+            keys.METADATA_PARTITIONS_INFLIGHT: "",
+            keys.INDEX_DEFINITIONS_PATH: ".hoodie/.index_defs/index.json",
+        }
+        return TableProperties({**self.values, **named})
+
     def without_metadata_table(self) -> TableProperties:
         """The same table, read by listing storage."""
         cleared = {keys.METADATA_PARTITIONS: "", keys.METADATA_PARTITIONS_INFLIGHT: ""}
@@ -253,6 +262,35 @@ def key_generator_type(
     if len(record_key_fields) == 1 and len(partition_fields) == 1:
         return KeyGeneratorType.SIMPLE
     return KeyGeneratorType.COMPLEX
+
+
+def metadata_table_properties(data: TableProperties) -> TableProperties:
+    """Properties of a table's metadata table, as Apache Hudi 1.2 writes them."""
+    return TableProperties(
+        {
+            keys.TABLE_NAME: f"{data.table_name}_metadata",
+            keys.TABLE_TYPE: TableType.MERGE_ON_READ,
+            keys.TABLE_VERSION: str(data.version),
+            keys.INITIAL_VERSION: str(data.version),
+            keys.TIMELINE_LAYOUT_VERSION: "2",
+            keys.TIMELINE_PATH: "timeline",
+            keys.TIMELINE_HISTORY_PATH: "history",
+            keys.ARCHIVELOG_FOLDER: "history",
+            keys.RECORD_KEY_FIELDS: "key",
+            keys.PAYLOAD_CLASS: "org.apache.hudi.metadata.HoodieMetadataPayload",
+            keys.MERGE_MODE: MergeMode.CUSTOM,
+            keys.MERGE_STRATEGY_ID: "00000000-0000-0000-0000-000000000000",
+            keys.KEY_GENERATOR_TYPE: "HOODIE_TABLE_METADATA",
+            keys.POPULATE_META_FIELDS: "false",
+            keys.BASE_FILE_FORMAT: "HFILE",
+            keys.DROP_PARTITION_COLUMNS: "false",
+            **(
+                {keys.TIMELINE_TIMEZONE: data.values[keys.TIMELINE_TIMEZONE]}
+                if keys.TIMELINE_TIMEZONE in data.values
+                else {}
+            ),
+        }
+    )
 
 
 _LOGICAL_LINE_END = re.compile(r"(?<!\\)((?:\\\\)*)\\\n[ \t\f]*")

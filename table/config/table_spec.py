@@ -25,6 +25,9 @@ from table.model.changes import DeleteMarker
 
 WRITTEN_VERSION = 9
 
+#: Partitions of metadata tables that are kept true.
+_MAINTAINED = ("files", "column_stats", "partition_stats")
+
 
 @dataclass(frozen=True, slots=True)
 class TableSpec:
@@ -45,6 +48,7 @@ class TableSpec:
         payload: a payload of Apache Hudi, by its class or the last part of it, that says how
             records are merged; a new table says the same in settings of version 9.
         merger: merges in mode ``CUSTOM``.
+        metadata_table: whether a new table keeps one; no difference to one that is there.
     """
 
     name: str
@@ -60,6 +64,7 @@ class TableSpec:
     delete_marker: DeleteMarker | None = None
     payload: str | None = None
     merger: MergerName | None = None
+    metadata_table: bool = True
 
     @property
     def merging(self) -> MergeSettings:
@@ -173,7 +178,7 @@ def check_writable(properties: TableProperties, place: str) -> None:
 
     Raises:
         Unsupported: another version, rows without meta columns, a payload or partial update mode
-            that is not known here, or a metadata table.
+            that is not known here, or a metadata table with partitions that are not written.
     """
     if properties.version != WRITTEN_VERSION:
         message = (
@@ -188,11 +193,21 @@ def check_writable(properties: TableProperties, place: str) -> None:
         )
         raise Unsupported(message)
     merge_settings(properties)
-    if properties.metadata_partitions:
+    check_maintained(properties, place)
+
+
+def check_maintained(properties: TableProperties, place: str) -> None:
+    """Pass when every partition of the metadata table is one that is written here.
+
+    Raises:
+        Unsupported: another one would go out of date, and its readers would miss rows.
+    """
+    others = [name for name in properties.metadata_partitions if name not in _MAINTAINED]
+    if others:
         message = (
-            f"table {place} has a metadata table ({', '.join(properties.metadata_partitions)}), "
-            "which this version does not keep true; --drop-metadata-table removes it "
-            "(Apache Hudi builds it again at its next write)"
+            f"the metadata table of {place} has {', '.join(others)}, which this version does not "
+            "keep true; --drop-metadata-table makes it anew without (Apache Hudi builds them "
+            "again when it is told to)"
         )
         raise Unsupported(message)
 

@@ -24,11 +24,13 @@ from table.metadata.index_keys import (
     column_prefix,
     column_stats_key,
     partition_path_of,
+    partition_stats_key,
 )
 from table.metadata.metadata_table import MetadataTable
 from table.metadata.partition_kind import PartitionKind
 from table.metadata.slice_rows import KEY, PAYLOAD
 from table.metadata.typed_values import as_type
+from table.model.column_ranges import ColumnRanges
 from table.read.file_statistics import statistics_schema
 
 _PAYLOAD = PartitionKind.COLUMN_STATS.payload
@@ -101,6 +103,36 @@ class PartitionStatistics:
         parts = self.metadata.parts(self.partition, _prefixes(column, partitions, self.prefix))
         found = folded(self.metadata.history(parts, _PAYLOAD), column, data_type, _PARTITION_PATH)
         return _with_partition_paths(found)
+
+    def ranges(self, partitions: Sequence[str], columns: pa.Schema) -> dict[str, ColumnRanges]:
+        """What is known of these partitions; of a column without a record nothing is.
+
+        Args:
+            partitions: their paths.
+            columns: with the types that they have now.
+
+        Raises:
+            SnapshotChanged, CorruptData, Unsupported: as ``of_column``.
+        """
+        keys = [partition_stats_key(name, path) for name in columns.names for path in partitions]
+        wanted = Keys.of_any(pa.array(keys, pa.binary()))
+        rows = self.metadata.history(self.metadata.parts(self.partition, wanted), _PAYLOAD)
+        found: dict[str, list[ColumnRanges]] = {path: [] for path in partitions}
+        for field in columns:
+            known = folded(rows, field.name, field.type, _PARTITION_PATH)
+            for at, stored in enumerate(known.column(_PARTITION_PATH).to_pylist()):
+                found[partition_path_of(stored)] += _ranges(field.name, known.slice(at, 1))
+        return {path: ColumnRanges.united(parts) for path, parts in found.items()}
+
+
+def _ranges(name: str, row: pa.Table) -> list[ColumnRanges]:
+    """The range of one column, if its counts are known."""
+    nulls, values = row.column("null_count")[0].as_py(), row.column("value_count")[0].as_py()
+    if nulls is None or values is None:
+        return []
+    bounds = pa.chunked_array([*row.column("min").chunks, *row.column("max").chunks])
+    batch = pa.RecordBatch.from_arrays([bounds.combine_chunks()], [name])
+    return [ColumnRanges(batch, (nulls,), (values,))]
 
 
 def _prefixes(column: str, partitions: Sequence[str] | None, prefix: str | None = None) -> Prefixes:

@@ -55,6 +55,10 @@ class MetadataFileLister:
         name = stored_path(partition_path)
         return _data_files(partition_path, self._read([name]).get(name, ()))
 
+    def records(self) -> dict[str, dict[str, int]]:
+        """Names and sizes as they are stored, by key; partitions are under ``ALL_PARTITIONS``."""
+        return {key: dict(entries) for key, entries in self._read(None).items()}
+
     def _read(self, keys: Sequence[str] | None) -> dict[str, list[tuple[str, int]]]:
         """Names and sizes of what is listed under each key."""
         selection = None if keys is None else Keys.of_any(pa.array(keys, pa.string()))

@@ -9,13 +9,18 @@ Source: ``HoodieIndexMetadata``, ``HoodieIndexDefinition`` of Apache Hudi 1.2.0.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from table.errors import CorruptData
+from table.metadata.partition_kind import PartitionKind
+from table.storage.storage import NotFound, Storage
 
 DEFINITIONS_PATH = ".hoodie/.index_defs/index.json"
+
+#: Of the column statistics that are written here, and read without doubt.
+VERSION = "V2"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +61,41 @@ def parse_definitions(data: bytes, path: str = DEFINITIONS_PATH) -> dict[str, In
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         reason = f"{type(error).__name__}: {error}"[:200]
         raise CorruptData(path, None, "index definitions in JSON", reason) from error
+
+
+def read_definitions(storage: Storage) -> dict[str, IndexDefinition]:
+    """The definitions of a table by partition; none of a table of older releases.
+
+    Raises:
+        CorruptData: as ``parse_definitions``.
+    """
+    try:
+        return parse_definitions(storage.read(DEFINITIONS_PATH))
+    except NotFound:
+        return {}
+
+
+def define_column_statistics(storage: Storage, columns: Sequence[str]) -> None:
+    """Say of which columns there are statistics; what is said of other indexes stays.
+
+    Readers of Apache Hudi skip files by these columns alone.
+    """
+    try:
+        stored = json.loads(storage.read(DEFINITIONS_PATH))
+    except NotFound:
+        stored = {}
+    name = PartitionKind.COLUMN_STATS.stored_name
+    definition = {
+        "indexName": name,
+        "indexType": name,
+        "indexFunction": name,
+        "sourceFields": list(columns),
+        "indexOptions": {},
+        "version": VERSION,
+    }
+    others = stored.get("indexDefinitions") or {}
+    whole = {**stored, "indexDefinitions": {**others, name: definition}}
+    storage.put(DEFINITIONS_PATH, json.dumps(whole, indent=2).encode())
 
 
 def _definition(partition: str, stored: Mapping[str, Any]) -> IndexDefinition:

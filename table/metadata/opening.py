@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 
 from table.config.table_properties import PROPERTIES_PATH, TableProperties
 from table.errors import CorruptData
-from table.metadata.index_definition import DEFINITIONS_PATH, IndexDefinition, parse_definitions
+from table.metadata.index_definition import read_definitions
 from table.metadata.metadata_table import MetadataTable
 from table.metadata.slice_rows import SliceRows
 from table.metadata.valid_instants import ValidInstants
 from table.model.file_slice import FileSlice
 from table.model.format_version import FormatVersion
-from table.storage import Storage, open_storage
+from table.storage import Storage
+from table.storage.folder_storage import FolderStorage
 from table.storage.storage import NotFound
 from table.timeline.timeline import Timeline
 from table.timeline.timeline_store import TimelineStore
@@ -40,7 +41,7 @@ def open_metadata_table(
     partitions = frozenset(properties.metadata_partitions)
     if not partitions:
         return None
-    own = open_storage(storage.location.child(METADATA_FOLDER))
+    own = FolderStorage(storage, METADATA_FOLDER)
     own_properties = _read_properties(own)
     version = FormatVersion.of(own_properties.version, own.location.url)
     store = TimelineStore.of_table(own, own_properties)
@@ -49,7 +50,7 @@ def open_metadata_table(
         partitions,
         _LatestSlices(own, store, own_timeline, version),
         SliceRows(own, ValidInstants(timeline, own_timeline)),
-        _read_definitions(storage),
+        read_definitions(storage),
     )
 
 
@@ -60,13 +61,6 @@ def _read_properties(storage: Storage) -> TableProperties:
         place = f"{storage.location.url}/{PROPERTIES_PATH}"
         expected = "the metadata table that the table's properties name"
         raise CorruptData(place, None, expected, "nothing") from error
-
-
-def _read_definitions(storage: Storage) -> dict[str, IndexDefinition]:
-    try:
-        return parse_definitions(storage.read(DEFINITIONS_PATH))
-    except NotFound:  # older releases kept none
-        return {}
 
 
 @dataclass(frozen=True)

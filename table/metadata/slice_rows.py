@@ -14,15 +14,18 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from table.codec.hfile import Entries, HFileReader
 from table.codec.hfile.file_info import SCHEMA
-from table.codec.hfile.selection import Selection
+from table.codec.hfile.selection import Everything, Selection
 from table.errors import CorruptData, Unsupported
 from table.log.delete_block import read_deletes
 from table.log.log_block import BlockType, HeaderKey, LogBlock
 from table.log.log_reader import read_blocks
+from table.merge.key_codes import key_codes
 from table.metadata.payload import PAYLOADS, read_payload
+from table.metadata.record_changes import is_stored_schema
 from table.model.file_slice import BaseFile, FileSlice
 from table.read.base_file import open_data_file
 from table.read.standing_blocks import IsVisible, standing_blocks
@@ -63,14 +66,31 @@ class SliceRows:
             CorruptData: bytes that disagree with the format.
             Unsupported: a base file of another format.
         """
-        if file_slice.base is None:
-            return
-        _check_is_hfile(file_slice.base)
-        with open_data_file(self.storage, file_slice.base.path) as stream:
-            reader = HFileReader(stream, file_slice.base.size_bytes, file_slice.base.path)
-            schema = _schema_of(reader, file_slice.base.path)
-            for entries in _in_batches(reader.select(selection)):
-                yield _decoded([_Piece(entries, schema, file_slice.base.path)], payload)
+        with ExitStack() as open_files:
+            for piece in self._base_pieces(file_slice, selection, open_files):
+                yield _decoded([piece], payload)
+
+    def newest_entries(self, file_slice: FileSlice) -> Entries:
+        """The newest record of each key as it was stored, keys ascending; deleted ones left out.
+
+        Raises:
+            SnapshotChanged, CorruptData, Unsupported: as ``of_base``; or records that another
+                release of Apache Hudi wrote with another schema.
+        """
+        everything = Everything()
+        with ExitStack() as open_files:
+            pieces = [*self._base_pieces(file_slice, everything, open_files)]
+            pieces += self._log_pieces(file_slice, everything, open_files)
+            for piece in pieces:
+                _check_schema(piece)
+        whole = _joined([_NOTHING, *(piece.entries for piece in pieces)])
+        codes = key_codes(pa.table({KEY: whole.keys}), [KEY])
+        last = pa.array(codes.last(np.arange(len(whole.keys))))
+        keys, values = (column.take(last) for column in whole)
+        there = values.is_valid()
+        kept = Entries(keys.filter(there), values.filter(there))
+        order = pc.array_sort_indices(kept.keys)
+        return Entries(*(column.take(order) for column in kept))
 
     def of_logs(self, file_slice: FileSlice, payload: str, selection: Selection) -> pa.Table:
         """Rows of the logs; the payload is null where a row deletes what is under its key.
@@ -79,14 +99,32 @@ class SliceRows:
             SnapshotChanged, CorruptData, Unsupported: as ``of_base``.
         """
         with ExitStack() as open_files:
-            blocks: list[LogBlock] = []
-            for log in file_slice.logs:
-                stream = open_files.enter_context(open_data_file(self.storage, log.path))
-                blocks += read_blocks(stream, log.size_bytes, log.path)
-            standing = standing_blocks(blocks, self.is_valid)
-            found = [piece for block in standing for piece in _pieces(block, selection)]
+            found = self._log_pieces(file_slice, selection, open_files)
         tables = [_decoded(run, payload) for run in _runs(found)]
         return pa.concat_tables([schema_of(payload).empty_table(), *tables])
+
+    def _base_pieces(
+        self, file_slice: FileSlice, selection: Selection, open_files: ExitStack
+    ) -> Iterator[_Piece]:
+        base = file_slice.base
+        if base is None:
+            return
+        _check_is_hfile(base)
+        stream = open_files.enter_context(open_data_file(self.storage, base.path))
+        reader = HFileReader(stream, base.size_bytes, base.path)
+        schema = _schema_of(reader, base.path)
+        for entries in _in_batches(reader.select(selection)):
+            yield _Piece(entries, schema, base.path)
+
+    def _log_pieces(
+        self, file_slice: FileSlice, selection: Selection, open_files: ExitStack
+    ) -> list[_Piece]:
+        blocks: list[LogBlock] = []
+        for log in file_slice.logs:
+            stream = open_files.enter_context(open_data_file(self.storage, log.path))
+            blocks += read_blocks(stream, log.size_bytes, log.path)
+        standing = standing_blocks(blocks, self.is_valid)
+        return [piece for block in standing for piece in _pieces(block, selection)]
 
 
 class _Piece(NamedTuple):
@@ -97,9 +135,21 @@ class _Piece(NamedTuple):
     path: str
 
 
+_NOTHING = Entries(pa.array([], pa.binary()), pa.array([], pa.binary()))
+
+
 def schema_of(payload: str) -> pa.Schema:
     """Columns of the rows with that payload."""
     return pa.schema([(KEY, pa.string()), (PAYLOAD, PAYLOADS[payload])])
+
+
+def _check_schema(piece: _Piece) -> None:
+    if piece.avro_schema is not None and not is_stored_schema(piece.avro_schema):
+        message = (
+            f"{piece.path} was written with the schema of another release of Apache Hudi; "
+            "such metadata tables are not continued; build it anew"
+        )
+        raise Unsupported(message)
 
 
 def _pieces(block: LogBlock, selection: Selection) -> Iterator[_Piece]:

@@ -14,7 +14,7 @@ from table.timeline.timeline import Timeline
 
 _MILLIS_DIGITS = 17
 #: How the instants begin that made a partition of the metadata table.
-_INITIAL = "0" * 14
+INITIAL = "0" * 14
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,4 +40,4 @@ class ValidInstants:
         # appends three digits to the data table's instant), or left that timeline, or was
         # requested after it was loaded.
         newest = self.data.newest_time or ""
-        return instant.startswith(_INITIAL) or instant[:_MILLIS_DIGITS] <= newest
+        return instant.startswith(INITIAL) or instant[:_MILLIS_DIGITS] <= newest

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from table.model.wire import from_record, to_record
+from table.model.column_ranges import ColumnRanges
+from table.model.wire import UNSTORED, from_record, to_record
 
 
 class Operation(StrEnum):
@@ -30,6 +31,7 @@ class WriteStat:
             the writing instant itself; for a rewritten base file the instant it replaces.
         base_file: "" for a log; hudi-rs wants a real name there, see ``transaction``.
         logs are counted in ``total_log_*`` by the compaction that read them.
+        column_ranges: what the file's columns hold, for the metadata table; not stored here.
     """
 
     file_id: str = ""
@@ -63,6 +65,9 @@ class WriteStat:
     total_log_size_compacted: int = 0
     temp_path: str | None = None
     num_updates: int = 0
+    column_ranges: ColumnRanges | None = field(
+        default=None, compare=False, repr=False, metadata={UNSTORED: True}
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +97,11 @@ class CommitMetadata:
             "version": 1,
             "operationType": str(self.operation),
         }
+
+    def as_stored(self) -> CommitMetadata:
+        """The same as who reads it gets it."""
+        stats = tuple(replace(stat, column_ranges=None) for stat in self.write_stats)
+        return replace(self, write_stats=stats)
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> CommitMetadata:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from table.model.file_slice import FileGroupId
+from table.model.file_slice import FileGroupId, FileSlice
 
 _PLAN_VERSION = 2
 
@@ -20,6 +20,17 @@ class CompactionOperation:
     data_file: str | None
     log_files: tuple[str, ...]
     log_bytes: int = 0
+
+    @classmethod
+    def of(cls, file_slice: FileSlice) -> CompactionOperation:
+        """The rewrite of a slice."""
+        return cls(
+            file_slice.group,
+            file_slice.base_instant,
+            str(file_slice.base.name) if file_slice.base else None,
+            tuple(str(log.name) for log in file_slice.logs),
+            file_slice.log_bytes,
+        )
 
     def to_record(self) -> dict[str, Any]:
         """The stored record, with the measures that Apache's strategies order plans by."""
@@ -54,6 +65,12 @@ class CompactionPlan:
     """The operations of one compaction, each on another file group."""
 
     operations: tuple[CompactionOperation, ...]
+
+    @classmethod
+    def of(cls, slices: Iterable[FileSlice]) -> CompactionPlan:
+        """Every slice that has logs, those with most log bytes first."""
+        ranked = sorted((s for s in slices if s.logs), key=lambda s: (-s.log_bytes, s.group))
+        return cls(tuple(map(CompactionOperation.of, ranked)))
 
     def to_record(self) -> dict[str, Any]:
         """The stored record."""

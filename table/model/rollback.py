@@ -52,6 +52,15 @@ class RollbackPlan:
             files[partition] = (*files.get(partition, ()), *request["filesToBeDeleted"])
         return cls(target.get("commitTime", ""), target.get("action", ""), files)
 
+    @classmethod
+    def from_metadata(cls, record: Mapping[str, Any]) -> RollbackPlan:
+        """What a rollback removed, from the record of the completed one."""
+        named = {"commitTime": record["commitsRollback"][0]}
+        target = next(iter(record.get("instantsRollback") or ()), named)
+        removed = record.get("partitionMetadata") or {}
+        files = {path: tuple(one["successDeleteFiles"]) for path, one in removed.items()}
+        return cls(target["commitTime"], target.get("action", ""), files)
+
     def metadata_record(self, started_at: str, took_ms: int) -> dict[str, Any]:
         """The record of the completed rollback."""
         return {

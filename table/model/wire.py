@@ -12,6 +12,9 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+#: In the metadata of a field that is not part of the stored record.
+UNSTORED = "unstored"
+
 
 def wire_name(field_name: str) -> str:
     """``num_update_writes`` → ``numUpdateWrites``."""
@@ -20,8 +23,12 @@ def wire_name(field_name: str) -> str:
 
 
 def to_record(value: Any) -> dict[str, Any]:
-    """The stored record of a flat dataclass; tuples become lists."""
-    return {wire_name(f.name): _plain(getattr(value, f.name)) for f in fields(value)}
+    """The stored record of a flat dataclass; tuples become lists.
+
+    Fields whose metadata has ``UNSTORED`` are left out.
+    """
+    stored = (f for f in fields(value) if UNSTORED not in f.metadata)
+    return {wire_name(f.name): _plain(getattr(value, f.name)) for f in stored}
 
 
 def from_record(kind: type[T], record: Mapping[str, Any]) -> T:

@@ -65,6 +65,17 @@ def read_base_file(
             yield conform(pa.Table.from_batches([batch]), schema, base.path)
 
 
+def read_footer(storage: Storage, base: BaseFile) -> pq.FileMetaData:
+    """The footer of a Parquet file.
+
+    Raises:
+        SnapshotChanged: the file is gone.
+        CorruptData: it is no Parquet file.
+    """
+    with open_data_file(storage, base.path) as stream, _corrupt_if_not_parquet(base.path):
+        return pq.read_metadata(stream)
+
+
 def _has_match(
     file: pq.ParquetFile, group: int, condition: pc.Expression, schema: pa.Schema, path: str
 ) -> bool:

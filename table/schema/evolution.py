@@ -6,7 +6,8 @@ Only when all sightings are together does ``evolved`` choose types:
 
 new field            boolean; string; array and struct of what was seen inside; numbers ``int``,
                      ``bigint`` or ``double``. Kinds that no type holds together make a string.
-                     New fields are nullable and come last, in order of their names
+                     A type that the writer's own schema declares is that type. New fields are
+                     nullable and come last, in order of their names
 column with numbers  ``int`` becomes ``bigint`` or ``double``, ``float`` becomes ``double``
 
 An integer counts as ``double`` only while a double holds it exactly; where larger ones and
@@ -19,7 +20,7 @@ What widens is what Apache Hudi 1.2.0 reads without loss out of older files (see
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -48,9 +49,41 @@ class ValueKind(StrEnum):
     STRING = "string"
     ARRAY = "array"
     STRUCT = "struct"
+    #: Of strings to what was seen in the place of its elements.
+    MAP = "map"
 
 
-Proposal = frozenset[tuple[Path, ValueKind]]
+class DeclaredType(str):
+    """A type that records have by their own schema, and no value tells."""
+
+    @classmethod
+    def of(cls, arrow: pa.DataType) -> DeclaredType:
+        """Of a float, bytes, a date, a timestamp or a decimal."""
+        return cls(arrow)
+
+    @property
+    def arrow(self) -> pa.DataType:
+        """The type itself."""
+        if self in _DECLARED:
+            return _DECLARED[self]
+        precision, scale = self.removeprefix("decimal128(").removesuffix(")").split(", ")
+        return pa.decimal128(int(precision), int(scale))
+
+
+_DECLARED = {
+    str(arrow): arrow
+    for arrow in (
+        pa.float32(),
+        pa.binary(),
+        pa.date32(),
+        pa.timestamp("us", "UTC"),
+        pa.timestamp("us"),
+    )
+}
+
+Sighting = tuple[Path, ValueKind | DeclaredType]
+
+Proposal = frozenset[Sighting]
 
 NOTHING_PROPOSED: Proposal = frozenset()
 
@@ -82,6 +115,12 @@ def evolved(schema: pa.Schema, proposal: Proposal) -> pa.Schema:
     """
     seen = _Sightings(proposal)
     return pa.schema(_evolved_fields(list(schema), (), seen), metadata=schema.metadata)
+
+
+def kind_named(text: str) -> ValueKind | DeclaredType:
+    """The kind of a sighting that was written as its text."""
+    kinds = {kind.value: kind for kind in ValueKind}
+    return kinds.get(text) or DeclaredType(text)
 
 
 def common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
@@ -178,13 +217,13 @@ class _Sightings:
     """A proposal by place."""
 
     def __init__(self, proposal: Proposal) -> None:
-        self._kinds: dict[Path, set[ValueKind]] = defaultdict(set)
+        self._kinds: dict[Path, set[ValueKind | DeclaredType]] = defaultdict(set)
         self._names: dict[Path, set[str]] = defaultdict(set)
         for path, kind in proposal:
             self._kinds[path].add(kind)
             self._names[path[:-1]].add(path[-1])
 
-    def kinds(self, path: Path) -> set[ValueKind]:
+    def kinds(self, path: Path) -> set[ValueKind | DeclaredType]:
         return self._kinds.get(path, set())
 
     def names(self, path: Path) -> list[str]:
@@ -209,6 +248,10 @@ def _evolved_type(known: pa.DataType, path: Path, seen: _Sightings) -> pa.DataTy
     if pa.types.is_list(known):
         element = known.value_field
         return pa.list_(element.with_type(_evolved_type(element.type, (*path, ELEMENT), seen)))
+    if pa.types.is_map(known):
+        item = known.item_field
+        inside = _evolved_type(item.type, (*path, ELEMENT), seen)
+        return pa.map_(known.key_type, item.with_type(inside))
     numbers = seen.kinds(path) & _NUMBERS
     if not numbers or known not in _WIDER:
         return known
@@ -228,13 +271,28 @@ def _new_type(path: Path, seen: _Sightings) -> pa.DataType | None:
     if kinds == {ValueKind.ARRAY}:
         element = _new_type((*path, ELEMENT), seen)
         return None if element is None else pa.list_(pa.field("element", element))
+    if kinds == {ValueKind.MAP}:
+        item = _new_type((*path, ELEMENT), seen)
+        return None if item is None else pa.map_(pa.string(), pa.field("value", item))
     if kinds == {ValueKind.STRUCT}:
         fields = _evolved_fields([], path, seen)
         return pa.struct(fields) if fields else None
-    return pa.string()
+    return _declared_type(kinds) or pa.string()
 
 
-def _number_type(kinds: set[ValueKind]) -> pa.DataType:
+def _declared_type(kinds: Set[ValueKind | DeclaredType]) -> pa.DataType | None:
+    """The type that holds what writers declared, and numbers among it."""
+    declared = sorted(kind for kind in kinds if isinstance(kind, DeclaredType))
+    numbers = kinds & _NUMBERS
+    if not declared or len(kinds) > len(declared) + len(numbers):
+        return None
+    found: pa.DataType | None = _number_type(numbers) if numbers else declared[0].arrow
+    for kind in declared:
+        found = found and common_type(found, kind.arrow)
+    return found
+
+
+def _number_type(kinds: Set[ValueKind | DeclaredType]) -> pa.DataType:
     if ValueKind.LONG in kinds:
         return pa.int64()
     if ValueKind.DOUBLE in kinds:

@@ -44,16 +44,19 @@ class CompactionPolicy:
 
 def is_due(timeline: Timeline, policy: CompactionPolicy) -> bool:
     """Whether enough delta commits completed since the last compaction was requested."""
+    return delta_commits_since_compaction(timeline) >= policy.every_delta_commits
+
+
+def delta_commits_since_compaction(timeline: Timeline) -> int:
+    """How many delta commits completed since the last compaction was requested."""
     compactions = [*timeline.pending(Action.COMPACTION), *timeline.completed(Action.COMMIT)]
     last = max((i.requested_at for i in compactions), default="")
-    since = [i for i in timeline.completed(Action.DELTA_COMMIT) if (i.completed_at or "") > last]
-    return len(since) >= policy.every_delta_commits
+    return sum((i.completed_at or "") > last for i in timeline.completed(Action.DELTA_COMMIT))
 
 
 def schedule(slices: Iterable[FileSlice]) -> CompactionPlan:
     """Every slice that has logs, those with most log bytes first."""
-    ranked = sorted((s for s in slices if s.logs), key=lambda s: (-s.log_bytes, s.group))
-    return CompactionPlan(tuple(map(_operation, ranked)))
+    return CompactionPlan.of(slices)
 
 
 def request(
@@ -75,6 +78,8 @@ def request(
         )
         lease.check()
         access.timeline.create(requested, compaction_plan_content(plan))
+        if access.sharing is not None:
+            access.sharing.let_clocks_pass()
         return requested, plan
 
 
@@ -93,19 +98,12 @@ def execute(
     """
     transaction = Transaction.take_up(access, pending, access.timeline.load())
     tasks = [SliceRewrite(pending.requested_at, operation) for operation in plan.operations]
-    stats = runner.map(rewrite, tasks)
-    metadata = CommitMetadata(
-        tuple(stats), extra_metadata, operation=Operation.COMPACT, compacted=True
-    )
-    completed, timeline = transaction.commit(metadata)
+    try:
+        stats = runner.map(rewrite, tasks)
+        metadata = CommitMetadata(
+            tuple(stats), extra_metadata, operation=Operation.COMPACT, compacted=True
+        )
+        completed, timeline = transaction.commit(metadata)
+    finally:
+        transaction.leave()
     return completed, metadata, timeline
-
-
-def _operation(file_slice: FileSlice) -> CompactionOperation:
-    return CompactionOperation(
-        file_slice.group,
-        file_slice.base_instant,
-        str(file_slice.base.name) if file_slice.base else None,
-        tuple(str(log.name) for log in file_slice.logs),
-        file_slice.log_bytes,
-    )

@@ -15,10 +15,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from enum import StrEnum
 from typing import Protocol
 from uuid import uuid4
 
-from table.errors import LockTimeout, Retriable, StorageUnavailable
+from table.errors import InvalidConfig, LockTimeout, Retriable, StorageUnavailable
 from table.storage.storage import Storage
 from table.timeline.lock_file import (
     LOCK_PATH,
@@ -28,6 +29,8 @@ from table.timeline.lock_file import (
     LockFile,
     LockRecord,
 )
+from table.timeline.lock_file_system import FileSystemLockFile
+from table.timeline.lock_in_process import InProcessLockFile
 
 #: How far the clocks of two writers may differ (``StorageBasedLockProvider``).
 CLOCK_DRIFT_MS = 500
@@ -40,6 +43,21 @@ _LONGEST_PAUSE_S = 1.0
 _TAKEN, _RELEASED, _RAN_OUT = "was taken by another writer", "was released", "ran out"
 
 _log = logging.getLogger(__name__)
+
+
+class LockProvider(StrEnum):
+    """Where a table's lock is kept; writers of one table all use the same.
+
+    Attributes:
+        STORAGE: on the table's storage. On a store with compare-and-swap it is the one that Apache
+            Hudi takes with its ``StorageBasedLockProvider``; on a local disk this project's own.
+        FILE_SYSTEM: on a local disk, together with Apache's ``FileSystemBasedLockProvider``.
+        IN_PROCESS: in the memory of this process.
+    """
+
+    STORAGE = "storage"
+    FILE_SYSTEM = "file_system"
+    IN_PROCESS = "in_process"
 
 
 class LeaseLost(Retriable):
@@ -192,21 +210,44 @@ class TableLock:
 
 
 def open_lock(
-    storage: Storage, *, lease_s: float = DEFAULT_LEASE_S, clock: Clock | None = None
+    storage: Storage,
+    *,
+    lease_s: float = DEFAULT_LEASE_S,
+    clock: Clock | None = None,
+    provider: LockProvider = LockProvider.STORAGE,
+    expire_minutes: int = 0,
 ) -> TableLock:
     """The lock of the table at a storage's root.
-
-    On a store with compare-and-swap it is the one that Apache Hudi takes with its
-    ``StorageBasedLockProvider``; on a local disk it is this project's own.
 
     Args:
         storage: the table's root.
         lease_s: for how long a lease is valid unless it is renewed; longer than any step under it.
         clock: this machine's, unless a test says otherwise.
+        provider: where it is kept.
+        expire_minutes: see ``FileSystemLockFile``.
+
+    Raises:
+        InvalidConfig: the file system's lock on an object store.
     """
+    clock = clock or SystemClock()
+    return TableLock(_lock_file(storage, provider, expire_minutes, clock), lease_s, clock)
+
+
+def _lock_file(
+    storage: Storage, provider: LockProvider, expire_minutes: int, clock: Clock
+) -> LockFile:
     conditional = storage.supports_compare_and_swap
-    file: LockFile = ConditionalLockFile(storage) if conditional else GenerationLockFiles(storage)
-    return TableLock(file, lease_s, clock or SystemClock())
+    if provider is LockProvider.IN_PROCESS:
+        return InProcessLockFile(storage.location.url)
+    if provider is LockProvider.STORAGE:
+        return ConditionalLockFile(storage) if conditional else GenerationLockFiles(storage)
+    if conditional:
+        message = (
+            f"lock provider {provider} needs a local disk, and {storage.location.url} is none; "
+            f"use {LockProvider.STORAGE}, and StorageBasedLockProvider with Apache Hudi"
+        )
+        raise InvalidConfig(message)
+    return FileSystemLockFile(storage, expire_minutes, clock.now_ms)
 
 
 def _end_ms(clock: Clock, lease_s: float) -> int:

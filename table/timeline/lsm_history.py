@@ -6,11 +6,11 @@
     manifest_<n>                       JSON {"files": [{"fileName": …, "fileLen": …}, …]}
     <first>_<last>_<layer>.parquet     instants of that range of requested times
 
-Archival adds a file to layer 0 and a manifest; when a layer has ten files they become one of the
-next layer. Files that no manifest names any more are deleted three versions later, so a reader
-that held on to a manifest for long may find one gone. An upgrade from version 6 copies its archive
-here in whatever order it reads it, so that names of files tell nothing in such a table; the old
-archive is left where it was. Source: ``LSMTimeline``, ``LSMTimelineWriter``,
+Archival (``lsm_writer``) adds a file to layer 0 and a manifest; when a layer has ten files they
+become one of the next layer. Files that no manifest names any more are deleted three versions
+later, so a reader that held on to a manifest for long may find one gone. An upgrade from version 6
+copies its archive here in whatever order it reads it, so that names of files tell nothing in such a
+table; the old archive is left where it was. Source: ``LSMTimeline``, ``LSMTimelineWriter``,
 ``ArchivedTimelineLoaderV2`` of Apache Hudi 1.2.0.
 """
 
@@ -38,7 +38,8 @@ from table.timeline.content import decode_commit
 _OLD_FOLDERS = (".hoodie/archived", ".hoodie/history")
 _OLD_ARCHIVE = ".commits_.archive."
 
-_VERSION_FILE = "_version_"
+#: Names the newest manifest.
+VERSION_FILE = "_version_"
 _MANIFEST = re.compile(r"manifest_([0-9]+)")
 _DATA_FILE = re.compile(r"([0-9]+)_([0-9]+)_([0-9]+)\.parquet")
 
@@ -48,11 +49,44 @@ _COMMIT_BATCH_ROWS = 64
 _ACTIONS = {str(action): action for action in Action}
 
 
+@dataclass(frozen=True, slots=True)
+class ManifestFile:
+    """A data file as a manifest names it.
+
+    Attributes:
+        name: in the history's folder.
+        size_bytes: of the file.
+        first: the oldest requested time in it, as its name has it.
+        last: the newest one.
+        layer: 0 as archival wrote it, more once it was merged.
+    """
+
+    name: str
+    size_bytes: int
+    first: str
+    last: str
+    layer: int
+
+    @classmethod
+    def of(cls, first: str, last: str, layer: int, size_bytes: int) -> ManifestFile:
+        """The file of a range."""
+        return cls(f"{first}_{last}_{layer}.parquet", size_bytes, first, last, layer)
+
+    @classmethod
+    def parse(cls, name: str, size_bytes: int) -> ManifestFile | None:
+        """The file of that name; None when it names none."""
+        match = _DATA_FILE.fullmatch(name)
+        if match is None:
+            return None
+        first, last, layer = match.groups()
+        return cls(name, size_bytes, first, last, int(layer))
+
+
 class LsmHistory:
     """The history of one table; what a file holds is read once, however often it is loaded."""
 
     def __init__(self, storage: Storage, folder: str) -> None:
-        self._storage, self._folder = storage, folder
+        self._storage, self.folder = storage, folder
         self._instants: dict[str, tuple[Instant, ...]] = {}
 
     def load(self) -> ArchivedTimeline:
@@ -62,19 +96,49 @@ class LsmHistory:
             SnapshotChanged: the manifest was removed at this very moment; call again.
             CorruptData: the manifest is missing or damaged.
         """
-        version = self._newest_version()
+        version = self.newest_version()
         if version is None:
             return ArchivedTimeline()
-        path = f"{self._folder}/manifest_{version}"
+        named = self.manifest(version)
+        are_ranges = not named or not self._was_upgraded()
+        files = [self._file(file, version, are_ranges) for file in named]
+        files.sort(key=lambda file: file.last, reverse=True)
+        return ArchivedTimeline(tuple(files))
+
+    def newest_version(self) -> int | None:
+        """As ``_version_`` says; it is deleted and made again, so without it the manifests say."""
+        try:
+            return int(self._storage.read(f"{self.folder}/{VERSION_FILE}"))
+        except (NotFound, ValueError):
+            return max(self.versions(), default=None)
+
+    def versions(self) -> list[int]:
+        """Numbers of the manifests that lie there, oldest first."""
+        matches = (_MANIFEST.fullmatch(name) for name in self._names())
+        return sorted(int(match.group(1)) for match in matches if match)
+
+    def data_files(self) -> list[str]:
+        """Names of the data files that lie there, named by a manifest or not."""
+        return [name for name in self._names() if _DATA_FILE.fullmatch(name)]
+
+    def current(self) -> list[ManifestFile]:
+        """The files that the newest version names. Errors as for ``load``."""
+        version = self.newest_version()
+        return [] if version is None else self.manifest(version)
+
+    def manifest(self, version: int) -> list[ManifestFile]:
+        """The files that a version names. Errors as for ``load``."""
+        path = f"{self.folder}/manifest_{version}"
         try:
             data = self._storage.read(path)
         except NotFound:
             raise self._missing(version, f"the manifest {path}") from None
-        names = _parse_manifest(data, path)
-        are_ranges = not names or not self._was_upgraded()
-        files = [self._file(name, version, path, are_ranges) for name in names]
-        files.sort(key=lambda file: file.last, reverse=True)
-        return ArchivedTimeline(tuple(files))
+        return _parse_manifest(data, path)
+
+    def rows_of(self, file: ManifestFile, version: int) -> Iterator[pa.RecordBatch]:
+        """All that a file holds, some rows at a time. Errors as for ``ArchiveFile.instants``."""
+        with self._open(self._file(file, version, True)) as parquet:
+            yield from parquet.iter_batches(_COMMIT_BATCH_ROWS)
 
     def instants_of(self, file: HistoryFile) -> tuple[Instant, ...]:
         """Completed instants of a file. Errors as for ``ArchiveFile.instants``."""
@@ -100,14 +164,8 @@ class LsmHistory:
                     return decode_commit(data, f"{file.path}, instant {instant}")
         return None
 
-    def _newest_version(self) -> int | None:
-        """As ``_version_`` says; it is deleted and made again, so without it the manifests say."""
-        try:
-            return int(self._storage.read(f"{self._folder}/{_VERSION_FILE}"))
-        except (NotFound, ValueError):
-            _, objects = self._storage.list_folder(self._folder)
-            matches = (_MANIFEST.fullmatch(info.name) for info in objects)
-            return max((int(match.group(1)) for match in matches if match), default=None)
+    def _names(self) -> list[str]:
+        return [info.name for info in self._storage.list_folder(self.folder)[1]]
 
     def _was_upgraded(self) -> bool:
         return any(
@@ -116,13 +174,9 @@ class LsmHistory:
             for info in self._storage.list_folder(folder)[1]
         )
 
-    def _file(self, name: str, version: int, manifest: str, is_range: bool) -> HistoryFile:
-        match = _DATA_FILE.fullmatch(name)
-        if match is None:
-            expected = "file names of the form first_last_layer.parquet"
-            raise CorruptData(manifest, None, expected, repr(name))
-        path = f"{self._folder}/{name}"
-        return HistoryFile(self, path, match.group(1), match.group(2), version, is_range)
+    def _file(self, file: ManifestFile, version: int, is_range: bool) -> HistoryFile:
+        path = f"{self.folder}/{file.name}"
+        return HistoryFile(self, path, file.first, file.last, version, is_range)
 
     @contextmanager
     def _open(self, file: HistoryFile) -> Iterator[pq.ParquetFile]:
@@ -139,14 +193,14 @@ class LsmHistory:
 
     def _missing(self, version: int, what: str) -> HudiError:
         """The error for a file that is gone: another version took its place, or it is lost."""
-        newest = self._newest_version()
+        newest = self.newest_version()
         if newest != version:
             message = (
                 f"{what} is gone: the history went from version {version} to {newest} "
                 "while it was being read; load the timeline again"
             )
             return SnapshotChanged(message)
-        return CorruptData(f"{self._folder}/manifest_{version}", None, what, "no such file")
+        return CorruptData(f"{self.folder}/manifest_{version}", None, what, "no such file")
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,16 +237,30 @@ class HistoryFile:
         return self.history.commit_of(self, instant)
 
 
-def _parse_manifest(data: bytes, path: str) -> list[str]:
+def _parse_manifest(data: bytes, path: str) -> list[ManifestFile]:
     try:
         manifest = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise CorruptData(path, None, "a manifest as JSON", str(error)[:200]) from error
     entries = manifest.get("files") if isinstance(manifest, dict) else None
-    names = [e.get("fileName") if isinstance(e, dict) else None for e in entries or ()]
-    if not isinstance(entries, list) or not all(isinstance(name, str) for name in names):
-        raise CorruptData(path, None, '{"files": [{"fileName": …}, …]}', repr(data[:80]))
-    return [str(name) for name in names]
+    if not isinstance(entries, list):
+        raise _unlike_manifest(path, data)
+    return [_parse_entry(entry, path, data) for entry in entries]
+
+
+def _parse_entry(entry: object, path: str, data: bytes) -> ManifestFile:
+    name = entry.get("fileName") if isinstance(entry, dict) else None
+    size_bytes = entry.get("fileLen", 0) if isinstance(entry, dict) else None
+    if not isinstance(name, str) or not isinstance(size_bytes, int):
+        raise _unlike_manifest(path, data)
+    file = ManifestFile.parse(name, size_bytes)
+    if file is None:
+        raise CorruptData(path, None, "file names of the form first_last_layer.parquet", repr(name))
+    return file
+
+
+def _unlike_manifest(path: str, data: bytes) -> CorruptData:
+    return CorruptData(path, None, '{"files": [{"fileName": …}, …]}', repr(data[:80]))
 
 
 def _instants(rows: pa.Table, path: str) -> Iterator[Instant]:

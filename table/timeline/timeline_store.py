@@ -6,7 +6,7 @@ a completed instant is never rewritten; ``publish`` is the only way to complete 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import TypeVar
@@ -15,16 +15,19 @@ from table.codec import avro_container
 from table.config.table_properties import TableProperties
 from table.errors import SnapshotChanged
 from table.model.action import Action, State
-from table.model.clean import CleanMetadata
+from table.model.clean import CleanMetadata, CleanPlan, metadata_record
 from table.model.clustering_plan import ClusteringPlan
 from table.model.commit_metadata import CommitMetadata
 from table.model.compaction_plan import CompactionPlan
 from table.model.format_version import FormatVersion
 from table.model.instant import Instant
+from table.model.restore import RestorePlan, restore_record
 from table.model.rollback import RollbackPlan
+from table.model.savepoint import SavepointMetadata
 from table.storage.storage import NotFound, Storage
 from table.timeline.archive_log import ArchiveLogs
 from table.timeline.archived_timeline import Archive, ArchivedTimeline
+from table.timeline.archiving import TimelineArchive
 from table.timeline.content import Record, decode_as, decode_commit
 from table.timeline.layout import LayoutV1, LayoutV2, TimelineLayout, layout_of
 from table.timeline.lsm_history import LsmHistory
@@ -50,6 +53,8 @@ class TimelineStore:
         self._layout = layout or LayoutV2()
         self._archive = _archive_of(storage, self._layout)
         self._commits: dict[Instant, CommitMetadata] = {}
+        self._cleans: dict[Instant, CleanMetadata] = {}
+        self._savepoints: dict[Instant, SavepointMetadata] = {}
 
     @classmethod
     def of_table(cls, storage: Storage, properties: TableProperties) -> TimelineStore:
@@ -81,6 +86,30 @@ class TimelineStore:
         """
         return self._archive.load()
 
+    @property
+    def can_archive(self) -> bool:
+        """Whether instants of this layout are archived here: those of layout 2."""
+        return isinstance(self._archive, LsmHistory)
+
+    def archive(self, instants: Sequence[Instant], check: Callable[[], None]) -> None:
+        """Move completed instants into the archive, under the table's lock.
+
+        Args:
+            instants: oldest first, at least one.
+            check: called before each change that counts; raises when the lock is lost.
+        """
+        assert isinstance(self._archive, LsmHistory), self._archive
+        TimelineArchive(self._storage, self._layout, self._archive).move(instants, check)
+        self._storage.delete([self._prepared_path(instant) for instant in instants])
+        for instant in instants:
+            self._commits.pop(instant, None)
+            self._cleans.pop(instant, None)
+
+    def without(self, timeline: Timeline, archived: Collection[Instant]) -> Timeline:
+        """The timeline once these instants have been archived."""
+        left = [instant for instant in timeline.instants if instant not in archived]
+        return Timeline.of(left, True, self._archived_time())
+
     def path_of(self, instant: Instant) -> str:
         """Path of an instant's file, from the table's root."""
         return f"{self._layout.folder}/{self._layout.name_of(instant)}"
@@ -98,6 +127,10 @@ class TimelineStore:
         """Lay down the content of the completed instant where a rollback would remove it."""
         self._storage.put(self._prepared_path(pending), content)
 
+    def is_prepared(self, pending: Instant) -> bool:
+        """Whether an instant's prepared content is there: nobody has rolled it back."""
+        return self._storage.head(self._prepared_path(pending)) is not None
+
     def publish(self, pending: Instant, completed_at: str) -> Instant:
         """Make the prepared content the completed instant: from here on readers see it.
 
@@ -108,13 +141,24 @@ class TimelineStore:
         self._storage.publish(self._prepared_path(pending), self.path_of(completed))
         return completed
 
+    def unpublish(self, completed: Instant) -> None:
+        """Make a completed instant pending again: from here on no reader sees what it wrote."""
+        assert completed.is_completed, completed
+        self._storage.delete([self.path_of(completed)])
+        self._commits.pop(completed, None)
+
     def withdraw(self, pending: Instant) -> None:
         """Remove an instant's prepared content: it cannot be published any more, or it has been."""
         self._storage.delete([self._prepared_path(pending)])
 
-    def forget(self, instant: Instant) -> None:
-        """Remove a pending instant, inflight first, once none of its files are left."""
-        for state in (State.INFLIGHT, State.REQUESTED):
+    def forget(self, instant: Instant, keep_plan: bool = False) -> None:
+        """Remove a pending instant, inflight first, once none of its files are left.
+
+        Args:
+            instant: in any pending state.
+            keep_plan: leave it requested, for a service that is to be begun anew.
+        """
+        for state in (State.INFLIGHT,) if keep_plan else (State.INFLIGHT, State.REQUESTED):
             self._storage.delete(
                 [self.path_of(Instant(instant.requested_at, instant.action, state))]
             )
@@ -151,13 +195,39 @@ class TimelineStore:
         return decode_as(ClusteringPlan.from_record, data, path) if data else None
 
     def read_rollback_plan(self, requested_at: str) -> RollbackPlan:
-        """Plan of a rollback, pending or completed."""
+        """Plan of a pending rollback. One that completed may have lost it to an archiver."""
         requested = Instant(requested_at, Action.ROLLBACK, State.REQUESTED)
         return self._read_as(RollbackPlan.from_record, requested)
 
+    def read_rollback(self, completed: Instant) -> RollbackPlan:
+        """What a completed rollback undid."""
+        return self._read_as(RollbackPlan.from_metadata, completed)
+
+    def read_savepoint(self, instant: Instant) -> SavepointMetadata:
+        """What a completed savepoint keeps; read once."""
+        if instant not in self._savepoints:
+            self._savepoints[instant] = self._read_as(SavepointMetadata.from_record, instant)
+        return self._savepoints[instant]
+
+    def read_restore_plan(self, requested_at: str) -> RestorePlan:
+        """Plan of a restore, pending or completed."""
+        requested = Instant(requested_at, Action.RESTORE, State.REQUESTED)
+        return self._read_as(RestorePlan.from_record, requested)
+
+    def read_clean_plan(self, requested_at: str) -> CleanPlan:
+        """Plan of a clean, pending or completed."""
+        requested = Instant(requested_at, Action.CLEAN, State.REQUESTED)
+        return self._read_as(CleanPlan.from_record, requested)
+
     def read_clean(self, instant: Instant) -> CleanMetadata:
-        """Metadata of a completed clean."""
-        return self._read_as(CleanMetadata.from_record, instant)
+        """Metadata of a completed clean; read once."""
+        if instant not in self._cleans:
+            self._cleans[instant] = self._read_as(CleanMetadata.from_record, instant)
+        return self._cleans[instant]
+
+    def note_clean(self, instant: Instant, metadata: CleanMetadata) -> None:
+        """Remember what our own clean says: ``read_clean`` need not ask for it."""
+        self._cleans[instant] = metadata
 
     def _read_as(self, build: Callable[[Record], T], instant: Instant) -> T:
         path = self.path_of(instant)
@@ -208,6 +278,16 @@ def compaction_plan_content(plan: CompactionPlan) -> bytes:
     return avro_container.encode("HoodieCompactionPlan", plan.to_record())
 
 
+def clean_plan_content(plan: CleanPlan, root: str) -> bytes:
+    """Stored bytes of a requested clean; see ``CleanPlan.to_record``."""
+    return avro_container.encode("HoodieCleanerPlan", plan.to_record(root))
+
+
+def clean_metadata_content(plan: CleanPlan, started_at: str, took_ms: int) -> bytes:
+    """Stored bytes of a completed clean; see ``metadata_record``."""
+    return avro_container.encode("HoodieCleanMetadata", metadata_record(plan, started_at, took_ms))
+
+
 def rollback_plan_content(plan: RollbackPlan) -> bytes:
     """Stored bytes of a requested rollback."""
     return avro_container.encode("HoodieRollbackPlan", plan.to_record())
@@ -218,3 +298,21 @@ def rollback_metadata_content(plan: RollbackPlan, started_at: str, took_ms: int)
     return avro_container.encode(
         "HoodieRollbackMetadata", plan.metadata_record(started_at, took_ms)
     )
+
+
+def savepoint_content(metadata: SavepointMetadata) -> bytes:
+    """Stored bytes of a completed savepoint."""
+    return avro_container.encode("HoodieSavepointMetadata", metadata.to_record())
+
+
+def restore_plan_content(plan: RestorePlan) -> bytes:
+    """Stored bytes of a requested restore."""
+    return avro_container.encode("HoodieRestorePlan", plan.to_record())
+
+
+def restore_metadata_content(
+    started_at: str, took_ms: int, undone: Sequence[RollbackPlan]
+) -> bytes:
+    """Stored bytes of a completed restore; see ``restore_record``."""
+    record = restore_record(started_at, took_ms, undone)
+    return avro_container.encode("HoodieRestoreMetadata", record)

@@ -1,20 +1,35 @@
-"""Whether what completed since a transaction began touched what it wrote.
+"""Whether what others did since a transaction began touched what it wrote.
 
-Two writers of one file group conflict. A delta commit and a compaction of the same group do not:
-the delta commit's logs belong to the slice that the compaction opens, or to the one it rewrites,
-by their completion time. Source: ``SimpleConcurrentFileWritesConflictResolutionStrategy``.
+Two writers of one file group conflict, and so do two that each make the file group of a bucket that
+had none: readers and writers expect one. A delta commit and a compaction of the same group do not:
+the delta commit's logs belong to the slice that the compaction opens, or to the one it rewrites, by
+their completion time. A clustering replaces whole groups, so it conflicts as soon as it is planned:
+it would not take over what is written beside it.
+
+Source: ``SimpleConcurrentFileWritesConflictResolutionStrategy`` (of table version 8 and later) and
+``BucketIndexConcurrentFileWritesConflictResolutionStrategy``. Rollbacks of the instant itself are
+looked for by ``table.transaction.transaction``.
 """
 
 from __future__ import annotations
 
-from table.errors import WriteConflict
-from table.model.action import Action
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import TypeAlias
+
+from table.errors import InvalidConfig, WriteConflict
+from table.index.bucket import bucket_of
+from table.model.action import COMMITS, Action
 from table.model.commit_metadata import CommitMetadata
 from table.model.instant import Instant
 from table.timeline.timeline import Timeline
 from table.timeline.timeline_store import TimelineStore
 
-_WRITES = (Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT)
+#: A partition, and the bucket whose file group it is; or the file id, where there are no buckets.
+_Place: TypeAlias = tuple[str, int | str]
+
+#: What becomes a replace commit while it is pending.
+_REPLACING = (Action.CLUSTERING, Action.REPLACE_COMMIT)
 
 
 def check_conflicts(
@@ -24,26 +39,41 @@ def check_conflicts(
     now: Timeline,
     store: TimelineStore,
 ) -> None:
-    """Pass, or name the commit that came first.
+    """Pass, or name what came first.
 
     Raises:
-        WriteConflict: a commit that completed since changed one of our file groups.
+        WriteConflict: a commit that completed since changed one of our file groups, or a clustering
+            is about to replace one.
     """
-    groups = {(stat.partition_path, stat.file_id) for stat in metadata.write_stats}
-    for theirs in now.completed(*_WRITES):
-        if began_with.is_committed(theirs.requested_at):
-            continue
-        their_metadata = store.read_commit(theirs)
-        if _may_overlap(ours, their_metadata):
-            continue
-        common = groups & _touched(their_metadata)
+    places = _written(metadata)
+    for theirs, touched in _others(ours, began_with, now, store):
+        common = places & touched
         if common:
-            partition, file_id = sorted(common, key=str)[0]
+            partition, place = min(common, key=str)
             message = (
-                f"instant {ours.requested_at} and {theirs} both wrote file group {file_id} "
-                f"in partition {partition!r}; run one writer on a table"
+                f"instant {ours.requested_at} and {theirs} both write file group {place} in "
+                f"partition {partition!r}; nothing was published, and the batch can start again"
             )
             raise WriteConflict(message)
+    for unseen in began_with.pending(*COMMITS):
+        if now.find(unseen.requested_at) is None and now.is_archived(unseen.requested_at):
+            message = f"{unseen} was archived since {ours.requested_at} began; start again"
+            raise WriteConflict(message)
+
+
+def _others(
+    ours: Instant, began_with: Timeline, now: Timeline, store: TimelineStore
+) -> Iterator[tuple[Instant, set[_Place]]]:
+    for theirs in now.completed(*COMMITS):
+        if not began_with.is_committed(theirs.requested_at):
+            metadata = store.read_commit(theirs)
+            if not _may_overlap(ours, metadata):
+                yield theirs, _written(metadata) | _replaced(metadata)
+    for planned in now.pending(*_REPLACING):
+        if planned.requested_at != ours.requested_at:
+            plan = store.read_clustering_plan(planned)
+            groups = () if plan is None else plan.groups
+            yield planned, _places((g.partition_path, g.file_id) for g in groups)
 
 
 def _may_overlap(ours: Instant, theirs: CommitMetadata) -> bool:
@@ -54,7 +84,19 @@ def _may_overlap(ours: Instant, theirs: CommitMetadata) -> bool:
     )
 
 
-def _touched(metadata: CommitMetadata) -> set[tuple[str | None, str]]:
-    written = {(stat.partition_path, stat.file_id) for stat in metadata.write_stats}
-    replaced = {(p, i) for p, ids in metadata.replaced_file_ids.items() for i in ids}
-    return written | replaced
+def _written(metadata: CommitMetadata) -> set[_Place]:
+    return _places((stat.partition_path or "", stat.file_id) for stat in metadata.write_stats)
+
+
+def _replaced(metadata: CommitMetadata) -> set[_Place]:
+    return _places((p, i) for p, ids in metadata.replaced_file_ids.items() for i in ids)
+
+
+def _places(groups: Iterable[tuple[str, str]]) -> set[_Place]:
+    return {(partition, _bucket(file_id)) for partition, file_id in groups}
+
+
+def _bucket(file_id: str) -> int | str:
+    with suppress(InvalidConfig):
+        return bucket_of(file_id)
+    return file_id

@@ -1,16 +1,25 @@
-"""Undoing what a dead writer left, so that its files can never become visible.
+"""Undoing what a dead writer left, or what an operator wants undone.
 
 A file of an instant that is missing from the timeline counts as committed once the timeline starts
-later than the instant. So files go first, the instant last (``BaseRollbackActionExecutor``):
-withdraw the prepared content, plan, delete the files, complete the rollback, forget the instant.
+later than the instant. So files go first, the instant last (``BaseRollbackActionExecutor``). The
+steps, and what a crash right after each leaves:
+
+1. withdraw      the prepared content is gone: its writer cannot publish any more
+2. requested     the plan stands; the next writer finishes it
+3. inflight      the same
+4. unpublish     a completed instant is pending again: no reader sees any of it
+5. files         the same
+6. publish       the rollback is completed; the instant is pending, without files
+7. forget        of a planned service that was not completed, the plan stays requested
+8. markers       markers that nobody reads
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection
 
-from table.errors import Fenced, Unsupported
+from table.errors import Fenced
 from table.model.action import COMMITS, Action, State
 from table.model.instant import Instant
 from table.model.rollback import RollbackPlan
@@ -19,127 +28,228 @@ from table.timeline.lock import Lease
 from table.timeline.timeline import Timeline
 from table.timeline.timeline_store import rollback_metadata_content, rollback_plan_content
 from table.transaction.access import LOCK_WAIT_S, TableAccess
-from table.view.file_lister import data_file, objects_beside_timeline
-from table.write.markers import drop_markers, marked_files
+from table.transaction.heartbeat import clear_expired, forget_heartbeat
+from table.transaction.instant_files import as_planned, files_of, names_of
+from table.transaction.sharing import dead
+from table.transaction.undoable import check_no_restore, check_undoable, named_instant
+from table.write.markers import drop_markers
+
+#: Of these, a plan outlives the rollback of what was done for it.
+_COMPACTIONS = (Action.COMPACTION, Action.LOG_COMPACTION)
 
 
 def recover(access: TableAccess) -> list[str]:
     """Finish pending rollbacks, then roll back every commit that a dead writer left pending.
 
+    Where writers share the table, dead are those whose heartbeat has expired, seen twice: before
+    and under the lock. A rollback requested just now is then left to who requested it. Otherwise
+    all others are dead.
+
     Pending compactions, log compactions and clusterings stand: somebody planned them, and logs
     were written against the plan. Returns the instants that were rolled back.
+
+    Raises:
+        Refused: a restore is pending, or another's rollback would undo a completed instant that
+            others stand on.
+        WriterAlive: another writer is at work on a table that is not shared.
     """
     timeline = access.timeline.load()
-    if not timeline.pending(Action.ROLLBACK, *COMMITS):
+    check_no_restore(timeline)
+    if access.sharing is not None:
+        pending = {i.requested_at for i in timeline.pending()}
+        clear_expired(access.storage, access.sharing.heartbeats, pending)
+    may_be_undone = timeline.pending(*_COMPACTIONS) and timeline.completed(Action.ROLLBACK)
+    if not may_be_undone and not timeline.pending(Action.ROLLBACK, *COMMITS):
+        return []
+    suspects = {i.requested_at for i in _abandoned(access, timeline)}
+    if not suspects and not may_be_undone:
         return []
     with access.lock.hold(LOCK_WAIT_S) as lease:
-        finished = [
-            _finish(access, rollback, access.timeline.load(), lease)
-            for rollback in access.timeline.load().pending(Action.ROLLBACK)
-        ]
-        dead = access.timeline.load().pending(*COMMITS)
-        return finished + [name for i in dead if (name := _roll_back(access, i, lease))]
+        return _recover(access, suspects, lease)
 
 
 def roll_back(access: TableAccess, target: Instant) -> bool:
     """Undo a pending instant of our own; False when it completed before we held the lock.
 
+    Another writer may have done so; what we wrote in its name since then goes, too.
+
     Raises:
-        Fenced: another writer rolled it back; what we wrote in its name since then is gone, too.
+        Fenced: one has, on a table that is not shared: we were replaced.
     """
     with access.lock.hold(LOCK_WAIT_S) as lease:
-        if _roll_back(access, target, lease) is not None:
-            return True
+        access.timeline.withdraw(target)
         timeline = access.timeline.load()
-        if timeline.find(target.requested_at) is not None:
+        standing = timeline.find(target.requested_at)
+        if standing is not None and standing.is_completed:
             return False
+        if standing is not None:
+            _roll_back(access, standing, timeline, lease)
+            return True
         _delete_late_files(access, target.requested_at, timeline)
+        if access.sharing is not None:
+            return True
     raise Fenced(target.requested_at, "another writer rolled it back; the newer writer goes on")
 
 
-def _roll_back(access: TableAccess, target: Instant, lease: Lease) -> str | None:
-    access.timeline.withdraw(target)
+def plan_rollback(access: TableAccess, requested_at: str) -> RollbackPlan:
+    """What ``roll_back_named`` would delete, as of now.
+
+    Raises:
+        InvalidConfig: no such commit is on the active timeline.
+        Refused: it may not be undone; the message says what to do first.
+    """
     timeline = access.timeline.load()
-    standing = timeline.find(target.requested_at)
-    if standing is None or standing.is_completed:
-        return None
+    check_no_restore(timeline)
+    target = named_instant(timeline, requested_at)
+    if target.is_completed:
+        check_undoable(target, timeline, access.timeline, access.storage)
+    return _plan(access, target)
+
+
+def roll_back_named(access: TableAccess, requested_at: str) -> RollbackPlan:
+    """Undo one instant, completed or not; a rollback of it that is pending is finished.
+
+    Of a compaction that had not completed, the plan stays; it can be executed again.
+
+    Returns:
+        What was deleted. Errors as for ``plan_rollback``.
+    """
+    with access.lock.hold(LOCK_WAIT_S) as lease:
+        timeline = access.timeline.load()
+        check_no_restore(timeline)
+        for rollback in timeline.pending(Action.ROLLBACK):
+            if access.timeline.read_rollback_plan(rollback.requested_at).instant == requested_at:
+                return _finish(access, rollback, timeline, lease)
+        target = named_instant(timeline, requested_at)
+        if target.is_completed:
+            check_undoable(target, timeline, access.timeline, access.storage)
+        else:
+            access.timeline.withdraw(target)
+            timeline = access.timeline.load()
+            target = named_instant(timeline, requested_at)
+        return _roll_back(access, target, timeline, lease)
+
+
+def _recover(access: TableAccess, suspects: Collection[str], lease: Lease) -> list[str]:
+    timeline = access.timeline.load()
+    check_no_restore(timeline)
+    abandoned = [i for i in _abandoned(access, timeline) if i.requested_at in suspects]
+    undone = [
+        _finish(access, rollback, access.timeline.load(), lease)
+        for rollback in abandoned
+        if rollback.action is Action.ROLLBACK
+    ]
+    for commit in abandoned:
+        if commit.action is Action.ROLLBACK:
+            continue
+        access.timeline.withdraw(commit)
+        timeline = access.timeline.load()
+        standing = timeline.find(commit.requested_at)
+        if standing is not None and not standing.is_completed:
+            undone.append(_roll_back(access, standing, timeline, lease))
+    _forget_undone(access, access.timeline.load())
+    return [plan.instant for plan in undone]
+
+
+def _abandoned(access: TableAccess, timeline: Timeline) -> list[Instant]:
+    """Pending rollbacks and commits of dead writers, but for commits that a rollback is to undo."""
+    pending = timeline.pending(Action.ROLLBACK)
+    aims = {access.timeline.read_rollback_plan(i.requested_at).instant for i in pending}
+    commits = (i for i in timeline.pending(*COMMITS) if i.requested_at not in aims)
+    return dead(access.storage, [*pending, *commits], access.sharing)
+
+
+def _roll_back(
+    access: TableAccess, target: Instant, timeline: Timeline, lease: Lease
+) -> RollbackPlan:
     rollback = Instant(
         next_instant(timeline.newest_time, Turn.SERVICE), Action.ROLLBACK, State.REQUESTED
     )
-    files = _by_partition(access, _files_of(access, target.requested_at))
-    plan = RollbackPlan(target.requested_at, target.action, files)
-    access.timeline.create(rollback, rollback_plan_content(plan))
+    lease.check()
+    access.timeline.create(rollback, rollback_plan_content(_plan(access, target)))
     return _finish(access, rollback, timeline, lease)
 
 
-def _finish(access: TableAccess, rollback: Instant, timeline: Timeline, lease: Lease) -> str:
-    """Execute a rollback from its plan, ours or another's, begun or not."""
+def _plan(access: TableAccess, target: Instant) -> RollbackPlan:
+    files = as_planned(access.storage, files_of(access.storage, target.requested_at))
+    return RollbackPlan(target.requested_at, target.action, files)
+
+
+def _finish(
+    access: TableAccess, rollback: Instant, timeline: Timeline, lease: Lease
+) -> RollbackPlan:
+    """Execute a rollback from its plan, ours or another's, begun or not; what was deleted."""
     started = time.monotonic()
     plan = access.timeline.read_rollback_plan(rollback.requested_at)
     target = timeline.find(plan.instant)
     if target is not None and target.is_completed:
-        message = (
-            f"rollback {rollback.requested_at} would undo {target}, which is completed; "
-            "let Apache Hudi finish it before this writer starts"
-        )
-        raise Unsupported(message)
+        check_undoable(target, timeline, access.timeline, access.storage)
     if rollback.state is State.REQUESTED:
         access.timeline.create(rollback.inflight())
     pending = rollback.inflight()
-    # Looked up again, not only read from the plan: a late attempt of the dead writer may have
-    # written since, and paths in another's plan are absolute in another's notation.
-    files = _files_of(access, plan.instant)
-    access.storage.delete(files)
-    deleted = {**plan.files, **_by_partition(access, files)}
-    done = RollbackPlan(plan.instant, plan.action, deleted)
+    if target is not None and target.is_completed:
+        lease.check()
+        access.timeline.withdraw(target)
+        access.timeline.unpublish(target)
+        timeline = access.timeline.load()
+        target = timeline.find(plan.instant)
+    done = _delete_files(access, plan)
     took_ms = int((time.monotonic() - started) * 1000)
     content = rollback_metadata_content(done, rollback.requested_at, took_ms)
     access.timeline.prepare(pending, content)
     if target is not None:
         access.timeline.withdraw(target)
-    access.participant.on_rollback(pending, plan.instant, _names(deleted), timeline)
+    access.participant.on_rollback(pending, plan.instant, names_of(done.files), timeline)
     completed_at = next_instant(access.timeline.load().newest_time)
     lease.check()
     access.timeline.publish(pending, completed_at)
     access.timeline.withdraw(pending)
     if target is not None:
-        access.timeline.forget(target)
+        access.timeline.forget(target, keep_plan=plan.action in _COMPACTIONS)
     drop_markers(access.storage, plan.instant)
-    return plan.instant
+    forget_heartbeat(access.storage, plan.instant)
+    return done
 
 
-def _names(files: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """The files of a plan by their names alone."""
-    return {folder: [path.rpartition("/")[2] for path in paths] for folder, paths in files.items()}
+def _delete_files(access: TableAccess, plan: RollbackPlan) -> RollbackPlan:
+    """Delete what the instant left; the plan with all that is gone.
+
+    Files are looked up again, not only read from the plan: a late attempt of the dead writer may
+    have written since, and paths in another's plan are absolute in another's notation.
+    """
+    files = files_of(access.storage, plan.instant)
+    access.storage.delete(files)
+    gone = {**plan.files, **as_planned(access.storage, files)}
+    return RollbackPlan(plan.instant, plan.action, gone)
+
+
+def _forget_undone(access: TableAccess, timeline: Timeline) -> None:
+    """Forget compactions that had completed and were rolled back, by one who then died."""
+    for compaction in timeline.pending(*_COMPACTIONS):
+        if any(
+            plan.action not in _COMPACTIONS
+            for plan in _rollbacks_of(access, compaction.requested_at, timeline)
+        ):
+            access.timeline.forget(compaction)
 
 
 def _delete_late_files(access: TableAccess, instant: str, timeline: Timeline) -> None:
-    """Delete files of an instant that is gone, if a rollback took it: else it was archived."""
-    rollbacks = (i.requested_at for i in timeline.completed(Action.ROLLBACK))
-    later = (name for name in rollbacks if name > instant)
-    if any(access.timeline.read_rollback_plan(name).instant == instant for name in later):
-        access.storage.delete(_files_of(access, instant))
+    """Delete files of an instant that is gone, if it was undone: else it was archived."""
+    if _rollbacks_of(access, instant, timeline) or _was_restored(access, instant, timeline):
+        access.storage.delete(files_of(access.storage, instant))
         drop_markers(access.storage, instant)
 
 
-def _files_of(access: TableAccess, instant: str) -> list[str]:
-    """Paths (from the table's root) of every data file named after the instant.
-
-    Folders that are no partition yet are searched, too.
-    """
-    found = set(marked_files(access.storage, instant))
-    for info in objects_beside_timeline(access.storage):
-        file = data_file(info.folder, info.name, info.size_bytes)
-        if file is not None and file.name.instant == instant:
-            found.add(info.path)
-    return sorted(found)
+def _rollbacks_of(access: TableAccess, instant: str, timeline: Timeline) -> list[RollbackPlan]:
+    """The completed rollbacks that undid the instant."""
+    rollbacks = (i for i in timeline.completed(Action.ROLLBACK) if i.requested_at > instant)
+    return [
+        plan for plan in map(access.timeline.read_rollback, rollbacks) if plan.instant == instant
+    ]
 
 
-def _by_partition(access: TableAccess, files: list[str]) -> dict[str, tuple[str, ...]]:
-    """The same files as plans name them: absolute, by partition."""
-    root = access.storage.location.url.rstrip("/")
-    partitions: dict[str, tuple[str, ...]] = {}
-    for path in files:
-        partition = path.rpartition("/")[0]
-        partitions[partition] = (*partitions.get(partition, ()), f"{root}/{path}")
-    return partitions
+def _was_restored(access: TableAccess, instant: str, timeline: Timeline) -> bool:
+    """Whether a restore undid the instant."""
+    restores = (i.requested_at for i in timeline.completed(Action.RESTORE))
+    plans = (access.timeline.read_restore_plan(name) for name in restores if name > instant)
+    return any(instant == one.requested_at for plan in plans for one in plan.instants)

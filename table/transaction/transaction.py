@@ -2,15 +2,19 @@
 
 The steps of a change, and what a crash right after each leaves:
 
+0. where writers share the table: a heartbeat
+                     a file that expires
 1. requested         a pending instant without files; the next writer rolls it back
 2. inflight          the same
 3. for each file: partition metafile, marker, file   (workers, ``table.write``)
                      files of a pending instant, seen by no reader; rolled back by name
 4. reconcile         files of failed attempts are gone
 5. prepare           the completed content lies aside
-6. under the lock: list the timeline again; our inflight still stands; no rollback aims at it;
-   nothing it conflicts with completed; the caller's precondition (the checkpoint) holds;
-   a completion time later than every time on the timeline
+6. under the lock: list the timeline again; our inflight still stands; our heartbeat has not
+   expired; no rollback aims at it;
+   no commit that it was written over was undone; nothing it conflicts with completed; the
+   caller's precondition (the checkpoint) holds; a completion time later than every time on the
+   timeline
                      a lock that runs out by itself
 7. **publish**       the store itself makes the completed instant out of the prepared content;
                      this is the only line that changes what readers see
@@ -23,13 +27,13 @@ that was stopped anywhere before 7, for however long, finds it gone when it goes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from uuid import uuid4
 
 from table.config import keys
 from table.errors import Fenced, OutcomeUnknown, StorageUnavailable, WriteConflict
-from table.model.action import Action, State
+from table.model.action import COMMITS, Action, State
 from table.model.commit_metadata import CommitMetadata
 from table.model.instant import Instant
 from table.storage.storage import AlreadyExists, NotFound
@@ -38,6 +42,7 @@ from table.timeline.timeline import Timeline
 from table.timeline.timeline_store import commit_content
 from table.transaction.access import LOCK_WAIT_S, TableAccess
 from table.transaction.conflicts import check_conflicts
+from table.transaction.heartbeat import Heartbeat
 from table.write.markers import drop_markers, marked_files
 
 #: Raises (``Fenced``, ``WriteConflict``) when the table is not as the caller left it.
@@ -50,11 +55,18 @@ _BEGIN_ATTEMPTS = 10
 class Transaction:
     """One pending instant, from its request to its publication."""
 
-    def __init__(self, access: TableAccess, instant: Instant, began_with: Timeline) -> None:
+    def __init__(
+        self,
+        access: TableAccess,
+        instant: Instant,
+        began_with: Timeline,
+        heartbeat: Heartbeat | None = None,
+    ) -> None:
         assert instant.state is State.INFLIGHT, instant
         self.instant = instant
         self._access = access
         self._began_with = began_with
+        self._heartbeat = heartbeat
 
     @classmethod
     def begin(cls, access: TableAccess, action: Action, timeline: Timeline) -> Transaction:
@@ -71,24 +83,54 @@ class Transaction:
         Raises:
             WriteConflict: other writers were faster, over and over.
         """
-        newest_time = timeline.newest_time
+        if access.sharing is None:
+            return cls._requested(access, action, timeline, timeline.newest_time)
+        with access.lock.hold(LOCK_WAIT_S):
+            newest_time = access.timeline.load().newest_time
+            begun = cls._requested(access, action, timeline, newest_time)
+            access.sharing.let_clocks_pass()
+        return begun
+
+    @classmethod
+    def take_up(cls, access: TableAccess, pending: Instant, timeline: Timeline) -> Transaction:
+        """Go on with a planned service, whoever planned or began it.
+
+        Raises:
+            WriteConflict: another writer is doing it, or has done it.
+        """
+        if access.sharing is None:
+            return cls._begun(access, pending, timeline)
+        with access.lock.hold(LOCK_WAIT_S):
+            standing = access.timeline.load().find(pending.requested_at)
+            if standing is None or standing.is_completed:
+                message = f"{pending} was done by another writer meanwhile"
+                raise WriteConflict(message)
+            if not access.sharing.is_free(access.storage, standing):
+                message = f"{pending} is being done by another writer, whose heartbeat is alive"
+                raise WriteConflict(message)
+            return cls._begun(access, standing, timeline)
+
+    @classmethod
+    def _requested(
+        cls, access: TableAccess, action: Action, timeline: Timeline, newest_time: str | None
+    ) -> Transaction:
         for _ in range(_BEGIN_ATTEMPTS):
             newest_time = next_instant(newest_time, Turn.INGEST)
             requested = Instant(newest_time, action, State.REQUESTED)
-            access.timeline.create(requested)
-            with suppress(AlreadyExists):
+            with suppress(AlreadyExists), _heartbeat(access, newest_time) as heartbeat:
+                access.timeline.create(requested)
                 access.timeline.create(requested.inflight(), _owned_content(action))
-                return cls(access, requested.inflight(), timeline)
+                return cls(access, requested.inflight(), timeline, heartbeat)
         message = f"instant {newest_time} and those before it were taken by other writers"
         raise WriteConflict(message)
 
     @classmethod
-    def take_up(cls, access: TableAccess, pending: Instant, timeline: Timeline) -> Transaction:
-        """Go on with a planned service, whoever planned or began it."""
-        if pending.state is State.REQUESTED:
-            pending = pending.inflight()
-            access.timeline.create(pending)
-        return cls(access, pending, timeline)
+    def _begun(cls, access: TableAccess, pending: Instant, timeline: Timeline) -> Transaction:
+        with _heartbeat(access, pending.requested_at) as heartbeat:
+            if pending.state is State.REQUESTED:
+                pending = pending.inflight()
+                access.timeline.create(pending)
+            return cls(access, pending, timeline, heartbeat)
 
     def commit(
         self, metadata: CommitMetadata, precondition: Precondition | None = None
@@ -101,29 +143,39 @@ class Transaction:
         Raises:
             Fenced: the instant was taken from us; nothing was published.
             WriteConflict: another commit touched the same file groups.
+            HeartbeatExpired: others may count us as dead.
             OutcomeUnknown: the store did not say whether it published.
         """
         self._reconcile(stat.path for stat in metadata.write_stats if stat.path)
         self._access.timeline.prepare(self.instant, commit_content(self.instant.action, metadata))
         with self._access.lock.hold(LOCK_WAIT_S) as lease:
             timeline = self._access.timeline.load()
+            self._check_alive()
             self._check_standing(timeline)
+            self._check_ground(timeline)
             check_conflicts(
                 self.instant, metadata, self._began_with, timeline, self._access.timeline
             )
             if precondition is not None:
                 precondition(timeline)
             self._access.participant.on_commit(self.instant, metadata, timeline)
-            completed_at = next_instant(timeline.newest_time)
+            completed_at = self._completion_time(timeline)
             lease.check()
             completed = self._publish(completed_at)
         self._access.timeline.withdraw(self.instant)
         drop_markers(self._access.storage, self.instant.requested_at)
+        self.leave()
         return completed, timeline.with_instant(completed)
+
+    def leave(self) -> None:
+        """Show no more signs of life: who finds the instant pending from here on may undo it."""
+        if self._heartbeat is not None:
+            self._heartbeat.stop()
 
     def cancel(self) -> None:
         """Forget the instant. Only for one in whose name no file was written."""
         self._access.timeline.forget(self.instant)
+        self.leave()
 
     def _reconcile(self, written: Iterable[str]) -> None:
         """Delete files of attempts that did not win; readers must never meet them."""
@@ -142,6 +194,26 @@ class Transaction:
         for rollback in timeline.pending(Action.ROLLBACK):
             if self._access.timeline.read_rollback_plan(rollback.requested_at).instant == name:
                 raise Fenced(name, f"rollback {rollback.requested_at} is about to remove it")
+
+    def _completion_time(self, timeline: Timeline) -> str:
+        completed_at = next_instant(timeline.newest_time)
+        if self._access.sharing is not None:
+            self._access.sharing.let_clocks_pass()
+        self._check_alive()
+        return completed_at
+
+    def _check_alive(self) -> None:
+        if self._heartbeat is not None:
+            self._heartbeat.check()
+
+    def _check_ground(self, timeline: Timeline) -> None:
+        """What we stand on is still there: an operator may have undone commits meanwhile."""
+        name = self.instant.requested_at
+        for restore in timeline.pending(Action.RESTORE):
+            raise Fenced(name, f"{restore} is under way")
+        for seen in self._began_with.completed(*COMMITS):
+            if not timeline.is_committed(seen.requested_at):
+                raise Fenced(name, f"{seen}, which it was written over, was rolled back")
 
     def _publish(self, completed_at: str) -> Instant:
         """Step 7. A lost answer is settled by looking, and by asking again for the same name."""
@@ -167,6 +239,20 @@ class Transaction:
         except StorageUnavailable:
             return False
         return found is not None and found.completed_at == completed_at
+
+
+@contextmanager
+def _heartbeat(access: TableAccess, instant: str) -> Iterator[Heartbeat | None]:
+    """Begin to beat for an instant that is requested in this block, unless that fails."""
+    if access.sharing is None:
+        yield None
+        return
+    heartbeat = access.sharing.heartbeat(access.storage, instant)
+    try:
+        yield heartbeat
+    except BaseException:
+        heartbeat.stop()
+        raise
 
 
 def _owned_content(action: Action) -> bytes:

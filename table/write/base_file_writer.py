@@ -8,7 +8,7 @@ bytes, in whatever batches they come, so a task that runs again makes the same f
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from table.codec.bloom import BloomFilterBuilder
 from table.log.parquet_format import avro_key_values, parquet_writer
+from table.model.column_ranges import ColumnRanges
 from table.model.meta_columns import RECORD_KEY
 from table.storage.storage import Storage, StreamingFile
 from table.write.row_groups import RowGroups
@@ -45,6 +46,7 @@ class BaseFileWriter:
         avro_schema: Mapping[str, object],
         key_column: str = RECORD_KEY,
         row_group_bytes: int = ROW_GROUP_BYTES,
+        indexed: Sequence[str] = (),
     ) -> None:
         """Begin a file.
 
@@ -55,12 +57,14 @@ class BaseFileWriter:
             avro_schema: the same schema, for the footer.
             key_column: holds the record keys.
             row_group_bytes: largest row group, in bytes of Arrow memory.
+            indexed: columns whose ranges are asked for.
         """
         assert 0 < row_group_bytes <= ROW_GROUP_BYTES, row_group_bytes
         self._avro_schema, self._key_column = avro_schema, key_column
         self._row_groups = RowGroups(schema, row_group_bytes)
         self._keys = BloomFilterBuilder()
         self._num_writes = 0
+        self._indexed, self._ranges = indexed, list[ColumnRanges]()
         self._file = storage.create_streaming(path)
         self._sink = _Sink(self._file)
         self._parquet = parquet_writer(self._sink, schema)
@@ -97,7 +101,8 @@ class BaseFileWriter:
         footer = {**avro_key_values(self._avro_schema), **self._keys.footer()}
         self._parquet.add_key_value_metadata(footer)
         self._parquet.close()
-        return WriteStatus(size_bytes=self._file.close(), num_writes=self._num_writes)
+        ranges = ColumnRanges.united(self._ranges) if self._indexed else None
+        return WriteStatus(self._file.close(), self._num_writes, column_ranges=ranges)
 
     def abort(self) -> None:
         """Forget the file, unless it was closed."""
@@ -110,6 +115,8 @@ class BaseFileWriter:
             self._keys.add(keys)
         self._parquet.write_table(rows, row_group_size=rows.num_rows)
         self._num_writes += rows.num_rows
+        if self._indexed:
+            self._ranges.append(ColumnRanges.of(rows, self._indexed))
 
 
 class _Sink(io.RawIOBase):

@@ -59,6 +59,7 @@ class WriteContext:
         avro_schema_text: the same as Avro JSON, with the meta columns.
         merge: what becomes of two changes to one record.
         log_format: ``parquet`` or ``avro``, the content of data blocks.
+        indexed: columns whose ranges the metadata table keeps; none without one.
     """
 
     location: StorageLocation
@@ -69,6 +70,7 @@ class WriteContext:
     avro_schema_text: str
     merge: MergeSettings
     log_format: str = "parquet"
+    indexed: tuple[str, ...] = ()
 
     @cached_property
     def storage(self) -> Storage:
@@ -159,7 +161,9 @@ def write_base_file(
     path = join(group.partition_path, str(name))
     mark(context.storage, context.instant, path)
     with (
-        BaseFileWriter(context.storage, path, context.schema, context.avro_schema) as writer,
+        BaseFileWriter(
+            context.storage, path, context.schema, context.avro_schema, indexed=context.indexed
+        ) as writer,
         # Rows are merged while those before are encoded.
         closing(read_ahead(lambda: merged)) as arriving,
     ):
@@ -180,6 +184,7 @@ def write_base_file(
         num_deletes=merged.counts.deleted,
         total_write_bytes=status.size_bytes,
         file_size_in_bytes=status.size_bytes,
+        column_ranges=status.column_ranges,
     )
 
 
@@ -274,6 +279,7 @@ def _append_log_file(
         # Apache leaves this empty; hudi-rs cannot read a commit incrementally without a name.
         base_file=str(current.base.name) if current.base else "",
         log_files=(str(name),),
+        column_ranges=status.column_ranges,
     )
 
 
@@ -287,6 +293,7 @@ def _log_writer(context: WriteContext, path: str) -> LogFileWriter:
         context.log_format,
         context.merge.ordering_fields,
         is_event_time=context.merge.mode is not MergeMode.COMMIT_TIME,
+        indexed=context.indexed,
     )
 
 

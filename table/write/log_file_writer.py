@@ -20,6 +20,7 @@ from table.log.delete_block import encode_deletes
 from table.log.log_block import BlockType, HeaderKey, write_block
 from table.log.parquet_format import MAX_BLOCK_BYTES
 from table.model.changes import CHANGE_KIND, WRITTEN_COLUMNS, ChangeKind
+from table.model.column_ranges import ColumnRanges
 from table.model.meta_columns import PARTITION_PATH, RECORD_KEY
 from table.model.written_columns import is_written, own_columns
 from table.schema.avro import to_json
@@ -54,6 +55,7 @@ class LogFileWriter:
         ordering_fields: Sequence[str] = (),
         is_event_time: bool = True,
         max_block_bytes: int = MAX_BLOCK_BYTES,
+        indexed: Sequence[str] = (),
     ) -> None:
         """Begin a file.
 
@@ -67,6 +69,7 @@ class LogFileWriter:
             ordering_fields: columns that order two changes of a record.
             is_event_time: whether they do; if not, a later delete always wins.
             max_block_bytes: largest block, in bytes of Arrow memory.
+            indexed: columns whose ranges are asked for, of rows in data blocks.
         """
         assert block_format in _DATA_BLOCKS, block_format
         assert 0 < max_block_bytes <= MAX_BLOCK_BYTES, max_block_bytes
@@ -81,6 +84,7 @@ class LogFileWriter:
         }
         self._num_writes = self._num_deletes = 0
         self._num_data_blocks = self._num_delete_blocks = 0
+        self._indexed, self._ranges = indexed, list[ColumnRanges]()
         self._file = storage.create_streaming(path)
 
     def __enter__(self) -> Self:
@@ -129,6 +133,7 @@ class LogFileWriter:
             self._num_deletes,
             self._num_data_blocks,
             self._num_delete_blocks,
+            ColumnRanges.united(self._ranges) if self._indexed else None,
         )
 
     def abort(self) -> None:
@@ -147,6 +152,8 @@ class LogFileWriter:
             write_block(self._file, self._data_type, header, content)
             self._num_writes += block.num_rows
             self._num_data_blocks += 1
+            if self._indexed:
+                self._ranges.append(ColumnRanges.of(block, self._indexed))
 
     def _append_deletes(self, deletes: pa.Table) -> None:
         records = pa.table(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from table.model.file_slice import join
 from table.storage.storage import AlreadyExists, Storage
+from table.timeline.timeline import Timeline
 from table.view.file_lister import PARTITION_METAFILE
 
 _FOLDER = ".hoodie/.temp"
@@ -30,6 +31,14 @@ def marked_files(storage: Storage, instant: str) -> list[str]:
 def drop_markers(storage: Storage, instant: str) -> None:
     """Forget an instant's markers, once it completed or none of its files are left."""
     storage.delete([info.path for info in storage.list_tree(f"{_FOLDER}/{instant}")])
+
+
+def drop_markers_before(storage: Storage, timeline: Timeline) -> None:
+    """Forget markers of instants that are older than the timeline and not on it any more."""
+    for folder in storage.list_folder(_FOLDER)[0]:
+        instant = folder.rstrip("/").rpartition("/")[2]
+        if instant < (timeline.start or "") and timeline.find(instant) is None:
+            drop_markers(storage, instant)
 
 
 def mark_partition(storage: Storage, instant: str, partition_path: str) -> None:

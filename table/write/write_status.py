@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from table.model.column_ranges import ColumnRanges
+
 
 @dataclass(frozen=True, slots=True)
 class WriteStatus:
@@ -15,6 +17,7 @@ class WriteStatus:
         num_deletes: records of its delete blocks; 0 for a base file.
         num_data_blocks: data blocks of a log file; 0 for a base file.
         num_delete_blocks: delete blocks of a log file; 0 for a base file.
+        column_ranges: what the columns of its rows hold; None when nobody asked.
     """
 
     size_bytes: int
@@ -22,3 +25,4 @@ class WriteStatus:
     num_deletes: int = 0
     num_data_blocks: int = 0
     num_delete_blocks: int = 0
+    column_ranges: ColumnRanges | None = None

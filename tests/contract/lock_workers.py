@@ -5,12 +5,12 @@ from __future__ import annotations
 from multiprocessing.connection import Connection
 
 from table.storage import Storage, StorageLocation, open_storage
-from table.timeline.lock import LeaseLost, open_lock
+from table.timeline.lock import LeaseLost, LockProvider, open_lock
 
 
-def count_up(storage: Storage, times: int) -> None:
+def count_up(storage: Storage, times: int, provider: LockProvider) -> None:
     """Adds to a counter in two steps, which only the lock makes one."""
-    lock = open_lock(storage)
+    lock = open_lock(storage, provider=provider)
     for _ in range(times):
         with lock.hold(wait_s=60) as lease:
             count = int(storage.read("counter"))
@@ -18,8 +18,8 @@ def count_up(storage: Storage, times: int) -> None:
             storage.put("counter", b"%d" % (count + 1))
 
 
-def count_up_there(location: StorageLocation, times: int) -> None:
-    count_up(open_storage(location), times)
+def count_up_there(location: StorageLocation, times: int, provider: LockProvider) -> None:
+    count_up(open_storage(location), times, provider)
 
 
 def hold_and_report(location: StorageLocation, pipe: Connection) -> None:

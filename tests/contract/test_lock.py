@@ -14,10 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from table.errors import CorruptData, LockTimeout
+from table.errors import CorruptData, InvalidConfig, LockTimeout
 from table.storage import Storage, StorageLocation, open_storage
-from table.timeline.lock import CLOCK_DRIFT_MS, LeaseLost, TableLock, open_lock
+from table.timeline.lock import CLOCK_DRIFT_MS, LeaseLost, LockProvider, TableLock, open_lock
 from table.timeline.lock_file import LOCK_FOLDER, LOCK_PATH, LockRecord
+from table.timeline.lock_file_system import APACHE_LOCK_PATH
 from tests.contract.lock_workers import count_up, count_up_there, hold_and_report
 from tests.storages import FaultyStorage, SimulatedCrash
 
@@ -45,17 +46,39 @@ def clock() -> ManualClock:
     return ManualClock()
 
 
-@pytest.fixture
-def lock(storage: Storage, clock: ManualClock) -> TableLock:
-    return open_lock(storage, lease_s=LEASE_S, clock=clock)
+#: Each kind of store with its lock, and what else a local disk has.
+LOCK_KINDS = (
+    ("memory", LockProvider.STORAGE),
+    ("s3", LockProvider.STORAGE),
+    ("local", LockProvider.STORAGE),
+    ("local", LockProvider.FILE_SYSTEM),
+    ("local", LockProvider.IN_PROCESS),
+)
+
+each_lock = pytest.mark.parametrize(("storage_kind", "provider"), LOCK_KINDS)
+each_stored_lock = pytest.mark.parametrize(("storage_kind", "provider"), LOCK_KINDS[:-1])
 
 
 @pytest.fixture
-def other(storage_location: StorageLocation, clock: ManualClock) -> TableLock:
+def provider() -> LockProvider:
+    return LockProvider.STORAGE
+
+
+@pytest.fixture
+def lock(storage: Storage, clock: ManualClock, provider: LockProvider) -> TableLock:
+    return open_lock(storage, lease_s=LEASE_S, clock=clock, provider=provider)
+
+
+@pytest.fixture
+def other(
+    storage_location: StorageLocation, clock: ManualClock, provider: LockProvider
+) -> TableLock:
     """The same table's lock as another writer opens it."""
-    return open_lock(open_storage(storage_location), lease_s=LEASE_S, clock=clock)
+    storage = open_storage(storage_location)
+    return open_lock(storage, lease_s=LEASE_S, clock=clock, provider=provider)
 
 
+@each_lock
 def test_a_lock_that_is_held_is_refused_with_its_owner(lock: TableLock, other: TableLock) -> None:
     with lock.hold(0) as lease:
         with pytest.raises(LockTimeout) as refused:
@@ -66,6 +89,7 @@ def test_a_lock_that_is_held_is_refused_with_its_owner(lock: TableLock, other: T
             lease.check()
 
 
+@each_lock
 def test_release_frees_at_once(lock: TableLock, other: TableLock) -> None:
     for _ in range(3):
         lock.acquire(wait_s=0).release()
@@ -73,12 +97,14 @@ def test_release_frees_at_once(lock: TableLock, other: TableLock) -> None:
             lease.check()
 
 
+@each_lock
 def test_an_error_in_the_block_frees_the_lock(lock: TableLock, other: TableLock) -> None:
     with pytest.raises(ZeroDivisionError), lock.hold(wait_s=0):
         raise ZeroDivisionError
     other.acquire(wait_s=0).check()
 
 
+@each_lock
 def test_a_dead_holder_keeps_others_out_only_for_its_lease(
     lock: TableLock, other: TableLock, clock: ManualClock
 ) -> None:
@@ -91,6 +117,7 @@ def test_a_dead_holder_keeps_others_out_only_for_its_lease(
     assert lease.remaining_s() == LEASE_S
 
 
+@each_lock
 def test_a_holder_that_was_paused_learns_that_it_lost(
     lock: TableLock, other: TableLock, clock: ManualClock
 ) -> None:
@@ -115,6 +142,7 @@ def test_a_holder_that_was_paused_learns_that_it_lost(
         lock.acquire(wait_s=0)
 
 
+@each_lock
 def test_a_renewed_lease_counts_from_the_renewal(
     lock: TableLock, other: TableLock, clock: ManualClock
 ) -> None:
@@ -131,6 +159,7 @@ def test_a_renewed_lease_counts_from_the_renewal(
     other.acquire(wait_s=0)
 
 
+@each_lock
 def test_a_check_leaves_time_for_what_it_guards(
     lock: TableLock, other: TableLock, clock: ManualClock
 ) -> None:
@@ -162,25 +191,29 @@ def test_a_damaged_lock_file_is_named(storage: Storage, lock: TableLock) -> None
 # Failing writes
 
 
+@each_stored_lock
 def test_a_writer_killed_at_any_write_delays_the_next_by_a_lease(
-    storage: Storage, other: TableLock, clock: ManualClock
+    storage: Storage, other: TableLock, clock: ManualClock, provider: LockProvider
 ) -> None:
     other.acquire(wait_s=0).release()
     for when in ("before", "after"):
         for nth in range(3):
             faulty = FaultyStorage(storage, nth, when)
             with pytest.raises(SimulatedCrash):
-                with open_lock(faulty, lease_s=LEASE_S, clock=clock).hold(wait_s=0) as lease:
+                locked = open_lock(faulty, lease_s=LEASE_S, clock=clock, provider=provider)
+                with locked.hold(wait_s=0) as lease:
                     lease.renew()
             other.acquire(wait_s=LEASE_S + 2).release()
 
 
+@each_stored_lock
 def test_an_answer_that_was_lost_does_not_lose_the_lock(
-    storage: Storage, other: TableLock, clock: ManualClock
+    storage: Storage, other: TableLock, clock: ManualClock, provider: LockProvider
 ) -> None:
     for nth in range(4):
         faulty = FaultyStorage(storage, nth, "doubtful")
-        lease = open_lock(faulty, lease_s=LEASE_S, clock=clock).acquire(wait_s=10)
+        locked = open_lock(faulty, lease_s=LEASE_S, clock=clock, provider=provider)
+        lease = locked.acquire(wait_s=10)
         lease.check()
         with pytest.raises(LockTimeout):
             other.acquire(wait_s=0)
@@ -191,11 +224,14 @@ def test_an_answer_that_was_lost_does_not_lose_the_lock(
 # Many writers
 
 
-def test_threads_exclude_each_other(storage_location: StorageLocation) -> None:
+@each_lock
+def test_threads_exclude_each_other(
+    storage_location: StorageLocation, provider: LockProvider
+) -> None:
     storages = [open_storage(storage_location) for _ in range(4)]
     storages[0].put("counter", b"0")
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(count_up, storages, [5] * 4))
+        list(pool.map(count_up, storages, [5] * 4, [provider] * 4))
     assert storages[0].read("counter") == b"20"
 
 
@@ -205,14 +241,18 @@ def workers() -> Iterator[ProcessPoolExecutor]:
         yield pool
 
 
+@each_stored_lock
 def test_processes_exclude_each_other(
-    workers: ProcessPoolExecutor, storage_kind: str, storage_location: StorageLocation
+    workers: ProcessPoolExecutor,
+    storage_kind: str,
+    storage_location: StorageLocation,
+    provider: LockProvider,
 ) -> None:
     if storage_kind == "memory":
         pytest.skip("memory belongs to one process")
     storage = open_storage(storage_location)
     storage.put("counter", b"0")
-    list(workers.map(count_up_there, [storage_location] * 3, [5] * 3))
+    list(workers.map(count_up_there, [storage_location] * 3, [5] * 3, [provider] * 3))
     assert storage.read("counter") == b"15"
 
 
@@ -263,6 +303,70 @@ def test_apache_hudis_lock_is_respected(
     assert (ours["expired"], ours["owner"] != "apache") == (False, True)
     lease.release()
     assert json.loads(storage.read(LOCK_PATH))["expired"] is True
+
+
+# Apache Hudi's lock file on a local disk
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> Storage:
+    return open_storage(StorageLocation(str(tmp_path / "table")))
+
+
+def file_lock(storage: Storage, clock: ManualClock, expire_minutes: int = 0) -> TableLock:
+    provider = LockProvider.FILE_SYSTEM
+    return open_lock(
+        storage, lease_s=LEASE_S, clock=clock, provider=provider, expire_minutes=expire_minutes
+    )
+
+
+def test_apaches_lock_file_keeps_us_out_until_it_goes(local: Storage, clock: ManualClock) -> None:
+    local.create(APACHE_LOCK_PATH, b"")  # as Apache Hudi 1.2 leaves it
+    with pytest.raises(LockTimeout, match=r"Apache Hudi \(its \.hoodie/lock"):
+        file_lock(local, clock).acquire(wait_s=120)
+    local.delete([APACHE_LOCK_PATH])
+    lease = file_lock(local, clock).acquire(wait_s=0)
+    lease.check()
+    assert local.head(APACHE_LOCK_PATH) is not None, "Apache Hudi sees that we hold it"
+    lease.release()
+    assert local.head(APACHE_LOCK_PATH) is None
+
+
+def test_apaches_lock_is_taken_over_when_it_is_as_old_as_apache_allows(local: Storage) -> None:
+    clock = ManualClock()
+    local.create(APACHE_LOCK_PATH, b"")
+    info = local.head(APACHE_LOCK_PATH)
+    assert info is not None
+    clock.time_ms = int(info.modified_at.timestamp() * 1000) + 59_000
+    with pytest.raises(LockTimeout):
+        file_lock(local, clock, expire_minutes=1).acquire(wait_s=0)
+    clock.sleep(2)
+    file_lock(local, clock, expire_minutes=1).acquire(wait_s=0).check()
+
+
+def test_a_lock_that_hadoop_overwrote_is_lost(local: Storage, clock: ManualClock) -> None:
+    lease = file_lock(local, clock).acquire(wait_s=0)
+    local.put(APACHE_LOCK_PATH, b"")
+    with pytest.raises(LeaseLost, match="another writer"):
+        lease.check()
+    lease.release()
+    assert local.head(APACHE_LOCK_PATH) is not None, "it is Apache's now"
+
+
+def test_locks_of_both_kinds_on_a_disk_exclude_each_other(
+    local: Storage, clock: ManualClock
+) -> None:
+    plain = open_lock(local, lease_s=LEASE_S, clock=clock)
+    with file_lock(local, clock).hold(wait_s=0), pytest.raises(LockTimeout):
+        plain.acquire(wait_s=0)
+    with plain.hold(wait_s=0), pytest.raises(LockTimeout):
+        file_lock(local, clock).acquire(wait_s=0)
+
+
+def test_an_object_store_has_no_file_systems_lock() -> None:
+    memory = open_storage(StorageLocation("memory://none/lake"))
+    with pytest.raises(InvalidConfig, match="StorageBasedLockProvider"):
+        open_lock(memory, provider=LockProvider.FILE_SYSTEM)
 
 
 @given(

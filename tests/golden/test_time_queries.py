@@ -19,6 +19,7 @@ from table.errors import CorruptData, InvalidConfig
 from table.hudi_table import HudiTable
 from table.log.data_block import encode_avro
 from table.log.log_block import BlockType, HeaderKey, encode
+from table.metadata.property_file import replace_properties
 from table.model.meta_columns import COMMIT_TIME, PARTITION_PATH, RECORD_KEY
 from table.read import cdc, incremental
 from table.read.cdc import LoggingMode
@@ -196,6 +197,7 @@ def test_a_table_without_cdc_says_so(unpacked: Unpacked) -> None:
 def _opened_again(golden: GoldenTable) -> GoldenTable:
     """By listing storage, where the metadata table does not know what was done by hand."""
     listed = golden.properties.without_metadata_table()
+    replace_properties(golden.storage, listed)
     return replace(golden, table=HudiTable(golden.storage, listed))
 
 

@@ -16,11 +16,14 @@ import pyarrow as pa
 import pytest
 
 from table.config import keys
+from table.config.merge_settings import stored_payload
 from table.config.table_properties import MergeMode, TableType
 from table.config.table_spec import TableSpec
+from table.hudi_table import open_table
 from table.model.changes import ChangeKind
+from table.storage import StorageLocation
 from tests.interop import lakemark
-from tests.interop.oracle import ApacheTable, Oracle
+from tests.interop.oracle import ApacheTable, Oracle, WriteOperation
 from tests.interop.same_rows import assert_same_rows
 from tests.merging.written_table import KEY, WrittenTable, changes_of
 
@@ -74,7 +77,9 @@ class Way:
             [(KEY, pa.string()), *self.ordering.items(), *texts, (self.marker[0], flag)]
         )
 
-    def twin(self, table_type: Literal["MERGE_ON_READ", "COPY_ON_WRITE"]) -> ApacheTable:
+    def twin(
+        self, table_type: Literal["MERGE_ON_READ", "COPY_ON_WRITE"], version: int = 9
+    ) -> ApacheTable:
         """How Apache Hudi is to write it."""
         extra = {}
         if self.mode is not None:
@@ -88,6 +93,7 @@ class Way:
             [KEY],
             ordering=ordering,
             table_type=table_type,
+            version=version,
             bucket_count=1,
             log_format=self.log_format,
             extra=extra,
@@ -106,6 +112,9 @@ WAYS = {
     "event time": Way(),
     "event time, two columns": Way({"ts": pa.int64(), "line": pa.int32()}),
     "commit time": Way(mode=MergeMode.COMMIT_TIME),
+    "overwrite with latest": Way(payload="OverwriteWithLatestAvroPayload"),
+    "default payload": Way(payload="DefaultHoodieRecordPayload"),
+    "event time payload": Way(payload="EventTimeAvroPayload"),
     "partial update": Way(payload="PartialUpdateAvroPayload"),
     "overwrite non-defaults": Way(payload="OverwriteNonDefaultsWithLatestAvroPayload"),
     "postgres": Way(
@@ -122,6 +131,13 @@ WAYS = {
     ),
     "event time, text": Way({"ts": pa.string()}, log_format="avro"),
     "migration service": Way(payload="AWSDmsAvroPayload", marker=("Op", "D")),
+}
+
+#: Those that older tables name by their Java class; Debezium's have tests of their own.
+PAYLOADS = {
+    name: way
+    for name, way in WAYS.items()
+    if way.payload is not None and "debezium" not in way.payload
 }
 
 
@@ -249,3 +265,85 @@ def test_copy_on_write_makes_the_same_rows(oracle: Oracle, tmp_path: Path, name:
     both.assert_same()
     both.upsert(history.some())
     both.assert_same()
+
+
+@dataclass(frozen=True)
+class OlderTable:
+    """A table of version 6 or 8 by Apache Hudi, whose payload is a Java class."""
+
+    oracle: Oracle
+    path: Path
+    twin: ApacheTable
+    schema: pa.Schema
+
+    def write_history(self, way: Way, version: int) -> None:
+        """Base files, and logs with changes and deletes."""
+        history = History(way, _SEED)
+        self._write(history.all_keys())
+        self._write(history.some())
+        self._write(history.deleted(), "delete")
+        self._write(history.some())
+        properties = open_table(StorageLocation(str(self.path))).properties
+        assert properties.version == version
+        assert str(stored_payload(properties)).endswith(f".{way.payload}")
+
+    def rows(self) -> tuple[pa.Table, pa.Table]:
+        """As lakemark and as Apache Hudi read them."""
+        return lakemark.read_snapshot(self.path), self.oracle.read(self.path)
+
+    def assert_same_compacted(self) -> None:
+        assert self.oracle.compact(self.path)
+        assert_same_rows(*self.rows())
+
+    def _write(self, rows: Sequence[Row], operation: WriteOperation = "upsert") -> None:
+        filled = [{**row, **_sequence(row)} for row in rows]
+        table = pa.Table.from_pylist(filled, self.schema)
+        self.oracle.write(self.path, table, self.twin, operation)
+
+
+def _sequence(row: Row) -> Row:
+    """What older tables of MySQL order by, in one column: numbers of file and position."""
+    if "_event_bin_file" not in row:
+        return {}
+    number = row["_event_bin_file"].rpartition(".")[2]
+    return {"_event_seq": f"{number}.{row['_event_pos']}"}
+
+
+@pytest.mark.parametrize("version", [6, 8])
+@pytest.mark.parametrize("way", PAYLOADS.values(), ids=PAYLOADS)
+def test_payloads_of_older_tables_are_read_alike(
+    oracle: Oracle, tmp_path: Path, way: Way, version: int
+) -> None:
+    table = OlderTable(oracle, tmp_path / "t", way.twin("MERGE_ON_READ", version), way.schema)
+    table.write_history(way, version)
+    assert_same_rows(*table.rows())
+    table.assert_same_compacted()
+
+
+@pytest.mark.parametrize("version", [6, 8])
+def test_older_tables_of_mysql_are_read_alike(oracle: Oracle, tmp_path: Path, version: int) -> None:
+    way = WAYS["mysql"]
+    twin = replace(way.twin("MERGE_ON_READ", version), ordering=["_event_seq"])
+    schema = way.schema.append(pa.field("_event_seq", pa.string()))
+    table = OlderTable(oracle, tmp_path / "t", twin, schema)
+    table.write_history(way, version)
+    assert_same_rows(*table.rows())
+    table.assert_same_compacted()
+
+
+@pytest.mark.parametrize("version", [6, 8])
+def test_older_tables_of_postgres_keep_values_that_apache_drops(
+    oracle: Oracle, tmp_path: Path, version: int
+) -> None:
+    """Its payload fills a record in place, which readers of 1.2.0 take for no change at all."""
+    way = WAYS["postgres"]
+    table = OlderTable(oracle, tmp_path / "t", way.twin("MERGE_ON_READ", version), way.schema)
+    table.write_history(way, version)
+    ours, theirs = (rows.sort_by(KEY).to_pylist() for rows in table.rows())
+    lost = 0
+    for mine, other in zip(ours, theirs, strict=True):
+        kept = {name: value for name, value in other.items() if value != way.unavailable}
+        assert mine | kept == mine
+        lost += len(other) - len(kept)
+    assert lost
+    table.assert_same_compacted()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from functools import cache
 from uuid import uuid4
 
 import pytest
@@ -43,15 +45,40 @@ def impatient(to: TableWriter) -> TableWriter:
 
 
 def fresh_table(table_type: TableType = TableType.MERGE_ON_READ) -> Storage:
-    storage = open_storage(StorageLocation(f"memory://{uuid4().hex}/crashes"))
-    make(storage, table_type)
-    commit(writer(storage), FIRST)
-    return storage
+    return _holding(_first_commit(table_type))
 
 
 def with_logs() -> Storage:
+    return _holding(_both_commits())
+
+
+@cache
+def _first_commit(table_type: TableType) -> dict[str, bytes]:
+    storage = _empty()
+    make(storage, table_type)
+    commit(writer(storage), FIRST)
+    return _objects(storage)
+
+
+@cache
+def _both_commits() -> dict[str, bytes]:
     storage = fresh_table()
     commit(writer(storage), SECOND)
+    return _objects(storage)
+
+
+def _empty() -> Storage:
+    return open_storage(StorageLocation(f"memory://{uuid4().hex}/crashes"))
+
+
+def _objects(storage: Storage) -> dict[str, bytes]:
+    return {info.path: storage.read(info.path) for info in storage.list_tree("")}
+
+
+def _holding(objects: dict[str, bytes]) -> Storage:
+    storage = _empty()
+    for path, content in objects.items():
+        storage.create(path, content)
     return storage
 
 
@@ -66,7 +93,7 @@ def crash_points(step: Step, storage: Storage) -> int:
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_commit_that_dies_is_whole_or_absent(when: When, table_type: TableType) -> None:
     counted = crash_points(write_second, fresh_table(table_type))
-    seen = set()
+    seen, shapes = set(), set[tuple[str, ...]]()
     for nth in range(counted):
         storage = fresh_table(table_type)
         with pytest.raises(SimulatedCrash):
@@ -81,11 +108,13 @@ def test_a_commit_that_dies_is_whole_or_absent(when: When, table_type: TableType
         _assert_no_leftovers(storage)
         commit(restarted, SECOND)
         assert contents(storage) == AFTER_SECOND
+        _assert_metadata_agrees(restarted, shapes)
     assert seen == {False, True}, "deaths on both sides of the publishing line"
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_compaction_that_dies_is_finished_by_the_next(when: When) -> None:
+    shapes = set[tuple[str, ...]]()
     for nth in range(crash_points(compact, with_logs())):
         storage = with_logs()
         with pytest.raises(SimulatedCrash):
@@ -97,6 +126,7 @@ def test_a_compaction_that_dies_is_finished_by_the_next(when: When) -> None:
         assert contents(storage) == AFTER_SECOND, nth
         assert not restarted.table.timeline.pending(), "a planned compaction was left undone"
         assert not any(s.logs for s in restarted.table.view().latest_slices())
+        _assert_metadata_agrees(restarted, shapes)
         optimized = restarted.table.read_optimized(["id"]).read_all()
         assert sorted(optimized["id"].to_pylist()) == sorted(AFTER_SECOND)
 
@@ -113,6 +143,16 @@ def test_a_publish_without_an_answer_is_settled_by_looking() -> None:
             assert contents(storage) in (AFTER_FIRST, AFTER_SECOND), nth
             commit(restarted, SECOND)
         assert contents(storage) == AFTER_SECOND, nth
+
+
+def _assert_metadata_agrees(to: TableWriter, shapes: set[tuple[str, ...]]) -> None:
+    """The metadata table tells what is there; held against the files once for each set of names."""
+    assert to.table.keep_metadata_table() is None
+    listed = (info.path for info in to.table.storage.list_tree(""))
+    shape = tuple(sorted(re.sub("[0-9a-f-]{17,}", "*", path) for path in listed))
+    if shape not in shapes:
+        assert to.table.metadata_differences() == []
+    shapes.add(shape)
 
 
 def _assert_no_leftovers(storage: Storage) -> None:

@@ -48,11 +48,13 @@ def impatient(to: TableWriter) -> TableWriter:
 def test_wherever_the_old_writer_stops_only_one_of_the_two_is_seen(storage: Storage) -> None:
     make(storage)
     commit(writer(storage), [Row("z", 1, 1)])
-    nth = -1
+    # The same steps everywhere; over HTTP each of them takes ten times as long.
+    stride = 5 if storage.location.url.startswith("s3:") else 1
+    nth = -stride
     stopped_at: str | None = ""
     outcomes: set[str] = set()
     while stopped_at is not None:
-        nth += 1
+        nth += stride
         stopped_at = _replace_a_writer_stopped_before(storage, nth, outcomes)
     assert outcomes == {"fenced", "published"}, "some stops come too late to fence, most do not"
 

@@ -1,8 +1,13 @@
-"""The specification's example of a custom merger: two services write parts of the same orders."""
+"""The specification's example of a custom merger: two services write parts of the same orders.
+
+And mergers that are like it but for one guideline of the specification.
+"""
 
 from __future__ import annotations
 
-from table.merge.custom.buffered_record import BufferedRecord
+from typing import ClassVar
+
+from table.merge.custom.buffered_record import BufferedRecord, Operation
 from table.merge.custom.buffered_record_merger import BufferedRecordMerger
 from table.merge.custom.record_context import RecordContext
 
@@ -41,3 +46,83 @@ class DeletingMerger(OrderMerger):
         merged = super().merge(older, newer, context)
         is_refunded = context.get_value(merged, "state") == "refunded"
         return context.delete(merged) if is_refunded else merged
+
+
+class RevivingMerger(DeletingMerger):
+    """The same, and what was deleted lends its parts to what comes after."""
+
+    merging_strategy = "4d9f3a5e-6f0c-4f3e-9f2b-0a4f0f0f6a14"
+
+    def merge(
+        self, older: BufferedRecord, newer: BufferedRecord, context: RecordContext
+    ) -> BufferedRecord:
+        """As before, but a deleted order that is heard of again has its parts."""
+        if newer.is_delete or not older.is_delete:
+            return super().merge(older, newer, context)
+        missing = [part for part in PARTS if context.get_value(newer, part) is None]
+        return context.merge_with_record(
+            newer, {part: context.get_value(older, part) for part in missing}
+        )
+
+
+class ForgettingMerger(DeletingMerger):
+    """The same, and a refunded order is deleted without its data."""
+
+    merging_strategy = "4d9f3a5e-6f0c-4f3e-9f2b-0a4f0f0f6a15"
+
+    def merge(
+        self, older: BufferedRecord, newer: BufferedRecord, context: RecordContext
+    ) -> BufferedRecord:
+        """A delete of key and ordering value alone."""
+        merged = super().merge(older, newer, context)
+        if not merged.is_delete:
+            return merged
+        return BufferedRecord(merged.record_key, merged.ordering_value, Operation.DELETE, None)
+
+
+class WitnessMerger(OrderMerger):
+    """The same; it tells the tests what it was given."""
+
+    merging_strategy = "4d9f3a5e-6f0c-4f3e-9f2b-0a4f0f0f6a16"
+
+    given: ClassVar[list[tuple[BufferedRecord, BufferedRecord, RecordContext]]] = []
+
+    def merge(
+        self, older: BufferedRecord, newer: BufferedRecord, context: RecordContext
+    ) -> BufferedRecord:
+        """As before."""
+        self.given.append((older, newer, context))
+        return super().merge(older, newer, context)
+
+
+class FirstMerger(BufferedRecordMerger):
+    """What came first stays; it has the strategy id of ``OrderMerger``."""
+
+    merging_strategy = OrderMerger.merging_strategy
+
+    def merge(
+        self, older: BufferedRecord, newer: BufferedRecord, context: RecordContext
+    ) -> BufferedRecord:
+        """The older one."""
+        return older
+
+
+class VisitMerger(BufferedRecordMerger):
+    """Counts visits, and says where the last one was: through the context alone."""
+
+    merging_strategy = "4d9f3a5e-6f0c-4f3e-9f2b-0a4f0f0f6a17"
+
+    def merge(
+        self, older: BufferedRecord, newer: BufferedRecord, context: RecordContext
+    ) -> BufferedRecord:
+        """The later visit, with the visits of both."""
+        latest = newer if context.newer_wins(older, newer) else older
+        visits = [context.get_value(record, "visits") for record in (older, newer)]
+        city = context.get_value(latest, "place.city")
+        return context.merge_with_record(
+            latest,
+            {
+                "visits": sum(count for count in visits if isinstance(count, int)),
+                "note": f"{context.record_key(latest)} was in {city}",
+            },
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
 
@@ -18,7 +19,15 @@ from table.merge.custom import BufferedRecord, BufferedRecordMerger, RecordConte
 from table.model.changes import ChangeKind
 from table.storage import StorageLocation
 from tests.merging.written_table import KEY, Row, WrittenTable, changes_of
-from tests.spec.order_mergers import DeletingMerger, OrderMerger
+from tests.spec.order_mergers import (
+    DeletingMerger,
+    FirstMerger,
+    ForgettingMerger,
+    OrderMerger,
+    RevivingMerger,
+    VisitMerger,
+    WitnessMerger,
+)
 from tests.spec.tables import COPY_ON_WRITE, MERGE_ON_READ
 
 SCHEMA = pa.schema(
@@ -45,11 +54,12 @@ def table_of(
     folder: Path,
     merger: type[BufferedRecordMerger] = OrderMerger,
     table_type: TableType = MERGE_ON_READ,
+    schema: pa.Schema = SCHEMA,
 ) -> WrittenTable:
     name = MergerName(path_of(merger), merger.merging_strategy)
     spec = TableSpec("orders", (KEY,), table_type, ordering=("ts",), merger=name)
     path = folder / f"table-{len(list(folder.iterdir()))}"
-    return WrittenTable.create(path, SCHEMA, spec.to_properties(), name.class_path)
+    return WrittenTable.create(path, schema, spec.to_properties(), name.class_path)
 
 
 @both_table_types
@@ -108,12 +118,64 @@ def test_the_merger_is_found_by_the_strategy_of_the_table(tmp_path: Path) -> Non
         open_table(location).snapshot().read_all()
 
 
+def test_the_order_of_the_mergers_matters(tmp_path: Path) -> None:
+    """Merge Mode Configs: of implementations with the same strategy id the first one is taken."""
+    table = table_of(tmp_path)
+    table.upsert(CREATED)
+    table.upsert(CANCELED)
+    location, first, order = StorageLocation(str(table.path)), FirstMerger(), OrderMerger()
+    found = [
+        open_table(location, mergers=mergers).snapshot(["state"]).read_all().to_pylist()
+        for mergers in ([order, first], [first, order])
+    ]
+    assert found == [[{"state": "canceled"}], [{"state": "created"}]]
+
+
 def test_custom_logic_needs_strategy_and_class(tmp_path: Path) -> None:
     """Merge Mode Configs: with custom logic both the id and the class have to be specified."""
     with pytest.raises(InvalidConfig, match="merger"):
         TableSpec("t", (KEY,), merge_mode=MergeMode.CUSTOM).to_properties()
     with pytest.raises(InvalidConfig, match="UUID"):
         MergerName("shop.mergers:Orders", "latest")
+
+
+@both_table_types
+def test_the_older_record_is_the_one_that_was_written_before(
+    table_type: TableType, tmp_path: Path
+) -> None:
+    """CUSTOM: the interface takes an older and a newer record, wherever they meet."""
+    table = table_of(tmp_path, FirstMerger, table_type)
+    table.upsert(CANCELED, CREATED)
+    table.upsert(CREATED)
+    assert [row["state"] for row in table.rows()] == ["canceled"]
+    table.upsert({**CREATED, KEY: "2"})
+    table.upsert({**CANCELED, KEY: "2"}, CREATED)
+    table.compact()
+    assert [row["state"] for row in table.rows()] == ["canceled", "created"]
+
+
+@both_table_types
+def test_a_record_comes_with_key_ordering_value_and_operation(
+    table_type: TableType, tmp_path: Path
+) -> None:
+    """CUSTOM: BufferedRecord wraps the data along with key, ordering value and operation.
+
+    And with the identifier of its schema, in Apache Hudi; here there is one schema for all records
+    of a call, which the context has.
+    """
+    table = table_of(tmp_path, WitnessMerger, table_type)
+    table.upsert(CREATED)
+    WitnessMerger.given.clear()
+    table.delete({KEY: "1", "ts": 31})
+    assert table.rows() == []
+    older, newer, context = WitnessMerger.given[-1]
+    assert older.record_key == newer.record_key == "1"
+    assert (older.ordering_value, newer.ordering_value) == (10, 31)
+    assert (older.is_delete, newer.is_delete) == (False, True)
+    assert older.data == {**CREATED, "payment_info": None}
+    assert newer.data is None
+    assert context.schema.equals(SCHEMA)
+    assert context.ordering_fields == ("ts",)
 
 
 class _Forgetful(BufferedRecordMerger):
@@ -132,6 +194,59 @@ def test_a_merger_that_returns_nothing_is_refused(tmp_path: Path) -> None:
     table = table_of(tmp_path, _Forgetful)
     with pytest.raises(InvalidConfig, match="_Forgetful"):
         table.upsert(CREATED, CANCELED)
+
+
+class _ForgetfulInPart(OrderMerger):
+    """Returns nothing for records that were written in part."""
+
+    merging_strategy = "4d9f3a5e-6f0c-4f3e-9f2b-0a4f0f0f6a18"
+
+    def partial_merge(
+        self,
+        older: BufferedRecord,
+        newer: BufferedRecord,
+        reader_schema: pa.Schema,
+        context: RecordContext,
+    ) -> BufferedRecord:
+        return None  # type: ignore[return-value]
+
+
+def test_a_partial_merge_that_returns_nothing_is_refused(tmp_path: Path) -> None:
+    """Implementation Guidelines, 1: so must partialMerge."""
+    table = table_of(tmp_path, _ForgetfulInPart)
+    table.upsert(CREATED)
+    with pytest.raises(InvalidConfig, match="_ForgetfulInPart"):
+        table.upsert_parts(CANCELED, {**CANCELED, "ts": 31})
+
+
+def test_the_data_of_a_deleted_record_is_there_for_the_next_merge(tmp_path: Path) -> None:
+    """Implementation Guidelines, 1: merges to come can reference the data of a deletion.
+
+    Within a batch. A log keeps of a delete its key and ordering value only, as Apache Hudi's does.
+    """
+    refunded: Row = {KEY: "1", "ts": 40, "state": "refunded"}
+    reopened: Row = {KEY: "1", "ts": 50, "state": "reopened", "payment_info": "paid in cash"}
+    table = table_of(tmp_path, RevivingMerger)
+    table.upsert(CREATED, refunded, reopened)
+    assert table.rows() == [{**CREATED, **reopened}]
+    table = table_of(tmp_path, RevivingMerger)
+    table.upsert({**CREATED, KEY: "2"})
+    table.upsert(CREATED, refunded)
+    table.upsert(reopened)
+    assert table.rows()[0]["order_info"] is None
+
+
+@both_table_types
+def test_a_delete_may_come_back_without_data(table_type: TableType, tmp_path: Path) -> None:
+    """Implementation Guidelines, 1: null data is acceptable where it is not needed.
+
+    Its ordering value stays (3), so that an older record does not come back.
+    """
+    table = table_of(tmp_path, ForgettingMerger, table_type)
+    table.upsert({**CREATED, KEY: "2"})
+    table.upsert(CREATED)
+    table.upsert(CREATED, {**CANCELED, "ts": 40, "state": "refunded"}, CANCELED)
+    assert [row[KEY] for row in table.rows()] == ["2"]
 
 
 @both_table_types
@@ -157,6 +272,51 @@ def test_a_result_keeps_its_ordering_value_for_merges_to_come(tmp_path: Path) ->
     assert table.rows() == [RECONCILED]
     table.delete({KEY: "1", "ts": 31})
     assert table.rows() == []
+
+
+class _Unordered(OrderMerger):
+    """Loses the ordering value."""
+
+    merging_strategy = "4d9f3a5e-6f0c-4f3e-9f2b-0a4f0f0f6a19"
+
+    def merge(
+        self, older: BufferedRecord, newer: BufferedRecord, context: RecordContext
+    ) -> BufferedRecord:
+        return context.merge_with_record(newer, {"ts": None})
+
+
+def test_a_result_without_ordering_value_is_refused(tmp_path: Path) -> None:
+    """Implementation Guidelines, 3: always set ordering values; who does not is named."""
+    table = table_of(tmp_path, _Unordered)
+    with pytest.raises(InvalidConfig, match=r"_Unordered.*: ts is null|ordering value was lost"):
+        table.upsert(CREATED, CANCELED)
+
+
+@pytest.mark.parametrize("log_format", ["parquet", "avro"])
+@both_table_types
+def test_the_context_is_all_that_a_merger_needs(
+    table_type: TableType, log_format: str, tmp_path: Path
+) -> None:
+    """Implementation Guidelines, 4: the context has values, keys and new records of old ones.
+
+    Of every field, those inside structs too, and the same whatever form a record is stored in.
+    """
+    place = ("place", pa.struct([("city", pa.string())]))
+    counted = [("visits", pa.int64()), ("note", pa.string())]
+    schema = pa.schema([(KEY, pa.string()), ("ts", pa.int64()), place, *counted])
+
+    def visit(time: int, city: str | None) -> Row:
+        return {KEY: "ann", "ts": time, "place": city and {"city": city}, "visits": 1}
+
+    table = table_of(tmp_path, VisitMerger, table_type, schema)
+    table = replace(table, log_format=log_format)
+    table.upsert(visit(1, "Rome"))
+    table.upsert(visit(3, "Oslo"), visit(2, "Bern"))
+    counts = {"visits": 3, "note": "ann was in Oslo"}
+    assert table.rows() == [{**visit(3, "Oslo"), **counts}]
+    table.compact()
+    table.upsert(visit(4, None))
+    assert table.rows() == [{**visit(4, None), "visits": 4, "note": "ann was in None"}]
 
 
 def test_an_unconditional_delete_reaches_the_merger(tmp_path: Path) -> None:
@@ -187,6 +347,29 @@ def test_a_partial_record_is_merged_with_the_columns_that_it_carries(tmp_path: P
     assert table.rows() == [RECONCILED]
     table.compact()
     assert table.rows() == [RECONCILED]
+
+
+def test_a_partial_result_has_the_fields_that_changed_and_no_others(tmp_path: Path) -> None:
+    """CUSTOM: partialMerge returns a record with only changed fields; the others stay."""
+    table = table_of(tmp_path)
+    table.upsert(CREATED)
+    lamp: Row = {KEY: "1", "ts": 20, "order_info": "a lamp"}
+    unpaid: Row = {KEY: "1", "ts": 30, "payment_info": "card expired"}
+    table.upsert_parts(lamp, unpaid)
+    assert table.rows() == [{**CREATED, **lamp, **unpaid}]
+    table.compact()
+    assert table.rows() == [{**CREATED, **lamp, **unpaid}]
+
+
+@both_table_types
+def test_a_partial_result_may_be_a_delete(table_type: TableType, tmp_path: Path) -> None:
+    """CUSTOM: partialMerge, too, deletes by the operation of what it returns."""
+    table = table_of(tmp_path, DeletingMerger, table_type)
+    table.upsert(CREATED, {**CREATED, KEY: "2"})
+    table.upsert_parts({KEY: "1", "ts": 40, "state": "refunded"})
+    assert [row[KEY] for row in table.rows()] == ["2"]
+    table.compact()
+    assert [row[KEY] for row in table.rows()] == ["2"]
 
 
 def test_a_merger_is_named_by_its_class() -> None:

@@ -6,7 +6,7 @@ the real reader and the real compaction on local disk.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import permutations
 from pathlib import Path
 
@@ -17,8 +17,9 @@ from streamer.config.load import validated
 from table.config import keys
 from table.config.table_properties import MergeMode, TableProperties, TableType
 from table.config.table_spec import TableSpec
-from table.errors import InvalidConfig
+from table.errors import CorruptData, InvalidConfig
 from table.model.changes import ChangeKind
+from tests.golden.golden_table import unpack
 from tests.merging.written_table import KEY, Row, WrittenTable, changes_of
 from tests.spec.tables import (
     COPY_ON_WRITE,
@@ -212,6 +213,26 @@ def test_the_mode_is_inferred_from_the_ordering_fields(ordering: str, mode: Merg
     assert f"{validated(tree).table.merge_mode}_ordering".upper() == mode.value
 
 
+def test_there_are_three_merge_modes() -> None:
+    """Merge Modes: COMMIT_TIME_ORDERING, EVENT_TIME_ORDERING and CUSTOM; others are refused."""
+    assert {*MergeMode} == {"COMMIT_TIME_ORDERING", "EVENT_TIME_ORDERING", "CUSTOM"}
+    stored = properties(MergeMode.EVENT_TIME, more={keys.MERGE_MODE: "ARRIVAL_TIME_ORDERING"})
+    with pytest.raises(CorruptData, match="ARRIVAL_TIME_ORDERING"):
+        TableProperties.parse(stored.to_bytes())
+
+
+def test_the_ordering_field_may_be_stored_as_precombine_field(tmp_path: Path) -> None:
+    """EVENT_TIME_ORDERING: by a user-specified ordering or precombine field, its older name."""
+    stored = properties(MergeMode.EVENT_TIME).values
+    renamed = {keys.PRECOMBINE_FIELD: stored[keys.ORDERING_FIELDS]}
+    left_out = (keys.ORDERING_FIELDS, keys.MERGE_MODE, keys.MERGE_STRATEGY_ID)
+    values = {key: value for key, value in stored.items() if key not in left_out}
+    table = WrittenTable.create(tmp_path, ORDERS, TableProperties({**values, **renamed}))
+    table.upsert(PAID)
+    table.upsert(CREATED)
+    assert states(table.rows()) == ["paid"]
+
+
 def test_without_an_ordering_field_the_new_record_replaces_the_old_one(tmp_path: Path) -> None:
     """Merge Modes: COMMIT_TIME_ORDERING replaces the old record with the one of the new batch."""
     table = commit_time(tmp_path)
@@ -309,6 +330,47 @@ def test_a_canceled_order_is_not_created_again(way: Way, tmp_path: Path) -> None
 def test_a_paid_order_does_not_wait_for_its_payment_again(way: Way, tmp_path: Path) -> None:
     """EVENT_TIME_ORDERING: the status does not jump back from paid to created."""
     assert states(way(event_time, tmp_path, [CREATED, PAID, CREATED])) == ["paid"]
+
+
+#: What the writers of the golden tables ``*_non_blocking_*`` wrote, in the order in which they
+#: completed: numbers of records, event time and version. The first version began before the three
+#: that stand above it, and wrote to the same file groups.
+_WRITES = (
+    (range(30), 100, 0),
+    (range(5, 15), 200, 2),
+    (range(12, 20), 210, 3),
+    (range(4), 150, 4),
+    (range(10), 200, 1),
+    ((3, 4), 300, 5),
+)
+_AFTER_THE_COMPACTION = ((4, 5), 190, 6)
+
+
+@pytest.mark.parametrize(
+    ("name", "writes"),
+    [
+        ("v8_mor_non_blocking_writers", [*_WRITES, _AFTER_THE_COMPACTION]),
+        ("v9_mor_non_blocking_writers", [*_WRITES, _AFTER_THE_COMPACTION]),
+        ("v9_mor_non_blocking_pending", _WRITES),
+    ],
+)
+def test_event_time_orders_what_writers_wrote_that_did_not_wait_for_each_other(
+    name: str, writes: Sequence[tuple[Sequence[int], int, int]], tmp_path: Path
+) -> None:
+    """EVENT_TIME_ORDERING: with non-blocking concurrency control, streams come out right.
+
+    Whoever began or completed first, and whether a compaction came between: each record is one of
+    those with its largest event time. Of equal ones the log's order decides, which is that of the
+    requests, or a compaction between them.
+    """
+    table = unpack(name, tmp_path).table
+    found = table.snapshot(["id", "ts", "qty"]).read_all().to_pylist()
+    assert len(found) == 30
+    for number, row in enumerate(sorted(found, key=lambda row: str(row["id"]))):
+        versions = {version: ts for of, ts, version in writes if number in of}
+        latest = {v for v, ts in versions.items() if ts == max(versions.values())}
+        assert row["qty"] - number * 10 in latest, row
+        assert row["ts"] == max(versions.values()), row
 
 
 def test_a_deleted_order_stays_deleted_when_an_older_state_arrives(tmp_path: Path) -> None:

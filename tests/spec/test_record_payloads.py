@@ -15,6 +15,7 @@ from table.config import keys
 from table.config.merge_settings import PAYLOAD_CLASSES, merge_settings, payload_settings
 from table.config.table_properties import TableProperties, TableType
 from table.config.table_spec import TableSpec
+from table.errors import InvalidConfig
 from table.model.changes import ChangeKind
 from tests.merging.written_table import KEY, Row, WrittenTable
 from tests.spec.tables import COPY_ON_WRITE, MERGE_ON_READ, PRICES
@@ -85,6 +86,20 @@ def test_the_default_payload_honors_the_ordering_field(
     assert came_to(table) == [STORED]
 
 
+@pytest.mark.parametrize(
+    "payload", ["OverwriteWithLatestAvroPayload", "OverwriteNonDefaultsWithLatestAvroPayload"]
+)
+def test_overwriting_payloads_combine_a_batch_as_it_comes(payload: str, tmp_path: Path) -> None:
+    """OverwriteWithLatestAvroPayload: of a batch, the record with the greatest value is picked.
+
+    Not in version 9, where Apache Hudi 1.2.0 makes a table in ``COMMIT_TIME_ORDERING`` of it: the
+    one that came last is.
+    """
+    table = table_of(tmp_path, payload, MERGE_ON_READ)
+    table.upsert(STORED, INCOMING)
+    assert came_to(table) == [INCOMING]
+
+
 def test_the_default_payload_honors_the_ordering_field_in_precombine_too(tmp_path: Path) -> None:
     """DefaultHoodieRecordPayload honors the ordering field for both precombining and merging."""
     table = table_of(tmp_path, "DefaultHoodieRecordPayload", MERGE_ON_READ)
@@ -99,6 +114,28 @@ def test_late_data_loses_by_event_time(table_type: TableType, tmp_path: Path) ->
     table.upsert(STORED)
     table.upsert(INCOMING, {**STORED, "ts": 3, "name": "name_3"})
     assert came_to(table) == [{**STORED, "ts": 3, "name": "name_3"}]
+
+
+def test_event_time_has_to_be_configured() -> None:
+    """EventTimeAvroPayload: users need to set the event time field; without one it is refused."""
+    with pytest.raises(InvalidConfig, match="ordering"):
+        spec_of("EventTimeAvroPayload", MERGE_ON_READ).to_properties()
+
+
+@pytest.mark.parametrize("payload", ["AWSDmsAvroPayload", "OverwriteWithLatestAvroPayload"])
+def test_a_payload_may_render_the_ordering_field_ineffective(payload: str, tmp_path: Path) -> None:
+    """Record Payload Configs: a payload overrides what the precombine field says."""
+    schema = pa.schema([*PRICES, ("Op", pa.string())])
+    table = table_of(tmp_path, payload, MERGE_ON_READ, schema)
+    table.upsert({**STORED, "Op": "I"})
+    table.upsert({**INCOMING, "Op": "U"})
+    assert came_to(table) == [{**INCOMING, "Op": "U"}]
+
+
+def test_a_payload_of_ones_own_is_refused() -> None:
+    """Record Payload Configs: your own merge logic is a Java class, which nothing here can run."""
+    with pytest.raises(InvalidConfig, match=r"com\.shop\.OrderPayload"):
+        spec_of("com.shop.OrderPayload", MERGE_ON_READ, "ts").to_properties()
 
 
 @both_table_types

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-import re
+import json
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
+from checkpoints.checkpoint import KafkaCheckpoint
+from checkpoints.of_table import progress_of
 from sinks.hudi.exchange import DriverExchange, Exchange
 from sinks.hudi.sink import TooManyRejects
 from sinks.hudi.spark_exchange import SparkExchange
 from streamer import pipeline
 from streamer.demo import expected_orders, produce
 from streamer.events import BatchWritten, CompactionDone, Event, OffsetsSkipped
+from streamer.sources.errors import LostOffsets
+from table.config import keys
 from table.execution.runner import LocalRunner
 from table.hudi_table import open_table
 from table.model.action import Action
@@ -102,42 +107,115 @@ def test_a_tombstone_deletes_by_key(
     assert left["order_id"].to_pylist() == ["b"]
 
 
-def test_records_that_are_lost_while_the_stream_runs_are_told(
-    kafka: Kafka, spark: SparkSession, exchange: Exchange, tmp_path: Path
+@pytest.mark.parametrize("policy", ["fail", "earliest", "latest"])
+def test_records_that_are_lost_while_the_stream_runs_are_what_the_policy_makes_of_them(
+    kafka: Kafka, spark: SparkSession, policy: str, tmp_path: Path
 ) -> None:
-    topic = kafka.create_topic()
+    topic = kafka.create_topic(partitions=2)
     record = '{{"order_id": "{0}", "region": "n", "updated_at": 1}}'
     for first in range(0, 300, 50):  # batches of their own, so that no fetch brings all
-        kafka.produce(topic, [(b"k", record.format(first + n).encode()) for n in range(50)])
+        rows = [(b"k", record.format(first + n).encode()) for n in range(50)]
+        kafka.produce(topic, rows, partition=0)
+    kafka.produce(topic, [(b"k", record.format(1000 + n).encode()) for n in range(30)], partition=1)
     config = pipeline_config(
         kafka.bootstrap,
         topic,
         tmp_path / "orders",
         source={
             "max_records_per_batch": 100,
-            "fail_on_data_loss": False,
-            "consumer": {"max.partition.fetch.bytes": "1000"},
+            "on_offset_out_of_range": policy,
+            "consumer": {"max.partition.fetch.bytes": "1000", "max.poll.records": "10"},
         },
+        run={"on_error": {"backoff_s": 0.01}},
     )
     skipped: list[OffsetsSkipped] = []
 
     def listener(event: Event) -> None:
-        if isinstance(event, BatchWritten) and event.batch_id == 0:
+        if isinstance(event, BatchWritten) and event.batch_id == 0 and not skipped:
             kafka.delete_before(topic, 250)
         if isinstance(event, OffsetsSkipped):
             skipped.append(event)
 
-    with pipeline.build(config, listener, exchange) as built:
-        built.loop.run()
-    rows = open_table(StorageLocation(str(tmp_path / "orders"))).snapshot(["order_id"]).read_all()
-    missing = set(range(300)) - set(map(int, rows["order_id"].to_pylist()))
-    assert missing, "the consumer had fetched all of them before"
-    told = [
-        range(int(first), int(last) + 1)
-        for event in skipped
-        for first, last in re.findall(r"lost offsets (\d+) to (\d+)", "".join(event.ranges))
+    with pipeline.build(config, listener, DriverExchange(LocalRunner(2))) as built:
+        if policy == "fail":
+            with pytest.raises(LostOffsets, match="partition 0 lost offsets"):
+                built.loop.run()
+        else:
+            assert built.loop.run().checkpoint == {0: 300, 1: 30}
+    table = open_table(StorageLocation(str(tmp_path / "orders")))
+    orders = set(map(int, table.snapshot(["order_id"]).read_all()["order_id"].to_pylist()))
+    extras = [
+        table.store.read_commit(i).extra_metadata
+        for i in table.timeline.completed(Action.DELTA_COMMIT)
     ]
-    assert missing <= {offset for lost in told for offset in lost} <= set(range(100, 250))
+    kept = [json.loads(extra[keys.SOURCE_LOST]) for extra in extras if keys.SOURCE_LOST in extra]
+    read = len([order for order in orders if order < 250])
+    if policy == "fail":
+        assert kept == [], "nothing was passed over"
+        assert orders <= {*range(read), *range(1000, 1030)}
+        return
+    ((lost,),) = kept
+    end = 250 if policy == "earliest" else 300
+    assert lost == {"topic": topic, "partition": 0, "from": read, "to": end, "count": end - read}
+    assert [one.lost for one in skipped] == [(lost,)]
+    assert orders == {*range(read), *range(end, 300), *range(1000, 1030)}
+    audits = [json.loads(extra[keys.AUDIT]) for extra in extras]
+    assert sum(audit["records"] for audit in audits) == len(orders)
+
+
+def test_what_became_of_every_offset_is_in_the_commit(
+    kafka: Kafka, spark: SparkSession, exchange: Exchange, tmp_path: Path
+) -> None:
+    topic = kafka.create_topic()
+    row = b'{"order_id": "%s", "region": "n", "updated_at": %d}'
+    rows = [(b"k", row % (key, at)) for at in (1, 2) for key in (b"a", b"b", b"c")]
+    kafka.produce(topic, [*rows, (b"k", b"broken")])
+    transactional = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": topic})
+    transactional.init_transactions(20)
+    for abort in (True, False):
+        transactional.begin_transaction()
+        transactional.produce(topic, row % (b"d", 3 + abort), partition=0)
+        transactional.flush(20)
+        (transactional.abort_transaction if abort else transactional.commit_transaction)(20)
+    config = pipeline_config(
+        kafka.bootstrap, topic, tmp_path / "orders", dead_letters={"tolerated": 1}
+    )
+    with pipeline.build(config, _deaf, exchange) as built:
+        built.loop.run()
+    table = open_table(StorageLocation(str(tmp_path / "orders")))
+    (commit,) = table.timeline.completed(Action.DELTA_COMMIT)
+    extra = table.store.read_commit(commit).extra_metadata
+    assert json.loads(extra[keys.AUDIT]) == {
+        "offsets": 11,  # 7 records, an aborted one and its mark, a committed one and its mark
+        "records": 8,
+        "written": 4,
+        "merged": 3,
+        "rejected": 1,
+        "skipped": 3,
+    }
+
+
+def test_two_streamers_of_one_table_each_keep_their_own_place(
+    kafka: Kafka, spark: SparkSession, tmp_path: Path
+) -> None:
+    path = tmp_path / "orders"
+    topics = {"": kafka.create_topic(), "returns": kafka.create_topic()}
+    for turn in range(2):
+        for identity, topic in topics.items():
+            key = f"{identity or 'default'}{turn}"
+            record = f'{{"order_id": "{key}", "region": "n", "updated_at": 1}}'
+            kafka.produce(topic, [(b"k", record.encode())])
+            source = {"checkpoint_id": identity}
+            config = pipeline_config(kafka.bootstrap, topic, path, source=source)
+            with pipeline.build(config, _deaf) as built:
+                assert built.loop.run().rows_written == 1
+    table = open_table(StorageLocation(str(path)))
+    for identity, topic in topics.items():
+        progress = progress_of(table, table.timeline, identity)
+        assert progress is not None
+        assert progress.checkpoint == KafkaCheckpoint(topic, {0: 2})
+    keys_there = table.snapshot(["order_id"]).read_all()["order_id"].to_pylist()
+    assert sorted(keys_there) == ["default0", "default1", "returns0", "returns1"]
 
 
 def _deaf(_: Event) -> None:

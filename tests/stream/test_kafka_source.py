@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 from pyspark.sql import DataFrame, SparkSession
@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from checkpoints.checkpoint import KafkaCheckpoint
 from streamer.config.load import validated
 from streamer.config.source import SourceConfig
-from streamer.events import Event, OffsetsSkipped
+from streamer.events import Event, GroupCommitFailed, OffsetsSkipped
 from streamer.sources import kafka_admin
 from streamer.sources.errors import (
     BrokerUnreachable,
@@ -22,6 +22,8 @@ from streamer.sources.errors import (
     LostOffsets,
     SourceError,
     TopicNotFound,
+    TopicRecreated,
+    TopicReplaced,
     UnknownPartitions,
 )
 from streamer.sources.kafka import KafkaSource
@@ -144,12 +146,84 @@ def test_lost_records_stop_the_run_or_are_told(
         with pytest.raises(LostOffsets, match="partition 0 lost offsets 3 to 9") as raised:
             source.start_map(read)
         assert [lost.partition for lost in raised.value.lost] == [0]
+    for policy, at in (("earliest", 10), ("latest", 30)):
+        told: list[Event] = []
+        tolerant = config(bootstrap, orders, on_offset_out_of_range=policy)
+        with KafkaSource(spark, tolerant, told.append) as source:
+            assert source.start_map(read) == KafkaCheckpoint(orders, {0: at, 1: 4})
+        (skipped,) = told
+        assert isinstance(skipped, OffsetsSkipped)
+        facts = {"topic": orders, "partition": 0, "from": 3, "to": at, "count": at - 3}
+        assert skipped.lost == (facts,)
+
+
+def test_a_topic_made_anew_is_another_one_however_many_records_it_holds(
+    spark: SparkSession, kafka: Kafka, bootstrap: str, orders: str
+) -> None:
+    with KafkaSource(spark, config(bootstrap, orders)) as source:
+        before = source.start(None).topic_id
+        assert before
+        source.check_same_topic(before)
+        kafka.delete(orders)
+        kafka.create_again(orders, partitions=2)
+        kafka.produce(orders, [(b"k", b"new")] * 40, partition=0)
+        read = KafkaCheckpoint(orders, {0: 30, 1: 0})
+        with pytest.raises(TopicRecreated, match="lakemark checkpoint reset"):
+            source.start(read, before)
+        with pytest.raises(TopicReplaced, match=before):
+            source.check_same_topic(before)
+    for policy, at in (("earliest", 0), ("latest", 40)):
+        told: list[Event] = []
+        tolerant = config(bootstrap, orders, on_offset_out_of_range=policy)
+        with KafkaSource(spark, tolerant, told.append) as source:
+            start = source.start(read, before)
+        assert start.checkpoint == KafkaCheckpoint(orders, {0: at, 1: 0})
+        assert start.topic_id not in ("", before)
+        (skipped,) = told
+        assert isinstance(skipped, OffsetsSkipped)
+        assert [(lost["from"], lost["to"]) for lost in skipped.lost] == [(30, at), (0, 0)]
+
+
+def test_a_moment_is_resolved_to_the_first_record_that_is_no_older(
+    spark: SparkSession, kafka: Kafka, bootstrap: str
+) -> None:
+    topic = kafka.create_topic(partitions=3)
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for partition, times in enumerate(([1_000, 2_000, 3_000], [1_000, 1_500], [])):
+        for time_ms in times:
+            producer.produce(
+                topic, b"v", partition=partition, timestamp=1_700_000_000_000 + time_ms
+            )
+    assert producer.flush(20) == 0
+    for starting, at in (
+        ({"timestamp": 1_700_000_002_000}, {0: 1, 1: 2, 2: 0}),
+        ({"timestamp": "2023-11-14T22:13:21Z"}, {0: 0, 1: 0, 2: 0}),
+        ({"timestamp": 1_700_000_003_001}, {0: 3, 1: 2, 2: 0}),
+    ):
+        with KafkaSource(spark, config(bootstrap, topic, starting=starting)) as source:
+            assert source.start_map(None) == KafkaCheckpoint(topic, at)
+
+
+def test_a_group_is_shown_how_far_the_table_has_read(
+    spark: SparkSession, bootstrap: str, orders: str
+) -> None:
+    group = f"{orders}-lag"
     told: list[Event] = []
-    tolerant = config(bootstrap, orders, fail_on_data_loss=False)
-    with KafkaSource(spark, tolerant, told.append) as source:
-        assert source.start_map(read) == KafkaCheckpoint(orders, {0: 10, 1: 4})
-    (skipped,) = told
-    assert isinstance(skipped, OffsetsSkipped)
+    with KafkaSource(spark, config(bootstrap, orders, commit_group=group), told.append) as source:
+        for offset in (5, 6, 7):
+            source.show_group(KafkaCheckpoint(orders, {0: offset, 1: 2}))
+    watcher = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+    asked = [TopicPartition(orders, partition) for partition in (0, 1)]
+    assert [found.offset for found in watcher.committed(asked, 20)] == [7, 2]
+    watcher.subscribe([orders])
+    deadline = time.monotonic() + 20
+    while not watcher.assignment() and time.monotonic() < deadline:
+        watcher.poll(0.2)
+    assert told == []
+    with KafkaSource(spark, config(bootstrap, orders, commit_group=group), told.append) as source:
+        source.show_group(KafkaCheckpoint(orders, {0: 8, 1: 2}))
+    watcher.close()
+    assert isinstance(told[0], GroupCommitFailed), "a group with members is its members' own"
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,13 @@ from tests.storages import CountingStorage
 from tests.tables import INDEX, Row, changes, commit, contents, make, write_files, writer
 
 #: Requests of a commit that are not for its files: timeline, lock, prepared content, markers.
-FIXED_REQUESTS = 22
+OWN_REQUESTS = 22
+
+#: What the metadata table adds: properties, two states, a log in each of four file groups, content
+#: that is prepared, looked at, published and withdrawn.
+METADATA_REQUESTS = 11
+
+FIXED_REQUESTS = OWN_REQUESTS + METADATA_REQUESTS
 
 #: Marker, its removal, and the file.
 REQUESTS_PER_FILE = 3
@@ -27,6 +33,7 @@ def test_a_commit_asks_little_and_lists_no_data_folder() -> None:
         assert len(storage.requests) <= FIXED_REQUESTS + REQUESTS_PER_FILE * files
         listed = [r.path for r in storage.requests if r.method.startswith("list")]
         assert all(path.startswith(".hoodie/") for path in listed), listed
+        assert not [path for path in listed if path.startswith(".hoodie/metadata")], listed
     assert set(contents(storage).values()) == {(4, 4)}
 
 

@@ -35,62 +35,23 @@ import pyarrow as pa
 from table.errors import InvalidConfig
 from table.schema.evolution import Path, Proposal
 from transforms.decode.decoded import Decoded
-from transforms.decode.json_block import EpochUnit
+from transforms.decode.decoder import ColumnDecoder
 from transforms.decode.json_decoding import JsonDecoding
 from transforms.decode.json_judge import Judge
 from transforms.decode.json_record import LEAF_TYPES
-from transforms.decode.schema_policy import SchemaPolicy, UnknownFields
-
-_STRICT = SchemaPolicy()
 
 
 @dataclass(frozen=True, slots=True)
-class JsonDecoder:
-    """Decodes columns of JSON objects; holds only its configuration, so it pickles.
+class JsonDecoder(ColumnDecoder):
+    """Decodes columns of JSON objects."""
 
-    Attributes:
-        schema: columns to fill.
-        rescue_column: name of a string column, after the others, that keeps what the policy
-            rescues of a record as one JSON object (null when there is nothing).
-        epoch_unit: unit of timestamps that are integers.
-        policy: what happens to unknown fields and wider values; and the aliases of columns.
-
-    Raises:
-        InvalidConfig: a type that JSON is not decoded to, a rescue column named as another, an
-            alias that is a column or stands for none.
-    """
-
-    schema: pa.Schema
-    rescue_column: str | None = None
-    epoch_unit: EpochUnit = "ms"
-    policy: SchemaPolicy = _STRICT
-
-    def __post_init__(self) -> None:
-        for field in self.schema:
-            _check_type(field.name, field.type)
-        if self.rescue_column in self.schema.names:
-            message = f"rescue column {self.rescue_column!r} is a declared column; rename it"
-            raise InvalidConfig(message)
-        self.policy.with_aliases(self.schema)
-
-    @property
-    def unknown_fields(self) -> UnknownFields:
-        """What happens to unknown fields."""
-        default: UnknownFields = "ignore" if self.rescue_column is None else "rescue"
-        return self.policy.unknown_fields or default
-
-    @property
-    def rows_schema(self) -> pa.Schema:
-        """Schema of decoded rows: the declared columns, then the rescue column if there is one."""
-        if self.rescue_column is None:
-            return self.schema
-        return self.schema.append(pa.field(self.rescue_column, pa.string()))
+    @classmethod
+    def check_type(cls, path: str, data_type: pa.DataType) -> None:
+        """Pass when JSON is decoded to a type."""
+        _check_type(path, data_type)
 
     def decode(self, values: pa.Array | pa.ChunkedArray) -> Decoded:
-        """Decode a ``binary`` column; never fails on what is in it.
-
-        Null values are rejected like empty ones.
-        """
+        """See ``ColumnDecoder``."""
         if values.type != pa.binary():
             values = values.cast(pa.binary())
         chunks = values.chunks if isinstance(values, pa.ChunkedArray) else [values]
@@ -102,14 +63,11 @@ class JsonDecoder:
         return decoding.finish()
 
     def asked_by(self, values: pa.Array | pa.ChunkedArray) -> Proposal:
-        """What the schema must become to hold values that ask, see ``Decoded.asking``.
-
-        Of more columns than a table should have, enough to see that.
-        """
+        """See ``ColumnDecoder``."""
         return self._judge.asked_by(_each(values))
 
     def wider_in(self, values: pa.Array | pa.ChunkedArray) -> set[Path]:
-        """The places where values hold numbers that would fit a wider type than their column's."""
+        """See ``ColumnDecoder``."""
         return self._judge.wider_in(_each(values))
 
     @property
@@ -119,15 +77,6 @@ class JsonDecoder:
 
 def _each(values: pa.Array | pa.ChunkedArray) -> Iterator[bytes]:
     return (value.as_py() for value in values)
-
-
-def is_decodable(data_type: pa.DataType) -> bool:
-    """Whether JSON is decoded to a type."""
-    try:
-        _check_type("", data_type)
-    except InvalidConfig:
-        return False
-    return True
 
 
 def _check_type(path: str, data_type: pa.DataType) -> None:

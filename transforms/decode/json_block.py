@@ -23,8 +23,8 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from transforms.decode.base64_column import decode_base64
-
-EpochUnit = Literal["s", "ms", "us", "ns"]
+from transforms.decode.calendar import outside_calendar
+from transforms.decode.decoder import EpochUnit
 
 
 class TimestampForm(Enum):
@@ -196,20 +196,9 @@ def _parse_long_fractions(texts: pa.Array) -> pa.Array:
     return pc.coalesce(zoned, pc.assume_timezone(naive, "UTC"))
 
 
-#: 0001-01-01 to 9999-12-31: what Spark, Python and Hudi's readers can name.
-_CALENDAR = {
-    pa.date32(): (-719_162, 2_932_896),
-    _TIMESTAMP: (-719_162 * 86_400_000_000, 2_932_897 * 86_400_000_000 - 1),
-}
-
-
 def _within_calendar(times: pa.Array) -> pa.Array:
     """``times`` itself, when all lie in the years 1 to 9999."""
-    first, last = _CALENDAR[times.type]
-    numbers = times.view(pa.int32() if pa.types.is_date32(times.type) else pa.int64())
-    range_ = pc.min_max(numbers)
-    lowest, highest = range_["min"].as_py(), range_["max"].as_py()
-    if lowest is not None and (lowest < first or highest > last):
+    if outside_calendar(times) is not None:
         message = "a date or timestamp lies outside the years 1 to 9999"
         raise ValueError(message)
     return times

@@ -10,6 +10,7 @@ from table.schema.evolution import (
     MAX_EVOLVED_COLUMNS,
     Path,
     Proposal,
+    Sighting,
     ValueKind,
     column_count,
     evolved,
@@ -89,7 +90,7 @@ class Judge:
 
         Of records that ask for more than ``MAX_EVOLVED_COLUMNS``, enough to see that.
         """
-        asked: set[tuple[Path, ValueKind]] = set()
+        asked: set[Sighting] = set()
         checked = most = max(MAX_EVOLVED_COLUMNS, column_count(self._schema))
         for value in values:
             found = self._finder.find(value)

@@ -22,6 +22,8 @@ from table.errors import InvalidConfig
 from table.model.meta_columns import META_COLUMNS
 from table.schema.canonical import canonical
 from table.schema.evolution import ELEMENT, MAX_EVOLVED_DEPTH, Path, Proposal, ValueKind, depth
+from transforms.decode.aliases import different_values
+from transforms.decode.field_types import field_types
 from transforms.decode.json_record import RepeatingObject, spell_out_infinity, to_object
 from transforms.decode.schema_policy import SchemaPolicy
 
@@ -71,7 +73,7 @@ class MisfitFinder:
 
     def __init__(self, schema: pa.Schema, policy: SchemaPolicy) -> None:
         self._policy = policy
-        self._types = {field.name: field.type for field in schema}
+        self._types = field_types(schema)
 
     def find(self, value: bytes) -> Misfits:
         """The misfits of a record."""
@@ -80,6 +82,7 @@ class MisfitFinder:
             record = _DECODER.decode(spell_out_infinity(value.decode()))
             if isinstance(record, dict):
                 self._search_object(record, self._types, (), found)
+                found.fault = found.fault or self._alias_conflict(record)
         except RecursionError:
             return Misfits(fault="it is nested too deeply to look for unknown fields")
         except ValueError as error:
@@ -113,7 +116,7 @@ class MisfitFinder:
 
     def _search(self, value: object, known: pa.DataType, path: Path, to: Misfits) -> None:
         if isinstance(value, dict) and pa.types.is_struct(known):
-            types = {field.name: field.type for field in known}
+            types = field_types(known)
             self._search_object(value, types, path, to)
         elif isinstance(value, list) and pa.types.is_list(known):
             for element in value:
@@ -133,6 +136,16 @@ class MisfitFinder:
             clash = _case_clash(path[-1], siblings) or (len(path) == 1 and self._taken(path[-1]))
             to.fault = to.fault or clash or _name_fault(path)
             to.unknown |= seen
+
+    def _alias_conflict(self, record: Mapping[str, object]) -> str | None:
+        """Whether the columns that it asks for would hold different values under two names."""
+        for alias, column in self._policy.aliases.items():
+            if record.get(column) is None or record.get(alias) is None:
+                continue
+            known = self._types[column]
+            if _unknown_part(record[column], known) != _unknown_part(record[alias], known):
+                return different_values(column, alias)
+        return None
 
     def _is_settled(self, path: Path) -> bool:
         if len(path) > 1 and self._policy.wider_values == "evolve":
@@ -248,6 +261,22 @@ def _number_kind(value: object) -> ValueKind | None:
             return ValueKind.SHORT_LONG
         return ValueKind.LONG if value in _INT64 else None
     return ValueKind.DOUBLE if isinstance(value, float) else None
+
+
+def _unknown_part(value: object, known: pa.DataType | None) -> object:
+    """What of a value no column holds, without fields that tell no type; None where all is known.
+
+    Of an array it is one for each element.
+    """
+    if isinstance(value, list) and (known is None or pa.types.is_list(known)):
+        of_elements = None if known is None else known.value_type
+        parts = [_unknown_part(element, of_elements) for element in value]
+        return parts if any(part is not None for part in parts) else None
+    if isinstance(value, dict) and (known is None or pa.types.is_struct(known)):
+        types = {} if known is None else field_types(known)
+        inside = {name: _unknown_part(member, types.get(name)) for name, member in value.items()}
+        return {name: part for name, part in inside.items() if part is not None} or None
+    return value if known is None else None
 
 
 def _nameless(path: Path) -> str:

@@ -13,12 +13,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from transforms.decode.field_types import field_types
 from transforms.decode.json_record import spell_out_infinity
 
 Mask = npt.NDArray[np.bool_]
@@ -61,7 +63,7 @@ def find_unknown(
     parsed: pa.Table, schema: pa.Schema, counts: Callable[[pa.Array], Mask] = is_given
 ) -> Mask:
     """Which rows have a field that counts and is not in ``schema``, at any depth."""
-    types = {field.name: field.type for field in schema}
+    types = field_types(schema)
     found = np.zeros(parsed.num_rows, np.bool_)
     for name, column in zip(parsed.column_names, parsed.columns, strict=True):
         if _has_more_fields(column.type, types.get(name)):
@@ -87,12 +89,9 @@ def unknown_fields(text: str, schema: pa.Schema, kept: pa.Schema | None = None) 
         ValueError: the record cannot be taken apart, such as one nested too deeply.
     """
     text = spell_out_infinity(text)
-    wanted = None if kept is None else {f.name: f.type for f in kept}
-    try:
-        return _unknown_members(text, text.index("{"), {f.name: f.type for f in schema}, wanted)
-    except RecursionError:
-        message = "it is nested too deeply"
-        raise ValueError(message) from None
+    wanted = None if kept is None else field_types(kept)
+    with _told_if_too_deep():
+        return _unknown_members(text, text.index("{"), field_types(schema), wanted)
 
 
 def known_fields(text: str, schema: pa.Schema) -> str:
@@ -102,8 +101,14 @@ def known_fields(text: str, schema: pa.Schema) -> str:
         ValueError: as ``unknown_fields``.
     """
     text = spell_out_infinity(text)
+    with _told_if_too_deep():
+        return _known_members(text, text.index("{"), field_types(schema))
+
+
+@contextmanager
+def _told_if_too_deep() -> Iterator[None]:
     try:
-        return _known_members(text, text.index("{"), {f.name: f.type for f in schema})
+        yield
     except RecursionError:
         message = "it is nested too deeply"
         raise ValueError(message) from None
@@ -114,7 +119,7 @@ def _has_more_fields(read: pa.DataType, known: pa.DataType | None) -> bool:
     if known is None:
         return True
     if pa.types.is_struct(read) and pa.types.is_struct(known):
-        types = {field.name: field.type for field in known}
+        types = field_types(known)
         return any(_has_more_fields(field.type, types.get(field.name)) for field in read)
     if pa.types.is_list(read) and pa.types.is_list(known):
         return _has_more_fields(read.value_type, known.value_type)
@@ -128,9 +133,7 @@ def _count_unknown(read: pa.DataType, known: pa.DataType | None) -> int:
         return _count_unknown(read.value_type, inside)
     if not pa.types.is_struct(read):
         return 0
-    types = {}
-    if known is not None and pa.types.is_struct(known):
-        types = {field.name: field.type for field in known}
+    types = field_types(known) if known is not None and pa.types.is_struct(known) else {}
     return sum(
         (field.name not in types) + _count_unknown(field.type, types.get(field.name))
         for field in read
@@ -145,7 +148,7 @@ def _find_unknown(
         return counts(read)
     found = np.zeros(len(read), np.bool_)
     if pa.types.is_struct(read.type) and pa.types.is_struct(known):
-        types = {field.name: field.type for field in known}
+        types = field_types(known)
         for number, field in enumerate(read.type):
             found |= _find_unknown(read.field(number), types.get(field.name), counts)
     elif pa.types.is_list(read.type) and pa.types.is_list(known):
@@ -189,7 +192,7 @@ def _known_members(text: str, start: int, known: _Types) -> str:
             continue
         part = text[begin:end]
         if pa.types.is_struct(known[name]) and part.startswith("{"):
-            part = _known_members(text, begin, {f.name: f.type for f in known[name]})
+            part = _known_members(text, begin, field_types(known[name]))
         parts.append(f"{json.dumps(name)}:{part}")
     return "{" + ",".join(parts) + "}"
 
@@ -199,8 +202,8 @@ def _unknown_part(
 ) -> str | None:
     """What to keep of the value of a known column."""
     if pa.types.is_struct(known) and text[begin] == "{":
-        types = {field.name: field.type for field in known}
-        inside = None if wanted is None else {field.name: field.type for field in wanted}
+        types = field_types(known)
+        inside = None if wanted is None else field_types(wanted)
         return _unknown_members(text, begin, types, inside)
     if wanted is not None:
         return None  # arrays are kept whole, or not at all
@@ -213,7 +216,7 @@ def _has_unknown(value: object, known: pa.DataType) -> bool:
     if isinstance(value, list) and pa.types.is_list(known):
         return any(_has_unknown(element, known.value_type) for element in value)
     if isinstance(value, dict) and pa.types.is_struct(known):
-        types = {field.name: field.type for field in known}
+        types = field_types(known)
         return any(
             _has_unknown(member, types[name]) if name in types else member is not None
             for name, member in value.items()

@@ -33,6 +33,12 @@ HEADER_BYTES = _HEADER.size
 
 #: ``zlib.decompressobj`` for one stream in gzip's format.
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS
+#: What Java writes before a stream: no time, an unknown system.
+_GZIP_HEADER = b"\x1f\x8b\x08" + bytes(6) + b"\xff"
+_GZIP_LEVEL = 6
+
+_NO_CHECKSUM, _CHECKSUM_BYTES = 0, 4
+_BYTES_PER_CHECKSUM = 16 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +90,38 @@ class Block:
     def corrupt(self, *, expected: str, actual: str) -> CorruptData:
         """The error for content that disagrees with the format."""
         return CorruptData(self.path, self.offset, expected, actual)
+
+
+def encode_block(
+    magic: bytes, content: bytes | memoryview, compression: Compression, previous: int = -1
+) -> bytes:
+    """A whole block.
+
+    Args:
+        magic: its kind.
+        content: uncompressed.
+        compression: ``GZ`` or ``NONE``.
+        previous: offset of the block before of the same kind, -1 for none.
+    """
+    packed = _gzip(content) if compression is Compression.GZ else content
+    without_checksums = HEADER_BYTES + len(packed)
+    checksums = bytes(-(-without_checksums // _BYTES_PER_CHECKSUM) * _CHECKSUM_BYTES)
+    header = _HEADER.pack(
+        magic,
+        len(packed) + len(checksums),
+        len(content),
+        previous,
+        _NO_CHECKSUM,
+        _BYTES_PER_CHECKSUM,
+        without_checksums,
+    )
+    return b"".join((header, packed, checksums))
+
+
+def _gzip(content: bytes | memoryview) -> bytes:
+    stream = zlib.compressobj(_GZIP_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
+    packed = stream.compress(content) + stream.flush()
+    return _GZIP_HEADER + packed + struct.pack("<II", zlib.crc32(content), len(content))
 
 
 def _unpacked(

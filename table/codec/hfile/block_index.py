@@ -52,6 +52,15 @@ class BlockIndex:
     places: list[BlockPlace]
 
 
+def encode_root_index(index: BlockIndex, *, of_data: bool) -> bytes:
+    """Content of the root index, or with ``of_data`` false of the index of meta blocks."""
+    entries = []
+    for key, place in zip(index.first_keys, index.places, strict=True):
+        stored = _SHORT.pack(len(key)) + key if of_data else key
+        entries += [_PLACE.pack(place.offset, place.size_bytes), _vint(len(stored)), stored]
+    return b"".join(entries)
+
+
 def parse_root_index(block: Block, count: int, *, of_data: bool) -> BlockIndex:
     """The root index, or with ``of_data`` false the index of meta blocks, of ``count`` entries.
 
@@ -134,3 +143,11 @@ def _read_vint(block: Block, at: int) -> tuple[int, int]:
     if width > _COUNT_BYTES or at + 1 + width > len(content):
         raise block.corrupt(expected="a length of 32 bits", actual=repr(content[at : at + 9]))
     return at + 1 + width, int.from_bytes(content[at + 1 : at + 1 + width])
+
+
+def _vint(value: int) -> bytes:
+    """What ``_read_vint`` reads."""
+    if value < 0x80:
+        return bytes([value])
+    digits = value.to_bytes((value.bit_length() + 7) // 8)
+    return bytes([0x90 - len(digits)]) + digits

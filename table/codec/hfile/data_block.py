@@ -23,7 +23,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from table.codec.byte_strings import ByteStrings, byte_strings
 from table.codec.hfile.block import Block
 
 _LENGTHS = struct.Struct(">ii")
@@ -31,6 +33,10 @@ _PUT = 4
 #: Bytes beside the key among those that the key's length counts, before and after it.
 _KEY_PREFIX_BYTES, _KEY_SUFFIX_BYTES = 2, 10
 _VERSION_BYTES = 1
+_BEFORE_KEY = np.dtype([("stored", ">i4"), ("value", ">i4"), ("key", ">u2")])
+#: Column family, time and kind.
+_AFTER_KEY = pa.scalar(struct.pack(">bqb", 0, 2**63 - 1, _PUT), pa.large_binary())
+_AFTER_VALUE = pa.scalar(bytes(_VERSION_BYTES), pa.large_binary())
 
 _Offsets = npt.NDArray[np.int64]
 
@@ -45,6 +51,29 @@ class Entries(NamedTuple):
 
     keys: pa.BinaryArray
     values: pa.BinaryArray
+
+
+def encode_entries(entries: Entries) -> memoryview:
+    """The content of a data block with these entries, of which there is one at least."""
+    keys, values = byte_strings(entries.keys), byte_strings(entries.values)
+    stored = pc.binary_join_element_wise(
+        _before_keys(keys.lengths, values.lengths),
+        keys.to_arrow(),
+        _AFTER_KEY,
+        values.to_arrow(),
+        _AFTER_VALUE,
+        pa.scalar(b"", pa.large_binary()),
+    )
+    content = byte_strings(stored)
+    return content.data[content.offsets[0] : content.offsets[-1]].data
+
+
+def _before_keys(key_bytes: _Offsets, value_bytes: _Offsets) -> pa.LargeBinaryArray:
+    lengths = np.empty(len(key_bytes), _BEFORE_KEY)
+    lengths["stored"] = key_bytes + (_KEY_PREFIX_BYTES + _KEY_SUFFIX_BYTES)
+    lengths["value"], lengths["key"] = value_bytes, key_bytes
+    offsets = np.arange(0, lengths.nbytes + 1, _BEFORE_KEY.itemsize)
+    return ByteStrings(lengths.view(np.uint8), offsets).to_arrow()
 
 
 def parse_entries(block: Block) -> Entries:

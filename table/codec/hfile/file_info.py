@@ -12,15 +12,41 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from table.codec.hfile.block import HEADER_BYTES, Block
-from table.codec.hfile.protobuf import Message, single
+from table.codec.hfile.protobuf import Message, bytes_field, delimited, single
 from table.errors import Unsupported
 
 SCHEMA = b"schema"
+BLOOM_FILTER_TYPE = b"bloomFilterTypeCode"
+MIN_KEY, MAX_KEY = b"minRecordKey", b"maxRecordKey"
+LAST_KEY, CREATED_MS = b"hfile.LASTKEY", b"hfile.CREATE_TIME_TS"
+MEAN_KEY_BYTES, MEAN_VALUE_BYTES = b"hfile.AVG_KEY_LEN", b"hfile.AVG_VALUE_LEN"
+VERSION, MAX_MVCC = b"KEY_VALUE_VERSION", b"MAX_MEMSTORE_TS_KEY"
+VERSION_WITH_MVCC = 1
 
 _MAGIC = b"PBUF"
 _ENTRY, _NAME, _VALUE = 1, 1, 2
-_VERSION, _VERSION_WITH_MVCC = b"KEY_VALUE_VERSION", 1
-_MAX_MVCC = b"MAX_MEMSTORE_TS_KEY"
+_ORDER = (
+    SCHEMA,
+    BLOOM_FILTER_TYPE,
+    LAST_KEY,
+    MEAN_VALUE_BYTES,
+    MIN_KEY,
+    MEAN_KEY_BYTES,
+    MAX_KEY,
+    VERSION,
+    MAX_MVCC,
+    CREATED_MS,
+)
+
+
+def encode_file_info(info: Mapping[bytes, bytes]) -> bytes:
+    """Content of the block, entries in Apache's order, which is that of a Java map of them."""
+    known = [name for name in _ORDER if name in info]
+    entries = (
+        bytes_field(_NAME, name) + bytes_field(_VALUE, info[name])
+        for name in (*known, *sorted(info.keys() - set(known)))
+    )
+    return _MAGIC + delimited(b"".join(bytes_field(_ENTRY, entry) for entry in entries))
 
 
 def parse_file_info(block: Block) -> Mapping[bytes, bytes]:
@@ -48,8 +74,6 @@ def parse_file_info(block: Block) -> Mapping[bytes, bytes]:
 
 
 def _check_without_versions(info: Mapping[bytes, bytes], path: str) -> None:
-    if int.from_bytes(info.get(_VERSION, b"")) == _VERSION_WITH_MVCC and any(
-        info.get(_MAX_MVCC, b"")
-    ):
+    if int.from_bytes(info.get(VERSION, b"")) == VERSION_WITH_MVCC and any(info.get(MAX_MVCC, b"")):
         message = f"{path} keeps versions of its values (MVCC), which Hudi never writes"
         raise Unsupported(message)

@@ -87,13 +87,28 @@ class Message:
 
 def single(data: bytes, path: str, offset: int) -> Message:
     """The message that ``data`` is, without a length before it (one inside another)."""
-    return Message(_length_prefix(len(data)) + data, 0, path, offset)
+    return Message(delimited(data), 0, path, offset)
 
 
-def _length_prefix(length: int) -> bytes:
+def integer_field(number: int, value: int) -> bytes:
+    """A field of an integer; one below 0 as Java writes it to a field of 64 bits."""
+    return _varint(number << 3 | _VARINT) + _varint(value % (1 << _LONGEST_VARINT_BITS))
+
+
+def bytes_field(number: int, value: bytes) -> bytes:
+    """A field of bytes, a string or a message."""
+    return _varint(number << 3 | _BYTES) + delimited(value)
+
+
+def delimited(message: bytes) -> bytes:
+    """A message with its length before it."""
+    return _varint(len(message)) + message
+
+
+def _varint(value: int) -> bytes:
     digits = bytearray()
-    while length > 0x7F:
-        digits.append(length & 0x7F | 0x80)
-        length >>= 7
-    digits.append(length)
+    while value > 0x7F:
+        digits.append(value & 0x7F | 0x80)
+        value >>= 7
+    digits.append(value)
     return bytes(digits)

@@ -14,15 +14,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-from table.codec.hfile.protobuf import Message
+from table.codec.hfile.protobuf import Message, bytes_field, delimited, integer_field
 from table.errors import CorruptData, Unsupported
 
 MAGIC = b'TRABLK"$'
 TRAILER_BYTES = 4096
 MAJOR_VERSION = 3
 
-_LOAD_ON_OPEN_OFFSET, _ROOT_ENTRIES, _META_ENTRIES = 2, 5, 6
-_ENTRIES, _LEVELS, _CODEC, _ENCRYPTION_KEY = 7, 8, 12, 13
+_FILE_INFO_OFFSET, _LOAD_ON_OPEN_OFFSET, _ENTRY_BYTES, _ROOT_ENTRIES, _META_ENTRIES = 1, 2, 3, 5, 6
+_ENTRIES, _LEVELS, _FIRST_DATA_OFFSET, _LAST_DATA_OFFSET, _COMPARATOR = 7, 8, 9, 10, 11
+_CODEC, _ENCRYPTION_KEY = 12, 13
+
+_COMPARATOR_CLASS = b"org.apache.hudi.io.storage.HoodieHBaseKVComparator"
 
 #: A tree of so many levels, two entries a block, would index more blocks than a file can hold.
 _MAX_LEVELS = 16
@@ -62,6 +65,34 @@ class Trailer:
     entry_count: int
     levels: int
     compression: Compression
+
+    def encode(
+        self, file_info_offset: int, entry_bytes: int, first_data_offset: int, last_data_offset: int
+    ) -> bytes:
+        """All bytes of the trailer.
+
+        Args:
+            file_info_offset: where file info stands.
+            entry_bytes: bytes of all data blocks, uncompressed.
+            first_data_offset: where the first data block stands, -1 when there is none.
+            last_data_offset: where the last one stands, 0 when there is none.
+        """
+        fields = {
+            _FILE_INFO_OFFSET: file_info_offset,
+            _LOAD_ON_OPEN_OFFSET: self.load_on_open_offset,
+            _ENTRY_BYTES: entry_bytes,
+            _ROOT_ENTRIES: self.root_entry_count,
+            _META_ENTRIES: self.meta_entry_count,
+            _ENTRIES: self.entry_count,
+            _LEVELS: self.levels,
+            _FIRST_DATA_OFFSET: first_data_offset,
+            _LAST_DATA_OFFSET: last_data_offset,
+        }
+        message = b"".join(integer_field(number, value) for number, value in fields.items())
+        message += bytes_field(_COMPARATOR, _COMPARATOR_CLASS)
+        message += integer_field(_CODEC, self.compression)
+        body = MAGIC + delimited(message)
+        return body.ljust(TRAILER_BYTES - 1, b"\x00") + bytes([MAJOR_VERSION])
 
     @classmethod
     def parse(cls, data: bytes, path: str, offset: int) -> Trailer:

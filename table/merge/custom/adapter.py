@@ -25,7 +25,14 @@ from table.merge.change_index import ChangeIndex, Merged
 from table.merge.custom.buffered_record_merger import BufferedRecordMerger
 from table.merge.custom.custom_merger import CustomMerger
 from table.merge.custom.folding import folded
-from table.merge.custom.outcome import Outcome, check_outcome, combined
+from table.merge.custom.outcome import (
+    Outcome,
+    are_null,
+    check_outcome,
+    combined,
+    data_columns,
+    order_columns,
+)
 from table.merge.custom.record_calls import merge_records
 from table.merge.custom.records import Records
 from table.merge.custom.same_rows import same_rows
@@ -151,15 +158,9 @@ def _kinds(older: Records, newer: Records, outcome: Outcome) -> Kinds:
     deletes = np.flatnonzero(~outcome.keep)
     if len(deletes) == 0:
         return kinds
-    ordering = {name.split(".")[0] for name in older.ordering_fields} | set(older.ordering_fields)
     rows = outcome.rows.take(deletes)
-    is_empty, is_unordered = np.ones((2, len(deletes)), np.bool_)
-    for name in rows.column_names:
-        is_null = np.asarray(rows.column(name).is_null())
-        if name in ordering:
-            is_unordered &= is_null
-        elif name != RECORD_KEY:
-            is_empty &= is_null
+    is_empty = are_null(rows, data_columns(older))
+    is_unordered = are_null(rows, order_columns(older))
     by_commit = [
         records.kinds[deletes] == ChangeKind.COMMIT_TIME_DELETE for records in (older, newer)
     ]

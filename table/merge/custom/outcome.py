@@ -64,6 +64,27 @@ def check_outcome(merger: CustomMerger, older: Records, newer: Records, outcome:
     _check_nulls(merger, keys, outcome, older.rows.schema)
 
 
+def order_columns(records: Records) -> list[str]:
+    """The columns that ordering values lie in."""
+    return list({top_column(name, records.rows.schema) for name in records.ordering_fields})
+
+
+def data_columns(records: Records) -> list[str]:
+    """The columns that a delete without data has no value of: all but key and ordering values."""
+    others = {RECORD_KEY, *order_columns(records)}
+    return [name for name in records.rows.column_names if name not in others]
+
+
+def are_null(rows: pa.Table, names: Sequence[str]) -> Mask:
+    """Rows that are null in all of these columns; all rows where there are none."""
+    null: Mask = np.ones(rows.num_rows, np.bool_)
+    for name in names:
+        if not null.any():
+            break
+        null &= np.asarray(rows.column(name).is_null())
+    return null
+
+
 def conformed(merger: CustomMerger, rows: object, wanted: pa.Table) -> pa.Table:
     """Rows that a merger returned, in the columns that it was given.
 
@@ -105,28 +126,19 @@ def _check_has_data(
     merger: CustomMerger, keys: pa.ChunkedArray, older: Records, newer: Records, outcome: Outcome
 ) -> None:
     """Only the operation deletes; what is null in a live version too may stay null."""
+    names = data_columns(older)
+    if not names:
+        return
     suspects = np.flatnonzero(outcome.keep & (older.is_delete | newer.is_delete))
     is_wrong: Mask = np.zeros(len(older), np.bool_)
-    is_wrong[suspects] = _are_empty(outcome.rows.take(suspects), older.ordering_fields)
+    is_wrong[suspects] = are_null(outcome.rows.take(suspects), names)
     for version in (older, newer) if is_wrong.any() else ():
-        is_wrong &= version.is_delete | ~_are_empty(version.rows, version.ordering_fields)
+        is_wrong &= version.is_delete | ~are_null(version.rows, names)
     fault = (
         "a row without any data came back that is no delete; set keep to False for it "
         "(a record's operation to DELETE)"
     )
     _refuse(merger, keys, is_wrong, fault)
-
-
-def _are_empty(rows: pa.Table, ordering_fields: Sequence[str]) -> Mask:
-    """Rows whose columns other than the ordering's are all null; none where there are no others."""
-    ordering = {top_column(name, rows.schema) for name in ordering_fields}
-    names = [name for name in rows.column_names if name not in ordering and name != RECORD_KEY]
-    empty: Mask = np.full(rows.num_rows, bool(names))
-    for name in names:
-        if not empty.any():
-            break
-        empty &= np.asarray(rows.column(name).is_null())
-    return empty
 
 
 def _check_nulls(

@@ -8,9 +8,9 @@ import pytest
 from checkpoints import codec
 from checkpoints.checkpoint import KafkaCheckpoint
 from checkpoints.codec import CHECKPOINT_KEY, CHECKPOINT_KEY_V2, DamagedCheckpoint
-from checkpoints.resume import newest_checkpoint
 from table.model.action import Action, State
 from table.model.instant import Instant
+from tests.unit.checkpoints.newest import newest_checkpoint
 
 Commit = tuple[Instant, Mapping[str, str]]
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import struct
+import time
+from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
 
@@ -144,19 +146,65 @@ def test_types_of_other_writers(avro: object, values: list[object], written: byt
 
 def test_arrays_in_several_blocks_are_read() -> None:
     """Java's blocking encoder may split them, with the size of each block after its count."""
-    schema: dict[str, object] = {
-        "type": "record",
-        "name": "r",
-        "fields": [{"name": "c", "type": {"type": "array", "items": "long"}}],
-    }
     first = b"\x03\x04\x02\x04" + b"\x02\x06" + b"\x00"  # -2 items in 2 bytes; 1 item; the end
     second = b"\x00"
     third = b"\x02\x08\x01\x02\x0a\x00"
     ends = np.cumsum([len(first), len(second), len(third)])
     starts = np.concatenate([[0], ends[:-1]])
     data = np.frombuffer(first + second + third, np.uint8)
-    read = decode_rows(data, starts, ends, schema)
+    read = decode_rows(data, starts, ends, _array_of("long"))
     assert read["c"].to_pylist() == [[1, 2, 3], [], [4, 5]]
+    copies, times = np.tile(data, 50), np.repeat(np.arange(50) * len(data), 3)
+    starts, ends = np.tile(starts, 50) + times, np.tile(ends, 50) + times
+    read = decode_rows(copies, starts, ends, _array_of("long"))
+    assert read["c"].to_pylist() == [[1, 2, 3], [], [4, 5]] * 50
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("long", lambda n: n),
+        ("string", str),
+        ({"type": "array", "items": "int"}, lambda n: [n] * (n % 3)),
+    ],
+    ids=["long", "string", "array"],
+)
+def test_rows_with_few_and_with_many_items_lie_beside_each_other(
+    kind: object, value: Callable[[int], object]
+) -> None:
+    """Many rows have a few items, few have many, one has so many that each must cost little."""
+    counts = [*[n % 5 for n in range(100)], *range(40), 100_000, 0, 1]
+    rows = [{"c": [value(n) for n in range(count)]} for count in counts]
+    avro = _array_of(kind)
+    parsed = fastavro.parse_schema(avro)
+    stream, ends = BytesIO(), []
+    for row in rows:
+        fastavro.schemaless_writer(stream, parsed, row)
+        ends.append(stream.tell())
+    began = time.monotonic()
+    read = decode_rows(memoryview(stream.getvalue()), [0, *ends[:-1]], ends, avro)
+    assert time.monotonic() - began < 10, "a fraction of a second, not a round for each item"
+    assert read.to_pylist() == rows
+
+
+@pytest.mark.parametrize(
+    ("row", "fault"),
+    [
+        (b"\x04\x04\x80", "ends too early"),
+        (b"\x08\x02\x02\x02", "items in their row"),
+        (b"\x02\x02\xff\xff\x7f\x00", "do not fit"),
+        (b"\x02\x80", "ends too early"),
+    ],
+    ids=str,
+)
+def test_items_that_their_row_does_not_hold_are_refused(row: bytes, fault: str) -> None:
+    with pytest.raises(CorruptData, match=fault):
+        decode_rows(memoryview(row), [0], [len(row)], _array_of("long"))
+
+
+def _array_of(kind: object) -> dict[str, object]:
+    fields = [{"name": "c", "type": {"type": "array", "items": kind}}]
+    return {"type": "record", "name": "r", "fields": fields}
 
 
 @pytest.mark.parametrize("column", ["c", "s"])

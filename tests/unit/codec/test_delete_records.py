@@ -49,7 +49,6 @@ MICROS = 1_700_000_000_000_000
             "1802060402120e05543df729c0000a000000000000004000",
         ),
     ],
-    ids=str,
 )
 def test_a_record_is_that_of_apache(ordering: list[pa.Array] | None, by_apache: str) -> None:
     """``HoodieDeleteBlock.getContentBytes`` for ``DeleteRecord.create("k1", "p", value)``."""

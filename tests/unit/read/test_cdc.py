@@ -3,8 +3,10 @@ from __future__ import annotations
 import json
 import pickle
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
+from uuid import uuid4
 
 import pytest
 from hypothesis import given, settings
@@ -49,8 +51,7 @@ def test_a_slice_that_was_cleaned_after_its_compaction_is_named() -> None:
     last = Span.of(history.instants[1].requested_at)
     assert [told[0] for told in _told(history, last)] == ["u"]
 
-    history.table.storage.delete([planned.base.path, *(log.path for log in planned.logs)])
-    again = replace(history, table=open_table(history.table.location))
+    again = _without(history, [planned.base.path, *(log.path for log in planned.logs)])
     with pytest.raises(InvalidConfig, match=rewritten.base.path):
         _told(again, last)
 
@@ -81,10 +82,8 @@ def test_a_file_that_lost_all_its_rows_tells_them_deleted() -> None:
 
 def test_a_version_that_was_cleaned_is_named() -> None:
     history = _emptied()
-    storage, view = history.table.storage, history.table.view()
-    oldest = [group.slices[0].base for group in view.file_groups()]
-    storage.delete([base.path for base in oldest if base is not None])
-    again = replace(history, table=open_table(history.table.location))
+    oldest = [group.slices[0].base for group in history.table.view().file_groups()]
+    again = _without(history, [base.path for base in oldest if base is not None])
     with pytest.raises(InvalidConfig, match=r"was removed, so the changes of .* begin with"):
         _told(again, Span.of("earliest"))
 
@@ -98,9 +97,16 @@ def test_changes_are_told_of_tables_that_keep_them_alone() -> None:
         cdc.plan(table.view(), table.store, odd, Span.of("earliest"))
 
 
+def _without(history: History, paths: Sequence[str]) -> History:
+    """The same, opened again when these files were cleaned."""
+    history.table.drop_metadata_table()  # which knows nothing of what is done by hand
+    history.table.storage.delete(paths)
+    return replace(history, table=open_table(history.table.location))
+
+
 def _emptied() -> History:
     """A copy-on-write table whose last commit deleted everything, as Apache's DELETE says it."""
-    location = StorageLocation("memory://emptied")
+    location = StorageLocation(f"memory://{uuid4().hex}/emptied")
     storage = open_storage(location)
     make(storage, TableType.COPY_ON_WRITE)
     to = writer(storage)

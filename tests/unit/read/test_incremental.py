@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from table.config import keys
 from table.config.table_properties import TableProperties
 from table.errors import InvalidConfig
-from table.hudi_table import HudiTable
+from table.hudi_table import open_table
+from table.metadata.property_file import replace_properties
 from table.model.action import Action, State
 from table.model.format_version import FormatVersion
 from table.model.instant import Instant
@@ -80,7 +81,8 @@ def test_columns_that_were_not_asked_for_are_not_there() -> None:
 def test_rows_that_do_not_name_their_commit_cannot_be_told_apart() -> None:
     table = write([[Row("a")]]).table
     values = {**table.properties.values, keys.POPULATE_META_FIELDS: "false"}
-    nameless = HudiTable(table.storage, TableProperties(values))
+    replace_properties(table.storage, TableProperties(values))
+    nameless = open_table(table.location)
     with pytest.raises(InvalidConfig, match=COMMIT_TIME):
         nameless.scan(Incremental("earliest"))
 

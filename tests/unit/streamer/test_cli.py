@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -30,8 +31,8 @@ def test_help_imports_no_engine() -> None:
     )
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert told.stdout.endswith("set()\n")
-    for command in ("demo", "run", "validate", "query", "table", "broker"):
-        assert f"  {command} " in told.stdout
+    for command in ("demo", "run", "validate", "query", "table", "checkpoint", "broker"):
+        assert re.search(rf"^ +{command}\s", told.stdout, re.MULTILINE)
 
 
 def test_validate_prints_the_whole_pipeline_masked(

@@ -2,13 +2,17 @@ from __future__ import annotations
 
 import io
 import re
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from rich.console import Console
 
 from streamer import events
 from streamer.events import Event
 from streamer.progress import LiveDisplay, PlainLines, describe, display
+from tests.unit.streamer.event_samples import CLASSES, of_class
 
 BATCH = events.BatchWritten(
     batch_id=2,
@@ -22,6 +26,10 @@ BATCH = events.BatchWritten(
     lag={0: 4, 1: 6},
 )
 TOLD: list[tuple[Event, str]] = [
+    (
+        events.MetricsServed("127.0.0.1", 9464),
+        "metrics and health at http://127.0.0.1:9464/metrics, /health, /ready",
+    ),
     (
         events.RunStarted("p", "orders", "/lake/[x]", {0: 5, 1: 7}, True),
         "p goes on: orders [0:5, 1:7] -> /lake/[x]",
@@ -84,6 +92,33 @@ def test_a_log_has_a_line_for_each_event_and_no_codes() -> None:
     assert [re.sub(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ ", "", line) for line in lines] == [
         text for _, text in TOLD
     ]
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_no_secret_is_shown(is_terminal: bool) -> None:
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=is_terminal, width=120)
+    with display(console, lambda text: text.replace("hidden", "***")) as listener:
+        listener(events.Retrying("password=hidden", 1, 5, 1.0))
+    assert "password=***" in out.getvalue()
+    assert "hidden" not in out.getvalue()
+
+
+def test_a_failure_is_left_to_the_message_that_ends_the_command() -> None:
+    failure = events.RunFailed("DataLoss", "records are gone")
+    assert describe(failure) == "failed: DataLoss: records are gone"
+    for is_terminal in (True, False):
+        out = io.StringIO()
+        with display(Console(file=out, force_terminal=is_terminal, width=120)) as listener:
+            listener(failure)
+        assert "failed" not in out.getvalue()
+
+
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
+@settings(max_examples=20, deadline=None)
+@given(data=st.data())
+def test_every_event_has_its_words(kind: type[Any], data: st.DataObject) -> None:
+    assert describe(data.draw(of_class(kind)))
 
 
 def test_a_terminal_shows_totals_batches_and_what_else_happened() -> None:

@@ -214,16 +214,33 @@ def test_a_bootstrapped_table_is_refused_when_it_opens() -> None:
         open_table(table.location)
 
 
-def test_a_metadata_table_is_refused_until_dropping_it_is_asked_for() -> None:
-    table = existing({keys.METADATA_PARTITIONS: "column_stats,files"})
-    table.storage.create(".hoodie/metadata/files/some.hfile", b"stale")
-    with pytest.raises(Unsupported, match="--drop-metadata-table"):
+@pytest.mark.parametrize("index", ["record_index", "bloom_filters", "secondary_index_note"])
+def test_an_index_that_is_not_kept_is_refused_until_dropping_it_is_asked_for(index: str) -> None:
+    table = existing({keys.METADATA_PARTITIONS: f"column_stats,files,{index}"})
+    table.storage.create(f".hoodie/metadata/{index}/some.hfile", b"stale")
+    with pytest.raises(Unsupported, match=f"has {index}, which .*--drop-metadata-table"):
         check(table)
     dropped = find_table(table.location, drop_metadata_table=True)
     assert dropped is not None
     check(dropped)
     assert not table.storage.list_tree(".hoodie/metadata")
     assert dropped.snapshot(["id"]).read_all().num_rows == 1
+    assert dropped.keep_metadata_table() == "there is none"
+    assert dropped.properties.metadata_partitions == ("column_stats", "files", "partition_stats")
+    assert dropped.metadata_differences() == []
+
+
+def test_a_pipeline_without_a_metadata_table_removes_it() -> None:
+    table = existing({})
+    table.rebuild_metadata_table()
+    assert table.properties.metadata_partitions
+    kept = find_table(table.location, drop_metadata_table=False)
+    assert kept is not None
+    assert kept.properties.metadata_partitions
+    bare = find_table(table.location, drop_metadata_table=False, keep_metadata_table=False)
+    assert bare is not None
+    assert not bare.properties.metadata_partitions
+    assert not table.storage.list_tree(".hoodie/metadata")
 
 
 def test_a_folder_that_is_no_table_is_left_alone(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ from table.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
 from table.model.changes import CHANGE_KIND, WRITTEN_COLUMNS, ChangeKind, DeleteMarker
 from table.model.meta_columns import IS_DELETED, META_COLUMNS, RECORD_KEY
 from table.model.written_columns import is_written
+from transforms.decode.decoder import EpochUnit
 from transforms.decode.json import JsonDecoder
-from transforms.decode.json_block import EpochUnit
 from transforms.delete_marks import OPERATION
 from transforms.kafka_changes import ToChanges
 from transforms.rejects import REJECTS_SCHEMA, Rejects

@@ -11,6 +11,7 @@ from streamer.config.errors import ConfigError
 from streamer.config.load import load
 from streamer.config.pipeline import PipelineConfig
 from streamer.config.printed import json_schema, resolved_yaml
+from streamer.config.source import StartingTime
 
 SMALLEST = """
 source: {bootstrap: "localhost:9092", topic: orders}
@@ -38,7 +39,7 @@ def test_the_smallest_pipeline_gets_defaults_that_serve(file: Path) -> None:
     config = load_text(file, SMALLEST)
     assert (config.name, config.table.name) == ("orders", "orders")
     assert config.source.starting == "earliest"
-    assert config.source.fail_on_data_loss
+    assert config.source.on_offset_out_of_range == "fail"
     assert (config.table.type, config.table.merge_mode) == ("merge_on_read", "commit_time")
     assert config.dead_letters.path == "/lake/orders_dead_letters"
     assert config.decode.tombstone_key == "raw"
@@ -79,11 +80,12 @@ def test_every_problem_is_told_at_once_with_its_path_and_what_is_accepted(file: 
         compaction: 5
     """
     assert problems(file, text) == [
-        "source.starting: 'newest': expected earliest, latest or a mapping of partitions to "
-        "offsets, such as {0: 1200}",
+        "source.starting: 'newest': expected earliest, latest, a mapping of partitions to offsets, "
+        "such as {0: 1200}, or {timestamp: TIME}",
         "source.max_records_per_batch: 0: should be greater than or equal to 1",
         "source.topik: unknown setting; did you mean topic? accepted: kind, bootstrap, topic, "
-        "starting, max_records_per_batch, fail_on_data_loss, isolation, consumer, metadata_columns",
+        "starting, checkpoint_id, max_records_per_batch, on_offset_out_of_range, isolation, "
+        "commit_group, consumer, metadata_columns",
         "table.path: missing",
         "table.type: 'mor': expected 'merge_on_read' or 'copy_on_write'",
         "table.record_key: []: expected at least one",
@@ -296,3 +298,20 @@ def test_checking_a_pipeline_needs_no_spark() -> None:
     program = "import sys, streamer.commands.validate; print({'pyspark'} & sys.modules.keys())"
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert told.stdout == "set()\n"
+
+
+@pytest.mark.parametrize(
+    "given",
+    ["2026-01-31T06:00:00.250Z", "'2026-01-31T07:00:00.25+01:00'", "1769839200250"],
+)
+def test_a_moment_to_start_at_is_resolved_to_milliseconds(file: Path, given: str) -> None:
+    config = load_text(file, SMALLEST, f"source.starting={{timestamp: {given}}}")
+    assert config.source.starting == StartingTime(timestamp=1_769_839_200_250)
+    again = load_text(file, resolved_yaml(config))
+    assert again.source.starting == config.source.starting
+
+
+@pytest.mark.parametrize("given", ["2026-01-31T06:00:00", "2026-01-31", "now", "-5", "1960-01-01"])
+def test_a_moment_without_a_zone_is_none(file: Path, given: str) -> None:
+    (problem,) = problems(file, SMALLEST, f"source.starting={{timestamp: {given}}}")
+    assert "timestamp: expected a time with its zone, such as 2026-01-31T06:00:00Z" in problem

@@ -1,15 +1,16 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from checkpoints.checkpoint import KafkaCheckpoint
 from streamer.sources.kafka_offsets import (
+    Fallback,
     LostRange,
     OffsetRange,
     first_start,
     lag,
-    lost_between,
     next_start,
 )
 
@@ -48,11 +49,11 @@ def test_each_kind_of_loss_is_told_and_leaves_other_partitions_alone() -> None:
     ]
 
 
-@given(offsets, ranges)
+@given(offsets, ranges, st.sampled_from(["earliest", "latest"]))
 def test_a_start_is_readable_and_moves_only_what_was_lost(
-    read: dict[int, int], available: dict[int, OffsetRange]
+    read: dict[int, int], available: dict[int, OffsetRange], fallback: Fallback
 ) -> None:
-    start = next_start(orders(read), available)
+    start = next_start(orders(read), available, fallback)
     assert start.checkpoint.offsets.keys() == available.keys()
     lost = {one.partition for one in start.lost}
     for partition, held in available.items():
@@ -60,6 +61,9 @@ def test_a_start_is_readable_and_moves_only_what_was_lost(
         assert held.earliest <= at <= held.end
         if partition in read and partition not in lost:
             assert at == read[partition]
+        elif partition in lost:
+            assert at == (held.earliest if fallback == "earliest" else held.end)
+            assert read[partition] not in range(held.earliest, held.end + 1)
     assert read.keys() - available.keys() <= lost <= read.keys()
     again = next_start(start.checkpoint, available)
     assert (again.checkpoint, again.lost) == (start.checkpoint, ())
@@ -78,20 +82,36 @@ def test_lag_is_what_a_run_would_read(
 
 def test_a_loss_can_be_told_by_its_fields() -> None:
     (lost,) = next_start(orders({0: 4}), TWO).lost
-    assert lost == LostRange(0, 4, OffsetRange(10, 20))
+    assert lost == LostRange(0, 4, OffsetRange(10, 20), 10)
+    assert lost.facts("orders") == {
+        "topic": "orders",
+        "partition": 0,
+        "from": 4,
+        "to": 10,
+        "count": 6,
+    }
 
 
-@given(offsets, offsets, ranges)
-def test_what_was_lost_lies_in_the_batch_and_before_the_earliest(
-    start: dict[int, int], more: dict[int, int], available: dict[int, OffsetRange]
+def test_at_the_latest_end_what_is_still_there_counts_as_lost_too() -> None:
+    start = next_start(orders({0: 4, 1: 3}), TWO, "latest")
+    assert start.checkpoint == orders({0: 20, 1: 3})
+    assert [(lost.partition, lost.count) for lost in start.lost] == [(0, 16)]
+    assert str(start.lost[0]).startswith("partition 0 lost offsets 4 to 19 ")
+
+
+def test_what_the_topic_cannot_tell_is_not_counted() -> None:
+    start = next_start(orders({1: 9, 2: 7}), TWO)
+    assert [lost.facts("t")["count"] for lost in start.lost] == [None, None]
+    assert [lost.facts("t")["to"] for lost in start.lost] == [0, None]
+
+
+@pytest.mark.parametrize(
+    ("fallback", "at"), [("earliest", {0: 10, 1: 0}), ("latest", {0: 20, 1: 5})]
+)
+def test_no_offset_of_a_topic_means_anything_in_one_made_anew(
+    fallback: Fallback, at: dict[int, int]
 ) -> None:
-    begin = orders(start)
-    end = begin.advanced_by(more)
-    lost = {one.partition: one for one in lost_between(begin, end, available)}
-    for partition, stop in end.offsets.items():
-        first = available[partition].earliest if partition in available else 0
-        gone = range(begin.offsets.get(partition, 0), min(first, stop))
-        told = lost.get(partition)
-        assert (told is not None) == bool(gone)
-        if told is not None:
-            assert f"lost offsets {gone[0]} to {gone[-1]} " in str(told)
+    start = next_start(orders({0: 12, 1: 3}), TWO, fallback, is_recreated=True)
+    assert start.checkpoint == orders(at)
+    assert [(lost.partition, lost.count) for lost in start.lost] == [(0, None), (1, None)]
+    assert str(start.lost[0]) == "partition 0 was created again and ends at 20 (offset 12 was next)"

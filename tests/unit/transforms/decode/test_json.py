@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from table.errors import InvalidConfig
+from transforms.decode.decoder import EpochUnit
 from transforms.decode.json import JsonDecoder
-from transforms.decode.json_block import EpochUnit
 from transforms.schema_text import parse_schema
 
 SCHEMA = parse_schema(

@@ -1,0 +1,99 @@
+"""How far the streamers of a table have read, as its timeline tells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+
+from checkpoints.book import DEFAULT_IDENTITY, Book, Progress
+from checkpoints.resume import Commits, Stands, newest_progress, progress_of_all
+from table.hudi_table import HudiTable
+from table.model.action import COMMITS
+from table.model.commit_metadata import CommitMetadata
+from table.model.instant import Instant
+from table.timeline.timeline import Timeline
+
+
+def progress_of(
+    table: HudiTable, timeline: Timeline, identity: str = DEFAULT_IDENTITY
+) -> Progress | None:
+    """The newest progress of one streamer; reads commits from the newest back, as far as needed.
+
+    Where the active timeline knows of none, the archive is asked: writers that carry no checkpoints
+    may have pushed out the last commit that did.
+
+    Raises:
+        DamagedCheckpoint: the newest checkpoint is empty or unreadable.
+        SnapshotChanged: the archive was rewritten meanwhile; call again.
+        CorruptData: the archive is damaged.
+    """
+    stands = _standing(table, timeline)
+    found = newest_progress(_active(table, timeline), identity, stands)
+    if found is None and timeline.has_history:
+        found = newest_progress(_archived(table), identity, stands)
+    return found
+
+
+def book_of(table: HudiTable, timeline: Timeline, *, passes_damaged: bool = False) -> Book:
+    """What the active timeline tells of all streamers, for the next commit to carry on.
+
+    Args:
+        table: the table.
+        timeline: its timeline.
+        passes_damaged: as for ``progress_of_all``.
+
+    Raises:
+        DamagedCheckpoint: a commit that may tell the newest cannot be read.
+    """
+    completed = timeline.completed(*COMMITS)
+    as_of = completed[-1].completed_at if completed else None
+    commits, stands = _active(table, timeline), _standing(table, timeline)
+    streamers = progress_of_all(commits, stands, passes_damaged=passes_damaged)
+    return Book(streamers, as_of or "")
+
+
+def _active(table: HudiTable, timeline: Timeline) -> Commits:
+    return ((i, _ExtraMetadata(i, table.store.read_commit)) for i in timeline.completed())
+
+
+def _archived(table: HudiTable) -> Commits:
+    archive = table.store.load_archived()
+
+    def read(instant: Instant) -> CommitMetadata:
+        return archive.read_commit(instant) or CommitMetadata()
+
+    return ((i, _ExtraMetadata(i, read)) for i in archive.instants())
+
+
+def _standing(table: HudiTable, timeline: Timeline) -> Stands:
+    """A compaction outlives a commit whose checkpoint it took over, when a restore undoes that."""
+
+    def stands(requested_at: str) -> bool:
+        found = timeline.find(requested_at)
+        if found is not None:
+            return found.is_completed
+        if timeline.is_archived(requested_at) or not timeline.has_history:
+            return timeline.has_history
+        return table.store.load_archived().find(requested_at) is not None
+
+    return stands
+
+
+class _ExtraMetadata(Mapping[str, str]):
+    """A commit's extra metadata, read when it is asked for."""
+
+    def __init__(self, instant: Instant, read: Callable[[Instant], CommitMetadata]) -> None:
+        self._instant, self._read = instant, read
+
+    def __getitem__(self, key: str) -> str:
+        return self._asked[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._asked)
+
+    def __len__(self) -> int:
+        return len(self._asked)
+
+    @cached_property
+    def _asked(self) -> Mapping[str, str]:
+        return self._read(self._instant).extra_metadata

@@ -1,0 +1,120 @@
+"""Cleaning and archival of an open table, whose timeline and view are carried on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+
+from checkpoints.resume import commits_to_keep
+from table.hudi_table import HudiTable
+from table.model.action import COMMITS, Action
+from table.model.clean import CleanPlan
+from table.model.instant import Instant
+from table.services import archival, cleaning
+from table.services.archival import Archived, metadata_compacted_at, metadata_table_limit
+from table.services.archival_plan import ArchivalPolicy
+from table.services.cleaning_plan import CleaningPolicy
+from table.services.metadata_upkeep import Tended, tend
+from table.timeline.timeline import Timeline
+from table.transaction.undoable import check_no_restore
+from table.view.file_system_view import FileSystemView
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaned:
+    """One clean that was completed.
+
+    Attributes:
+        instant: the clean.
+        plan: what it deleted.
+    """
+
+    instant: Instant
+    plan: CleanPlan
+
+
+def clean(table: HudiTable, policy: CleaningPolicy) -> list[Cleaned]:
+    """Finish pending cleans, whoever planned them, then plan and do one if there is anything to do.
+
+    Looks at the timeline as the last commit left it; the plan is made from a new one.
+
+    Raises:
+        Refused: a restore is pending.
+    """
+    check_no_restore(table.timeline)
+    pending = table.timeline.pending(Action.CLEAN)
+    done = [_execute(table, i, table.store.read_clean_plan(i.requested_at)) for i in pending]
+    if cleaning.propose(table.store, table.timeline, table.view, policy) is None:
+        return done
+    requested = cleaning.request(table.access, lambda timeline: _view_at(table, timeline), policy)
+    if requested is not None:
+        done.append(_execute(table, *requested))
+    return done
+
+
+def archivable(
+    table: HudiTable, policy: ArchivalPolicy, cleaning_policy: CleaningPolicy | None
+) -> tuple[Instant, ...]:
+    """The instants that ``archive`` would take off the active timeline now; maybe none."""
+    keep_from = partial(_keep_from, table, table.metadata_compacted_at)
+    return archival.propose(table.store, table.timeline, policy, cleaning_policy, keep_from)
+
+
+def archive(
+    table: HudiTable, policy: ArchivalPolicy, cleaning_policy: CleaningPolicy | None
+) -> Archived | None:
+    """Archive what is due; None when nothing is.
+
+    Commits that tell how far streamers have read stay, as do those that the metadata table needs.
+
+    Args:
+        table: the table.
+        policy: how long its active timeline may be.
+        cleaning_policy: of its cleans, whose commits stay; None without cleans.
+
+    Raises:
+        Unsupported: a table of version 6.
+        Refused: a restore is pending.
+    """
+    check_no_restore(table.timeline)
+    if not archivable(table, policy, cleaning_policy):
+        return None
+    keep_from = partial(_keep_from, table, None)
+    archived = archival.archive(table.access, policy, cleaning_policy, keep_from)
+    if archived is not None:
+        table.note_archived(archived.leftovers, archived.timeline)
+    return archived
+
+
+def tend_metadata_table(table: HudiTable) -> Tended | None:
+    """Clean and archive the table's metadata table itself; None when neither is due.
+
+    Looks at its timeline as our own commits know it; without one there is nothing to do yet.
+    """
+    own = table.metadata_timeline
+    tended = tend(table.access, own, table.timeline) if own is not None else None
+    if tended is not None:
+        table.note_metadata_upkeep(tended.timeline)
+    return tended
+
+
+def _keep_from(table: HudiTable, compacted_at: str | None, timeline: Timeline) -> Iterable[str]:
+    """What a table's archival must leave; looks itself when the metadata table was compacted."""
+    extra = ((i, table.store.read_commit(i).extra_metadata) for i in timeline.completed(*COMMITS))
+    yield from commits_to_keep(extra)
+    if table.properties.metadata_partitions:
+        if compacted_at is None:
+            compacted_at = metadata_compacted_at(table.storage)
+        yield from metadata_table_limit(compacted_at, timeline)
+
+
+def _execute(table: HudiTable, pending: Instant, plan: CleanPlan) -> Cleaned:
+    instant, timeline = cleaning.execute(table.access, pending, plan)
+    table.note_clean(instant, plan, timeline)
+    return Cleaned(instant, plan)
+
+
+def _view_at(table: HudiTable, timeline: Timeline) -> FileSystemView:
+    table.refresh(timeline)
+    return table.view()

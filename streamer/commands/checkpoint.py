@@ -1,0 +1,86 @@
+"""``lakemark checkpoint``: where a table's streamers go on, and how to change that."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping
+
+from rich.console import Console
+
+from checkpoints.book import DEFAULT_IDENTITY, Progress
+from checkpoints.checkpoint import KafkaCheckpoint
+from checkpoints.edit import write_checkpoint
+from checkpoints.of_table import book_of, progress_of
+from streamer.commands.location import open_named_table
+from streamer.grid import print_facts
+from table.errors import InvalidConfig
+from table.hudi_table import HudiTable
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    """Print the checkpoint of one streamer, set it, or drop it.
+
+    Raises:
+        InvalidConfig: what to set it to is missing, unreadable, or given where nothing is set.
+        WriterPending: a writer of the table may be at work.
+        HudiError: the table cannot be read, or not be written.
+    """
+    wanted = _wanted(arguments.action, arguments.checkpoint)
+    table = open_named_table(arguments.table, arguments.storage)
+    if arguments.action == "get":
+        _show(describe(table, arguments.id), arguments.json)
+        return 0
+    commit = write_checkpoint(table, arguments.id, wanted)
+    _show({"commit": commit.requested_at, **describe(table, arguments.id)}, arguments.json)
+    return 0
+
+
+def describe(table: HudiTable, identity: str = DEFAULT_IDENTITY) -> dict[str, object]:
+    """Where a streamer goes on, and which commit says so."""
+    progress = progress_of(table, table.timeline, identity)
+    others = sorted(book_of(table, table.timeline).streamers.keys() - {identity})
+    return {"id": identity, **_facts(progress), "other ids": others}
+
+
+def _wanted(action: str, given: str | None) -> KafkaCheckpoint | None:
+    """What to set; None for what sets nothing."""
+    if (action == "set") != (given is not None):
+        message = f"checkpoint {action} " + (
+            "expects the offsets to go on at, topic,partition:offset,…"
+            if action == "set"
+            else f"takes no offsets, and was given {given!r}"
+        )
+        raise InvalidConfig(message)
+    if given is None:
+        return None
+    try:
+        checkpoint = KafkaCheckpoint.parse(given)
+    except ValueError as error:
+        raise InvalidConfig(str(error)) from None
+    if not checkpoint.offsets:
+        message = f"expected topic,partition:offset,… and found no partition in {given!r}"
+        raise InvalidConfig(message)
+    return checkpoint
+
+
+def _facts(progress: Progress | None) -> Mapping[str, object]:
+    if progress is None:
+        return {"topic": None, "offsets": {}, "checkpoint": None, "set by": None}
+    checkpoint = progress.checkpoint
+    return {
+        "topic": checkpoint.topic if checkpoint else None,
+        "offsets": {str(p): o for p, o in checkpoint.offsets.items()} if checkpoint else {},
+        "checkpoint": str(checkpoint) if checkpoint else None,
+        "set by": progress.commit,
+        "key": progress.key,
+        "topic id": progress.topic_id or None,
+    }
+
+
+def _show(facts: Mapping[str, object], as_json: bool) -> None:
+    if as_json:
+        named = {name.replace(" ", "_"): fact for name, fact in facts.items()}
+        print(json.dumps(named, indent=2))
+    else:
+        print_facts(facts, Console())

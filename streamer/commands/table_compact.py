@@ -1,0 +1,94 @@
+"""``lakemark table compact``: logs are merged into base files."""
+
+from __future__ import annotations
+
+import argparse
+
+from rich.console import Console
+
+from sinks.hudi.compactions import (
+    Planned,
+    TableColumns,
+    pending_compactions,
+    plan_compaction,
+    request_compaction,
+    run_compaction,
+)
+from streamer.commands.service_table import chosen_runner, open_for_service
+from streamer.commands.table import Facts, show_rows
+from table.errors import Unsupported
+from table.execution.runner import Runner
+from table.hudi_table import HudiTable
+from table.model.compaction_plan import CompactionPlan
+from table.transaction.undoable import check_no_restore
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    """Print the plan, write it down, or do it; pending compactions are taken up first.
+
+    Raises:
+        Unsupported: a table that is not merge-on-read, or that this project does not write.
+        HudiError: the compaction failed.
+    """
+    table = open_for_service(arguments, arguments.merger)
+    if not table.properties.is_merge_on_read:
+        message = f"table {table.location.url} is copy-on-write: it has no logs to compact"
+        raise Unsupported(message)
+    check_no_restore(table.timeline)
+    match arguments.step:
+        case "plan":
+            rows = _planned_rows(table)
+        case "schedule":
+            requested = request_compaction(table)
+            rows = _operations(requested[0].requested_at, requested[1]) if requested else []
+        case _:
+            rows = _run(table, arguments)
+    show_rows(rows, Console(), arguments.json)
+    return 0
+
+
+def _planned_rows(table: HudiTable) -> list[Facts]:
+    """What is pending, then what could be planned beside it."""
+    pending = [
+        row
+        for instant, plan in pending_compactions(table)
+        for row in _operations(instant.requested_at, plan)
+    ]
+    return pending + _operations(None, plan_compaction(table))
+
+
+def _operations(instant: str | None, plan: CompactionPlan) -> list[Facts]:
+    return [
+        {
+            "instant": instant,
+            "partition": one.group.partition_path,
+            "file id": one.group.file_id,
+            "base file": one.data_file,
+            "logs": len(one.log_files),
+            "log bytes": one.log_bytes,
+        }
+        for one in plan.operations
+    ]
+
+
+def _run(table: HudiTable, arguments: argparse.Namespace) -> list[Facts]:
+    planned = pending_compactions(table)
+    if not planned:
+        requested = request_compaction(table)
+        planned = [requested] if requested else []
+    if not planned:
+        return []
+    runner, merger = chosen_runner(arguments), (arguments.merger or [None])[0]
+    return [_compact(table, one, runner, merger) for one in planned]
+
+
+def _compact(table: HudiTable, planned: Planned, runner: Runner, merger: str | None) -> Facts:
+    columns = TableColumns.of(table)
+    context = columns.context(table, planned[0].requested_at, merger)
+    instant, metadata = run_compaction(table, planned, context, runner, columns.own_metadata)
+    return {
+        "instant": instant.requested_at,
+        "slices": len(metadata.write_stats),
+        "rows": sum(stat.num_writes for stat in metadata.write_stats),
+        "bytes": sum(stat.file_size_in_bytes for stat in metadata.write_stats),
+    }

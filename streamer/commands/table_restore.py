@@ -1,0 +1,47 @@
+"""``lakemark table restore``: every write after a commit is undone."""
+
+from __future__ import annotations
+
+import argparse
+
+from rich.console import Console
+
+from streamer.commands.service_table import file_rows, open_whatever_indexes
+from streamer.commands.table import Facts, show_rows
+from table.errors import InvalidConfig
+from table.hudi_table import HudiTable
+from table.services.restore import check_restorable, pending_restore, plan_restore, restore
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    """Print the instants that would be undone, or undo them.
+
+    Raises:
+        InvalidConfig: no such commit, or there is nothing to finish.
+        Refused: the state cannot be brought back; the message says why.
+    """
+    table = open_whatever_indexes(arguments)
+    if arguments.to is None and not pending_restore(table.timeline, table.store):
+        message = "no restore is pending; name what to restore to: --to INSTANT"
+        raise InvalidConfig(message)
+    rows = _undo(table, arguments.to) if arguments.step == "run" else _plan(table, arguments.to)
+    show_rows(rows, Console(), arguments.json)
+    return 0
+
+
+def _plan(table: HudiTable, restore_to: str | None) -> list[Facts]:
+    pending = pending_restore(table.timeline, table.store)
+    if pending is not None:
+        plan = pending[1]
+    else:
+        plan = plan_restore(table.timeline, restore_to or "", table.properties.is_merge_on_read)
+        check_restorable(plan, table.timeline, table.access)
+    return [{"instant": one.requested_at, "action": one.action} for one in plan.instants]
+
+
+def _undo(table: HudiTable, restore_to: str | None) -> list[Facts]:
+    had_metadata_table = bool(table.properties.metadata_partitions)
+    _, undone = restore(table.access, restore_to, table.properties.is_merge_on_read)
+    if had_metadata_table:
+        table.rebuild_metadata_table()
+    return [row for one in undone for row in file_rows(one)]

@@ -1,0 +1,53 @@
+"""``archival``: how long a table's active timeline may become."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated
+
+from pydantic import Field
+
+from streamer.config.cleaning import CleaningConfig
+from streamer.config.errors import Problem
+from streamer.config.section import Section
+from table.services.archival_plan import ArchivalPolicy
+
+
+class ArchivalConfig(Section):
+    """Moving of old commits out of the active timeline, which every reader lists."""
+
+    enabled: bool = True
+    """Whether this application archives."""
+
+    min_commits: Annotated[int, Field(ge=1)] = 20
+    """So many commits stay active."""
+
+    max_commits: Annotated[int, Field(ge=2)] = 30
+    """Archive when more than so many are active."""
+
+    def archival_policy(self, every_delta_commits: int) -> ArchivalPolicy | None:
+        """The same for the table; None when it is not to be archived.
+
+        Args:
+            every_delta_commits: after how many of them it is compacted.
+        """
+        if not self.enabled:
+            return None
+        return ArchivalPolicy(self.min_commits, self.max_commits, every_delta_commits)
+
+
+def archival_problems(cleaning: CleaningConfig, archival: ArchivalConfig) -> Iterator[Problem]:
+    """What cannot be archived as asked."""
+    if not archival.enabled:
+        return
+    if archival.max_commits <= archival.min_commits:
+        text = f"{archival.max_commits} is not more than min_commits, {archival.min_commits}"
+        yield Problem("archival.max_commits", text)
+    counts_commits = cleaning.enabled and cleaning.policy == "keep_latest_commits"
+    if counts_commits and archival.min_commits <= cleaning.commits_retained:
+        text = (
+            f"{archival.min_commits} is not more than cleaning.commits_retained, "
+            f"{cleaning.commits_retained}: commits that stay readable would leave the timeline; "
+            "raise it, or retain fewer"
+        )
+        yield Problem("archival.min_commits", text)

@@ -1,0 +1,59 @@
+"""The secrets of a pipeline, to keep them out of what is written about it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+
+from pydantic import BaseModel
+
+from streamer.config.masking import MASK, holds_secret, sounds_secret
+from streamer.config.settings import Setting
+
+#: What stands behind a word for a secret inside a longer value, such as a JAAS configuration.
+_ASSIGNED = re.compile(
+    r"((?:pass(?:word|wd)?|pwd|secret|token|key|signature)\w*[\"']?\s*[=:]\s*)"
+    r"(\"[^\"]*\"|'[^']*'|[^\s\"';,&]+)",
+    re.IGNORECASE,
+)
+_USER_AND_PASSWORD = re.compile(r"(://)[^/\s@]*:[^/\s]*@")
+
+
+def redaction(config: BaseModel) -> Callable[[str], str]:
+    """A function that puts ``***`` where a text repeats a secret of the configuration.
+
+    Secrets are the values of settings that are secret by their name or their text, wherever they
+    come from, what is assigned to a word such as ``password`` inside of them, and whatever stands
+    as user and password in a url.
+    """
+    known = sorted({secret for secret in _secrets(config) if secret}, key=len, reverse=True)
+    values = re.compile("|".join(map(re.escape, known))) if known else None
+
+    def redacted(text: str) -> str:
+        shown = values.sub(MASK, text) if values else text
+        return _USER_AND_PASSWORD.sub(rf"\1{MASK}@", shown)
+
+    return redacted
+
+
+def _secrets(config: BaseModel) -> Iterator[str]:
+    for name, setting in _settings(config):
+        with suppress(LookupError, OSError, UnicodeDecodeError):  # the run tells that itself
+            value = setting.resolve()
+            if sounds_secret(name) or holds_secret(value):
+                yield value
+                yield from (match[2].strip("\"'") for match in _ASSIGNED.finditer(value))
+
+
+def _settings(part: object) -> Iterator[tuple[str, Setting]]:
+    """All settings with their names, in whatever section they stand."""
+    if isinstance(part, BaseModel):
+        part = dict(part)
+    if not isinstance(part, Mapping):
+        return
+    for name, value in part.items():
+        if isinstance(value, Setting):
+            yield str(name), value
+        else:
+            yield from _settings(value)

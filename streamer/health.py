@@ -1,0 +1,117 @@
+"""Whether a run is alive, and whether it makes progress: judged by its events and its loop."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from streamer.events import (
+    BatchPlanned,
+    BatchWritten,
+    Event,
+    Retrying,
+    RunFailed,
+    RunStarted,
+    RunStopped,
+)
+
+#: A stream that waits for records so long after a failure has come over it.
+_SETTLED_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How a run is.
+
+    Attributes:
+        is_alive: False asks for a new process.
+        is_ready: whether the stream runs, and nothing has failed since its last success.
+        reason: in one line.
+    """
+
+    is_alive: bool
+    is_ready: bool
+    reason: str
+
+
+class Health:
+    """A listener that judges; may be asked from any thread.
+
+    A sign of life is an event, or the loop waiting for records, which it says several times a
+    second whatever the trigger interval. So what is found stuck is a start, a batch or a service
+    that takes too long, or a loop whose JVM no longer answers.
+
+    Args:
+        stuck_after_s: seconds without a sign of life, or with nothing but retries, until the run
+            counts as stuck.
+        clock: seconds that never go back.
+    """
+
+    def __init__(self, stuck_after_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._stuck_after_s, self._clock = stuck_after_s, clock
+        self._lock = threading.Lock()
+        self._waiting_at: Callable[[], float] = lambda: 0.0
+        self._doing, self._told_at = "starting", clock()
+        self._is_streaming = False
+        self._failing_since: float | None = None
+        self._failure = ""
+        self._ended: str | None = None
+
+    def watch(self, waiting_at: Callable[[], float]) -> None:
+        """Ask the loop, too.
+
+        Args:
+            waiting_at: when the loop was last seen waiting for records, on the same clock.
+        """
+        with self._lock:
+            self._waiting_at = waiting_at
+
+    def __call__(self, event: Event, /) -> None:
+        """Take note."""
+        with self._lock:
+            self._told_at = self._clock()
+            self._note(event)
+
+    def verdict(self) -> Verdict:
+        """How the run is now."""
+        with self._lock:
+            return self._judge(self._clock())
+
+    def _note(self, event: Event) -> None:
+        match event:
+            case RunStarted():
+                self._doing, self._is_streaming = "waiting for records", True
+            case BatchPlanned():
+                self._doing = f"batch {event.batch_id}"
+            case BatchWritten():
+                self._doing = f"what follows batch {event.batch_id}"
+                self._failing_since = None
+            case Retrying():
+                self._is_streaming = False
+                self._doing = f"attempt {event.attempt + 1} of {event.max_attempts}"
+                self._failing_since = self._failing_since or self._told_at
+                self._failure = event.error_type
+            case RunFailed():
+                self._ended = f"failed: {event.error_type}"
+            case RunStopped():
+                self._ended = f"stopped: {event.reason}"
+            case _:
+                pass  # a sign of life, and nothing else
+
+    def _judge(self, now: float) -> Verdict:
+        if self._ended is not None:
+            return Verdict(False, False, self._ended)
+        waited_at = self._waiting_at()
+        silent_s = now - max(self._told_at, waited_at)
+        if silent_s > self._stuck_after_s:
+            return Verdict(False, False, f"stuck for {silent_s:.0f} s: {self._doing}")
+        if self._is_streaming and waited_at - self._told_at > _SETTLED_S:
+            self._failing_since = None
+        if self._failing_since is not None:
+            failing_s = now - self._failing_since
+            text = f"failing for {failing_s:.0f} s ({self._failure}): {self._doing}"
+            return Verdict(failing_s <= self._stuck_after_s, False, text)
+        doing = "waiting for records" if waited_at > self._told_at else self._doing
+        return Verdict(True, self._is_streaming, doing)

@@ -1,0 +1,1 @@
+"""What monitoring sees of a run: Prometheus metrics, and the endpoint that serves them."""

@@ -1,0 +1,119 @@
+"""``/metrics``, ``/health`` and ``/ready`` over HTTP, for as long as a run lasts."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import TCPServer
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
+
+from streamer.health import Health
+from table.errors import InvalidConfig
+
+_TEXT = "text/plain; charset=utf-8"
+_POLL_S = 0.1
+
+#: A client that says nothing for so long is let go.
+_CLIENT_TIMEOUT_S = 10
+
+
+class CannotListen(InvalidConfig):
+    """The address of ``metrics`` is taken, or is none of this machine."""
+
+    def __init__(self, host: str, port: int, reason: str) -> None:
+        super().__init__(
+            f"metrics.port: cannot listen on {host}:{port} ({reason}); name another port, 0 for "
+            "a free one, or leave it out"
+        )
+        self.host, self.port, self.reason = host, port, reason
+
+
+@contextmanager
+def endpoint(host: str, port: int, registry: CollectorRegistry, health: Health) -> Iterator[int]:
+    """Serve until the block ends; gives the port.
+
+    Args:
+        host: address to listen on.
+        port: 0 for a free one.
+        registry: what ``/metrics`` shows.
+        health: is asked by ``/health`` and ``/ready``.
+
+    Raises:
+        CannotListen: before anything is served.
+    """
+    server = _listening(host, port, registry, health)
+    thread = threading.Thread(
+        target=server.serve_forever, args=(_POLL_S,), name="lakemark-http", daemon=True
+    )
+    thread.start()
+    try:
+        yield int(server.server_address[1])
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(
+        self, address: tuple[str, int], registry: CollectorRegistry, health: Health
+    ) -> None:
+        self.registry, self.health = registry, health
+        if ":" in address[0]:
+            self.address_family = socket.AF_INET6
+        super().__init__(address, _Handler)
+
+    def server_bind(self) -> None:
+        # Its parent looks the name of the machine up, which can take seconds.
+        TCPServer.server_bind(self)
+
+    def handle_error(self, *_request: object) -> None:
+        """A client that went away is no news."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+    server_version = "lakemark"
+    sys_version = ""
+    timeout = _CLIENT_TIMEOUT_S
+
+    def do_GET(self) -> None:
+        path = self.path.partition("?")[0]
+        if path == "/metrics":
+            encode, content_type = choose_encoder(self.headers.get("Accept", ""))
+            self._answer(HTTPStatus.OK, content_type, encode(self.server.registry))
+        elif path in ("/health", "/ready"):
+            verdict = self.server.health.verdict()
+            is_good = verdict.is_alive if path == "/health" else verdict.is_ready
+            status = HTTPStatus.OK if is_good else HTTPStatus.SERVICE_UNAVAILABLE
+            self._answer(status, _TEXT, f"{verdict.reason}\n".encode())
+        else:
+            self._answer(HTTPStatus.NOT_FOUND, _TEXT, b"/metrics, /health or /ready\n")
+
+    do_HEAD = do_GET
+
+    def log_message(self, format: str, *args: object) -> None:
+        """The run's output is its own."""
+
+    def _answer(self, status: HTTPStatus, content_type: str, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", content_type)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+
+def _listening(host: str, port: int, registry: CollectorRegistry, health: Health) -> _Server:
+    try:
+        return _Server((host, port), registry, health)
+    except OSError as error:
+        raise CannotListen(host, port, error.strerror or str(error)) from None

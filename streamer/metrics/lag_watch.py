@@ -1,0 +1,73 @@
+"""Looks at topic and table from time to time, beside the stream, which does not wait for it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from streamer.metrics.run_metrics import RunMetrics
+from streamer.metrics.table_shape import shape_of
+from streamer.sources.kafka import KafkaSource
+from streamer.sources.kafka_unread import UnreadRecords
+from table.hudi_table import HudiTable
+
+#: A look that takes longer than this is left to itself when the run ends.
+_END_WITHIN_S = 5.0
+
+
+@contextmanager
+def looking(
+    source: KafkaSource, table: HudiTable, metrics: RunMetrics, every_s: float
+) -> Iterator[None]:
+    """A block during which a thread keeps the metrics of topic and table true.
+
+    Args:
+        source: is asked for the lag.
+        table: its carried view is measured; nothing is listed.
+        metrics: is told.
+        every_s: seconds between two looks.
+    """
+    ending = threading.Event()
+    watch = _LagWatch(source, table, metrics)
+    thread = threading.Thread(
+        target=watch.run, args=(ending, every_s), name="lakemark-lag", daemon=True
+    )
+    thread.start()
+    try:
+        yield
+    finally:
+        ending.set()
+        thread.join(_END_WITHIN_S)
+
+
+class _LagWatch:
+    def __init__(self, source: KafkaSource, table: HudiTable, metrics: RunMetrics) -> None:
+        self._source, self._table, self._metrics = source, table, metrics
+        self._records: UnreadRecords | None = None
+
+    def run(self, ending: threading.Event, every_s: float) -> None:
+        """Until ``ending``; a look that fails is counted, and the next one follows."""
+        while not ending.is_set():
+            try:
+                self._look()
+            except Exception:  # whatever it is, it must not end the watch: others tell of it
+                self._metrics.note_failed_look()
+            ending.wait(every_s)
+        if self._records is not None:
+            self._records.close()
+
+    def _look(self) -> None:
+        view = self._table.carried_view
+        if view is not None:
+            self._metrics.note_table(shape_of(view))
+        position = self._metrics.position
+        if position is None:
+            return
+        lag = self._source.lag(position)
+        unread = {p: position.offsets[p] for p, n in lag.items() if n and p in position.offsets}
+        if unread and self._records is None:
+            self._records = self._source.unread_records()
+        oldest = self._records.timestamps(unread) if unread and self._records else {}
+        if self._metrics.position == position:  # else a batch was written meanwhile
+            self._metrics.note_lag(lag, oldest)

@@ -1,0 +1,149 @@
+"""Makes the metadata table of a data table, new or not, from a listing of its storage.
+
+The properties name its partitions last: what a crash leaves is trusted by nobody, and is deleted
+before the next attempt. Files of instants that are pending are left out; their commits tell of
+them. Source: ``initializeFromFilesystem`` of ``HoodieBackedTableMetadataWriter``, Apache Hudi
+1.2.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import pyarrow as pa
+
+from table.config.table_properties import (
+    PROPERTIES_PATH,
+    TableProperties,
+    metadata_table_properties,
+)
+from table.metadata.file_ranges import ranges_in
+from table.metadata.file_records import FilesOfPartition, encode_files
+from table.metadata.index_definition import define_column_statistics
+from table.metadata.metadata_store import MetadataStore
+from table.metadata.opening import METADATA_FOLDER
+from table.metadata.partition_kind import PartitionKind
+from table.metadata.property_file import replace_properties
+from table.metadata.range_records import (
+    RangesOf,
+    carried,
+    column_statistics,
+    partition_statistics,
+)
+from table.metadata.record_changes import RecordChanges
+from table.model.column_ranges import ColumnRanges
+from table.storage.folder_storage import FolderStorage
+from table.storage.storage import Storage
+from table.timeline.timeline import Timeline
+from table.timeline.timeline_store import TimelineStore
+from table.view.file_lister import DataFile, StorageFileLister
+
+#: Partitions, how the ids of their file groups begin, and how many there are of these.
+PARTITIONS = (
+    (PartitionKind.FILES, "files-", 1),
+    (PartitionKind.COLUMN_STATS, "col-stats-", 2),
+    (PartitionKind.PARTITION_STATS, "partition-stats-", 1),
+)
+
+
+def visible(
+    listed: Mapping[str, Iterable[DataFile]], timeline: Timeline
+) -> dict[str, list[DataFile]]:
+    """The files of a listing whose instants have completed, by partition."""
+    return {
+        partition: [file for file in files if timeline.is_committed(file.name.instant)]
+        for partition, files in listed.items()
+    }
+
+
+def drop(storage: Storage, properties: TableProperties) -> TableProperties:
+    """Remove a metadata table, or what is left of one; under the data table's lock.
+
+    The properties go first: a half-removed ``files`` partition that readers still trust would hide
+    rows.
+    """
+    if properties.metadata_partitions:
+        properties = properties.without_metadata_table()
+        replace_properties(storage, properties)
+    storage.delete([info.path for info in storage.list_tree(METADATA_FOLDER)])
+    return properties
+
+
+def bootstrap(
+    storage: Storage,
+    properties: TableProperties,
+    timeline: Timeline,
+    columns: pa.Schema,
+    check_lease: Callable[[], None],
+) -> TableProperties:
+    """Make the metadata table; under the data table's lock.
+
+    Args:
+        storage: the data table's root.
+        properties: the data table's; without a metadata table.
+        timeline: the data table's, just loaded.
+        columns: those of which statistics are kept, with their types; none before there is a
+            schema.
+        check_lease: raises when the lock was lost.
+
+    Raises:
+        CorruptData, Unsupported: a data file cannot be read.
+    """
+    files = visible(StorageFileLister(storage).list_files(), timeline)
+    ranges = _ranges(storage, files, columns, check_lease)
+    changes = _changes(files, ranges)
+    own = FolderStorage(storage, METADATA_FOLDER)
+    own_properties = metadata_table_properties(properties)
+    own.create(PROPERTIES_PATH, own_properties.to_bytes())
+    instants = TimelineStore.of_table(own, own_properties)
+    store = MetadataStore(own, instants, instants.load())
+    for number, (kind, prefix, count) in enumerate(PARTITIONS):
+        store.initialise(number, kind.stored_name, prefix, changes[kind].by_shard(count))
+    if len(columns):
+        define_column_statistics(storage, columns.names)
+    check_lease()
+    properties = properties.with_metadata_partitions(kind.stored_name for kind, _, _ in PARTITIONS)
+    replace_properties(storage, properties)
+    return properties
+
+
+def _ranges(
+    storage: Storage,
+    files: Mapping[str, Sequence[DataFile]],
+    columns: pa.Schema,
+    check_lease: Callable[[], None],
+) -> dict[str, dict[str, ColumnRanges]]:
+    """What each file of each partition holds."""
+    found: dict[str, dict[str, ColumnRanges]] = {}
+    for partition, listed in files.items():
+        found[partition] = {}
+        for file in listed if len(columns) else ():
+            check_lease()
+            found[partition][str(file.name)] = ranges_in(storage, file, columns)
+    return found
+
+
+def _changes(
+    files: Mapping[str, Sequence[DataFile]],
+    ranges: Mapping[str, Mapping[str, ColumnRanges]],
+) -> dict[PartitionKind, RecordChanges]:
+    of_files = [
+        RangesOf(partition, name, one)
+        for partition, named in ranges.items()
+        for name, one in named.items()
+    ]
+    of_partitions = [
+        RangesOf(partition, "", carried(None, [*named.values()]))
+        for partition, named in ranges.items()
+        if named
+    ]
+    listed = (
+        FilesOfPartition(path, {str(file.name): file.size_bytes for file in some})
+        for path, some in files.items()
+        if some
+    )
+    return {
+        PartitionKind.FILES: encode_files(listed, files),
+        PartitionKind.COLUMN_STATS: column_statistics(of_files),
+        PartitionKind.PARTITION_STATS: partition_statistics(of_partitions),
+    }

@@ -1,0 +1,258 @@
+"""The metadata table as its writer has it: a merge-on-read table of its own, under the data table.
+
+A commit is told under the data table's lock, so here is one writer at a time. Its steps, and what
+a crash right after each leaves:
+
+1. requested, inflight      a pending instant, which ``undo`` removes
+2. a log in each file group that it touches
+                            files of a pending instant, seen by no reader
+3. prepare                  the completed content lies aside
+4. the data instant stands: its own prepared content is there
+5. publish                  an instant that does not count before the data instant has completed
+
+A rollback of the data instant removes *its* prepared content first and this one's after that. So a
+writer that was stopped anywhere finds one of the two gone, in step 4 or 5, or has published, and
+then the rollback finds that and undoes it.
+
+Names are those of Apache Hudi: a commit has the data instant's requested time, and one log in each
+file group. Source: ``HoodieBackedTableMetadataWriter`` of Apache Hudi 1.2.0.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+
+from table.config import keys
+from table.errors import Fenced
+from table.metadata.metadata_files import (
+    BASE_FILE_EXTENSION,
+    FIRST_WRITE_TOKEN,
+    base_file,
+    first_log_file,
+    log_file,
+)
+from table.metadata.record_changes import RecordChanges, stored_schema
+from table.metadata.valid_instants import INITIAL
+from table.model.action import Action, State
+from table.model.commit_metadata import CommitMetadata, WriteStat
+from table.model.file_names import BaseFileName, LogFileName
+from table.model.file_slice import join
+from table.model.instant import Instant
+from table.model.meta_columns import META_COLUMNS
+from table.schema.avro import to_json
+from table.storage.storage import NotFound, Storage
+from table.timeline.clock import Turn, next_instant, parse_instant
+from table.timeline.timeline import Timeline
+from table.timeline.timeline_store import TimelineStore, commit_content
+from table.view.file_lister import PARTITION_METAFILE, data_file
+
+_DELTA = Action.DELTA_COMMIT
+_UPSERT, _INITIALISE = "UPSERT_PREPPED", "BULK_INSERT_PREPPED"
+
+
+@dataclass
+class MetadataStore:
+    """Writes one metadata table; keeps its timeline, which nobody else changes meanwhile.
+
+    Attributes:
+        storage: the metadata table's root.
+        instants: its timeline's files.
+        timeline: as last read, with our own changes.
+        groups: ids of the file groups of each partition, by number; read when asked for.
+    """
+
+    storage: Storage
+    instants: TimelineStore
+    timeline: Timeline
+    groups: dict[str, list[str]] = field(default_factory=dict)
+
+    def commit(
+        self, instant: str, changes: Mapping[str, RecordChanges], check_standing: Callable[[], None]
+    ) -> None:
+        """Write what a data instant changes, so that it counts once that has completed.
+
+        Args:
+            instant: requested time of the data instant.
+            changes: of each partition.
+            check_standing: raises when the data instant no longer stands.
+
+        Raises:
+            Fenced: the data instant was rolled back meanwhile.
+        """
+        self.undo(instant)
+        pending = self.begin(Instant(instant, _DELTA, State.REQUESTED))
+        stats = [
+            self._append(partition, number, instant, part)
+            for partition, whole in changes.items()
+            for number, part in enumerate(whole.by_shard(len(self.groups_of(partition))))
+            if not part.is_empty
+        ]
+        self.publish(pending, commit_metadata(stats, _UPSERT), check_standing)
+
+    def undo(self, instant: str) -> None:
+        """Remove an instant and what it wrote, however far it came; nothing when it never began."""
+        known = self.timeline.find(instant)
+        if known is None:
+            return
+        is_pending_service = known.action is Action.COMPACTION
+        pending = Instant(instant, known.action if is_pending_service else _DELTA, State.INFLIGHT)
+        self.instants.withdraw(pending)
+        if known.is_completed:
+            self.instants.unpublish(known)
+        self.storage.delete(self._files_of(instant))
+        self.instants.forget(pending)
+        kept = (i for i in self.timeline.instants if i.requested_at != instant)
+        self.timeline = Timeline.of(kept, self.timeline.has_history, self.timeline.archived_time)
+
+    def initialise(
+        self, number: int, partition: str, prefix: str, shards: Sequence[RecordChanges]
+    ) -> None:
+        """Make a partition: its file groups, and base files where there are records.
+
+        Args:
+            number: of its instant, 0 and up.
+            partition: its name.
+            prefix: of the ids of its file groups.
+            shards: the first records of each file group.
+        """
+        instant = f"{INITIAL}{number:03d}"
+        pending = self.begin(Instant(instant, _DELTA, State.REQUESTED))
+        text = f"#partition metadata\ncommitTime={instant}\npartitionDepth=1\n"
+        self.storage.create(join(partition, PARTITION_METAFILE), text.encode())
+        self.groups[partition] = [f"{prefix}{shard:04d}-0" for shard in range(len(shards))]
+        stats = []
+        for file_id, shard in zip(self.groups[partition], shards, strict=True):
+            name = LogFileName(file_id, instant, 1, FIRST_WRITE_TOKEN)
+            self.storage.create(join(partition, str(name)), first_log_file(instant))
+            if not shard.is_empty:
+                stats.append(self.write_base(partition, file_id, instant, shard))
+        self.publish(pending, commit_metadata(stats, _INITIALISE))
+
+    def begin(self, requested: Instant, content: bytes = b"") -> Instant:
+        """Request an instant, and make it inflight.
+
+        It is noted before it is there: an answer that is lost leaves something to undo.
+        """
+        self.timeline = self.timeline.with_instant(requested)
+        self.instants.create(requested, content)
+        self.instants.create(requested.inflight())
+        return requested.inflight()
+
+    def write_base(
+        self, partition: str, file_id: str, instant: str, records: RecordChanges
+    ) -> WriteStat:
+        """Write all records of a file group as its base file."""
+        name = BaseFileName(file_id, f"{_number_of(file_id)}-0-0", instant, BASE_FILE_EXTENSION)
+        content = base_file(records.written, _millis(instant))
+        self.storage.create(join(partition, str(name)), content)
+        count = len(records.written.keys)
+        return WriteStat(
+            file_id=file_id,
+            path=join(partition, str(name)),
+            partition_path=partition,
+            num_writes=count,
+            num_inserts=count,
+            total_write_bytes=len(content),
+            file_size_in_bytes=len(content),
+        )
+
+    def publish(
+        self,
+        pending: Instant,
+        metadata: CommitMetadata,
+        check_standing: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Complete an instant.
+
+        Raises:
+            Fenced: it was undone meanwhile.
+        """
+        self.instants.prepare(pending, commit_content(pending.action, metadata))
+        check_standing()
+        try:
+            completed = self.instants.publish(pending, self.next_time())
+        except NotFound:
+            reason = "its part in the metadata table was removed by a rollback"
+            raise Fenced(pending.requested_at, reason) from None
+        self.instants.withdraw(pending)
+        self.timeline = self.timeline.with_instant(completed)
+
+    def next_time(self, turn: Turn | None = None) -> str:
+        """A time later than every time on the timeline; see ``next_instant``."""
+        newest = self.timeline.newest_time
+        return next_instant(None if newest is None or newest.startswith(INITIAL) else newest, turn)
+
+    def groups_of(self, partition: str) -> list[str]:
+        """Ids of the file groups of a partition, in the order of their numbers."""
+        if partition not in self.groups:
+            _, objects = self.storage.list_folder(partition)
+            files = (data_file(partition, o.name, o.size_bytes) for o in objects)
+            self.groups[partition] = sorted({file.name.file_id for file in files if file})
+        return self.groups[partition]
+
+    def _append(
+        self, partition: str, number: int, instant: str, changes: RecordChanges
+    ) -> WriteStat:
+        file_id = self.groups_of(partition)[number]
+        name = LogFileName(file_id, instant, 1, f"{number}-0-0")
+        content = log_file(changes, partition, instant, _millis(instant))
+        path = join(partition, str(name))
+        self.storage.create(path, content)
+        count = len(changes.written.keys)
+        return WriteStat(
+            file_id=file_id,
+            path=path,
+            partition_path=partition,
+            prev_commit=instant,
+            num_writes=count,
+            num_update_writes=count,
+            num_deletes=len(changes.deleted),
+            total_write_bytes=len(content),
+            file_size_in_bytes=len(content),
+            log_version=1,
+            log_offset=0,
+            base_file="",
+            log_files=(str(name),),
+        )
+
+    def _files_of(self, instant: str) -> list[str]:
+        """Paths of the data files that an instant left."""
+        found = []
+        folders, _ = self.storage.list_folder("")
+        for folder in folders:
+            partition = folder.rstrip("/")
+            _, objects = self.storage.list_folder(partition)
+            for info in objects:
+                file = data_file(partition, info.name, info.size_bytes)
+                if file is not None and file.name.instant == instant:
+                    found.append(info.path)
+        return found
+
+
+def commit_metadata(
+    stats: Iterable[WriteStat], operation: str, *, compacted: bool = False
+) -> CommitMetadata:
+    """What an instant says of itself."""
+    return CommitMetadata(tuple(stats), {keys.SCHEMA: _own_schema()}, operation, compacted)
+
+
+@cache
+def _own_schema() -> str:
+    """The schema of records, without the meta columns that they do not have."""
+    schema = json.loads(stored_schema())
+    own = [field for field in schema["fields"] if field["name"] not in META_COLUMNS]
+    return to_json({**schema, "fields": own})
+
+
+def _number_of(file_id: str) -> int:
+    return int(file_id.removesuffix("-0")[-4:])
+
+
+def _millis(instant: str) -> int:
+    """When an instant's files were made, the same at each attempt."""
+    if instant.startswith(INITIAL):
+        return 0
+    return int(parse_instant(instant).timestamp() * 1000)

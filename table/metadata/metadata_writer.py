@@ -1,0 +1,309 @@
+"""Keeps the metadata table true: the participant of every change to a table's files.
+
+What it knows is carried from call to call, since one driver writes: the metadata table's timeline
+and file groups, and the ranges of the partitions that were written to. It is read again when the
+data table's timeline shows that others changed the table.
+
+Source: ``HoodieBackedTableMetadataWriter`` and the ``convertMetadataTo…Records`` of
+``HoodieTableMetadataUtil``, Apache Hudi 1.2.0.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from table.config.table_properties import PROPERTIES_PATH, TableProperties
+from table.config.table_spec import check_maintained
+from table.errors import Fenced, Unsupported
+from table.metadata.agreement import disagreement
+from table.metadata.bootstrap import drop
+from table.metadata.column_statistics import PartitionStatistics
+from table.metadata.file_lister import MetadataFileLister
+from table.metadata.file_records import FilesOfPartition, encode_files
+from table.metadata.index_definition import VERSION, define_column_statistics, read_definitions
+from table.metadata.metadata_compaction import compact_if_due, last_compaction
+from table.metadata.metadata_store import MetadataStore
+from table.metadata.metadata_table import MetadataTable
+from table.metadata.opening import METADATA_FOLDER, open_metadata_table
+from table.metadata.partition_kind import PartitionKind
+from table.metadata.property_file import read_properties
+from table.metadata.range_records import (
+    RangesOf,
+    carried,
+    column_statistics,
+    partition_statistics,
+)
+from table.metadata.record_changes import RecordChanges
+from table.metadata.statistics_records import deleted_column_statistics
+from table.model.column_ranges import ColumnRanges
+from table.model.commit_metadata import CommitMetadata, WriteStat
+from table.model.instant import Instant
+from table.storage.folder_storage import FolderStorage
+from table.storage.storage import NotFound, Storage
+from table.timeline.timeline import Timeline
+from table.timeline.timeline_store import TimelineStore
+from table.view.file_lister import data_file
+
+_FILES = PartitionKind.FILES.stored_name
+_COLUMNS = PartitionKind.COLUMN_STATS.stored_name
+_PARTITIONS = PartitionKind.PARTITION_STATS.stored_name
+
+
+@dataclass
+class _Known:
+    """A metadata table as of the last call.
+
+    Attributes:
+        store: writes it.
+        partitions: its own, those that readers trust.
+        told: requested times of the data table's instants that it tells of.
+        columns: those that have statistics.
+        paths: partitions of the data table.
+        ranges: what is known of those partitions that were written to.
+    """
+
+    store: MetadataStore
+    partitions: frozenset[str]
+    told: set[str]
+    columns: list[str]
+    paths: set[str]
+    ranges: dict[str, ColumnRanges] = field(default_factory=dict)
+
+
+class MetadataWriter:
+    """The ``Participant`` of a table, with a metadata table or without."""
+
+    def __init__(self, storage: Storage, instants: TimelineStore) -> None:
+        """Nothing is read before the first call.
+
+        Args:
+            storage: the data table's root.
+            instants: the data table's timeline.
+        """
+        self._storage, self._instants = storage, instants
+        self._known: _Known | None = None
+
+    def on_commit(self, instant: Instant, metadata: CommitMetadata, timeline: Timeline) -> None:
+        """Add the files of a commit, and what their columns hold.
+
+        Raises:
+            Fenced: the instant was rolled back meanwhile.
+            Unsupported: a metadata table that cannot be continued.
+        """
+        known = self._take(timeline)
+        if known is None:
+            return
+        compact_if_due(known.store, timeline)
+        stats = [stat for stat in metadata.write_stats if stat.path]
+        changes = {_FILES: _files_added(stats)}
+        if _COLUMNS in known.partitions:
+            changes[_COLUMNS] = column_statistics(_ranges_of(stats))
+            self._define(known, stats)
+        if _PARTITIONS in known.partitions:
+            ranges = self._carry(known, stats, timeline)
+            changes[_PARTITIONS] = partition_statistics(
+                [RangesOf(path, "", one) for path, one in ranges.items()]
+            )
+            known.ranges.update(ranges)
+        known.store.commit(instant.requested_at, changes, lambda: self._check_standing(instant))
+        known.paths |= {stat.partition_path or "" for stat in stats}
+        self._give_back(known, instant)
+
+    def on_clean(
+        self, instant: Instant, deleted: Mapping[str, Sequence[str]], timeline: Timeline
+    ) -> None:
+        """Take deleted files out.
+
+        Raises:
+            Unsupported: a metadata table that cannot be continued.
+        """
+        known = self._take(timeline)
+        if known is None:
+            return
+        gone = {path: _data_files(path, names) for path, names in deleted.items()}
+        files = [FilesOfPartition(path, removed=names) for path, names in gone.items() if names]
+        changes = {_FILES: encode_files(files)} if files else {}
+        if _COLUMNS in known.partitions:
+            places = [(path, name) for path, names in gone.items() for name in names]
+            changes[_COLUMNS] = deleted_column_statistics(known.columns, places)
+        known.store.commit(instant.requested_at, changes, lambda: None)
+        self._give_back(known, instant)
+
+    def on_rollback(
+        self,
+        instant: Instant,
+        target: str,
+        deleted: Mapping[str, Sequence[str]],
+        timeline: Timeline,
+    ) -> None:
+        """Undo what the metadata table was told of an instant.
+
+        What was compacted into its base files cannot be taken out for good: an instant that is
+        executed anew writes files of the same names. Then the metadata table is dropped; whoever
+        writes next makes it anew.
+        """
+        self._known = None
+        properties = read_properties(self._storage)
+        if not properties.metadata_partitions:
+            return
+        _open_store(self._storage).undo(target)
+        metadata = open_metadata_table(self._storage, properties, timeline)
+        if metadata is not None and _lists_any(metadata, deleted):
+            drop(self._storage, properties)
+
+    def trouble(self, timeline: Timeline) -> str | None:
+        """Why the metadata table has to be made anew; None when it may be continued.
+
+        Args:
+            timeline: the data table's, just loaded.
+
+        Raises:
+            Unsupported: it has partitions that are not written here.
+        """
+        properties = read_properties(self._storage)
+        if not properties.metadata_partitions:
+            return "there is none"
+        check_maintained(properties, self._storage.location.url)
+        return _trouble(self._storage, timeline)
+
+    @property
+    def timeline(self) -> Timeline | None:
+        """The metadata table's, as our own commits know it; None when it is not known."""
+        return self._known.store.timeline if self._known else None
+
+    def note_upkeep(self, timeline: Timeline) -> None:
+        """Go on from the metadata table's timeline as its cleaning and archival left it."""
+        if self._known:
+            self._known.store.timeline = timeline
+
+    @property
+    def compacted_at(self) -> str | None:
+        """When the metadata table was compacted last, "" for never; None when it is not known."""
+        return last_compaction(self._known.store.timeline) if self._known else None
+
+    def forget(self) -> None:
+        """Read everything again at the next call: the metadata table was made anew."""
+        self._known = None
+
+    def _take(self, timeline: Timeline) -> _Known | None:
+        """What is known, as of the timeline; nothing until it is given back: a call may fail."""
+        known, self._known = self._known, None
+        properties = read_properties(self._storage)
+        partitions = frozenset(properties.metadata_partitions)
+        if not partitions:
+            return None
+        completed = {i.requested_at for i in timeline.instants if i.is_completed}
+        if known is None or known.partitions != partitions or completed - known.told:
+            check_maintained(properties, self._storage.location.url)
+            known = self._load(properties, timeline, completed)
+        return known
+
+    def _give_back(self, known: _Known, instant: Instant) -> None:
+        known.told.add(instant.requested_at)
+        self._known = known
+
+    def _load(self, properties: TableProperties, timeline: Timeline, completed: set[str]) -> _Known:
+        place = self._storage.location.url
+        reason = _trouble(self._storage, timeline)
+        if reason is not None:
+            message = (
+                f"the metadata table of {place} cannot be continued: {reason}; make it anew with "
+                f"lakemark table validate {place} --rebuild"
+            )
+            raise Unsupported(message)
+        metadata = open_metadata_table(self._storage, properties, timeline)
+        assert metadata is not None, properties
+        definition = read_definitions(self._storage).get(_COLUMNS)
+        return _Known(
+            _open_store(self._storage),
+            frozenset(properties.metadata_partitions),
+            completed,
+            list(definition.source_fields) if definition else [],
+            set(MetadataFileLister(metadata).list_partitions()),
+        )
+
+    def _carry(
+        self, known: _Known, stats: Iterable[WriteStat], timeline: Timeline
+    ) -> dict[str, ColumnRanges]:
+        """What is known of the partitions that a commit touches, its files among theirs."""
+        files: dict[str, list[ColumnRanges | None]] = defaultdict(list)
+        for stat in stats:
+            files[stat.partition_path or ""].append(stat.column_ranges)
+        unread = sorted(path for path in files if path in known.paths - known.ranges.keys())
+        if unread:
+            columns = _columns_of(one for ranges in files.values() for one in ranges)
+            metadata = open_metadata_table(self._storage, read_properties(self._storage), timeline)
+            assert metadata is not None
+            known.ranges |= PartitionStatistics(metadata).ranges(unread, columns)
+        return {path: carried(known.ranges.get(path), ranges) for path, ranges in files.items()}
+
+    def _define(self, known: _Known, stats: Iterable[WriteStat]) -> None:
+        """Say of which columns there are statistics, once there are new ones."""
+        written = _columns_of(stat.column_ranges for stat in stats).names
+        new = [name for name in written if name not in known.columns]
+        if new:
+            known.columns += new
+            define_column_statistics(self._storage, known.columns)
+
+    def _check_standing(self, instant: Instant) -> None:
+        if not self._instants.is_prepared(instant):
+            raise Fenced(instant.requested_at, "its prepared content was removed by a rollback")
+
+
+def _open_store(storage: Storage) -> MetadataStore:
+    own = FolderStorage(storage, METADATA_FOLDER)
+    properties = TableProperties.parse(own.read(PROPERTIES_PATH))
+    instants = TimelineStore.of_table(own, properties)
+    return MetadataStore(own, instants, instants.load())
+
+
+def _trouble(storage: Storage, timeline: Timeline) -> str | None:
+    try:
+        store = _open_store(storage)
+    except NotFound:
+        return f"{METADATA_FOLDER} is not there"
+    definition = read_definitions(storage).get(_COLUMNS)
+    if definition is not None and definition.version != VERSION:
+        return f"its column statistics are of version {definition.version}, not {VERSION}"
+    return disagreement(timeline, store.timeline)
+
+
+def _files_added(stats: Iterable[WriteStat]) -> RecordChanges:
+    sizes: dict[str, dict[str, int]] = defaultdict(dict)
+    for stat in stats:
+        written = {stat.path or "": stat.file_size_in_bytes, **(stat.cdc_stats or {})}
+        for path, size_bytes in written.items():
+            sizes[stat.partition_path or ""][path.rpartition("/")[2]] = size_bytes
+    files = [FilesOfPartition(path, named) for path, named in sizes.items()]
+    return encode_files(files, sizes)
+
+
+def _ranges_of(stats: Iterable[WriteStat]) -> list[RangesOf]:
+    return [
+        RangesOf(stat.partition_path or "", (stat.path or "").rpartition("/")[2], ranges)
+        for stat in stats
+        if (ranges := stat.column_ranges) is not None
+    ]
+
+
+def _columns_of(ranges: Iterable[ColumnRanges | None]) -> pa.Schema:
+    """All columns of which something is known, with their types."""
+    fields = {f.name: f for one in ranges if one is not None for f in one.bounds.schema}
+    return pa.schema(list(fields.values()))
+
+
+def _data_files(partition_path: str, names: Iterable[str]) -> list[str]:
+    return sorted({name for name in names if data_file(partition_path, name, 0) is not None})
+
+
+def _lists_any(metadata: MetadataTable, files: Mapping[str, Iterable[str]]) -> bool:
+    lister = MetadataFileLister(metadata)
+    return any(
+        str(file.name) in set(names)
+        for path, names in files.items()
+        for file in lister.list_partition(path)
+    )

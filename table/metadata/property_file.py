@@ -1,0 +1,34 @@
+"""``.hoodie/hoodie.properties`` on storage; a writer that dies while it replaces them loses none.
+
+Source: ``HoodieTableConfig.modify`` of Apache Hudi 1.2.0.
+"""
+
+from __future__ import annotations
+
+from table.config.table_properties import BACKUP_PATH, PROPERTIES_PATH, TableProperties
+from table.errors import TableNotFound
+from table.storage.storage import NotFound, Storage
+
+
+def read_properties(storage: Storage) -> TableProperties:
+    """The properties; a writer that died while it replaced them left a backup.
+
+    Raises:
+        TableNotFound: there are none.
+        CorruptData: they are damaged.
+    """
+    for path in (PROPERTIES_PATH, BACKUP_PATH):
+        try:
+            return TableProperties.parse(storage.read(path), path)
+        except NotFound:
+            continue
+    message = f"no Hudi table at {storage.location.url} (no {PROPERTIES_PATH})"
+    raise TableNotFound(message)
+
+
+def replace_properties(storage: Storage, properties: TableProperties) -> None:
+    """Write the properties of a table that is there; under the table's lock."""
+    content = properties.to_bytes()
+    storage.put(BACKUP_PATH, content)
+    storage.put(PROPERTIES_PATH, content)
+    storage.delete([BACKUP_PATH])

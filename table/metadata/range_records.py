@@ -1,0 +1,147 @@
+"""Column ranges of files and partitions as records of the metadata table.
+
+What is known of a partition is carried from commit to commit: the ranges of its files together,
+files that are gone among them, so that nobody has to read the statistics of all of its files at
+each commit. They are bounds, and each record stands for itself. A column whose range is not known
+in one file has no record of its partition from then on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import NamedTuple, TypeAlias
+
+import pyarrow as pa
+
+from table.metadata.index_keys import column_stats_key, partition_stats_key, stored_path
+from table.metadata.record_changes import RecordChanges
+from table.metadata.short_records import statistics_encoder
+from table.metadata.statistics_records import (
+    COLUMN_STATS_TYPE,
+    PARTITION_STATS_TYPE,
+    encode_column_statistics,
+    encode_partition_statistics,
+    statistics_columns,
+)
+from table.model.column_ranges import ColumnRanges
+
+#: So many files or partitions are encoded one by one.
+_FEW = 256
+
+_NO_RECORDS = pa.array([], pa.large_binary())
+
+_MakeRecord: TypeAlias = Callable[[str, str, pa.Array, int, int], bytes]
+
+
+class RangesOf(NamedTuple):
+    """Ranges of a file, or, where ``file_name`` is empty, of a partition."""
+
+    partition_path: str
+    file_name: str
+    ranges: ColumnRanges
+
+
+def column_statistics(files: Sequence[RangesOf]) -> RecordChanges:
+    """The records of these files, each given once."""
+    if len(files) > _FEW:
+        parts = [encode_column_statistics(name, table) for name, table in _by_column(files)]
+        return RecordChanges.united(parts)
+    keys, records = [], []
+    for one, column, encode in _encoders(files, COLUMN_STATS_TYPE, is_tight=False):
+        keys.append(column_stats_key(column, one.partition_path, one.file_name))
+        records.append(encode(one.file_name))
+    return RecordChanges.of(keys, pa.array(records, pa.large_binary()))
+
+
+def partition_statistics(partitions: Sequence[RangesOf]) -> RecordChanges:
+    """The records of these partitions, each given once."""
+    unknown = [
+        partition_stats_key(column, one.partition_path)
+        for one in partitions
+        for column in one.ranges.unknown
+    ]
+    if len(partitions) > _FEW:
+        tables = _by_column(partitions)
+        parts = [encode_partition_statistics(name, table, is_tight=True) for name, table in tables]
+        return RecordChanges.united([*parts, RecordChanges.of([], _NO_RECORDS, unknown)])
+    keys, records = [], []
+    for one, column, encode in _encoders(partitions, PARTITION_STATS_TYPE, is_tight=True):
+        keys.append(partition_stats_key(column, one.partition_path))
+        records.append(encode(stored_path(one.partition_path)))
+    return RecordChanges.of(keys, pa.array(records, pa.large_binary()), unknown)
+
+
+def carried(known: ColumnRanges | None, files: Sequence[ColumnRanges | None]) -> ColumnRanges:
+    """What is known of a partition once it has these files, too.
+
+    Args:
+        known: what was; None of a partition that had no file.
+        files: their ranges; None where nothing is known of a file.
+    """
+    new = ColumnRanges.united([ranges for ranges in files if ranges is not None])
+    if known is None:
+        return new.without(_unless_known(new, files))
+    lost = [name for name in new.columns if name not in known.columns]
+    if None in files:
+        lost += known.columns
+    return ColumnRanges.united([known, new]).without(lost)
+
+
+def _unless_known(new: ColumnRanges, files: Sequence[ColumnRanges | None]) -> list[str]:
+    return new.columns if None in files else []
+
+
+def _encoders(
+    items: Iterable[RangesOf], record_type: int, *, is_tight: bool
+) -> Iterator[tuple[RangesOf, str, Callable[[str], bytes]]]:
+    """Each column of each item, and what makes its record, given what that is of."""
+    makers: dict[pa.DataType, _MakeRecord] = {}
+    for item in items:
+        ranges = item.ranges
+        for place, column in enumerate(ranges.columns):
+            bounds = ranges.bounds.column(place)
+            if bounds.type not in makers:
+                make = statistics_encoder(record_type, bounds.type, is_tight=is_tight)
+                makers[bounds.type] = make
+            counts = ranges.null_counts[place], ranges.value_counts[place]
+            record = partial(_record, makers[bounds.type], column, bounds, counts)
+            yield item, column, record
+
+
+def _record(
+    make: _MakeRecord, column: str, bounds: pa.Array, counts: tuple[int, int], of_what: str
+) -> bytes:
+    return make(of_what, column, bounds, *counts)
+
+
+def _by_column(items: Iterable[RangesOf]) -> list[tuple[str, pa.Table]]:
+    """The statistics of each column, and of each type that it has."""
+    rows: dict[tuple[str, pa.DataType], list[tuple[RangesOf, int]]] = {}
+    for item in items:
+        for place, field in enumerate(item.ranges.bounds.schema):
+            rows.setdefault((field.name, field.type), []).append((item, place))
+    return [(name, _statistics(kind, found)) for (name, kind), found in rows.items()]
+
+
+def _statistics(kind: pa.DataType, found: Sequence[tuple[RangesOf, int]]) -> pa.Table:
+    bounds = pa.concat_arrays([item.ranges.bounds.column(place) for item, place in found])
+    nothing = [0] * len(found)
+    columns = [
+        [item.partition_path for item, _ in found],
+        [item.file_name for item, _ in found],
+        bounds[::2],
+        bounds[1::2],
+        [item.ranges.null_counts[place] for item, place in found],
+        [item.ranges.value_counts[place] for item, place in found],
+        nothing,
+        nothing,
+    ]
+    schema = statistics_columns(kind)
+    return pa.Table.from_arrays(
+        [
+            pa.array(column, field.type) if isinstance(column, list) else column
+            for column, field in zip(columns, schema, strict=True)
+        ],
+        schema=schema,
+    )

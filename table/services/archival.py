@@ -1,0 +1,190 @@
+"""Archival: old instants move from the active timeline into its history.
+
+The order is safe at every step. First go files of instants that were rolled back, and that a late
+writer has left: once the timeline starts later, they would count as committed. Then the instants
+are added to the history; until its manifest names the new file nobody sees that. Only then they
+leave the active timeline, pending states before completed ones and the oldest first, so that
+nothing seems pending again and the timeline has no holes. In between an instant is in both, with
+the same content; whoever archives next finds it in the history and only deletes. Source:
+``TimelineArchiverV2`` of Apache Hudi 1.2.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from table.errors import Unsupported
+from table.metadata.metadata_compaction import last_compaction
+from table.metadata.opening import METADATA_FOLDER
+from table.model.action import Action
+from table.model.instant import Instant
+from table.services.archival_plan import ArchivalPolicy, is_due, plan
+from table.services.cleaning import last_clean
+from table.services.cleaning_plan import CleaningPolicy, commits_by_request
+from table.storage.storage import Storage
+from table.timeline.layout import LayoutV2
+from table.timeline.lock import Lease
+from table.timeline.timeline import Timeline
+from table.timeline.timeline_store import TimelineStore
+from table.transaction.access import LOCK_WAIT_S, TableAccess
+from table.transaction.instant_files import files_of
+from table.transaction.undoable import check_no_restore
+from table.write.markers import drop_markers_before
+
+#: Requested times from the earliest of which on nothing may be archived.
+KeepFrom = Callable[[Timeline], Iterable[str]]
+
+_REPLACING = (Action.REPLACE_COMMIT, Action.CLUSTERING)
+
+
+@dataclass(frozen=True, slots=True)
+class Archived:
+    """What an archival did.
+
+    Attributes:
+        instants: that left the active timeline, oldest first.
+        timeline: the one that is left.
+        leftovers: paths of files of rolled back instants, deleted on the way.
+    """
+
+    instants: tuple[Instant, ...]
+    timeline: Timeline
+    leftovers: tuple[str, ...] = ()
+
+
+def propose(
+    store: TimelineStore,
+    timeline: Timeline,
+    policy: ArchivalPolicy,
+    cleaning: CleaningPolicy | None,
+    keep_from: KeepFrom,
+) -> tuple[Instant, ...]:
+    """The instants that are to be archived now; maybe none.
+
+    Reads nothing while the active timeline is short enough.
+
+    Args:
+        store: reads the timeline's instants.
+        timeline: the active one.
+        policy: how long it may be.
+        cleaning: the policy of the table's cleans, whose commits stay; None without cleans.
+        keep_from: says what else must stay.
+    """
+    beside = policy.beside(cleaning, timeline)
+    if not is_due(timeline, beside):
+        return ()
+    limits = list(_replaced_and_not_cleaned(store, timeline))
+    if not plan(timeline, beside, limits):
+        return ()
+    return plan(timeline, beside, [*limits, *keep_from(timeline)])
+
+
+def archive(
+    access: TableAccess,
+    policy: ArchivalPolicy,
+    cleaning: CleaningPolicy | None,
+    keep_from: KeepFrom,
+) -> Archived | None:
+    """Archive what is due, or finish what a dead archiver began; None when there is nothing.
+
+    Args:
+        access: the table.
+        policy: how long the active timeline may be.
+        cleaning: the policy of the table's cleans, whose commits stay; None without cleans.
+        keep_from: says what else must stay; asked under the lock.
+
+    Raises:
+        Unsupported: a table of version 6.
+        Refused: a restore is pending.
+    """
+    store = access.timeline
+    if not store.can_archive:
+        message = (
+            f"{access.storage.location.url} has the timeline of table version 6, which is not "
+            "archived here; let Apache Hudi archive it, or switch archival off"
+        )
+        raise Unsupported(message)
+    with access.lock.hold(LOCK_WAIT_S) as lease:
+        timeline = store.load()
+        check_no_restore(timeline)
+        instants = propose(store, timeline, policy, cleaning, keep_from)
+        if not instants:
+            return None
+        left = store.without(timeline, set(instants))
+        leftovers = _delete_leftovers(access, timeline, left, lease)
+        drop_markers_before(access.storage, left)
+        store.archive(instants, lease.check)
+        return Archived(instants, left, leftovers)
+
+
+def metadata_compacted_at(storage: Storage) -> str:
+    """When a data table's metadata table was compacted last; "" for never. Lists its timeline."""
+    folder = f"{METADATA_FOLDER}/{LayoutV2().folder}"
+    return last_compaction(TimelineStore(storage, LayoutV2(folder, f"{folder}/history")).load())
+
+
+def metadata_table_limit(compacted_at: str, timeline: Timeline) -> list[str]:
+    """From where on a data table keeps its instants for the sake of its metadata table.
+
+    Instants that completed after the metadata table's newest compaction say which of its log
+    blocks count. Without a compaction all stay.
+
+    Args:
+        compacted_at: the metadata table's newest compaction; one before it keeps more.
+        timeline: the data table's, active.
+    """
+    since = (i for i in commits_by_request(timeline) if (i.completed_at or "") > compacted_at)
+    return [i.requested_at for i in since][:1]
+
+
+def _replaced_and_not_cleaned(store: TimelineStore, timeline: Timeline) -> Iterator[str]:
+    """The oldest instant that replaced file groups whose files may still be there.
+
+    Without it on the timeline they would be read again (``ClusteringUtils
+    .getEarliestInstantToRetainForClustering``).
+    """
+    replacing = [i for i in timeline.instants if i.action in _REPLACING]
+    if not replacing:
+        return
+    last = last_clean(timeline)
+    if last is None:
+        yield replacing[0].requested_at
+        return
+    clean = store.read_clean(last)
+    cleaned_until = min([clean.earliest_retained or last.requested_at, *clean.savepoints])
+    for instant in replacing:
+        is_late = (instant.completed_at or last.requested_at) >= last.requested_at
+        if instant.requested_at >= cleaned_until or is_late:
+            yield instant.requested_at
+
+
+def _delete_leftovers(
+    access: TableAccess, before: Timeline, after: Timeline, lease: Lease
+) -> tuple[str, ...]:
+    """Delete what late writers left in the names of instants that were taken back.
+
+    Only names that a rollback or a restore took back count, so that a history that others have
+    lost costs no data; and the folders are listed only when there are such names.
+    """
+    found = [
+        path
+        for name in _taken_back(access.timeline, before, after)
+        for path in files_of(access.storage, name)
+    ]
+    lease.check()
+    access.storage.delete(found)
+    return tuple(found)
+
+
+def _taken_back(store: TimelineStore, before: Timeline, after: Timeline) -> list[str]:
+    """Instants between the two starts that were rolled back or restored away."""
+    start, end = before.start or "", after.start or ""
+    rollbacks, restores = before.completed(Action.ROLLBACK), before.completed(Action.RESTORE)
+    targets = {store.read_rollback(rollback).instant for rollback in rollbacks}
+    for restore in restores:
+        plan = store.read_restore_plan(restore.requested_at)
+        targets |= {undone.requested_at for undone in plan.instants}
+    gone = [name for name in targets if start <= name < end and before.find(name) is None]
+    archive = store.load_archived() if gone else None
+    return sorted(name for name in gone if archive is None or archive.find(name) is None)

@@ -1,0 +1,232 @@
+"""Restore: every write after a commit is undone, the newest first.
+
+Queries see the table lose its newest commits one by one; writers are refused until the restore has
+ended. One that died is gone on with, whoever began it, Apache Hudi included. The steps, and what a
+crash right after each leaves:
+
+1. the metadata table is dropped          a table that is read by listing
+2. requested, inflight                    a plan that stands
+3. of each instant: unpublish, files, forget
+                                          some are undone, the others are in the plan
+4. publish                                the restore is completed
+5. rollbacks that were pending            rollbacks of instants that are gone
+
+The metadata table is not rolled back with the commits, so it goes before anything else does; it is
+built again afterwards (``HudiTable.rebuild_metadata_table``), or by the next writer that keeps one.
+Source: ``RestorePlanActionExecutor``, ``BaseRestoreActionExecutor``,
+``RestoreInstantComparatorFactory`` of Apache Hudi 1.2.0, which also deletes completed rollbacks;
+they stay here, since they tell late writers that they were fenced.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+
+from table.errors import InvalidConfig, Refused
+from table.metadata.bootstrap import drop
+from table.metadata.property_file import read_properties
+from table.model.action import COMMITS, Action, State
+from table.model.instant import Instant
+from table.model.restore import RestorePlan, UndoneInstant
+from table.model.rollback import RollbackPlan
+from table.services.savepoint import check_not_cleaned
+from table.storage.storage import Storage
+from table.timeline.clock import Turn, next_instant
+from table.timeline.lock import Lease
+from table.timeline.timeline import Timeline
+from table.timeline.timeline_store import (
+    TimelineStore,
+    restore_metadata_content,
+    restore_plan_content,
+)
+from table.transaction.access import LOCK_WAIT_S, TableAccess
+from table.transaction.instant_files import as_planned, files_by_instant
+from table.write.markers import drop_markers
+
+
+def pending_restore(timeline: Timeline, store: TimelineStore) -> tuple[Instant, RestorePlan] | None:
+    """The restore that was begun and has not ended, if there is one."""
+    for instant in timeline.pending(Action.RESTORE):
+        return instant, store.read_restore_plan(instant.requested_at)
+    return None
+
+
+def plan_restore(timeline: Timeline, restore_to: str, is_merge_on_read: bool) -> RestorePlan:
+    """The writes that come after a completed commit, in the order in which they are undone.
+
+    After is what completed later, or has not completed. A compaction counts by its request: what
+    was written since belongs to the slices that it opened. Clusterings that are pending go first.
+
+    Args:
+        timeline: the active one.
+        restore_to: requested time of the commit.
+        is_merge_on_read: whether a completed ``commit`` is a compaction.
+
+    Raises:
+        InvalidConfig: no such commit is on the active timeline.
+    """
+    target = next((i for i in timeline.completed(*COMMITS) if i.requested_at == restore_to), None)
+    if target is None:
+        message = (
+            f"{restore_to} is no completed commit of the active timeline; "
+            "lakemark table timeline lists them"
+        )
+        raise InvalidConfig(message)
+    later = [
+        i for i in timeline.instants if i.action.is_write and _is_after(i, target, is_merge_on_read)
+    ]
+    # Reversed: the newest completion first, and before it what has not completed.
+    later.sort(key=lambda i: (i.completed_at or "~", i.requested_at), reverse=True)
+    later.sort(key=lambda i: i.is_completed or i.action is not Action.CLUSTERING)
+    return RestorePlan(restore_to, tuple(UndoneInstant(i.requested_at, i.action) for i in later))
+
+
+def check_restorable(plan: RestorePlan, timeline: Timeline, access: TableAccess) -> None:
+    """Pass when undoing these instants brings the whole state back.
+
+    Raises:
+        Refused: a later savepoint, a pending clean, files that were cleaned, or writes that were
+            archived; the message says what to do first.
+        CorruptData: a savepoint or a clean is damaged.
+    """
+    assert plan.restore_to is not None
+    for problem in _obstacles(plan, plan.restore_to, timeline, access):
+        message = f"the table cannot be restored to {plan.restore_to}: {problem}"
+        raise Refused(message)
+
+
+def restore(
+    access: TableAccess,
+    restore_to: str | None,
+    is_merge_on_read: bool,
+) -> tuple[Instant, list[RollbackPlan]]:
+    """Bring the state as of a commit back; a restore that is pending is finished instead.
+
+    Args:
+        access: the table.
+        restore_to: requested time of the commit, or of its savepoint; None only finishes.
+        is_merge_on_read: see ``plan_restore``.
+
+    Returns:
+        The completed restore, and what was deleted of each instant.
+
+    Raises:
+        InvalidConfig: no such commit, or another restore is pending, or nothing to finish.
+        Refused: see ``check_restorable``.
+    """
+    with access.lock.hold(LOCK_WAIT_S) as lease:
+        timeline = access.timeline.load()
+        found = pending_restore(timeline, access.timeline)
+        plan = found[1] if found else _planned(access, timeline, restore_to or "", is_merge_on_read)
+        if restore_to not in (None, plan.restore_to):
+            message = f"{found and found[0]} restores to {plan.restore_to} and has not ended"
+            raise InvalidConfig(message)
+        drop(access.storage, read_properties(access.storage))
+        lease.check()
+        pending = found[0] if found else _request(access, timeline, plan)
+        return _execute(access, pending, plan, lease)
+
+
+def _is_after(instant: Instant, target: Instant, is_merge_on_read: bool) -> bool:
+    is_compaction = instant.action is Action.COMPACTION or (
+        is_merge_on_read and instant.action is Action.COMMIT
+    )
+    if is_compaction:
+        return instant.requested_at > target.requested_at
+    return instant.completed_at is None or instant.completed_at > (target.completed_at or "")
+
+
+def _obstacles(
+    plan: RestorePlan, restore_to: str, timeline: Timeline, access: TableAccess
+) -> Iterator[str]:
+    undone = {instant.requested_at for instant in plan.instants}
+    savepoints = {i.requested_at: i for i in timeline.completed(Action.SAVEPOINT)}
+    for name in sorted(undone & savepoints.keys()):
+        yield f"savepoint {name} is later; delete it first: lakemark table savepoint --delete"
+    for clean in timeline.pending(Action.CLEAN):
+        yield f"{clean} has not ended; run that first: lakemark table clean --run"
+    if timeline.has_history:
+        archived = access.timeline.load_archived().instants(restore_to)
+        for gone in archived:
+            if gone.action.is_write and gone.requested_at > restore_to:
+                yield f"{gone}, which came after it, was archived"
+    if restore_to not in savepoints:
+        check_not_cleaned(timeline, access.timeline, restore_to)
+        return
+    kept = access.timeline.read_savepoint(savepoints[restore_to]).files
+    for partition, names in kept.items():
+        for name in sorted(set(names) - _names_in(access.storage, partition)):
+            yield f"{name} of partition {partition!r}, which its savepoint keeps, is gone"
+
+
+def _names_in(storage: Storage, partition: str) -> set[str]:
+    return {info.name for info in storage.list_folder(partition)[1]}
+
+
+def _planned(
+    access: TableAccess, timeline: Timeline, restore_to: str, is_merge_on_read: bool
+) -> RestorePlan:
+    plan = plan_restore(timeline, restore_to, is_merge_on_read)
+    check_restorable(plan, timeline, access)
+    return plan
+
+
+def _request(access: TableAccess, timeline: Timeline, plan: RestorePlan) -> Instant:
+    at = next_instant(timeline.newest_time, Turn.SERVICE)
+    requested = Instant(at, Action.RESTORE, State.REQUESTED)
+    access.timeline.create(requested, restore_plan_content(plan))
+    return requested
+
+
+def _execute(
+    access: TableAccess, pending: Instant, plan: RestorePlan, lease: Lease
+) -> tuple[Instant, list[RollbackPlan]]:
+    started = time.monotonic()
+    if pending.state is State.REQUESTED:
+        access.timeline.create(pending.inflight())
+    inflight = pending.inflight()
+    files = files_by_instant(access.storage, [one.requested_at for one in plan.instants])
+    undone = []
+    for instant in plan.instants:
+        lease.check()
+        undone.append(_undo(access, instant, files[instant.requested_at]))
+    took_ms = int((time.monotonic() - started) * 1000)
+    content = restore_metadata_content(pending.requested_at, took_ms, undone)
+    access.timeline.prepare(inflight, content)
+    timeline = access.timeline.load()
+    completed_at = next_instant(timeline.newest_time)
+    lease.check()
+    completed = access.timeline.publish(inflight, completed_at)
+    access.timeline.withdraw(inflight)
+    _forget_rollbacks(access, timeline, plan)
+    return completed, undone
+
+
+def _undo(access: TableAccess, instant: UndoneInstant, files: Sequence[str]) -> RollbackPlan:
+    """Take one instant off the timeline, with its files; done in part, it is done again."""
+    name = instant.requested_at
+    standing = _write_of(access.timeline.load(), name)
+    if standing is not None:
+        access.timeline.withdraw(standing)
+    if standing is not None and standing.is_completed:
+        access.timeline.unpublish(standing)
+        standing = _write_of(access.timeline.load(), name)
+    access.storage.delete(files)
+    if standing is not None:
+        access.timeline.forget(standing)
+    drop_markers(access.storage, name)
+    return RollbackPlan(name, instant.action, as_planned(access.storage, files))
+
+
+def _write_of(timeline: Timeline, requested_at: str) -> Instant | None:
+    found = timeline.find(requested_at)
+    return found if found is not None and found.action.is_write else None
+
+
+def _forget_rollbacks(access: TableAccess, timeline: Timeline, plan: RestorePlan) -> None:
+    """Forget pending rollbacks of what is gone; Apache Hudi leaves one for each instant."""
+    undone = {instant.requested_at for instant in plan.instants}
+    for rollback in timeline.pending(Action.ROLLBACK):
+        if access.timeline.read_rollback_plan(rollback.requested_at).instant in undone:
+            access.timeline.forget(rollback)

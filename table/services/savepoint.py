@@ -1,0 +1,121 @@
+"""Savepoints: the files of one commit's state, which cleaning leaves alone until it is deleted.
+
+A savepoint has the requested time of the commit that it keeps. Source: ``SavepointActionExecutor``,
+``SavepointHelpers`` of Apache Hudi 1.2.0.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+
+from table.errors import InvalidConfig, Refused
+from table.model.action import COMMITS, Action, State
+from table.model.file_slice import FileSlice
+from table.model.instant import Instant
+from table.model.savepoint import SavepointMetadata
+from table.timeline.clock import next_instant
+from table.timeline.timeline import Timeline
+from table.timeline.timeline_store import TimelineStore, savepoint_content
+from table.transaction.access import LOCK_WAIT_S, TableAccess
+from table.transaction.undoable import check_no_restore
+
+#: The slices that a query as of the instant reads, on a timeline.
+SlicesAsOf = Callable[[Timeline, str], Iterable[FileSlice]]
+
+
+def savepoints(timeline: Timeline, store: TimelineStore) -> dict[str, SavepointMetadata]:
+    """Every savepoint by its instant, oldest first.
+
+    Raises:
+        CorruptData: one is damaged.
+    """
+    found = sorted(timeline.completed(Action.SAVEPOINT), key=lambda i: i.requested_at)
+    return {instant.requested_at: store.read_savepoint(instant) for instant in found}
+
+
+def create_savepoint(
+    access: TableAccess, requested_at: str, slices_as_of: SlicesAsOf, user: str, comment: str
+) -> SavepointMetadata:
+    """Keep the state as of a completed commit; one that was begun and not ended is ended.
+
+    Raises:
+        InvalidConfig: no such commit is on the active timeline.
+        Refused: it has a savepoint, files of its state were cleaned, or a clean or a restore is
+            pending.
+    """
+    with access.lock.hold(LOCK_WAIT_S) as lease:
+        timeline = access.timeline.load()
+        check_may_keep(timeline, access.timeline, requested_at)
+        slices = slices_as_of(timeline, requested_at)
+        now_ms = time.time_ns() // 1_000_000
+        metadata = SavepointMetadata.of(slices, user, comment, now_ms)
+        pending = Instant(requested_at, Action.SAVEPOINT, State.INFLIGHT)
+        access.timeline.create(pending)
+        access.timeline.prepare(pending, savepoint_content(metadata))
+        completed_at = next_instant(timeline.newest_time)
+        lease.check()
+        access.timeline.publish(pending, completed_at)
+    access.timeline.withdraw(pending)
+    return metadata
+
+
+def delete_savepoint(access: TableAccess, requested_at: str) -> None:
+    """Let cleaning have the files again; a savepoint that was begun and not ended goes, too.
+
+    Raises:
+        InvalidConfig: there is no savepoint of that instant.
+        Refused: a restore is pending.
+    """
+    with access.lock.hold(LOCK_WAIT_S):
+        timeline = access.timeline.load()
+        check_no_restore(timeline)
+        found = [
+            i
+            for i in timeline.instants
+            if i.action is Action.SAVEPOINT and i.requested_at == requested_at
+        ]
+        if not found:
+            message = f"there is no savepoint {requested_at}; lakemark table savepoint lists them"
+            raise InvalidConfig(message)
+        if found[0].is_completed:
+            access.timeline.unpublish(found[0])
+        access.timeline.forget(Instant(requested_at, Action.SAVEPOINT, State.INFLIGHT))
+
+
+def check_may_keep(timeline: Timeline, store: TimelineStore, requested_at: str) -> None:
+    """Pass when the state as of the instant is there as a whole, and stays while it is kept.
+
+    Errors as for ``create_savepoint``.
+    """
+    check_no_restore(timeline)
+    if requested_at not in {i.requested_at for i in timeline.completed(*COMMITS)}:
+        message = (
+            f"{requested_at} is no completed commit of the active timeline; "
+            "lakemark table timeline lists them"
+        )
+        raise InvalidConfig(message)
+    if any(i.requested_at == requested_at for i in timeline.completed(Action.SAVEPOINT)):
+        message = f"savepoint {requested_at} exists; delete it first to make it anew"
+        raise Refused(message)
+    for clean in timeline.pending(Action.CLEAN):
+        message = f"{clean} may be deleting these files; end it first: lakemark table clean --run"
+        raise Refused(message)
+    check_not_cleaned(timeline, store, requested_at)
+
+
+def check_not_cleaned(timeline: Timeline, store: TimelineStore, requested_at: str) -> None:
+    """Pass when no clean can have removed files of the state as of the instant.
+
+    Raises:
+        Refused: one can: it retained later commits only, or counted file versions.
+        CorruptData: a clean is damaged.
+    """
+    for clean in timeline.completed(Action.CLEAN):
+        if clean.requested_at < requested_at:
+            continue
+        retained = store.read_clean(clean).earliest_retained
+        if not retained or retained > requested_at:
+            kept = f"from {retained} on" if retained else "by their versions"
+            message = f"{clean} retained files {kept}; the state as of {requested_at} may be gone"
+            raise Refused(message)

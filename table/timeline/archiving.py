@@ -1,0 +1,101 @@
+"""Moves instants from the active timeline into the history of table versions 8 and 9.
+
+An instant becomes one row: the bytes of its completed file, and of its plan where it has one. The
+row is there before any file goes, so a crash leaves an instant in both places with the same
+content, and whoever goes on adds no second row. Source: ``TimelineArchiverV2``,
+``MetadataConversionUtils.createLSMTimelineInstant`` of Apache Hudi 1.2.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+
+from table.model.action import Action, State
+from table.model.instant import Instant
+from table.storage.storage import NotFound, Storage
+from table.timeline.layout import TimelineLayout
+from table.timeline.lsm_history import LsmHistory
+from table.timeline.lsm_writer import ArchivedInstant, LsmWriter
+
+#: Whose requested file is a plan that the history keeps.
+_PLANNED = (Action.CLEAN, Action.COMPACTION, Action.LOG_COMPACTION)
+_REPLACING = (Action.REPLACE_COMMIT, Action.CLUSTERING)
+
+
+class TimelineArchive:
+    """The active timeline of one table beside its history.
+
+    Args:
+        storage: of the table.
+        layout: of its timeline.
+        history: what was archived.
+    """
+
+    def __init__(self, storage: Storage, layout: TimelineLayout, history: LsmHistory) -> None:
+        self._storage, self._layout, self._history = storage, layout, history
+
+    def move(self, instants: Sequence[Instant], check: Callable[[], None]) -> None:
+        """Move completed instants; under the table's lock.
+
+        Args:
+            instants: oldest first, at least one.
+            check: called before each change that counts; raises when the lock is lost.
+        """
+        states = self._states(instants)
+        writer = LsmWriter(self._storage, self._history, check)
+        known = {(i.requested_at, i.action) for i in self._known(instants)}
+        new = [i for i in instants if (i.requested_at, i.action) not in known]
+        if new:
+            rows = (self._row(i, states[i.requested_at, i.action]) for i in new)
+            writer.add(rows, new[0].requested_at, new[-1].requested_at)
+        check()
+        pending = [
+            i for i in instants for i in states[i.requested_at, i.action] if not i.is_completed
+        ]
+        self._storage.delete([self._path(i) for i in pending])
+        for instant in instants:
+            self._storage.delete([self._path(instant)])
+        writer.tidy()
+
+    def _known(self, instants: Sequence[Instant]) -> Sequence[Instant]:
+        """Instants of this range that the history has already."""
+        after_last = instants[-1].requested_at + " "
+        return self._history.load().instants(instants[0].requested_at, after_last)
+
+    def _states(self, instants: Sequence[Instant]) -> Mapping[tuple[str, Action], list[Instant]]:
+        """Every file of these instants, by requested time and completed action."""
+        found: dict[tuple[str, Action], list[Instant]] = {
+            (i.requested_at, i.action): [] for i in instants
+        }
+        for info in self._storage.list_folder(self._layout.folder)[1]:
+            seen = self._layout.parse(info.name, info.modified_at)
+            if seen is not None:
+                found.get((seen.requested_at, seen.action.completes_as), []).append(seen)
+        return found
+
+    def _row(self, instant: Instant, states: Sequence[Instant]) -> ArchivedInstant:
+        return ArchivedInstant(
+            instant.requested_at,
+            instant.completed_at or instant.requested_at,
+            instant.action.value,
+            self._storage.read(self._path(instant)),
+            self._plan(states),
+        )
+
+    def _plan(self, states: Sequence[Instant]) -> bytes | None:
+        """Of a replacement what it wrote down last before it completed; an empty file is none."""
+        plan = None
+        for pending in sorted((i for i in states if not i.is_completed), key=_progress):
+            is_plan = pending.action in _PLANNED and pending.state is State.REQUESTED
+            if is_plan or pending.action in _REPLACING:
+                with suppress(NotFound):
+                    plan = self._storage.read(self._path(pending)) or plan
+        return plan
+
+    def _path(self, instant: Instant) -> str:
+        return f"{self._layout.folder}/{self._layout.name_of(instant)}"
+
+
+def _progress(pending: Instant) -> bool:
+    return pending.state is State.INFLIGHT

@@ -1,0 +1,82 @@
+"""What Apache Hudi has cleaned and archived goes on being cleaned and archived."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sinks.hudi.upkeep import archive, clean
+from table.errors import Unsupported
+from table.hudi_table import HudiTable, open_table
+from table.model.action import Action
+from table.model.clean import CleanMetadata, CleanPlan
+from table.services import archival
+from table.services.archival_plan import ArchivalPolicy
+from table.services.cleaning_plan import CleaningPolicy
+from table.storage import StorageLocation
+from tests.golden.golden_table import sorted_rows, unpack
+
+ARCHIVAL = ArchivalPolicy(2, 3, delta_commits_to_compact=1)
+
+
+def opened(table: HudiTable) -> HudiTable:
+    return open_table(StorageLocation(table.location.url))
+
+
+def names(table: HudiTable) -> tuple[list[str], list[str]]:
+    """Active and archived instants by name."""
+    active = [str(i) for i in table.timeline.completed()]
+    return active, [str(i) for i in table.store.load_archived().instants()]
+
+
+@pytest.mark.parametrize("name", ["v9_mor_long_archived", "v8_mor_archived"])
+def test_apaches_history_grows_by_ours(name: str, tmp_path: Path) -> None:
+    table = unpack(name, tmp_path).table
+    rows = sorted_rows(table.snapshot().read_all())
+    active, archived = names(table)
+    commits = {i: table.store.read_commit(i) for i in table.timeline.completed(Action.DELTA_COMMIT)}
+    done = archive(table, ARCHIVAL, None)
+    assert done is not None
+    after = opened(table)
+    left, more = names(after)
+    assert set(more) == {*archived, *(str(instant) for instant in done.instants)}
+    assert sorted([*left, *more]) == sorted([*active, *archived])
+    assert sorted_rows(after.snapshot().read_all()) == rows
+    assert all(after.store.read_commit(i) == metadata for i, metadata in commits.items())
+
+
+def test_version_6_is_archived_by_others(tmp_path: Path) -> None:
+    table = unpack("v6_mor_compacted", tmp_path).table
+    with pytest.raises(Unsupported, match=r"version 6, which is not archived here; let Apache"):
+        archival.archive(table.access, ARCHIVAL, None, lambda _: ())
+
+
+@pytest.mark.parametrize("name", ["v9_cow_cdc", "v9_mor_compacted", "v9_cow_savepoint"])
+def test_old_slices_go_and_the_rows_stay(name: str, tmp_path: Path) -> None:
+    table = unpack(name, tmp_path).table
+    rows = sorted_rows(table.snapshot().read_all())
+    before = {file for group in table.view().groups.values() for file in group.files}
+    cleaned = clean(table, CleaningPolicy(commits=1))
+    gone = {path.rpartition("/")[2] for one in cleaned for path in one.plan.paths}
+    after = opened(table)
+    assert {file for group in after.view().groups.values() for file in group.files} == before - gone
+    assert sorted_rows(after.snapshot().read_all()) == rows
+    if "cdc" in name:
+        assert any(file.endswith(".cdc") for file in gone)
+    for savepoint in after.timeline.completed(Action.SAVEPOINT):
+        kept = after.store.read_savepoint(savepoint).files.values()
+        assert before >= {name for listed in kept for name in listed}
+        assert not gone & {name for listed in kept for name in listed}
+
+
+def test_apaches_plans_and_records_are_read(tmp_path: Path) -> None:
+    table = unpack("v9_cow_savepoint", tmp_path).table
+    instant = table.timeline.completed(Action.CLEAN)[-1]
+    plan = table.store.read_clean_plan(instant.requested_at)
+    assert plan.policy == "KEEP_LATEST_COMMITS"
+    assert plan.paths
+    assert not any("/" in name for names in plan.files.values() for name in names)
+    assert len(plan.savepoints) == 1
+    assert table.store.read_clean(instant) == CleanMetadata.of(plan)
+    assert CleanPlan.from_record(plan.to_record("/lake/t")) == plan

@@ -1,0 +1,198 @@
+"""The metadata table in conversation: what lakemark keeps, Apache Hudi and hudi-rs believe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from streamer.services import InlineServices, ServicePolicies
+from table.execution.runner import LocalRunner
+from table.hudi_table import open_table
+from table.metadata.metadata_writer import MetadataWriter
+from table.metadata.opening import METADATA_FOLDER
+from table.model.action import Action, State
+from table.model.commit_metadata import CommitMetadata
+from table.model.instant import Instant
+from table.services.archival_plan import ArchivalPolicy
+from table.services.cleaning_plan import CleaningPolicy
+from table.services.compaction import CompactionPolicy
+from table.storage import StorageLocation
+from table.storage.folder_storage import FolderStorage
+from table.timeline.timeline import Timeline
+from table.timeline.timeline_store import TimelineStore
+from tests.interop import hudi_rs, lakemark
+from tests.interop.lakemark import LakemarkWriter
+from tests.interop.oracle import ApacheTable, Oracle
+from tests.interop.same_rows import assert_same_rows
+
+pytestmark = pytest.mark.oracle
+
+SCHEMA = pa.schema([("id", pa.string()), ("region", pa.string()), ("ts", pa.int64())])
+TABLE = ApacheTable("t", ["id"], ["region"], ["ts"], has_metadata=True)
+THROUGH_METADATA = {"hoodie.metadata.enable": "true", "hoodie.enable.data.skipping": "true"}
+
+SKIPS = [*THROUGH_METADATA, "hoodie.metadata.index.column.stats.enable"]
+SERVICES = ServicePolicies(
+    CompactionPolicy(3), CleaningPolicy(commits=3), ArchivalPolicy(4, 5, delta_commits_to_compact=2)
+)
+CLEANS_AND_ARCHIVES = {
+    "hoodie.clean.automatic": "true",
+    "hoodie.clean.commits.retained": "3",
+    "hoodie.archive.automatic": "true",
+    "hoodie.keep.min.commits": "4",
+    "hoodie.keep.max.commits": "5",
+    "hoodie.metadata.compact.max.delta.commits": "2",
+}
+
+
+def _rows(first: int, count: int, ts: int) -> pa.Table:
+    rows = [(f"k{n}", "north" if n % 2 else "south", ts) for n in range(first, first + count)]
+    return pa.Table.from_pylist([dict(zip(SCHEMA.names, row, strict=True)) for row in rows], SCHEMA)
+
+
+def test_each_goes_on_with_the_others_metadata_table(oracle: Oracle, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    writer = LakemarkWriter.open(path, TABLE, SCHEMA)
+    for ts in range(1, 10):
+        writer.upsert(_rows(ts, 6, ts))
+    assert _compactions(path), "the metadata table was compacted"
+    _agree(oracle, path)
+    oracle.write(path, _rows(3, 6, 20), TABLE)
+    _agree(oracle, path)
+    writer = LakemarkWriter.open(path, TABLE, SCHEMA)
+    writer.upsert(_rows(5, 6, 30))
+    writer.compact()
+    writer.upsert(_rows(6, 6, 40))
+    _agree(oracle, path)
+    oracle.write(path, _rows(7, 6, 50), TABLE)
+    oracle.write(path, _rows(7, 2, 60), TABLE, "delete")
+    _agree(oracle, path)
+
+
+def test_apache_reads_through_it(oracle: Oracle, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    writer = LakemarkWriter.open(path, TABLE, SCHEMA)
+    writer.upsert(_rows(0, 8, 1))
+    table = open_table(StorageLocation(str(path)))
+    hidden = next(one for one in table.view().latest_slices() if one.base is not None)
+    assert hidden.base is not None
+    name, partition = str(hidden.base.name), hidden.group.partition_path
+    # Told of a clean that never was, it hides what is still there: only its readers miss the rows.
+    clean = Instant(f"{int(table.timeline.newest_time or 0) - 1}", Action.CLEAN, State.INFLIGHT)
+    table.access.participant.on_clean(clean, {partition: [name]}, table.timeline)
+    everything = oracle.read(path, options={"hoodie.metadata.enable": "false"})
+    believed = oracle.read(path, options=THROUGH_METADATA)
+    missing = pc.equal(everything.column("_hoodie_file_name"), name)
+    assert 0 < pc.sum(missing).as_py() < everything.num_rows
+    assert_same_rows(believed, everything.filter(pc.invert(missing)))
+    assert open_table(StorageLocation(str(path))).metadata_differences()
+
+
+def test_apache_skips_files_by_its_statistics(oracle: Oracle, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    writer = LakemarkWriter.open(path, TABLE, SCHEMA)
+    table = writer.writer.table
+    liar = Liar(table.storage, table.store)
+    table.access = replace(table.access, participant=liar)
+    writer.upsert(_rows(0, 24, 1))
+    assert oracle.read(path).num_rows == 24
+    differences = open_table(StorageLocation(str(path))).metadata_differences()
+    assert [(one.place, one.what) for one in differences] == [(liar.file, "ts")]
+    names = oracle.read(path).column("_hoodie_file_name")
+    inside = pc.sum(pc.equal(names, liar.file.rpartition("/")[2])).as_py()
+    # Of a region's twelve rows it has some: the region's own statistics rule nothing out.
+    assert 0 < inside < 12
+    assert _count(oracle, path, "ts = 1") == 24 - inside
+
+
+class Liar(MetadataWriter):
+    """Says of one file of a commit that its column ``ts`` holds 100 and nothing else."""
+
+    file = ""
+
+    def on_commit(self, instant: Instant, metadata: CommitMetadata, timeline: Timeline) -> None:
+        first, *others = metadata.write_stats
+        known = first.column_ranges
+        assert known is not None and first.path is not None
+        self.file, place = first.path, known.columns.index("ts")
+        bounds = known.bounds.set_column(place, "ts", pa.array([100, 100]))
+        lie = replace(first, column_ranges=replace(known, bounds=bounds))
+        super().on_commit(instant, replace(metadata, write_stats=(lie, *others)), timeline)
+
+
+def test_both_clean_and_archive_a_table_and_its_metadata_table(
+    oracle: Oracle, tmp_path: Path
+) -> None:
+    path = tmp_path / "t"
+    writer = LakemarkWriter.open(path, TABLE, SCHEMA)
+    _keep_up(writer, range(1, 22))
+    own = TimelineStore(FolderStorage(writer.writer.table.storage, METADATA_FOLDER))
+    assert own.load().completed(Action.CLEAN)
+    assert own.load_archived().instants()
+    _agree(oracle, path)
+    for ts in (40, 41):
+        oracle.write(path, _rows(ts, 6, ts), TABLE, options=CLEANS_AND_ARCHIVES)
+    writer = LakemarkWriter.open(path, TABLE, SCHEMA)
+    _keep_up(writer, range(50, 60))
+    _agree(oracle, path)
+    there = {
+        f.name for f in path.glob("*/*") if f.suffix in (".parquet", ".avro") or ".log." in f.name
+    }
+    listed = _files_by_apache(oracle, path)
+    assert all(in_storage and in_table for _, in_storage, in_table, *_ in listed)
+    assert all(stored == told for *_, stored, told in listed)
+    names = {name for name, *_ in listed}
+    assert names and names <= there
+
+
+def _keep_up(writer: LakemarkWriter, times: Iterable[int]) -> None:
+    """Commit again and again, with all services in between."""
+    services = InlineServices([writer.writer], SERVICES, LocalRunner(2), lambda event: None)
+    for ts in times:
+        writer.upsert(_rows(ts, 6, ts))
+        services.run()
+
+
+def _count(oracle: Oracle, path: Path, condition: str) -> int:
+    oracle.execute(f"CREATE TABLE skipped USING hudi LOCATION '{path}'")
+    for key in SKIPS:
+        oracle.execute(f"SET {key} = true")
+    try:
+        (count,) = oracle.query(f"SELECT count(id) AS n FROM skipped WHERE {condition}")["n"]
+    finally:
+        for key in SKIPS:
+            oracle.execute(f"RESET {key}")
+        oracle.execute("DROP TABLE skipped")
+    return int(count.as_py())
+
+
+def _files_by_apache(oracle: Oracle, path: Path) -> list[tuple[object, ...]]:
+    """What Apache's procedure lists: name, in storage, in the metadata table, and both sizes."""
+    oracle.execute(f"CREATE TABLE checked USING hudi LOCATION '{path}'")
+    try:
+        rows = oracle.query(
+            "CALL validate_metadata_table_files(table => 'checked', verbose => true)"
+        )
+    finally:
+        oracle.execute("DROP TABLE checked")
+    return [tuple(row.values())[1:] for row in rows.to_pylist()]
+
+
+def _agree(oracle: Oracle, path: Path) -> None:
+    table = open_table(StorageLocation(str(path)))
+    assert table.properties.metadata_partitions == ("column_stats", "files", "partition_stats")
+    assert table.metadata_differences() == []
+    assert table.keep_metadata_table() is None
+    ours = lakemark.read_snapshot(path)
+    assert_same_rows(ours, oracle.read(path, options=THROUGH_METADATA))
+    assert_same_rows(ours, oracle.read(path, options={"hoodie.metadata.enable": "false"}))
+    assert_same_rows(ours, hudi_rs.read_snapshot(path))
+
+
+def _compactions(path: Path) -> list[Path]:
+    return list((path / ".hoodie/metadata/.hoodie/timeline").glob("*_*.commit"))

@@ -1,0 +1,152 @@
+"""Rollback, savepoint, restore and compaction by one of the two, and what the other makes of it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from streamer.cli import OK, main
+from table.hudi_table import HudiTable, open_table
+from table.model.action import Action
+from table.storage import StorageLocation
+from table.timeline.lock import open_lock
+from table.transaction.rollback import roll_back_named
+from tests.clocks import SharedClock
+from tests.interop import lakemark
+from tests.interop.lakemark import LakemarkWriter
+from tests.interop.oracle import ApacheTable, Oracle
+from tests.interop.same_rows import assert_same_rows
+from tests.storages import FaultyStorage, SimulatedCrash
+
+pytestmark = pytest.mark.oracle
+
+SCHEMA = pa.schema(
+    [("id", pa.string()), ("region", pa.string()), ("ts", pa.int64()), ("v", pa.string())]
+)
+
+
+def rows(ts: int, *ids: int) -> pa.Table:
+    table = {
+        "id": [f"k{i}" for i in ids],
+        "region": [f"r{i % 2}" for i in ids],
+        "ts": [ts] * len(ids),
+        "v": [f"v{ts}" for _ in ids],
+    }
+    return pa.table(table, SCHEMA)
+
+
+def twin(table_type: str = "MERGE_ON_READ", has_metadata: bool = False) -> ApacheTable:
+    return ApacheTable("t", ["id"], ["region"], ["ts"], table_type, has_metadata=has_metadata)  # type: ignore[arg-type]
+
+
+def agreed(oracle: Oracle, path: Path) -> pa.Table:
+    """The rows, which both read alike, without Hudi's own columns."""
+    ours = lakemark.read_snapshot(path)
+    assert_same_rows(ours, oracle.read(path))
+    return ours.select(SCHEMA.names)
+
+
+def lakemark_table(path: Path, *words: str) -> None:
+    what, *options = words
+    assert main(["table", what, str(path), *options, "--json"]) == OK
+
+
+@pytest.mark.parametrize("table_type", ["MERGE_ON_READ", "COPY_ON_WRITE"])
+def test_apache_goes_on_after_ours_and_we_after_its(
+    oracle: Oracle, tmp_path: Path, table_type: str
+) -> None:
+    path, table = tmp_path / "t", twin(table_type)
+    LakemarkWriter.open(path, table, SCHEMA).upsert(rows(1, 1, 2, 3, 4))
+    kept = LakemarkWriter.open(path, table, SCHEMA).upsert(rows(2, 1, 5)).requested_at
+    after_kept = lakemark.read_snapshot(path).select(SCHEMA.names)
+
+    undone = oracle.write(path, rows(3, 2, 6, 7), table).requested_at
+    lakemark_table(path, "rollback", undone, "--run")
+    assert_same_rows(agreed(oracle, path), after_kept)
+    oracle.write(path, rows(4, 3, 8), table)
+    lakemark_table(path, "savepoint", "--create", kept, "--user", "ann")
+    shown = oracle.query(f"CALL show_savepoints(path => '{path}')")
+    assert shown["savepoint_time"].to_pylist() == [kept]
+    if table_type == "MERGE_ON_READ":
+        lakemark_table(path, "compact", "--run")
+
+    lakemark_table(path, "restore", "--to", kept, "--run")
+    assert_same_rows(agreed(oracle, path), after_kept)
+    oracle.write(path, rows(6, 1, 2, 10), table)
+    oracle.query(f"CALL rollback_to_savepoint(path => '{path}', instant_time => '{kept}')")
+    assert_same_rows(agreed(oracle, path), after_kept)
+
+    ours = LakemarkWriter.open(path, table, SCHEMA)
+    ours.writer.recover()
+    ours.upsert(rows(7, 1, 11))
+    agreed(oracle, path)
+    oracle.query(f"CALL delete_savepoint(path => '{path}', instant_time => '{kept}')")
+    assert not open_table(StorageLocation(str(path))).timeline.completed(Action.SAVEPOINT)
+
+
+def test_each_executes_the_compaction_that_the_other_planned(
+    oracle: Oracle, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, table = tmp_path / "t", twin()
+    ours = LakemarkWriter.open(path, table, SCHEMA)
+    ours.upsert(rows(1, 1, 2, 3, 4))
+    ours.upsert(rows(2, 1, 2))
+    lakemark_table(path, "compact", "--schedule")
+    planned = json.loads(capsys.readouterr().out.splitlines()[0])["instant"]
+    assert oracle.compact(path, "run") == [planned]
+    agreed(oracle, path)
+
+    oracle.write(path, rows(3, 2, 3, 5), table)
+    (planned,) = oracle.compact(path, "schedule")
+    capsys.readouterr()
+    lakemark_table(path, "compact", "--run")
+    assert json.loads(capsys.readouterr().out)["instant"] == planned
+    expected = agreed(oracle, path)
+    optimized = oracle.read(path, "read_optimized").select(SCHEMA.names)
+    assert_same_rows(optimized, expected)
+
+
+def test_apache_ends_a_rollback_of_a_completed_commit_that_died(
+    oracle: Oracle, tmp_path: Path
+) -> None:
+    path, table = tmp_path / "t", twin()
+    ours = LakemarkWriter.open(path, table, SCHEMA)
+    ours.upsert(rows(1, 1, 2, 3, 4))
+    before = agreed(oracle, path)
+    newest = ours.upsert(rows(2, 1, 5)).requested_at
+    opened, clock = open_table(StorageLocation(str(path))), SharedClock()
+    for nth in range(100):
+        dying = FaultyStorage(opened.storage, nth, "after")
+        # Whoever is dead keeps the lock; on this clock its lease is soon over.
+        lock = open_lock(dying, clock=clock)
+        access = replace(HudiTable(dying, opened.properties).access, lock=lock)
+        with pytest.raises(SimulatedCrash):
+            roll_back_named(access, newest)
+        standing = open_table(StorageLocation(str(path))).timeline.find(newest)
+        if standing is None or not standing.is_completed:
+            break
+    assert_same_rows(agreed(oracle, path), before)
+    oracle.write(path, rows(3, 2), table)
+    agreed(oracle, path)
+    timeline = open_table(StorageLocation(str(path))).timeline
+    assert not timeline.pending()
+    assert timeline.find(newest) is None
+
+
+def test_a_restore_makes_the_metadata_table_anew_and_apache_goes_on_with_it(
+    oracle: Oracle, tmp_path: Path
+) -> None:
+    path, table = tmp_path / "t", twin(has_metadata=True)
+    kept = oracle.write(path, rows(1, 1, 2, 3, 4), table).requested_at
+    before = agreed(oracle, path)
+    oracle.write(path, rows(2, 1, 5), table)
+    lakemark_table(path, "savepoint", "--create", kept)
+    lakemark_table(path, "restore", "--to", kept, "--run")
+    assert_same_rows(agreed(oracle, path), before)
+    oracle.write(path, rows(3, 2, 6), table)
+    agreed(oracle, path)
+    assert open_table(StorageLocation(str(path))).properties.metadata_partitions

@@ -1,0 +1,203 @@
+"""lakemark and Apache Hudi clean and archive one table in turn."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from sinks.hudi.upkeep import archive, clean
+from table.hudi_table import open_table
+from table.model.action import Action
+from table.services.archival_plan import ArchivalPolicy
+from table.services.cleaning import request
+from table.services.cleaning_plan import CleaningPolicy, Retention
+from table.storage import StorageLocation
+from tests.interop import lakemark
+from tests.interop.lakemark import LakemarkWriter
+from tests.interop.oracle import ApacheTable, Oracle
+from tests.interop.same_rows import assert_same_rows
+
+pytestmark = pytest.mark.oracle
+
+SCHEMA = pa.schema([("id", pa.string()), ("region", pa.string()), ("at", pa.int64())])
+CLEANING = CleaningPolicy(commits=3)
+ARCHIVAL = ArchivalPolicy(4, 5, delta_commits_to_compact=2)
+CLEANS_AND_ARCHIVES = {
+    "hoodie.clean.automatic": "true",
+    "hoodie.clean.commits.retained": "3",
+    "hoodie.archive.automatic": "true",
+    "hoodie.keep.min.commits": "4",
+    "hoodie.keep.max.commits": "5",
+    "hoodie.compact.inline.max.delta.commits": "2",
+}
+
+
+def _twin(table_type: str = "MERGE_ON_READ") -> ApacheTable:
+    return ApacheTable("t", ["id"], ["region"], ["at"], table_type=table_type)  # type: ignore[arg-type]
+
+
+def _rows(at: int) -> pa.Table:
+    keys = [f"k{number}" for number in range(4)]
+    return pa.table([keys, [f"r{n % 2}" for n in range(4)], [at] * 4], schema=SCHEMA)
+
+
+def test_apache_goes_on_with_what_was_cleaned_and_archived(oracle: Oracle, tmp_path: Path) -> None:
+    path, twin = tmp_path / "t", _twin()
+    writer = LakemarkWriter.open(path, twin, SCHEMA)
+    table = writer.writer.table
+    for at in range(1, 34):
+        writer.upsert(_rows(at))
+        if at % 3 == 0:
+            writer.compact()
+        clean(table, CLEANING)
+        archive(table, ARCHIVAL, CLEANING)
+    assert any("_1.parquet" in p.name for p in (path / ".hoodie/timeline/history").iterdir())
+    assert_same_rows(lakemark.read_snapshot(path), oracle.read(path))
+    assert_same_rows(_read_optimized(path), oracle.read(path, "read_optimized"))
+    kept = sorted(i.requested_at for i in table.timeline.completed(Action.DELTA_COMMIT))
+    _assert_same_past(oracle, path, kept[-2])
+    assert _archived(oracle, path) == _archived_here(path)
+
+    for at in range(40, 43):
+        oracle.write(path, _rows(at), twin, options=CLEANS_AND_ARCHIVES)
+    assert_same_rows(lakemark.read_snapshot(path), oracle.read(path))
+    timeline = open_table(StorageLocation(str(path))).timeline
+    assert len(timeline.completed(Action.COMMIT, Action.DELTA_COMMIT)) <= 6
+
+    writer = LakemarkWriter.open(path, twin, SCHEMA)
+    table = writer.writer.table
+    archived = None
+    for at in range(50, 54):
+        writer.upsert(_rows(at))
+        writer.compact()
+        clean(table, CLEANING)
+        archived = archive(table, ARCHIVAL, CLEANING) or archived
+    assert_same_rows(lakemark.read_snapshot(path), oracle.read(path))
+    assert archived is not None
+    assert _archived(oracle, path) == _archived_here(path)
+
+
+@pytest.mark.parametrize("table_type", ["MERGE_ON_READ", "COPY_ON_WRITE"])
+@pytest.mark.parametrize("retention", [Retention.COMMITS, Retention.FILE_VERSIONS])
+def test_both_delete_the_same_files(
+    oracle: Oracle, tmp_path: Path, table_type: str, retention: Retention
+) -> None:
+    path, twin = tmp_path / "t", _twin(table_type)
+    writer = LakemarkWriter.open(path, twin, SCHEMA)
+    for at in range(1, 7):
+        writer.upsert(_rows(at))
+        if table_type == "MERGE_ON_READ":
+            writer.compact()
+    writer.writer.table.refresh()
+    theirs = tmp_path / "theirs"
+    shutil.copytree(path, theirs)
+
+    oracle.execute(f"CREATE TABLE theirs USING hudi LOCATION '{theirs}'")
+    try:
+        oracle.query(
+            "CALL run_clean(table => 'theirs', options => "
+            f"'hoodie.clean.policy={retention},hoodie.clean.commits.retained=2,"
+            "hoodie.clean.fileversions.retained=2,hoodie.metadata.enable=false')"
+        )
+    finally:
+        oracle.execute("DROP TABLE theirs")
+    (cleaned,) = clean(open_table(StorageLocation(str(path))), _two(retention))
+    assert cleaned.plan.files
+    assert _data_files(path) == _data_files(theirs)
+    ours, other = (_newest_clean(folder) for folder in (path, theirs))
+    assert (ours.earliest_retained, ours.last_completed) == (
+        other.earliest_retained,
+        other.last_completed,
+    )
+
+
+def test_each_executes_the_others_plan(oracle: Oracle, tmp_path: Path) -> None:
+    path, twin = tmp_path / "t", _twin("COPY_ON_WRITE")
+    writer = LakemarkWriter.open(path, twin, SCHEMA)
+    for at in range(1, 7):
+        writer.upsert(_rows(at))
+    table = open_table(StorageLocation(str(path)))
+    requested = request(table.access, lambda timeline: table.view(), CLEANING)
+    assert requested is not None
+    instant, plan = requested
+    before = tmp_path / "before"
+    shutil.copytree(path, before)
+    oracle.write(
+        path, _rows(9), twin, options={**CLEANS_AND_ARCHIVES, "hoodie.archive.automatic": "false"}
+    )
+    by_apache = open_table(StorageLocation(str(path)))
+    assert instant.requested_at in [
+        i.requested_at for i in by_apache.timeline.completed(Action.CLEAN)
+    ]
+    assert not set(plan.paths) & set(_data_files(path))
+
+    # Apache's newest clean, as if it had died before it did anything.
+    for at in (10, 11):
+        shutil.rmtree(before)
+        shutil.copytree(path, before)
+        oracle.write(
+            path,
+            _rows(at),
+            twin,
+            options={**CLEANS_AND_ARCHIVES, "hoodie.archive.automatic": "false"},
+        )
+    deleted = set(_data_files(before)) - set(_data_files(path))
+    assert deleted
+    for name in deleted:
+        shutil.copy(before / name, path / name)
+    newest = open_table(StorageLocation(str(path))).timeline.completed(Action.CLEAN)[-1]
+    for file in (path / ".hoodie/timeline").glob(f"{newest.requested_at}*"):
+        if not file.name.endswith(".requested"):
+            file.unlink()
+    ours = open_table(StorageLocation(str(path)))
+    (first, *_) = clean(ours, CLEANING)
+    assert first.instant.requested_at == newest.requested_at
+    assert not deleted & set(_data_files(path))
+    assert_same_rows(lakemark.read_snapshot(path), oracle.read(path))
+
+
+def _two(retention: Retention) -> CleaningPolicy:
+    return CleaningPolicy(retention, commits=2, file_versions=2)
+
+
+def _newest_clean(path: Path):  # type: ignore[no-untyped-def]
+    table = open_table(StorageLocation(str(path)))
+    return table.store.read_clean(table.timeline.completed(Action.CLEAN)[-1])
+
+
+def _read_optimized(path: Path) -> pa.Table:
+    return open_table(StorageLocation(str(path))).read_optimized().read_all()
+
+
+def _assert_same_past(oracle: Oracle, path: Path, instant: str) -> None:
+    from table.read.queries import Snapshot
+
+    ours = open_table(StorageLocation(str(path))).scan(Snapshot(instant)).to_reader().read_all()
+    assert_same_rows(ours, oracle.read(path, options={"as.of.instant": instant}))
+
+
+def _archived(oracle: Oracle, path: Path) -> list[str]:
+    """Commits that are archived, as one of Apache's procedures lists them."""
+    oracle.execute(f"CREATE TABLE archived USING hudi LOCATION '{path}'")
+    try:
+        rows = oracle.query(
+            "CALL show_archived_commits(table => 'archived', limit => 1000, "
+            "start_ts => '20000101000000000', end_ts => '29990101000000000')"
+        )
+    finally:
+        oracle.execute("DROP TABLE archived")
+    return sorted(rows["commit_time"].to_pylist())
+
+
+def _archived_here(path: Path) -> list[str]:
+    archived = open_table(StorageLocation(str(path))).store.load_archived().instants()
+    return sorted(i.requested_at for i in archived if i.action.is_ingest)
+
+
+def _data_files(path: Path) -> list[str]:
+    found = (file.relative_to(path) for file in path.rglob("*") if file.is_file())
+    names = (str(file) for file in found if file.parts[0] != ".hoodie")
+    return sorted(n for n in names if not n.endswith((".crc", ".hoodie_partition_metadata")))

@@ -1,0 +1,179 @@
+"""Avro decoding against fastavro, and against whatever bytes there are."""
+
+from __future__ import annotations
+
+import json
+from io import BytesIO
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from table.codec.avro_rows import decode_rows
+from table.errors import CorruptData
+from transforms.decode.avro import AvroDecoder
+from transforms.decode.avro_differences import column_types
+from transforms.decode.avro_framing import PlainFraming, WriterSchema, writer_schema
+from transforms.decode.avro_record import reason_against
+from transforms.decode.avro_references import StoredSchema
+from transforms.decode.decoded import Decoded
+
+_DAY_US = 86_400_000_000
+_TIMES = st.integers(-719_162 * _DAY_US, 2_932_896 * _DAY_US)
+
+#: Types without parts, each with its values as fastavro takes them without a logical type.
+_LEAVES: list[tuple[object, st.SearchStrategy[object]]] = [
+    ("boolean", st.booleans()),
+    ("int", st.integers(-(2**31), 2**31 - 1)),
+    ("long", st.integers(-(2**63), 2**63 - 1)),
+    ("float", st.floats(width=32, allow_nan=False)),
+    ("double", st.floats(allow_nan=False)),
+    ("string", st.text(max_size=5)),
+    ("bytes", st.binary(max_size=5)),
+    ({"type": "int", "logicalType": "date"}, st.integers(-719_162, 2_932_896)),
+    ({"type": "int", "logicalType": "time-millis"}, st.integers(0, 86_399_999)),
+    ({"type": "long", "logicalType": "timestamp-micros"}, _TIMES),
+    ({"type": "long", "logicalType": "local-timestamp-micros"}, _TIMES),
+]
+
+#: Unions of numbers; fastavro takes the first branch that holds a value.
+_NUMBERS: list[tuple[object, st.SearchStrategy[object]]] = [
+    (["int", "long"], st.integers(-(2**63), 2**63 - 1)),
+    (["null", "int", "long"], st.none() | st.integers(-(2**33), 2**33)),
+    (["int", "null", "double"], st.none() | st.integers(-9, 9) | st.floats(allow_nan=False)),
+]
+
+
+@st.composite
+def types(draw: st.DrawFn, depth: int = 2) -> tuple[object, st.SearchStrategy[Any]]:
+    """A type, and values of it."""
+    number = draw(st.integers(0, len(_LEAVES) + (6 if depth else 2)))
+    if number < len(_LEAVES):
+        return _LEAVES[number]
+    name = f"t{draw(st.uuids()).hex}"
+    if number == len(_LEAVES):
+        symbols = ["A", "B"]
+        return {"type": "enum", "name": name, "symbols": symbols}, st.sampled_from(symbols)
+    if number == len(_LEAVES) + 1:
+        return {"type": "fixed", "name": name, "size": 3}, st.binary(min_size=3, max_size=3)
+    if number == len(_LEAVES) + 2:
+        optional = [(["null", kind], st.none() | values) for kind, values in _LEAVES]
+        return draw(st.sampled_from([*optional, *_NUMBERS]))
+    inner, values = draw(types(depth - 1))
+    if number == len(_LEAVES) + 3:
+        return {"type": "array", "items": inner}, st.lists(values, max_size=3)
+    if number == len(_LEAVES) + 4:
+        return {"type": "map", "values": inner}, st.dictionaries(st.text(max_size=2), values)
+    return draw(records(depth - 1))
+
+
+@st.composite
+def records(draw: st.DrawFn, depth: int = 2) -> tuple[dict[str, Any], st.SearchStrategy[Any]]:
+    """A record, and values of it."""
+    members = {f"f{n}": draw(types(depth)) for n in range(draw(st.integers(1, 4)))}
+    fields = [{"name": name, "type": kind} for name, (kind, _) in members.items()]
+    record = {"type": "record", "name": f"r{draw(st.uuids()).hex}", "fields": fields}
+    return record, st.fixed_dictionaries({name: values for name, (_, values) in members.items()})
+
+
+@given(st.data())
+@settings(max_examples=80, deadline=None)
+def test_what_fastavro_wrote_is_read_and_what_is_cut_off_or_too_long_is_not(
+    data: st.DataObject,
+) -> None:
+    avro, values = data.draw(records())
+    written = data.draw(st.lists(values, min_size=1, max_size=6))
+    datums = [_encode(avro, value) for value in written]
+    decoded = _decode(avro, datums)
+    assert decoded.rejected.tolist() == [], decoded.reasons
+    assert _plain(decoded.rows) == written
+    spoiled = [datums[0], datums[0] + b"\0", datums[0][:-1]]
+    assert _decode(avro, spoiled).accepted.tolist() == [0]
+
+
+@given(st.data())
+@settings(max_examples=60, deadline=None)
+def test_random_bytes_are_rows_or_rejects_and_nothing_in_between(data: st.DataObject) -> None:
+    avro, values = data.draw(records())
+    good = _encode(avro, data.draw(values))
+    bad = data.draw(st.lists(st.binary(max_size=40) | _damaged(good), max_size=8))
+    datums = [*bad, good]
+    decoded = _decode(avro, datums)
+    accepted = set(decoded.accepted.tolist())
+    assert accepted | set(decoded.rejected.tolist()) == set(range(len(datums)))
+    assert len(datums) - 1 in accepted
+    # A record's fate does not depend on those beside it.
+    for index, datum in enumerate(datums):
+        assert (_decode(avro, [datum]).accepted.tolist() == [0]) is (index in accepted)
+
+
+@given(st.data())
+@settings(max_examples=150, deadline=None)
+def test_single_records_are_judged_as_columns_are_read(data: st.DataObject) -> None:
+    avro, values = data.draw(records())
+    datum = data.draw(st.binary(max_size=40) | _damaged(_encode(avro, data.draw(values))))
+    schema = _schema(avro)
+    try:
+        decode_rows(memoryview(datum), [0], [len(datum)], schema.avro)
+        is_read = True
+    except CorruptData:
+        is_read = False
+    assert (reason_against(datum, schema.root) is None) is is_read
+
+
+def _damaged(good: bytes) -> st.SearchStrategy[bytes]:
+    """Bytes of a record, of which one was changed."""
+    if not good:
+        return st.just(b"")
+    places = st.tuples(st.integers(0, len(good) - 1), st.integers(0, 255))
+    return places.map(lambda p: good[: p[0]] + bytes([p[1]]) + good[p[0] + 1 :])
+
+
+def _schema(avro: dict[str, Any]) -> WriterSchema:
+    schema = writer_schema("it", StoredSchema(json.dumps(avro)), None)
+    assert isinstance(schema, WriterSchema), schema
+    return schema
+
+
+def _decode(avro: dict[str, Any], datums: list[bytes]) -> Decoded:
+    columns = column_types(_schema(avro).root.arrow)
+    decoder = AvroDecoder(columns, framing=PlainFraming(StoredSchema(json.dumps(avro))))
+    return decoder.decode(pa.array(datums, pa.binary()))
+
+
+def _encode(avro: dict[str, Any], value: object) -> bytes:
+    body = BytesIO()
+    fastavro.schemaless_writer(body, fastavro.parse_schema(_bare(avro)), value)
+    return body.getvalue()
+
+
+def _bare(avro: Any) -> Any:
+    """The schema without logical types: values are given as they are written."""
+    if isinstance(avro, list):
+        return [_bare(branch) for branch in avro]
+    if isinstance(avro, dict):
+        return {name: _bare(part) for name, part in avro.items() if name != "logicalType"}
+    return avro
+
+
+def _plain(rows: pa.Table) -> list[dict[str, Any]]:
+    """Rows with dates and times as integers."""
+    numbers = rows.cast(pa.schema([f.with_type(_numbers(f.type)) for f in rows.schema]))
+    plain: list[dict[str, Any]] = numbers.to_pylist(maps_as_pydicts="lossy")
+    return plain
+
+
+def _numbers(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_date32(kind):
+        return pa.int32()
+    if pa.types.is_timestamp(kind):
+        return pa.int64()
+    if pa.types.is_struct(kind):
+        return pa.struct([f.with_type(_numbers(f.type)) for f in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_numbers(kind.value_type)))
+    if pa.types.is_map(kind):
+        return pa.map_(pa.string(), kind.item_field.with_type(_numbers(kind.item_type)))
+    return kind

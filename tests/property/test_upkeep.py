@@ -1,0 +1,136 @@
+"""However a table is cleaned and archived, its retained past reads as it did before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sinks.hudi.table_writer import TableWriter
+from sinks.hudi.upkeep import archive, clean
+from table.config.table_properties import TableType
+from table.execution.runner import LocalRunner
+from table.model.instant import Instant
+from table.services.archival_plan import ArchivalPolicy
+from table.services.cleaning_plan import CleaningPolicy, Retention
+from table.services.compaction import CompactionPolicy
+from table.storage import Storage
+from tests.tables import Row, commit, contents, writer
+from tests.upkeep import active_names, archived_names, as_of, make_plain, new_storage, since
+
+CLEANING = CleaningPolicy(commits=2)
+ARCHIVAL = ArchivalPolicy(3, 4, delta_commits_to_compact=2)
+
+rows = st.lists(
+    st.builds(
+        Row,
+        st.sampled_from("abcd"),
+        ts=st.integers(0, 9),
+        v=st.integers(0, 99),
+        region=st.just("north"),
+    ),
+    min_size=1,
+    max_size=4,
+    unique_by=lambda row: row.id,
+)
+steps = st.one_of(rows, rows, st.sampled_from(["compact", "clean", "archive", "restart"]))
+
+
+@dataclass
+class History:
+    """A table and all that was ever seen of it."""
+
+    storage: Storage
+    to: TableWriter
+    seen: dict[str, dict[str, tuple[int, int]]] = field(default_factory=dict)
+    commits: list[Instant] = field(default_factory=list)
+    names: set[tuple[str, str]] = field(default_factory=set)
+
+    def do(self, step: list[Row] | str) -> None:
+        if isinstance(step, list):
+            self._saw(commit(self.to, step))
+        else:
+            _STEPS[step](self)
+        self.names |= set(active_names(self.storage))
+
+    def compact(self) -> None:
+        for instant, _ in self.to.compact_if_due(CompactionPolicy(1), LocalRunner(1)):
+            self._saw(instant)
+
+    def clean(self) -> None:
+        past = {begin: since(self.to.table, begin) for begin in self._begins()}
+        clean(self.to.table, CLEANING)
+        now = {begin: since(self.to.table, begin) for begin in self._begins()}
+        assert now == past
+
+    def archive(self) -> None:
+        archive(self.to.table, ARCHIVAL, CLEANING)
+
+    def restart(self) -> None:
+        self.to = writer(self.storage)
+
+    def check(self) -> None:
+        assert contents(self.storage) == self.seen[self.commits[-1].requested_at]
+        fresh = writer(self.storage).table
+        for kept in self._retained():
+            assert as_of(fresh, kept.requested_at) == self.seen[kept.requested_at]
+        assert fresh.view().latest_slices() == self.to.table.view().latest_slices()
+        assert fresh.timeline.instants == self.to.table.timeline.instants
+        archived = archived_names(self.storage)
+        assert len(set(archived)) == len(archived), "an instant was archived twice"
+        assert not set(archived) & set(active_names(self.storage))
+        assert self.names == {*archived, *active_names(self.storage)}
+
+    def _saw(self, instant: Instant) -> None:
+        self.commits.append(instant)
+        self.seen[instant.requested_at] = contents(self.storage)
+
+    def _retained(self) -> list[Instant]:
+        return self.commits[-CLEANING.commits :]
+
+    def _begins(self) -> list[str]:
+        return [instant.completed_at or "" for instant in self._retained()]
+
+
+_STEPS: dict[str, Callable[[History], None]] = {
+    "compact": History.compact,
+    "clean": History.clean,
+    "archive": History.archive,
+    "restart": History.restart,
+}
+
+
+@pytest.mark.parametrize("table_type", TableType)
+@settings(deadline=None, max_examples=8)
+@given(st.lists(steps, min_size=6, max_size=16))
+def test_the_retained_past_is_the_past(table_type: TableType, drawn: list[list[Row] | str]) -> None:
+    storage = new_storage()
+    make_plain(storage, table_type)
+    history = History(storage, writer(storage))
+    history.do([Row("a", 1, 1), Row("b", 1, 1)])
+    for step in drawn:
+        history.do(step)
+        history.check()
+
+
+@pytest.mark.parametrize("table_type", TableType)
+@pytest.mark.parametrize("retention", [Retention.COMMITS, Retention.FILE_VERSIONS])
+def test_a_table_stays_small_under_every_policy(
+    table_type: TableType, retention: Retention
+) -> None:
+    storage = new_storage()
+    make_plain(storage, table_type)
+    to = writer(storage)
+    policy = CleaningPolicy(retention, commits=2, file_versions=2)
+    sizes = []
+    for number in range(16):
+        commit(to, [Row("a", number, number), Row("b", number, -number)])
+        to.compact_if_due(CompactionPolicy(2), LocalRunner(1))
+        clean(to.table, policy)
+        archive(to.table, ARCHIVAL, policy)
+        sizes.append(len([i for i in storage.list_tree("") if "history" not in i.path]))
+        assert contents(storage) == {"a": (number, number), "b": (number, -number)}
+    assert max(sizes[8:]) <= max(sizes[:8]) + 3, sizes

@@ -1,0 +1,34 @@
+"""Where a run goes on once commits were undone: at the state that was brought back."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+from checkpoints.of_table import progress_of
+from sinks.hudi.compactions import request_compaction
+from table.hudi_table import open_table
+from table.model.action import Action
+from table.services.restore import restore
+from table.storage import StorageLocation
+from tests.json_stream import JsonStream
+
+
+def test_a_compaction_that_outlives_a_restore_does_not_pass_over_what_was_undone() -> None:
+    stream = JsonStream(StorageLocation(f"memory://{uuid4().hex}/orders"))
+    for ts in (1, 2):  # a base file, and a log
+        stream.write([{"id": "a", "ts": ts}])
+    assert request_compaction(stream.rows.table) is not None
+    kept = stream.write([{"id": "b", "ts": 1}]).instant
+    stream.write([{"id": "c", "ts": 1}])
+    stream.compact()
+    table = open_table(stream.location)
+    restore(table.access, kept, is_merge_on_read=True)
+    table.refresh()
+    assert table.timeline.completed(Action.COMMIT), "the compaction is there"
+    progress = progress_of(table, table.timeline)
+    assert progress is not None
+    assert progress.commit == kept
+    again = JsonStream(stream.location)
+    assert (set(again.read()), again.offset) == (set("ab"), 3)
+    again.write([{"id": "c", "ts": 1}])
+    assert set(again.read()) == set("abc")

@@ -1,0 +1,89 @@
+"""Two pipelines, each with a topic and an identity of its own, feed one table at the same time."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from checkpoints.checkpoint import KafkaCheckpoint
+from table.errors import Retriable
+from table.execution.runner import LocalRunner
+from table.hudi_table import open_table
+from table.services.compaction import CompactionPolicy
+from table.storage import StorageLocation
+from table.transaction.heartbeat import HeartbeatPolicy
+from table.transaction.sharing import Sharing
+from tests.json_stream import JsonStream, Record
+
+BATCHES, SIZE = 4, 4
+
+#: Longer than the test: nobody counts as dead only because the machine is busy.
+SHARING = Sharing(HeartbeatPolicy(60.0, 2), clock_skew_ms=1)
+
+#: Identity of a pipeline, and its topic.
+PIPELINES = (("", "orders"), ("returns", "refunds"))
+
+
+def test_each_row_and_each_dead_letter_is_there_once(tmp_path: Path) -> None:
+    location = StorageLocation(str(tmp_path / "orders"))
+    for identity, topic in PIPELINES:
+        open_stream(location, identity, topic)
+    with ThreadPoolExecutor(2) as pool:
+        streams = list(pool.map(lambda names: feed(location, *names), PIPELINES))
+
+    # Keys that both write: the later event wins, whoever committed last.
+    expected: dict[str, Record] = {}
+    for _, topic in PIPELINES:
+        for record in records_of(topic):
+            if not isinstance(record, bytes):
+                seen = expected.get(str(record["id"]), record)
+                assert not isinstance(seen, bytes)
+                newer = max(seen, record, key=lambda one: int(str(one["ts"])))
+                expected[str(record["id"])] = newer
+    assert streams[0].read() == expected
+    assert rejected(streams[0]) == sorted(
+        (topic, offset)
+        for _, topic in PIPELINES
+        for offset, record in enumerate(records_of(topic))
+        if isinstance(record, bytes)
+    )
+    for identity, topic in PIPELINES:
+        resumed = open_stream(location, identity, topic)
+        assert resumed.sink.checkpoint() == KafkaCheckpoint(topic, {0: BATCHES * SIZE})
+
+
+def feed(location: StorageLocation, identity: str, topic: str) -> JsonStream:
+    """A pipeline until its topic is read; it starts again from the table when it has to."""
+    records = records_of(topic)
+    stream = open_stream(location, identity, topic)
+    while stream.offset < len(records):
+        try:
+            stream.write(records[stream.offset : stream.offset + SIZE])
+            stream.rows.compact_if_due(CompactionPolicy(4), LocalRunner(1))
+        except Retriable:
+            stream = open_stream(location, identity, topic)
+    return stream
+
+
+def open_stream(location: StorageLocation, identity: str, topic: str) -> JsonStream:
+    return JsonStream(location, topic=topic, identity=identity, sharing=SHARING)
+
+
+def records_of(topic: str) -> list[Record]:
+    """Keys of its own, keys of both topics, and one record of each batch that is no JSON."""
+    step = [name for _, name in PIPELINES].index(topic)
+    records: list[Record] = []
+    for number in range(BATCHES):
+        ts = 10 * number + step
+        records += [
+            {"id": f"{topic}{number}", "ts": ts, "n": number},
+            {"id": f"both{number % 2}", "ts": ts, "n": 100 * step + number},
+            b"no JSON",
+            {"id": topic, "ts": ts, "n": number},
+        ]
+    return records
+
+
+def rejected(stream: JsonStream) -> list[tuple[str, int]]:
+    rows = open_table(stream.rejects.table.location).snapshot().read_all().to_pylist()
+    return sorted((row["topic"], row["offset"]) for row in rows)

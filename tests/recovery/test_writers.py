@@ -1,0 +1,249 @@
+"""Several writers of one table, with deaths and conflicts, are as good as one after the other."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from table.codec import avro_container
+from table.config.table_properties import TableType
+from table.errors import Fenced, WriteConflict
+from table.execution.runner import LocalRunner
+from table.model.action import Action, State
+from table.model.instant import Instant
+from table.services.compaction import CompactionPolicy
+from table.storage import Storage, StorageLocation, open_storage
+from table.timeline.clock import next_instant
+from table.timeline.lock import LockProvider
+from table.transaction.heartbeat import (
+    HEARTBEAT_FOLDER,
+    HeartbeatExpired,
+    HeartbeatPolicy,
+    WriterAlive,
+)
+from table.transaction.sharing import Sharing
+from tests.tables import Row, commit, contents, data_files, write_files, writer
+from tests.writers import (
+    Streamer,
+    check_history,
+    check_nothing_is_left,
+    make_shared,
+    quiet_threads,
+    run_all,
+    shared_writer,
+)
+
+if TYPE_CHECKING:
+    from tests.fixtures.s3 import S3Server
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    with quiet_threads():
+        yield
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> Storage:
+    return open_storage(StorageLocation(str(tmp_path / "table")))
+
+
+def share(
+    storage: Storage, batches: int, lives: int, limit_s: float, has_metadata: bool
+) -> list[Streamer]:
+    """Two writers of a table; both have written all of it, once, when it returns."""
+    provider = (
+        LockProvider.STORAGE if storage.supports_compare_and_swap else LockProvider.FILE_SYSTEM
+    )
+    opened = partial(shared_writer, provider=provider, has_metadata=has_metadata)
+    streamers = [Streamer(name, batches, opened, storage, lives) for name in ("ann", "bob")]
+    run_all(streamers, limit_s)
+    check_history(storage, {s.name: batches for s in streamers})
+    check_nothing_is_left(storage, opened(storage))
+    check_history(storage, {s.name: batches for s in streamers})
+    return streamers
+
+
+@pytest.mark.parametrize("table_type", TableType)
+def test_two_writers_that_die_now_and_then_leave_a_history(
+    local: Storage, table_type: TableType
+) -> None:
+    make_shared(local, table_type)
+    streamers = share(local, batches=10, lives=2, limit_s=120, has_metadata=False)
+    assert all(s.deaths == 2 for s in streamers)
+    assert any(s.conflicts for s in streamers), "they never met"
+    is_merge_on_read = table_type is TableType.MERGE_ON_READ
+    assert is_merge_on_read == any(s.compactions for s in streamers)
+
+
+def test_the_metadata_table_follows_both(local: Storage) -> None:
+    make_shared(local)
+    share(local, batches=5, lives=1, limit_s=120, has_metadata=True)
+    assert writer(local).table.properties.metadata_partitions
+
+
+def test_an_object_store_has_the_same_history(s3_server: S3Server) -> None:
+    storage = open_storage(s3_server.location())
+    make_shared(storage)
+    share(storage, batches=4, lives=1, limit_s=120, has_metadata=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("table_type", TableType)
+def test_some_hundred_commits_are_a_history(local: Storage, table_type: TableType) -> None:
+    make_shared(local, table_type)
+    share(local, batches=100, lives=12, limit_s=280, has_metadata=False)
+
+
+# What is undone, and by whom
+
+
+def test_a_living_writer_is_left_alone_and_a_dead_one_is_not(local: Storage) -> None:
+    make_shared(local)
+    sharing = Sharing(HeartbeatPolicy(0.1, 4), clock_skew_ms=1)
+    living = shared_writer(local, sharing=sharing)
+    written = write_files(living, [Row("a", 1, 1)])
+    dead = shared_writer(local, sharing=replace(sharing, heartbeats=HeartbeatPolicy(60.0, 2)))
+    write_files(dead, [Row("b", 1, 1, region="south")])  # it beats once, and never again
+    time.sleep(0.6)
+    other = shared_writer(local, sharing=sharing)
+    assert other.recover() == [dead.pending_instant]
+    living.commit(written, {})
+    assert {key: v for key, (_, v) in contents(local).items()} == {"a": 1}
+    assert [info.name for info in local.list_tree(HEARTBEAT_FOLDER)] == []
+
+
+def test_who_was_silent_for_too_long_publishes_nothing_and_may_start_again(
+    local: Storage,
+) -> None:
+    make_shared(local)
+    silent = shared_writer(local, sharing=Sharing(HeartbeatPolicy(60.0, 2), 1))
+    silent.table.access = replace(silent.table.access, sharing=Sharing(HeartbeatPolicy(0.3, 1), 1))
+    written = write_files(silent, [Row("a", 1, 1)])
+    assert silent._transaction is not None
+    silent._transaction._heartbeat._stopped.set()  # type: ignore[union-attr]
+    time.sleep(0.4)
+    other = shared_writer(local, sharing=Sharing(HeartbeatPolicy(0.1, 2), 1))
+    assert other.recover() == [silent.pending_instant]
+    with pytest.raises(HeartbeatExpired, match="no sign of life"):
+        silent.commit(written, {})
+    silent.abandon()
+    assert not data_files(local)
+    commit(silent, [Row("a", 2, 2)])
+    assert contents(local) == {"a": (2, 2)}
+
+
+def test_the_only_writer_of_a_table_does_not_undo_a_living_one(local: Storage) -> None:
+    make_shared(local)
+    living = shared_writer(local)
+    written = write_files(living, [Row("a", 1, 1)])
+    with pytest.raises(WriterAlive, match="mode: multiple"):
+        writer(local).recover()
+    living.commit(written, {})
+    writer(local).recover()
+    assert contents(local) == {"a": (1, 1)}
+
+
+# What conflicts
+
+
+def test_two_first_files_of_one_bucket_conflict(local: Storage) -> None:
+    make_shared(local)
+    first, second = shared_writer(local), shared_writer(local)
+    ours = write_files(first, [Row("a", 1, 1)])
+    theirs = write_files(second, [Row("a", 2, 2)])
+    groups = {w.stat.file_id for w in (*ours, *theirs) if w.stat is not None}
+    assert len(groups) == 2, "each has made a file group of its own"
+    second.commit(theirs, {})
+    with pytest.raises(WriteConflict, match="file group"):
+        first.commit(ours, {})
+    first.abandon()
+    commit(first, [Row("a", 1, 1)])
+    assert contents(local) == {"a": (1, 1)}, "the later commit wins"
+    (slices,) = [writer(local).table.view().latest_slices()]
+    assert len(list(slices)) == 1
+
+
+def test_writers_of_different_buckets_do_not_conflict(local: Storage) -> None:
+    make_shared(local)
+    first, second = shared_writer(local), shared_writer(local)
+    ours = write_files(first, [Row("a", 1, 1, region="north")])
+    theirs = write_files(second, [Row("b", 2, 2, region="south")])
+    second.commit(theirs, {})
+    first.commit(ours, {})
+    assert contents(local) == {"a": (1, 1), "b": (2, 2)}
+
+
+def test_a_compaction_planned_or_done_meanwhile_does_not_conflict(local: Storage) -> None:
+    make_shared(local)
+    for value in (1, 2):
+        commit(shared_writer(local), [Row("a", value, value)])
+    slow, compactor = shared_writer(local), shared_writer(local)
+    written = write_files(slow, [Row("a", 3, 3)])
+    assert compactor.compact_if_due(CompactionPolicy(1), LocalRunner(1))
+    slow.commit(written, {})
+    assert contents(local) == {"a": (3, 3)}
+
+
+def test_a_compaction_that_another_is_at_work_on_is_left_to_it(local: Storage) -> None:
+    make_shared(local)
+    for value in (1, 2):
+        commit(shared_writer(local), [Row("a", value, value)])
+    first, second = shared_writer(local), shared_writer(local)
+    met: list[object] = []
+
+    class Meeting(LocalRunner):
+        def map(self, task, items):  # type: ignore[no-untyped-def]
+            met.append(second.compact_if_due(CompactionPolicy(10), LocalRunner(1)))
+            return super().map(task, items)
+
+    (done,) = first.compact_if_due(CompactionPolicy(1), Meeting(1))
+    assert met == [[]]
+    second.table.refresh()
+    assert second.compact_if_due(CompactionPolicy(10), LocalRunner(1)) == []
+    assert list(second.table.timeline.completed(Action.COMMIT)) == [done[0]]
+
+
+def test_a_group_that_a_clustering_is_about_to_replace_conflicts(local: Storage) -> None:
+    make_shared(local)
+    commit(shared_writer(local), [Row("a", 1, 1), Row("b", 1, 1, region="south")])
+    group = next(s.group for s in writer(local).table.view().latest_slices())
+    here, elsewhere = shared_writer(local), shared_writer(local)
+    ours = write_files(here, [Row("a", 2, 2, region=group.partition_path)])
+    _plan_clustering(local, group.partition_path, group.file_id)
+    other = "south" if group.partition_path == "north" else "north"
+    theirs = write_files(elsewhere, [Row("b", 2, 2, region=other)])
+    elsewhere.commit(theirs, {})
+    with pytest.raises(WriteConflict, match="clustering"):
+        here.commit(ours, {})
+
+
+def test_an_instant_that_somebody_rolls_back_is_not_published(local: Storage) -> None:
+    make_shared(local)
+    ours = shared_writer(local)
+    written = write_files(ours, [Row("a", 1, 1)])
+    eager = writer(local)
+    local.delete([f"{HEARTBEAT_FOLDER}/{ours.pending_instant}"])
+    assert eager.recover() == [ours.pending_instant]
+    with pytest.raises(Fenced, match="rolled it back"):
+        ours.commit(written, {})
+    ours.abandon()
+    assert not local.list_tree(HEARTBEAT_FOLDER)
+
+
+def _plan_clustering(storage: Storage, partition: str, file_id: str) -> None:
+    store = writer(storage).table.store
+    name = next_instant(store.load().newest_time)
+    one = {"partitionPath": partition, "fileId": file_id}
+    record: dict[str, object] = {
+        "operationType": "CLUSTER",
+        "clusteringPlan": {"inputGroups": [{"slices": [one]}]},
+    }
+    content = avro_container.encode("HoodieRequestedReplaceMetadata", record)
+    store.create(Instant(name, Action.CLUSTERING, State.REQUESTED), content)

@@ -1,0 +1,104 @@
+"""A run as monitoring sees it: real records, real commits, over real HTTP."""
+
+from __future__ import annotations
+
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from pyspark.sql import SparkSession
+
+from streamer import pipeline
+from streamer.events import BatchWritten, Event, MetricsServed
+from streamer.metrics.observation import observed
+from tests.fixtures.kafka import Kafka
+from tests.stream.orders_pipeline import pipeline_config
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+_WITHIN_S = 20.0
+
+
+def get(port: int, path: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def scraped(port: int) -> dict[str, float]:
+    """Every sample, by its name; those of a partition by name and number."""
+    return {
+        sample.name + sample.labels.get("partition", ""): sample.value
+        for family in text_string_to_metric_families(get(port, "/metrics")[1])
+        for sample in family.samples
+    }
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    end = time.monotonic() + _WITHIN_S
+    while not is_so():
+        assert time.monotonic() < end, "it does not become so"
+        time.sleep(0.05)
+
+
+class Watcher:
+    """Looks at the run from inside its first batch, and so holds the loop up."""
+
+    def __init__(self) -> None:
+        self.port = 0
+        self.amid: dict[str, float] = {}
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, MetricsServed):
+            self.port = event.port
+            assert get(self.port, "/health") == (200, "starting\n")
+            assert get(self.port, "/ready")[0] == 503
+        if isinstance(event, BatchWritten) and event.batch_id == 0:
+            until(lambda: scraped(self.port)["lakemark_table_file_groups"] >= 1)
+            until(lambda: scraped(self.port)["lakemark_lag_seconds0"] > 0)
+            self.amid = scraped(self.port)
+            until(lambda: get(self.port, "/health")[0] == 503)
+            assert get(self.port, "/health")[1].startswith("stuck for ")
+            assert get(self.port, "/ready")[0] == 503
+
+
+def test_metrics_and_health_of_a_real_run(
+    kafka: Kafka, spark: SparkSession, tmp_path: Path
+) -> None:
+    topic = kafka.create_topic()
+    row = b'{"order_id": "%d", "region": "north", "updated_at": 1}'
+    kafka.produce(topic, [(b"%d" % n, row % n) for n in range(20)] + [(b"bad", b"{")])
+    config = pipeline_config(
+        kafka.bootstrap,
+        topic,
+        tmp_path / "orders",
+        source={"max_records_per_batch": 15},
+        metrics={"port": 0, "look_interval_s": 0.1, "stuck_after_s": 5.0},
+    )
+    watcher = Watcher()
+    with observed(config, watcher) as observation:
+        with pipeline.build(config, observation.listener) as built, observation.watching(built):
+            built.loop.run()
+        after = scraped(watcher.port)
+        assert get(watcher.port, "/health") == (503, "stopped: caught up\n")
+    assert watcher.amid["lakemark_lag_records0"] == 6
+    assert 0 < watcher.amid["lakemark_lag_seconds0"] < 300
+    assert watcher.amid["lakemark_next_offset0"] == 15
+    assert watcher.amid["lakemark_table_file_groups"] >= 1
+    assert watcher.amid["lakemark_failed_looks_total"] == 0
+    assert after["lakemark_next_offset0"] == 21
+    assert after["lakemark_lag_records0"] == after["lakemark_lag_seconds0"] == 0
+    assert after["lakemark_records_read_total"] == 21
+    assert after["lakemark_rejects_total"] == 1
+    assert after["lakemark_batch_seconds_count"] == 2
+    assert after["lakemark_files_written_total"] >= 2
+    assert abs(after["lakemark_last_commit_timestamp_seconds"] - time.time()) < 60
+    assert abs(after["lakemark_last_instant_timestamp_seconds"] - time.time()) < 60
+    with pytest.raises(urllib.error.URLError):
+        get(watcher.port, "/health")

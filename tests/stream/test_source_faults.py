@@ -1,0 +1,253 @@
+"""What a broker does to a topic while a pipeline reads it: no row is lost, none is there twice."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.admin._resource import ResourceType
+from pyspark.sql import SparkSession
+
+from checkpoints.checkpoint import KafkaCheckpoint
+from checkpoints.of_table import progress_of
+from sinks.batch import KafkaBatch
+from sinks.hudi.exchange import DriverExchange, OpenWrite, Prepare, Written
+from streamer import pipeline
+from streamer.broker import EmbeddedBroker
+from streamer.events import BatchPlanned, BatchWritten, Event, Retrying, RunStarted
+from streamer.sources.kafka import KafkaSource
+from streamer.sources.kafka_admin import KafkaAdmin
+from streamer.sources.kafka_offsets import OffsetRange
+from table.config import keys
+from table.errors import StorageUnavailable
+from table.execution.runner import LocalRunner
+from table.hudi_table import HudiTable, open_table
+from table.model.action import Action
+from table.storage import StorageLocation
+from tests.fixtures.kafka import Kafka, Message
+from tests.stream.orders_pipeline import assert_offsets_chain, pipeline_config
+from tests.stream.test_kafka_source import config
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+_WITHIN_S = 30
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
+    """A broker that a test may stop, and whose cleaner never sleeps for long."""
+    with EmbeddedBroker(tmp_path_factory.mktemp("broker")) as started:
+        alter(started.bootstrap, ResourceType.BROKER, "1", {"log.cleaner.backoff.ms": "100"})
+        yield started
+
+
+def alter(bootstrap: str, kind: ResourceType, name: str, settings: dict[str, str]) -> None:
+    entries = [
+        ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
+        for key, value in settings.items()
+    ]
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for answer in admin.incremental_alter_configs(
+        [ConfigResource(kind, name, incremental_configs=entries)]
+    ).values():
+        answer.result(_WITHIN_S)
+
+
+def order(key: int, at: int) -> Message:
+    record = f'{{"order_id": "{key}", "region": "n", "updated_at": {at}}}'
+    return str(key).encode(), record.encode()
+
+
+def offsets_left(bootstrap: str, topic: str, end: int) -> list[int]:
+    """The offsets of partition 0 that still have a record; the last of them has one."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": topic, "log_level": 0})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    found: list[int] = []
+    while not found or found[-1] < end - 1:
+        found += [message.offset() or 0 for message in consumer.consume(1_000, 0.2)]
+    consumer.close()
+    return found
+
+
+def contents(table: HudiTable) -> dict[str, int]:
+    rows = table.snapshot(["order_id", "updated_at"]).read_all().to_pylist()
+    assert len({row["order_id"] for row in rows}) == len(rows), "an order is there twice"
+    return {row["order_id"]: row["updated_at"] for row in rows}
+
+
+def audits(table: HudiTable) -> list[dict[str, int]]:
+    commits = table.timeline.completed(Action.DELTA_COMMIT)
+    return [json.loads(table.store.read_commit(i).extra_metadata[keys.AUDIT]) for i in commits]
+
+
+def test_records_that_the_broker_compacts_meanwhile_are_counted_as_skipped(
+    broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path
+) -> None:
+    kafka = Kafka(broker.bootstrap)
+    rolling = {"segment.ms": "20", "min.cleanable.dirty.ratio": "0.001"}
+    topic = kafka.create_topic(settings=rolling)
+    rounds, orders = 8, 50
+    for at in range(rounds):  # each round is a segment, all but the last of which are compacted
+        kafka.produce(topic, [order(key, at) for key in range(orders)])
+        time.sleep(0.03)
+    sent, left = rounds * orders, list[int]()
+    source = {
+        "max_records_per_batch": 120,  # so that some batches end where no record is any more
+        "consumer": {"max.partition.fetch.bytes": "1000", "max.poll.records": "10"},
+    }
+    pipeline_of = pipeline_config(broker.bootstrap, topic, tmp_path / "orders", source=source)
+
+    def listener(event: Event) -> None:
+        if isinstance(event, BatchWritten) and event.batch_id == 0:
+            compacted = {"cleanup.policy": "compact"}
+            alter(broker.bootstrap, ResourceType.TOPIC, topic, compacted)
+            deadline = time.monotonic() + _WITHIN_S
+            while len(left) in (0, sent) and time.monotonic() < deadline:
+                left[:] = offsets_left(broker.bootstrap, topic, sent)
+
+    with pipeline.build(pipeline_of, listener, DriverExchange(LocalRunner(2))) as built:
+        assert built.loop.run().checkpoint == {0: sent}
+    assert len(left) < sent, "the broker has compacted nothing"
+    table = open_table(StorageLocation(str(tmp_path / "orders")))
+    assert contents(table) == {str(key): rounds - 1 for key in range(orders)}
+    told = audits(table)
+    assert sum(audit["offsets"] for audit in told) == sent
+    skipped = sum(audit["skipped"] for audit in told)
+    assert 0 < skipped <= sent - 120, "nothing of the first batch"
+    assert sum(audit["written"] + audit["merged"] for audit in told) == sent - skipped
+
+
+def test_a_broker_that_dies_and_comes_back_while_a_batch_is_read_costs_no_row(
+    broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path
+) -> None:
+    kafka = Kafka(broker.bootstrap)
+    topic = kafka.create_topic(partitions=2)
+    for partition in (0, 1):
+        rows = [order(1_000 * partition + n, n) for n in range(300)]
+        kafka.produce(topic, rows, partition=partition)
+    location = StorageLocation(str(tmp_path / "orders"))
+    pipeline_of = pipeline_config(
+        broker.bootstrap,
+        topic,
+        location.url,
+        source={
+            "max_records_per_batch": 200,
+            "consumer": {"max.partition.fetch.bytes": "1000", "max.poll.records": "10"},
+        },
+        run={"on_error": {"backoff_s": 0.1}},
+    )
+    coming_back = threading.Thread(target=broker.start)
+    died: list[int] = []
+
+    def listener(event: Event) -> None:
+        if isinstance(event, BatchPlanned) and event.batch_id == 1 and not died:
+            died.append(event.batch_id)
+            broker.kill()
+            coming_back.start()
+
+    with pipeline.build(pipeline_of, listener, DriverExchange(LocalRunner(2))) as built:
+        assert built.loop.run().checkpoint == {0: 300, 1: 300}
+    coming_back.join(_WITHIN_S)
+    assert died
+    table = open_table(location)
+    assert contents(table) == {str(1_000 * p + n): n for p in (0, 1) for n in range(300)}
+    assert sum(audit["records"] for audit in audits(table)) == 600
+    assert sum(audit["skipped"] for audit in audits(table)) == 0
+    assert_offsets_chain(location, KafkaCheckpoint(topic, {0: 300, 1: 300}))
+
+
+class FailsOnce(DriverExchange):
+    """An exchange whose first batch meets a storage that is away for a moment."""
+
+    failed = False
+
+    def run(self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite) -> list[Written]:
+        if not self.failed:
+            self.failed = True
+            message = "the storage is away for a moment"
+            raise StorageUnavailable(message)
+        return super().run(batch, prepare, open_write)
+
+
+def test_a_first_run_at_the_latest_offset_leaves_out_nothing_when_it_starts_again(
+    kafka: Kafka, spark: SparkSession, tmp_path: Path
+) -> None:
+    topic = kafka.create_topic()
+    kafka.produce(topic, [order(1, 1)])
+    pipeline_of = pipeline_config(
+        kafka.bootstrap,
+        topic,
+        tmp_path / "orders",
+        source={"starting": "latest"},
+        run={"on_error": {"backoff_s": 0.01}},
+    )
+    events: list[Event] = []
+
+    def listener(event: Event) -> None:
+        is_first = not any(isinstance(one, RunStarted) for one in events)
+        events.append(event)
+        if isinstance(event, RunStarted) and is_first:
+            kafka.produce(topic, [order(2, 2)])
+
+    with pipeline.build(pipeline_of, listener, FailsOnce(LocalRunner(2))) as built:
+        assert built.loop.run().checkpoint == {0: 2}
+    assert any(isinstance(event, Retrying) for event in events)
+    assert contents(open_table(StorageLocation(str(tmp_path / "orders")))) == {"2": 2}
+
+
+@pytest.mark.parametrize("loses", [False, True], ids=["first run", "after a loss"])
+def test_a_run_that_begins_at_the_end_and_finds_nothing_more_keeps_its_place(
+    kafka: Kafka, spark: SparkSession, loses: bool, tmp_path: Path
+) -> None:
+    topic = kafka.create_topic()
+    location = StorageLocation(str(tmp_path / "orders"))
+    policy = {"starting": "latest", "on_offset_out_of_range": "latest"}
+    pipeline_of = pipeline_config(kafka.bootstrap, topic, location.url, source=policy)
+
+    def run_once() -> None:
+        with pipeline.build(pipeline_of, lambda _: None, DriverExchange(LocalRunner(2))) as built:
+            built.loop.run()
+
+    kafka.produce(topic, [order(1, 1)])
+    run_once()
+    if loses:
+        kafka.produce(topic, [order(key, 1) for key in (2, 3, 4)])
+        kafka.delete_before(topic, 3)
+        run_once()
+    kafka.produce(topic, [order(5, 1)])
+    run_once()
+    run_once()
+    table = open_table(location)
+    assert contents(table) == {"5": 1}
+    told = [table.store.read_commit(i).extra_metadata for i in table.timeline.completed()]
+    lost = [json.loads(extra[keys.SOURCE_LOST]) for extra in told if keys.SOURCE_LOST in extra]
+    fact = {"topic": topic, "partition": 0, "from": 1, "to": 4, "count": 3}
+    assert lost == ([[fact]] if loses else [])
+    progress = progress_of(table, table.timeline)
+    assert progress is not None
+    assert progress.checkpoint == KafkaCheckpoint(topic, {0: 5 if loses else 2})
+
+
+def test_records_that_come_while_a_moment_is_resolved_are_no_loss(
+    kafka: Kafka, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = kafka.create_topic()
+    kafka.produce(topic, [order(1, 1)])
+    ranges = KafkaAdmin.ranges
+
+    def then_more_come(admin: KafkaAdmin) -> dict[int, OffsetRange]:
+        found = ranges(admin)
+        kafka.produce(topic, [order(2, 1)])
+        return found
+
+    monkeypatch.setattr(KafkaAdmin, "ranges", then_more_come)
+    later = {"timestamp": "2100-01-01T00:00:00Z"}
+    with KafkaSource(spark, config(kafka.bootstrap, topic, starting=later)) as source:
+        assert source.start_map(None) == KafkaCheckpoint(topic, {0: 1})

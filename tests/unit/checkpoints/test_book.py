@@ -1,0 +1,205 @@
+"""Several streamers of one table: none loses its place to the others, or to what happens to it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TypeAlias
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from checkpoints import book, codec
+from checkpoints.book import DEFAULT_IDENTITY, Book, Progress
+from checkpoints.checkpoint import KafkaCheckpoint
+from checkpoints.codec import DamagedCheckpoint
+from checkpoints.resume import commits_to_keep, newest_progress, progress_of_all
+from table.config import keys
+from table.model.action import Action, State
+from table.model.instant import Instant
+from tests.unit.checkpoints.newest import newest_checkpoint
+
+Commit: TypeAlias = tuple[Instant, Mapping[str, str]]
+IDENTITIES = (DEFAULT_IDENTITY, "a", "b")
+
+
+def at(tick: int) -> str:
+    return f"2026010100{tick:07}"
+
+
+def orders(offset: int) -> KafkaCheckpoint:
+    return KafkaCheckpoint("orders", {0: offset})
+
+
+def instant(began: int, completed: int, action: Action = Action.DELTA_COMMIT) -> Instant:
+    return Instant(at(began), action, State.COMPLETED, at(completed))
+
+
+def written(
+    known: list[Commit], began: int, completed: int, identity: str, offset: int | None
+) -> Commit:
+    """A commit of one streamer that has seen ``known`` when it began."""
+    as_of = max((i.completed_at or "" for i, _ in known), default="")
+    checkpoint = None if offset is None else orders(offset)
+    progress = Progress(checkpoint, at(began), topic_id=f"topic of {identity}")
+    told = Book(progress_of_all(known), as_of).with_progress(identity, progress)
+    return instant(began, completed), book.encode(told, identity)
+
+
+steps = st.lists(
+    st.tuples(
+        st.sampled_from([*IDENTITIES, "foreign", "service"]),
+        st.integers(0, 4),  # commits that it has not seen when it lists the timeline
+        st.integers(1, 9),
+        st.booleans(),
+    ),
+    max_size=14,
+)
+
+
+@given(steps, st.data())
+def test_the_newest_counts_whoever_tells_it_and_whatever_was_archived(
+    steps: list[tuple[str, int, int, bool]], data: st.DataObject
+) -> None:
+    commits: list[Commit] = []
+    ticks: list[int] = []
+    newest: dict[str, KafkaCheckpoint | None] = {}
+    for tick, (who, unseen, offset, is_reset) in enumerate(steps, 1):
+        mine = [n for n, commit in enumerate(commits, 1) if _is_own(commit, who)]
+        # A streamer may have missed what others just committed, but not its own.
+        seen = max(len(commits) - unseen, *mine, 0) if mine else max(len(commits) - unseen, 0)
+        listed_at = 100 * ticks[seen - 1] if seen else 0
+        is_late = data.draw(st.booleans(), label="requested long after it listed the timeline")
+        began = 100 * tick - 50 + tick if is_late else listed_at + tick
+        known = commits[:seen]
+        if who in IDENTITIES:
+            step = None if is_reset else offset
+            commits.append(written(known, began, 100 * tick, who, step))
+            newest[who] = None if step is None else orders(step)
+        elif who == "foreign":
+            commits.append((instant(began, 100 * tick), {"schema": "{}"}))
+        else:
+            carried = codec.carried_forward(known[-1][1]) if known else {}
+            commits.append((instant(began, 100 * tick, Action.COMMIT), carried))
+        ticks.append(tick)
+    kept = commits_to_keep(commits)
+    archived = {
+        i.requested_at
+        for i, _ in commits
+        if i.requested_at not in kept and data.draw(st.booleans(), label="archived")
+    }
+    active = [commit for commit in commits if commit[0].requested_at not in archived]
+    shuffled = data.draw(st.permutations(active))
+    for identity in IDENTITIES:
+        assert newest_checkpoint(shuffled, identity) == newest.get(identity), identity
+        found = newest_progress(shuffled, identity)
+        assert (found is not None) == (identity in newest)
+        assert progress_of_all(shuffled).get(identity) == found
+
+
+def _is_own(commit: Commit, who: str) -> bool:
+    told = progress_of_all([commit]).get(who)
+    return told is not None and told.commit == commit[0].requested_at
+
+
+def test_the_default_one_shares_its_place_with_apache_hudis_streamer() -> None:
+    ours = written([], 1, 2, DEFAULT_IDENTITY, 10)
+    assert codec.decode(ours[1]) == orders(10)
+    other = written([ours], 3, 4, "a", 7)
+    assert codec.decode(other[1]) is None, "theirs would go on from our offsets of another topic"
+    theirs: Commit = (instant(5, 6), {codec.CHECKPOINT_KEY_V2: "orders,0:20"})
+    progress = newest_progress([ours, other, theirs])
+    assert progress == Progress(orders(20), at(5), at(6), key=codec.CHECKPOINT_KEY_V2)
+
+
+def test_what_apache_hudis_streamer_has_obeyed_is_handed_back() -> None:
+    theirs: Commit = (instant(1, 2), {codec.CHECKPOINT_KEY: "orders,0:5", codec.RESET_KEY: "x"})
+    before = newest_progress([theirs])
+    assert before is not None
+    ours = Progress(orders(6), at(3), obeyed=before.obeyed)
+    told = book.encode(Book({"": ours}), "")
+    assert {k: v for k, v in told.items() if k != keys.CHECKPOINTS} == {
+        codec.CHECKPOINT_KEY: "orders,0:6",
+        codec.RESET_KEY: "x",
+    }
+    carried = book.encode(Book({"": ours, "a": replace(ours, commit=at(4))}), "a")
+    again = newest_progress([(instant(4, 5), carried)])
+    assert again is not None
+    assert again.obeyed == {codec.RESET_KEY: "x"}
+
+
+def test_a_reset_is_newer_than_what_it_dropped() -> None:
+    first = written([], 1, 2, "a", 10)
+    reset = written([first], 3, 4, "a", None)
+    later = written([first, reset], 5, 6, "b", 3)
+    progress = newest_progress([first, reset, later], "a")
+    assert progress == Progress(None, at(3), at(4), "topic of a")
+
+
+def test_only_commits_that_tell_something_newest_must_stay() -> None:
+    first = written([], 1, 2, DEFAULT_IDENTITY, 10)
+    foreign: Commit = (instant(3, 4), {})
+    assert commits_to_keep([first, foreign]) == {at(1)}
+    second = written([first, foreign], 5, 6, "a", 1)
+    assert commits_to_keep([first, foreign, second]) == {at(5)}
+
+
+def test_a_place_that_was_archived_is_found_behind_a_book_that_does_not_know_it() -> None:
+    first = written([], 1, 2, "a", 10)
+    others: Commit = (instant(3, 4), {})
+    later = written([others], 5, 6, DEFAULT_IDENTITY, 3)  # by then only the archive knew of "a"
+    assert newest_checkpoint([first, others, later], "a") == orders(10)
+
+
+def test_what_a_service_took_over_from_an_undone_commit_is_not_progress() -> None:
+    first, undone = written([], 1, 2, "a", 10), written([], 4, 5, "a", 20)
+    service: Commit = (instant(3, 6, Action.COMMIT), codec.carried_forward(undone[1]))
+    commits = [first, service]
+    assert newest_checkpoint(commits, "a") == orders(20)
+    standing = {i.requested_at for i, _ in commits}
+    progress = newest_progress(commits, "a", standing.__contains__)
+    assert progress is not None
+    assert progress.checkpoint == orders(10)
+    assert progress_of_all(commits, standing.__contains__) == {"a": progress}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{",
+        '{"as_of":""}',
+        '{"as_of":"","streamers":{"a":{"checkpoint":"t,x","commit":""}}}',
+    ],
+)
+def test_a_damaged_book_stops_the_run(text: str) -> None:
+    damaged: Commit = (instant(3, 4), {keys.CHECKPOINTS: text})
+    older = written([], 1, 2, "a", 1)
+    with pytest.raises(DamagedCheckpoint, match=keys.CHECKPOINTS):
+        newest_checkpoint([older, damaged], "a")
+    assert progress_of_all([older, damaged], passes_damaged=True)["a"].checkpoint == orders(1)
+
+
+def test_the_stored_form_is_one_json_value() -> None:
+    known = Progress(orders(1), at(1), at(2), "id")
+    own = Progress(orders(5), at(3), obeyed={codec.IGNORE_KEY: "i"})
+    (text,) = book.encode(Book({"": known, "a": own}, at(2)), "a").values()
+    assert json.loads(text) == {
+        "as_of": at(2),
+        "streamers": {
+            "": {
+                "checkpoint": "orders,0:1",
+                "commit": at(1),
+                "known_at": at(2),
+                "topic_id": "id",
+            },
+            "a": {
+                "checkpoint": "orders,0:5",
+                "commit": at(3),
+                "obeyed": {codec.IGNORE_KEY: "i"},
+            },
+        },
+    }

@@ -1,0 +1,31 @@
+"""A metadata table of a table that is there already, and what it saves."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from tests.storages import CountingStorage
+from tests.tables import Row, commit, contents, writer
+from tests.upkeep import make_plain, new_storage
+
+
+def requests_of_a_commit(partitions: int) -> Counter[str]:
+    """What a commit to one partition asks of storage once the metadata table has been made."""
+    storage = CountingStorage(new_storage())
+    make_plain(storage)
+    commit(writer(storage), [Row(f"k{n}", 1, n, region=f"r{n}") for n in range(partitions)])
+    assert writer(storage).table.keep_metadata_table() == "there is none"
+    to = writer(storage)
+    commit(to, [Row("k0", 2, 2, region="r0")])
+    storage.forget()
+    commit(to, [Row("k0", 3, 3, region="r0")])
+    assert storage.count("list_folder", under="r") == storage.count("list_tree", under="r") == 0
+    assert storage.count("list_tree") == storage.count("list_tree", under=".hoodie/")
+    counted = Counter(request.method for request in storage.requests)
+    assert to.table.metadata_differences() == []
+    assert len(contents(storage)) == partitions
+    return counted
+
+
+def test_a_commit_costs_no_more_where_there_are_many_files() -> None:
+    assert requests_of_a_commit(100) == requests_of_a_commit(3)

@@ -1,0 +1,96 @@
+"""Files of the metadata table: Apache's, where nothing of the writer's own is in them."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+
+import pyarrow as pa
+import pytest
+
+from table.codec.hfile import Entries, HFileReader
+from table.codec.hfile.file_info import CREATED_MS, SCHEMA
+from table.log.delete_block import read_deletes
+from table.log.log_block import BlockType, HeaderKey
+from table.log.log_reader import read_blocks
+from table.metadata.file_records import FilesOfPartition, encode_files
+from table.metadata.metadata_files import base_file, first_log_file, log_file
+from table.metadata.record_changes import RecordChanges, is_stored_schema, stored_schema
+from tests.unit.metadata.metadata_tables import ARCHIVES
+from tests.unit.metadata.written_tables import keys_of
+
+INSTANT = "20261122023000000"
+TABLE = "v9_cow_column_stats"
+
+
+def files_of_apache(ending: str) -> dict[str, bytes]:
+    """Files of the metadata table by their name."""
+    found = {}
+    with tarfile.open(ARCHIVES / f"{TABLE}.tar.gz") as archive:
+        for member in archive:
+            if "/.hoodie/metadata/" in member.name and member.name.endswith(ending):
+                stream = archive.extractfile(member)
+                assert stream is not None
+                found[member.name.rpartition("/")[2]] = stream.read()
+    return found
+
+
+def test_a_file_group_begins_as_apaches_do() -> None:
+    apaches = files_of_apache(".log.1_0-0-0")
+    assert len(apaches) == 4
+    for name, data in apaches.items():
+        assert first_log_file(name.split("_")[1].partition(".")[0]) == data
+
+
+def test_a_base_file_has_apaches_bloom_filter_and_key_range() -> None:
+    for name, data in files_of_apache(".hfile").items():
+        apaches = HFileReader(io.BytesIO(data), len(data), name)
+        blocks = list(apaches.scan())
+        entries = Entries(
+            pa.concat_arrays([b.keys for b in blocks]), pa.concat_arrays([b.values for b in blocks])
+        )
+        created_ms = int.from_bytes(apaches.file_info[CREATED_MS])
+        written = base_file(entries, created_ms)
+        ours = HFileReader(io.BytesIO(written), len(written), name)
+        assert ours.meta_block("bloomFilter") == apaches.meta_block("bloomFilter")
+        # The schema is Apache's without its comments.
+        assert ours.file_info == {**apaches.file_info, SCHEMA: stored_schema().encode()}
+        assert [*ours.scan()] == blocks
+
+
+def test_a_log_has_what_was_written_before_what_was_deleted() -> None:
+    changes = encode_files([FilesOfPartition("p", {"a": 1})], ["p"], ["gone"])
+    data = log_file(changes, "files", INSTANT, created_ms=7)
+    written, deleted = read_blocks(io.BytesIO(data), len(data), "some.log")
+    assert [b.type for b in (written, deleted)] == [BlockType.HFILE_DATA, BlockType.DELETE]
+    for block in (written, deleted):
+        assert block.instant_time == INSTANT
+        assert block.header[HeaderKey.SCHEMA] == stored_schema()
+    content = written.content.read()
+    reader = HFileReader(io.BytesIO(content), len(content), "some.log")
+    assert keys_of(pa.concat_arrays([b.keys for b in reader.scan()])) == ["__all_partitions__", "p"]
+    assert reader.meta_block("bloomFilter") is None
+    records = read_deletes(deleted)
+    assert records.record_keys.to_pylist() == ["gone"]
+    assert records.partition_paths.to_pylist() == ["files"]
+    assert records.commit_time.all()
+
+
+def test_the_same_changes_are_the_same_bytes() -> None:
+    one = encode_files([FilesOfPartition("p", {"a": 1, "b": 2}, ["c", "d"])], ["p", "q"])
+    other = encode_files([FilesOfPartition("p", {"b": 2, "a": 1}, ["d", "c"])], ["q", "p"])
+    assert log_file(one, "files", INSTANT, 1) == log_file(other, "files", INSTANT, 1)
+
+
+def test_no_changes_are_no_log() -> None:
+    with pytest.raises(AssertionError):
+        log_file(RecordChanges.united([]), "files", INSTANT, 1)
+
+
+def test_a_schema_is_known_with_apaches_words_and_without() -> None:
+    schema = json.loads(stored_schema())
+    schema["doc"] = schema["fields"][0]["doc"] = "words"
+    assert is_stored_schema(json.dumps(schema))
+    schema["fields"].pop()
+    assert not is_stored_schema(json.dumps(schema))

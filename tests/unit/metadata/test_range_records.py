@@ -1,0 +1,95 @@
+"""Ranges of columns as records: few or many make the same bytes, and what is unknown stays so."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+from table.metadata import range_records
+from table.metadata.range_records import (
+    RangesOf,
+    carried,
+    column_statistics,
+    partition_statistics,
+)
+from table.model.column_ranges import ColumnRanges, indexed_columns
+
+VALUES = pa.table(
+    {
+        "flag": pa.array([True, None, False]),
+        "small": pa.array([-7, 0, 70_000], pa.int32()),
+        "large": pa.array([-(2**62), None, 2**62], pa.int64()),
+        "single": pa.array([-1.5, 0.0, 2.25], pa.float32()),
+        "double": pa.array([-1e300, None, 1e300], pa.float64()),
+        "text": pa.array(["", "é", "zzz"]),
+        "raw": pa.array([b"\x00", b"\xff", None]),
+        "price": pa.array([Decimal("-128.00"), Decimal("1.27"), None], pa.decimal128(9, 2)),
+        "day": pa.array([date(1969, 12, 31), date(2026, 1, 1), None]),
+        "clock": pa.array([time(0, 0, 1), time(23, 59), None], pa.time64("us")),
+        "seen": pa.array([datetime(1960, 1, 1, tzinfo=UTC), None, None], pa.timestamp("us", "UTC")),
+        "local": pa.array([-(10**12), 10**12, None], pa.timestamp("ms")),
+        "none": pa.array([None, None, None], pa.string()),
+    }
+)
+
+
+@pytest.mark.parametrize("write", [column_statistics, partition_statistics])
+def test_few_and_many_records_are_the_same_bytes(
+    write: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert callable(write)
+    ranges = ColumnRanges.of(VALUES, VALUES.column_names)
+    items = [RangesOf("p", "f1", ranges), RangesOf("", "f2", ranges.without(["text"]))]
+    few = write(items)
+    monkeypatch.setattr(range_records, "_FEW", 0)
+    many = write(items)
+    assert few.written.keys.equals(many.written.keys)
+    assert few.written.values.equals(many.written.values)
+    assert few.deleted.equals(many.deleted)
+    assert len(few.written.keys) == 2 * VALUES.num_columns - 1
+
+
+def test_a_partition_forgets_what_one_file_does_not_tell() -> None:
+    one = ColumnRanges.of(pa.table({"a": [1, 2], "b": ["x", "y"]}), ["a", "b"])
+    other = ColumnRanges.of(pa.table({"a": [7], "b": ["w"], "c": [1]}), ["a", "b", "c"])
+    both = carried(one, [other])
+    assert both.bounds.to_pydict() == {"a": [1, 7], "b": ["w", "y"]}
+    assert both.value_counts == (3, 3)
+    assert both.unknown == {"c"}, "older files may hold values of it"
+    assert carried(both, [other]).unknown == {"c"}
+    assert not carried(both, [None]).columns
+    assert carried(None, [one]).columns == ["a", "b"]
+    assert not carried(None, [one, None]).columns
+
+
+def test_what_has_no_useful_bounds_is_unknown() -> None:
+    rows = pa.table({"nan": [1.0, float("nan")], "long": ["x" * 5000, "y"], "a": [1, 2]})
+    ranges = ColumnRanges.of(rows, rows.column_names)
+    assert ranges.columns == ["a"]
+    assert ranges.unknown == {"nan", "long"}
+
+
+def test_types_that_were_widened_are_ordered_as_before_or_unknown() -> None:
+    narrow = ColumnRanges.of(pa.table({"a": pa.array([9, 10], pa.int32())}), ["a"])
+    wide = ColumnRanges.of(pa.table({"a": pa.array([2**40])}), ["a"])
+    assert ColumnRanges.united([narrow, wide]).bounds.to_pydict() == {"a": [9, 2**40]}
+    text = ColumnRanges.of(pa.table({"a": ["10"]}), ["a"])
+    assert ColumnRanges.united([narrow, text]).unknown == {"a"}
+
+
+def test_the_first_columns_with_an_order_are_indexed() -> None:
+    own = [pa.field(f"c{n}", pa.int64()) for n in range(40)]
+    schema = pa.schema(
+        [
+            pa.field("_hoodie_commit_time", pa.string()),
+            pa.field("_hoodie_record_key", pa.string()),
+            pa.field("_hoodie_partition_path", pa.string()),
+            pa.field("nested", pa.list_(pa.int64())),
+            *own,
+        ]
+    )
+    meta = ("_hoodie_commit_time", "_hoodie_partition_path", "_hoodie_record_key")
+    assert indexed_columns(schema) == (*meta, *(f"c{n}" for n in range(32)))

@@ -1,0 +1,132 @@
+"""Every offset of a batch is accounted for, or nothing of it is published."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from uuid import uuid4
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from checkpoints.checkpoint import KafkaCheckpoint
+from sinks.audit import Audit, AuditFailed, RecordsRead, audit
+from sinks.batch import KafkaBatch
+from sinks.hudi.exchange import OpenWrite, Prepare, Target, Written
+from table.config import keys
+from table.config.table_properties import TableType
+from table.hudi_table import open_table
+from table.storage import StorageLocation
+from tests.json_stream import InThisProcess, JsonStream
+
+records = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 50)), unique=True, max_size=30)
+
+
+def chunk(listed: list[tuple[int, int]]) -> pa.Table:
+    partitions, offsets = [p for p, _ in listed], [o for _, o in listed]
+    columns = {
+        "partition": pa.array(partitions, pa.int32()),
+        "offset": pa.array(offsets, pa.int64()),
+    }
+    return pa.table(columns)
+
+
+def orders(offsets: Mapping[int, int]) -> KafkaCheckpoint:
+    return KafkaCheckpoint("orders", offsets)
+
+
+@given(records, st.integers(0, 30))
+def test_counts_of_chunks_are_the_count_of_all(listed: list[tuple[int, int]], cut: int) -> None:
+    parts = [RecordsRead.in_chunk(chunk(part)) for part in (listed[:cut], listed[cut:])]
+    read = RecordsRead.merged(RecordsRead.of(part.to_table()) for part in parts)
+    assert read == RecordsRead.in_chunk(chunk(listed))
+    assert read.count == len(listed)
+    counted = Counter(p for p, _ in listed)
+    assert {p: one.count for p, one in read.partitions.items()} == counted
+    for partition, one in read.partitions.items():
+        offsets = [o for p, o in listed if p == partition]
+        assert (one.first, one.last) == (min(offsets), max(offsets))
+
+
+@given(records, st.integers(0, 40), st.integers(0, 40))
+def test_the_parts_of_a_batch_add_up(
+    listed: list[tuple[int, int]], rejected: int, written: int
+) -> None:
+    rejected, arrived = min(rejected, len(listed)), max(len(listed) - rejected, 0)
+    written = min(written, arrived)
+    start, end = orders(dict.fromkeys(range(4), 0)), orders(dict.fromkeys(range(4), 51))
+    read = RecordsRead.in_chunk(chunk(listed))
+    found = audit(start, end, read, arrived, written, rejected)
+    assert found.offsets == 4 * 51 == found.records + found.skipped
+    assert found.records == found.written + found.merged + found.rejected
+
+    assert Audit.in_commit({keys.AUDIT: found.to_json()}) == found
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "3", '{"offsets": 1}'])
+def test_what_is_no_audit_is_none(text: str) -> None:
+    assert Audit.in_commit({}) is None
+    assert Audit.in_commit({keys.AUDIT: text}) is None
+
+
+READ = RecordsRead.in_chunk(chunk([(0, 5), (0, 7), (1, 0)]))
+
+
+@pytest.mark.parametrize(
+    ("end", "numbers", "told"),
+    [
+        ({0: 8, 1: 1}, (4, 3, 0), "3 records were read, 4 and 0 rejected ones arrived"),
+        ({0: 8, 1: 1}, (2, 2, 0), "3 records were read, 2 and 0 rejected ones arrived"),
+        ({0: 8, 1: 1}, (2, 3, 1), "3 changes were written, and 2 arrived"),
+        ({0: 7, 1: 1}, (3, 3, 0), "partition 0 gave 2 records from offset 5 to 7"),
+        ({0: 8}, (3, 3, 0), "partition 1 gave 1 records from offset 0 to 0"),
+    ],
+)
+def test_a_contradiction_has_a_name(
+    end: dict[int, int], numbers: tuple[int, int, int], told: str
+) -> None:
+    with pytest.raises(AuditFailed, match=told):
+        audit(orders({0: 5}), orders(end), READ, *numbers)
+
+
+@pytest.mark.parametrize("table_type", TableType)
+def test_a_commit_says_what_became_of_its_records(table_type: TableType) -> None:
+    stream = JsonStream(place(), table_type=table_type)
+    stream.write([{"id": k, "ts": ts} for ts in (1, 2) for k in ("a", "b")])
+    stream.write([{"id": "a", "ts": 3}, b"broken", {"id": "c", "ts": 1}])
+    assert audits(stream) == [
+        {"offsets": 4, "records": 4, "written": 2, "merged": 2, "rejected": 0, "skipped": 0},
+        {"offsets": 3, "records": 3, "written": 2, "merged": 0, "rejected": 1, "skipped": 0},
+    ]
+
+
+class LosesOne(InThisProcess):
+    """An exchange that loses one change between reading and writing."""
+
+    def run(self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite) -> list[Written]:
+        written = super().run(batch, prepare, open_write)
+        rows = [n for n, one in enumerate(written) if one.target is Target.ROWS and one.arrived]
+        written[rows[0]] = replace(written[rows[0]], arrived=written[rows[0]].arrived - 1)
+        return written
+
+
+def test_a_batch_that_lost_a_record_on_the_way_is_not_published() -> None:
+    stream = JsonStream(place(), exchange=LosesOne())
+    with pytest.raises(AuditFailed, match="3 records were read, 2 and 0 rejected ones arrived"):
+        stream.write([{"id": key, "ts": 1} for key in "abc"])
+    assert audits(stream) == []
+    assert not open_table(stream.location).timeline.pending()
+
+
+def place() -> StorageLocation:
+    return StorageLocation(f"memory://{uuid4().hex}/orders")
+
+
+def audits(stream: JsonStream) -> list[dict[str, int]]:
+    table = open_table(stream.location)
+    commits = [table.store.read_commit(i) for i in table.timeline.completed() if i.action.is_ingest]
+    return [json.loads(commit.extra_metadata[keys.AUDIT]) for commit in commits]

@@ -1,0 +1,52 @@
+"""``concurrency`` of a pipeline file."""
+
+from __future__ import annotations
+
+import pytest
+
+from streamer.config.concurrency import ConcurrencyConfig, LockConfig
+from table.timeline.lock import LockProvider
+from table.transaction.heartbeat import HeartbeatPolicy
+from table.transaction.sharing import Sharing
+from tests.unit.streamer.config.test_contradictions import told
+
+
+def test_a_pipeline_is_the_only_writer_unless_it_says_otherwise() -> None:
+    assert ConcurrencyConfig().sharing() is None
+    assert ConcurrencyConfig().provider() is LockProvider.STORAGE
+
+
+def test_apaches_defaults_are_the_defaults_of_several() -> None:
+    assert ConcurrencyConfig(mode="multiple").sharing() == Sharing()
+    assert Sharing().heartbeats == HeartbeatPolicy(60.0, 2)
+    assert Sharing().heartbeats.expires_after_s == 120
+    assert Sharing().clock_skew_ms == 200
+
+
+def test_settings_become_the_policy() -> None:
+    config = ConcurrencyConfig(
+        mode="multiple",
+        heartbeat_interval_s=5.0,
+        tolerable_misses=3,
+        clock_skew_ms=0,
+        lock=LockConfig(provider="file_system"),
+    )
+    assert config.sharing() == Sharing(HeartbeatPolicy(5.0, 3), 0)
+    assert config.provider() is LockProvider.FILE_SYSTEM
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        (
+            ["concurrency.mode=multiple", "concurrency.lock.provider=in_process"],
+            "concurrency.lock.provider: in_process excludes no other process",
+        ),
+        (
+            ["table.path=s3://lake/orders", "concurrency.lock.provider=file_system"],
+            "concurrency.lock.provider: file_system needs a local disk",
+        ),
+    ],
+)
+def test_a_lock_that_excludes_nobody_is_refused(settings: list[str], problem: str) -> None:
+    assert any(line.strip().lstrip("- ").startswith(problem) for line in told(*settings))

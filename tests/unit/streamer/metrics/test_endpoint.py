@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import socket
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+
+import pytest
+from prometheus_client import CollectorRegistry, Gauge
+
+from streamer.events import BatchPlanned, RunStarted
+from streamer.health import Health
+from streamer.metrics.endpoint import CannotListen, endpoint
+from table.errors import InvalidConfig
+
+STARTED = RunStarted("p", "orders", "/t", {0: 0}, False)
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def get(port: int, path: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def health(clock: Clock) -> Health:
+    return Health(10.0, clock)
+
+
+@pytest.fixture
+def port(health: Health) -> Iterator[int]:
+    registry = CollectorRegistry()
+    Gauge("lakemark_answer", "known", registry=registry).set(42)
+    with endpoint("127.0.0.1", 0, registry, health) as listening:
+        yield listening
+
+
+def test_metrics_are_served(port: int) -> None:
+    status, text = get(port, "/metrics?name[]=x")
+    assert status == 200
+    assert "lakemark_answer 42.0" in text
+    assert get(port, "/")[0] == 404
+
+
+def test_a_loop_that_stalls_turns_health_to_503(port: int, health: Health, clock: Clock) -> None:
+    assert get(port, "/health") == (200, "starting\n")
+    assert get(port, "/ready")[0] == 503
+    health(STARTED)
+    health.watch(lambda: clock.now)
+    clock.now = 1_000.0
+    assert get(port, "/health") == (200, "waiting for records\n")
+    assert get(port, "/ready")[0] == 200
+    health.watch(lambda: 1_000.0)
+    health(BatchPlanned(7, {0: 5}))
+    clock.now = 1_010.0
+    assert get(port, "/health") == (200, "batch 7\n")
+    clock.now = 1_010.5
+    assert get(port, "/health") == (503, "stuck for 10 s: batch 7\n")
+    assert get(port, "/ready")[0] == 503
+
+
+def test_nothing_is_listened_on_after_the_end(health: Health) -> None:
+    with endpoint("127.0.0.1", 0, CollectorRegistry(), health) as port:
+        assert get(port, "/health")[0] == 200
+    with endpoint("127.0.0.1", port, CollectorRegistry(), health) as again:
+        assert again == port
+
+
+def test_a_port_that_is_taken_is_refused(health: Health) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(CannotListen, match=rf"127.0.0.1:{port} \(Address already") as refused:
+            with endpoint("127.0.0.1", port, CollectorRegistry(), health):
+                pass
+    assert isinstance(refused.value, InvalidConfig)
+
+
+def test_a_client_that_says_nothing_does_not_hold_the_others_up(port: int) -> None:
+    with socket.create_connection(("127.0.0.1", port)):
+        assert get(port, "/metrics")[0] == 200

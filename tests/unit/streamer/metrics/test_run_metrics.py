@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from prometheus_client import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from streamer.events import (
+    BatchPlanned,
+    BatchWritten,
+    CompactionDone,
+    OffsetsSkipped,
+    RecordsRejected,
+    Retrying,
+    RunFailed,
+    RunStarted,
+    ServiceDone,
+)
+from streamer.metrics.families import BoundedLabel
+from streamer.metrics.run_metrics import RunMetrics
+from streamer.metrics.table_shape import TableShape
+from tests.unit.streamer.event_samples import CLASSES, of_class
+
+DOCUMENT = Path(__file__).parents[4] / "docs" / "operating.md"
+STARTED = RunStarted("p", "orders", "/t", {0: 10, 1: 20}, True)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Watched:
+    """Metrics, as a scrape shows them."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.metrics = RunMetrics("p", "orders", self.clock)
+
+    def __call__(self, name: str, **labels: str) -> float:
+        wanted = {"pipeline": "p", "topic": "orders", **labels}
+        value = self.metrics.registry.get_sample_value(f"lakemark_{name}", wanted)
+        assert value is not None, (name, labels)
+        return value
+
+
+@pytest.fixture
+def watched() -> Watched:
+    return Watched()
+
+
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
+@settings(max_examples=10, deadline=None)
+@given(data=st.data())
+def test_every_event_is_counted_and_what_is_shown_can_be_parsed(
+    kind: type[Any], data: st.DataObject
+) -> None:
+    metrics = RunMetrics("p", "orders")
+    metrics(STARTED)
+    for event in data.draw(st.lists(of_class(kind), min_size=1, max_size=3)):
+        metrics(event)
+    text = generate_latest(metrics.registry).decode()
+    assert {family.name for family in text_string_to_metric_families(text)}
+
+
+def test_a_batch_is_taken_apart(watched: Watched) -> None:
+    watched.metrics(STARTED)
+    watched.metrics(BatchPlanned(0, {0: 5, 1: 3}))
+    assert watched("batch_in_progress_records") == 8
+    written = BatchWritten(
+        0,
+        "20260501120000500",
+        records_read=8,
+        rows_written=6,
+        rows_deleted=2,
+        bytes_written=900,
+        stage_s={"write": 0.5, "commit": 0.25},
+        files_written=4,
+    )
+    watched.metrics(written)
+    watched.metrics(RecordsRejected(0, 2, "orders 0:7: no JSON", "/dead"))
+    counters = ["records_read", "rows_written", "rows_deleted", "bytes_written", "files_written"]
+    assert [watched(f"{name}_total") for name in counters] == [8, 6, 2, 900, 4]
+    assert watched("rejects_total") == 2
+    assert watched("stage_seconds_total", stage="write") == 0.5
+    assert watched("batch_seconds_sum") == 0.75
+    assert watched("batch_seconds_count") == 1
+    assert watched("batch_in_progress_records") == 0
+    assert watched("last_commit_timestamp_seconds") == 1_000
+    assert watched("last_instant_timestamp_seconds") == 1_777_636_800.5
+
+
+def test_lag_is_known_while_a_batch_is_stuck_and_its_age_grows(watched: Watched) -> None:
+    metrics = watched.metrics
+    metrics(STARTED)
+    metrics(BatchPlanned(0, {0: 5, 1: 0}))
+    assert watched("lag_records", partition="0") == 5
+    assert math.isnan(watched("lag_seconds", partition="0")), "nobody has looked yet"
+    metrics.note_lag({0: 7, 1: 0}, {0: 990.0})
+    assert watched("lag_records", partition="0") == 7
+    watched.clock.now += 60
+    assert watched("lag_seconds", partition="0") == 70
+    assert watched("lag_seconds", partition="1") == 0
+    metrics(BatchWritten(0, "20260501120000500", 5, lag={0: 0, 1: 0}))
+    assert metrics.position is not None
+    assert metrics.position.offsets == {0: 15, 1: 20}
+    assert watched("next_offset", partition="0") == 15
+    assert watched("lag_records", partition="0") == 0
+    assert watched("lag_seconds", partition="0") == 0
+
+
+def test_nothing_is_known_of_the_topic_before_the_start(watched: Watched) -> None:
+    assert watched.metrics.position is None
+
+
+def test_a_failed_attempt_commits_no_offsets(watched: Watched) -> None:
+    watched.metrics(STARTED)
+    watched.metrics(BatchPlanned(0, {0: 5}))
+    watched.metrics(Retrying("no broker", 1, 5, 1.0, "StreamInterrupted"))
+    watched.metrics(STARTED)
+    watched.metrics(BatchPlanned(0, {0: 4}))
+    assert watched("failures_in_a_row") == 1
+    watched.metrics(BatchWritten(0, None, 4))
+    assert watched("next_offset", partition="0") == 14
+    assert watched("failures_in_a_row") == 0
+    assert watched("stream_starts_total") == 2
+    assert watched("retries_total") == 1
+
+
+def test_troubles_and_services_are_counted_by_kind(watched: Watched) -> None:
+    watched.metrics(Retrying("no broker", 2, 5, 1.0, "StreamInterrupted"))
+    watched.metrics(RunFailed("DataLoss", "gone"))
+    lost = {"topic": "orders", "partition": 3, "from": 5, "to": 9, "count": 4}
+    watched.metrics(OffsetsSkipped("orders", ("a", "b"), (lost, {**lost, "count": None})))
+    watched.metrics(CompactionDone("20260501120000500", 2, 70, 800, 1.5))
+    watched.metrics(ServiceDone("rollback", "1 instant", 0.5))
+    assert watched("failures_total", type="StreamInterrupted") == 1
+    assert watched("failures_total", type="DataLoss") == 1
+    assert watched("lost_ranges_total") == 2
+    assert watched("lost_offsets_total", partition="3") == 4
+    assert watched("service_seconds_sum", service="compaction") == 1.5
+    assert watched("service_seconds_count", service="rollback") == 1
+    assert watched("compacted_rows_total") == 70
+
+
+def test_the_shape_of_the_table_is_shown(watched: Watched) -> None:
+    watched.metrics.note_table(TableShape(4, 9, 1_000, 250, 1, 3))
+    names = ["file_groups", "log_files", "base_bytes", "log_bytes", "pending_compactions"]
+    assert [watched(f"table_{name}") for name in names] == [4, 9, 1_000, 250, 1]
+    assert watched("table_delta_commits_since_compaction") == 3
+
+
+@given(st.lists(st.text(), max_size=60))
+def test_a_label_has_a_bounded_number_of_values(values: list[str]) -> None:
+    label = BoundedLabel(at_most=8)
+    assert len({label(value) for value in values} - {"other"}) <= 8
+    assert label(values[0] if values else "first") == (values[0] if values else "first")
+
+
+def test_what_is_shown_is_what_is_documented(watched: Watched) -> None:
+    shown = {
+        family.name + ("_total" if family.type == "counter" else "")
+        for family in watched.metrics.registry.collect()
+        if family.name.startswith("lakemark_")
+    }
+    documented = set(re.findall(r"^\| `(lakemark_\w+)", DOCUMENT.read_text(), re.MULTILINE))
+    assert documented == shown

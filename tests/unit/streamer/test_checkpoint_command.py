@@ -1,0 +1,194 @@
+"""``lakemark checkpoint``: where the next run goes on, looked at and changed by hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from checkpoints import codec
+from checkpoints.edit import WriterPending, write_checkpoint
+from streamer.cli import FAILED, MISUSED, OK, main
+from streamer.commands.table import timeline_rows
+from table.config import keys
+from table.config.table_properties import TableType
+from table.errors import Fenced, WriteConflict
+from table.hudi_table import HudiTable, open_table
+from table.storage import StorageLocation, open_storage
+from tests.json_stream import TOPIC, JsonStream
+from tests.tables import Row, commit, make, writer
+
+Run = Callable[..., dict[str, object]]
+
+
+@pytest.fixture(params=TableType)
+def stream(request: pytest.FixtureRequest, tmp_path: Path) -> JsonStream:
+    """A table that has read three records."""
+    made = JsonStream(StorageLocation(str(tmp_path / "orders")), table_type=request.param)
+    made.write([{"id": key, "ts": 1} for key in "abc"])
+    return made
+
+
+@pytest.fixture
+def run(stream: JsonStream, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs an action on the table, and returns what it printed as JSON."""
+
+    def on_table(action: str, *options: str) -> dict[str, object]:
+        command = ["checkpoint", action, stream.location.url, *options, "--json"]
+        assert main(command) == OK
+        printed: dict[str, object] = json.loads(capsys.readouterr().out)
+        return printed
+
+    return on_table
+
+
+def newest(stream: JsonStream) -> HudiTable:
+    return open_table(stream.location)
+
+
+def test_it_tells_the_offsets_the_commit_and_the_key(stream: JsonStream, run: Run) -> None:
+    (written,) = newest(stream).timeline.completed()
+    assert run("get") == {
+        "id": "",
+        "topic": TOPIC,
+        "offsets": {"0": 3},
+        "checkpoint": f"{TOPIC},0:3",
+        "set_by": written.requested_at,
+        "key": codec.CHECKPOINT_KEY,
+        "topic_id": None,
+        "other_ids": [],
+    }
+    assert run("get", "--id", "a")["checkpoint"] is None
+    assert run("get", "--id", "a")["other_ids"] == [""]
+
+
+def test_what_is_set_is_where_the_next_run_goes_on(stream: JsonStream, run: Run) -> None:
+    before = stream.read()
+    told = run("set", f"{TOPIC},0:2")
+    table = newest(stream)
+    written = table.timeline.completed()[-1]
+    assert (told["commit"], told["checkpoint"]) == (written.requested_at, f"{TOPIC},0:2")
+    metadata = table.store.read_commit(written)
+    assert metadata.write_stats == ()
+    assert codec.decode(metadata.extra_metadata, "") is not None
+    assert stream.read() == before, "the rows are as they were"
+    again = JsonStream(stream.location, table_type=stream.table_type)
+    assert again.offset == 2
+    again.write([{"id": "d", "ts": 1}])
+    assert set(again.read()) == set("abcd")
+    assert run("get")["offsets"] == {"0": 3}
+
+
+def test_a_reset_lets_the_next_run_start_as_its_pipeline_says(stream: JsonStream, run: Run) -> None:
+    told = run("reset")
+    assert (told["checkpoint"], told["offsets"]) == (None, {})
+    again = JsonStream(stream.location, table_type=stream.table_type)
+    assert again.sink.checkpoint() is None
+    again.write([{"id": "d", "ts": 1}])
+    assert run("get")["offsets"] == {"0": 1}
+
+
+def test_one_of_several_streamers_is_set_alone(stream: JsonStream, run: Run) -> None:
+    run("set", "other,0:5,1:7", "--id", "a")
+    assert run("get", "--id", "a")["offsets"] == {"0": 5, "1": 7}
+    assert run("get")["offsets"] == {"0": 3}
+    stream.rows.table.refresh()
+    stream.write([{"id": "d", "ts": 1}])
+    assert run("get", "--id", "a")["offsets"] == {"0": 5, "1": 7}
+    assert run("get")["offsets"] == {"0": 4}
+
+
+def test_a_run_whose_place_was_changed_publishes_nothing_more(stream: JsonStream, run: Run) -> None:
+    run("set", f"{TOPIC},0:0")
+    with pytest.raises(Fenced, match="this run went on from"):
+        stream.write([{"id": "d", "ts": 1}])
+    assert set(stream.read()) == set("abc")
+
+
+def test_a_damaged_checkpoint_is_mended(stream: JsonStream, run: Run) -> None:
+    context = stream.rows.begin()
+    assert context.instant
+    stream.rows.commit([], {codec.CHECKPOINT_KEY: "damaged"})
+    assert main(["checkpoint", "get", stream.location.url]) == FAILED
+    run("set", f"{TOPIC},0:1")
+    assert run("get")["offsets"] == {"0": 1}
+
+
+def test_a_writer_at_work_is_not_disturbed(stream: JsonStream) -> None:
+    stream.rows.begin()
+    pending = stream.rows.pending_instant
+    with pytest.raises(WriterPending, match=f"instant {pending} of a writer is pending"):
+        write_checkpoint(newest(stream), "", None)
+    assert [i.requested_at for i in newest(stream).timeline.pending()] == [pending]
+
+
+def test_what_was_committed_meanwhile_is_not_overruled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = open_storage(StorageLocation(str(tmp_path / "orders")))
+    make(storage)
+    commit(writer(storage), [Row("a")], {codec.CHECKPOINT_KEY: "t,0:1"})
+    table = open_table(storage.location)
+    prepare = table.store.prepare
+
+    def after_another(*arguments: object) -> None:
+        monkeypatch.undo()
+        commit(writer(storage), [Row("b")], {codec.CHECKPOINT_KEY: "t,0:2"})
+        prepare(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(table.store, "prepare", after_another)
+    with pytest.raises(WriteConflict, match="somebody committed"):
+        write_checkpoint(table, "", None)
+    table.refresh()
+    assert not table.timeline.pending()
+    assert not [f for f in storage.list_tree(".hoodie") if "/prepared/" in f.path]
+    assert len(table.timeline.completed()) == 2
+
+
+def test_a_table_without_commits_is_told_what_to_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    storage = open_storage(StorageLocation(str(tmp_path / "orders")))
+    make(storage)
+    assert main(["checkpoint", "set", storage.location.url, "t,0:1"]) == MISUSED
+    assert "has no commit yet; name the offsets in source.starting" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["set", "t"], "checkpoint set expects the offsets to go on at"),
+        (["set", "t", "t,0"], "found '0' in 't,0'"),
+        (["set", "t", "t"], "found no partition in 't'"),
+        (["reset", "t", "t,0:1"], "checkpoint reset takes no offsets, and was given 't,0:1'"),
+        (["get", "t", "t,0:1"], "checkpoint get takes no offsets"),
+    ],
+    ids=str,
+)
+def test_what_is_to_be_set_is_checked_before_the_table_is_opened(
+    arguments: list[str], problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["checkpoint", *arguments]) == MISUSED
+    assert problem in capsys.readouterr().err
+
+
+def test_the_table_keeps_what_it_says_of_itself(stream: JsonStream, run: Run) -> None:
+    before = newest(stream).newest_metadata()
+    run("reset")
+    after = newest(stream).newest_metadata()
+    assert before is not None
+    assert after is not None
+    for key in (keys.SCHEMA, keys.BUCKET_COUNT, keys.BUCKET_HASH_FIELDS):
+        assert after.extra_metadata[key] == before.extra_metadata[key]
+
+
+def test_the_timeline_tells_what_became_of_each_batch(stream: JsonStream, run: Run) -> None:
+    stream.write([{"id": "a", "ts": ts} for ts in (2, 3)])
+    run("reset")
+    told = [
+        [row[name] for name in ("records", "merged", "rejected", "skipped")]
+        for row in timeline_rows(newest(stream))
+    ]
+    assert told == [[3, 0, 0, 0], [2, 1, 0, 0], [None] * 4]

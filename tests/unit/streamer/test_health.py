@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamer.events import (
+    BatchPlanned,
+    BatchWritten,
+    Retrying,
+    RunFailed,
+    RunStarted,
+    RunStopped,
+)
+from streamer.health import Health
+from tests.unit.streamer.event_samples import CLASSES, of_class
+
+STARTED = RunStarted("p", "orders", "/t", {0: 0}, False)
+FAILED = Retrying("no broker", 1, 50, 2.0, "StreamInterrupted")
+
+
+class Run:
+    """A health under a clock that is moved by hand; ``waiting`` loops say so all the time."""
+
+    def __init__(self) -> None:
+        self.now, self.waiting_at = 100.0, 0.0
+        self.health = Health(60.0, lambda: self.now)
+        self.health.watch(lambda: self.waiting_at)
+
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+        self.waiting_at = self.now
+
+
+@pytest.fixture
+def run() -> Run:
+    return Run()
+
+
+def test_a_start_that_takes_too_long_is_stuck(run: Run) -> None:
+    assert run.health.verdict().is_alive
+    run.now += 61
+    assert run.health.verdict().reason == "stuck for 61 s: starting"
+
+
+def test_a_stream_without_records_is_well_for_ever(run: Run) -> None:
+    run.health(STARTED)
+    run.wait(1_000_000)
+    verdict = run.health.verdict()
+    assert (verdict.is_alive, verdict.is_ready, verdict.reason) == (
+        True,
+        True,
+        "waiting for records",
+    )
+
+
+def test_what_follows_a_batch_may_be_stuck_too(run: Run) -> None:
+    run.health(STARTED)
+    run.wait(5)
+    run.health(BatchPlanned(3, {0: 5}))
+    run.now += 50
+    run.health(BatchWritten(3, "20260501120000500", 5))
+    run.now += 50
+    assert run.health.verdict().is_ready
+    run.now += 50
+    assert run.health.verdict().reason == "stuck for 100 s: what follows batch 3"
+
+
+def test_retries_without_a_commit_are_borne_for_a_while(run: Run) -> None:
+    for _ in range(6):
+        run.health(STARTED)
+        run.wait(1)
+        run.health(BatchPlanned(0, {0: 5}))
+        run.now += 5
+        run.health(FAILED)
+        run.now += 4
+        verdict = run.health.verdict()
+        assert (verdict.is_alive, verdict.is_ready) == (True, False)
+    run.now += 10
+    assert run.health.verdict().reason == ("failing for 64 s (StreamInterrupted): attempt 2 of 50")
+    assert not run.health.verdict().is_alive
+    run.health(STARTED)
+    run.health(BatchWritten(0, "20260501120000500", 5))
+    assert run.health.verdict().is_ready
+
+
+def test_a_failure_is_over_when_the_stream_waits_in_peace(run: Run) -> None:
+    run.health(STARTED)
+    run.health(FAILED)
+    run.health(STARTED)
+    run.wait(20)
+    assert not run.health.verdict().is_ready
+    run.wait(20)
+    assert run.health.verdict().is_ready
+
+
+@pytest.mark.parametrize(
+    ("event", "reason"),
+    [
+        (RunFailed("DataLoss", "gone, and the password is geheim"), "failed: DataLoss"),
+        (RunStopped("caught up", {}, 1, 1, 1.0), "stopped: caught up"),
+    ],
+)
+def test_a_run_that_has_ended_is_neither(
+    run: Run, event: RunFailed | RunStopped, reason: str
+) -> None:
+    run.health(STARTED)
+    run.health(event)
+    verdict = run.health.verdict()
+    assert (verdict.is_alive, verdict.is_ready, verdict.reason) == (False, False, reason)
+
+
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
+@settings(max_examples=20, deadline=None)
+@given(data=st.data())
+def test_every_event_is_a_sign_of_life_or_the_end(kind: type[Any], data: st.DataObject) -> None:
+    run = Run()
+    run.now += 50
+    run.health(data.draw(of_class(kind)))
+    run.now += 50
+    assert run.health.verdict().is_alive is (kind not in (RunFailed, RunStopped))

@@ -1,0 +1,129 @@
+"""The history of versions 8 and 9 grows as a tree, and never says anything twice."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from table.model.action import Action
+from table.model.instant import Instant
+from table.storage import Storage
+from table.timeline.lsm_history import LsmHistory, ManifestFile
+from table.timeline.lsm_writer import ArchivedInstant, HistorySettings, LsmWriter, mergeable
+from table.timeline.timeline_store import commit_content
+from tests.unit.timeline.archives import HISTORY, instant, metadata_of, new_storage, put_history
+
+SMALL = HistorySettings(files_to_merge=3)
+
+
+def row(item: Instant) -> ArchivedInstant:
+    content = commit_content(Action.COMMIT, metadata_of(item))
+    return ArchivedInstant(
+        item.requested_at, item.completed_at or "", item.action.value, content, b"plan"
+    )
+
+
+def add(storage: Storage, items: Sequence[Instant], kept: HistorySettings = SMALL) -> None:
+    history = LsmHistory(storage, HISTORY)
+    writer = LsmWriter(storage, history, lambda: None, kept)
+    rows: Iterator[ArchivedInstant] = map(row, items)
+    writer.add(rows, items[0].requested_at, items[-1].requested_at)
+    writer.tidy()
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.integers(1, 3), min_size=1, max_size=20))
+def test_what_was_added_is_found_however_often_it_was_merged(counts: list[int]) -> None:
+    storage, added = new_storage(), list[Instant]()
+    for count in counts:
+        items = [instant(len(added) + n) for n in range(count)]
+        added += items
+        add(storage, items)
+        archived = LsmHistory(storage, HISTORY).load()
+        assert list(archived.instants()) == added
+    assert archived.read_commit(added[0]) == metadata_of(added[0])
+    assert archived.read_commit(added[-1]) == metadata_of(added[-1])
+    layers = [file.layer for file in LsmHistory(storage, HISTORY).current()]
+    assert all(layers.count(layer) < SMALL.files_to_merge for layer in layers)
+    names = [info.name for info in storage.list_folder(HISTORY)[1]]
+    assert sum(name.startswith("manifest_") for name in names) <= SMALL.manifests_kept + 3
+
+
+def test_a_file_is_as_apache_writes_it() -> None:
+    storage = new_storage()
+    add(storage, [instant(1), instant(2)])
+    manifest = json.loads(storage.read(f"{HISTORY}/manifest_1"))
+    (entry,) = manifest["files"]
+    data = storage.read(f"{HISTORY}/{entry['fileName']}")
+    assert entry == {
+        "fileName": f"{instant(1).requested_at}_{instant(2).requested_at}_0.parquet",
+        "fileLen": len(data),
+    }
+    assert storage.read(f"{HISTORY}/_version_") == b"1"
+    with storage.open(f"{HISTORY}/{entry['fileName']}") as stream:
+        parquet = pq.ParquetFile(stream)
+        schema = json.loads(parquet.metadata.metadata[b"parquet.avro.schema"])
+        rows = parquet.read().to_pylist()
+    assert schema["name"] == "HoodieLSMTimelineInstant"
+    assert [field["name"] for field in schema["fields"]] == list(rows[0])
+    assert [row["version"] for row in rows] == [1, 1]
+
+
+def test_an_instant_that_a_dead_archiver_left_in_two_files_is_merged_into_one() -> None:
+    storage = new_storage()
+    put_history(storage, 1, [[instant(1), instant(2)], [instant(2), instant(3)]])
+    add(storage, [instant(4)])
+    (merged,) = LsmHistory(storage, HISTORY).current()
+    assert merged.layer == 1
+    with storage.open(f"{HISTORY}/{merged.name}") as stream:
+        times = pq.read_table(stream, columns=["instantTime"])["instantTime"].to_pylist()
+    assert times == [instant(number).requested_at for number in (1, 2, 3, 4)]
+
+
+def test_what_a_dead_archiver_left_unnamed_is_written_over() -> None:
+    storage = new_storage()
+    add(storage, [instant(1)])
+    name = f"{instant(2).requested_at}_{instant(2).requested_at}_0.parquet"
+    storage.put(f"{HISTORY}/{name}", b"half a file")
+    storage.put(f"{HISTORY}/manifest_2", b"half a manifest")
+    add(storage, [instant(2)])
+    assert list(LsmHistory(storage, HISTORY).load().instants()) == [instant(1), instant(2)]
+
+
+class LockLost(Exception):
+    pass
+
+
+def test_nothing_changes_once_the_lock_is_lost() -> None:
+    def lost() -> None:
+        raise LockLost
+
+    storage = new_storage()
+    add(storage, [instant(1)])
+    writer = LsmWriter(storage, LsmHistory(storage, HISTORY), lost, SMALL)
+    with pytest.raises(LockLost):
+        writer.add(iter([row(instant(2))]), instant(2).requested_at, instant(2).requested_at)
+    assert list(LsmHistory(storage, HISTORY).load().instants()) == [instant(1)]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "chosen"),
+    [
+        ([1, 1], None),
+        ([1, 1, 1, 1], [0, 1, 2]),
+        ([60, 60, 1], [0, 1]),
+        ([200, 1, 1], [1, 2]),
+        ([200, 200, 200], None),
+        ([200, 200, 1, 1, 1, 1], [2, 3, 4]),
+    ],
+)
+def test_merging_stops_at_a_size(sizes: list[int], chosen: list[int] | None) -> None:
+    files = [ManifestFile.of(str(n), str(n), 0, size) for n, size in enumerate(sizes)]
+    others = [ManifestFile.of("0", "9", 1, 1)]
+    picked = mergeable([*reversed(files), *others], 0, HistorySettings(3, 100))
+    assert picked == (None if chosen is None else [files[n] for n in chosen])

@@ -1,0 +1,71 @@
+"""What tests of cleaning and archival ask of a table."""
+
+from __future__ import annotations
+
+import json
+from uuid import uuid4
+
+import pyarrow.parquet as pq
+
+from table.config.table_properties import PROPERTIES_PATH, TableType
+from table.hudi_table import HudiTable
+from table.read.queries import Incremental, Snapshot
+from table.storage import Storage, StorageLocation, open_storage
+from tests.tables import spec, writer
+
+HISTORY = ".hoodie/timeline/history"
+
+#: A row of the history: requested time and action.
+Name = tuple[str, str]
+
+
+def new_storage() -> Storage:
+    return open_storage(StorageLocation(f"memory://{uuid4().hex}/upkeep"))
+
+
+def make_plain(storage: Storage, table_type: TableType = TableType.MERGE_ON_READ) -> None:
+    """Lay an empty table down that has no metadata table, which would hold archival back."""
+    storage.create(PROPERTIES_PATH, spec(table_type).to_properties().to_bytes())
+
+
+def copy_of(storage: Storage) -> Storage:
+    """The same objects elsewhere."""
+    copy = new_storage()
+    for info in storage.list_tree(""):
+        copy.put(info.path, storage.read(info.path))
+    return copy
+
+
+def as_of(table: HudiTable, requested_at: str) -> dict[str, tuple[int, int]]:
+    """The rows by key, as of a commit."""
+    rows = table.scan(Snapshot(requested_at), ["id", "ts", "v"]).to_reader().read_all()
+    return {row["id"]: (row["ts"], row["v"]) for row in rows.to_pylist()}
+
+
+def since(table: HudiTable, completed_at: str, end: str | None = None) -> list[tuple[str, int]]:
+    """What an incremental query finds."""
+    rows = table.scan(Incremental(completed_at, end), ["id", "v"]).to_reader().read_all()
+    return sorted((row["id"], row["v"]) for row in rows.to_pylist())
+
+
+def active_names(storage: Storage) -> list[Name]:
+    timeline = writer(storage).table.timeline
+    return [(i.requested_at, i.action.value) for i in timeline.completed()]
+
+
+def archived_names(storage: Storage) -> list[Name]:
+    """Every row of the history, as often as it is there."""
+    names: list[Name] = []
+    for file in _named_files(storage):
+        with storage.open(f"{HISTORY}/{file}") as stream:
+            rows = pq.read_table(stream, columns=["instantTime", "action"])
+        names += zip(rows["instantTime"].to_pylist(), rows["action"].to_pylist(), strict=True)
+    return names
+
+
+def _named_files(storage: Storage) -> list[str]:
+    if storage.head(f"{HISTORY}/_version_") is None:
+        return []
+    version = storage.read(f"{HISTORY}/_version_").decode()
+    manifest = json.loads(storage.read(f"{HISTORY}/manifest_{version}"))
+    return [entry["fileName"] for entry in manifest["files"]]

@@ -1,0 +1,85 @@
+"""What of an Avro record no column holds, as JSON, for the rescue column.
+
+Structs keep their unknown fields alone; an array or a map with something unknown inside is kept
+whole, and so is a column with values that its type does not hold. Null counts as absent. Bytes are
+Base64, decimals texts of all their digits, dates and times ISO-8601.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Collection, Mapping, Sequence
+from datetime import date, datetime, time
+from decimal import Decimal
+
+import pyarrow as pa
+
+
+def rescued_texts(
+    rows: pa.Table, schema: pa.Schema, whole: Sequence[Collection[str]]
+) -> list[str | None]:
+    """What is rescued of each row.
+
+    Args:
+        rows: as they were written.
+        schema: what is known.
+        whole: for each row the columns that are kept whole.
+    """
+    known = {field.name: field.type for field in schema}
+    listed = [f for f in rows.schema if f.name not in known or _has_more(f.type, known[f.name])]
+    suspects = {f.name for f in listed}.union(*whole)
+    columns = {name: rows.column(name).to_pylist(maps_as_pydicts="lossy") for name in suspects}
+    types = {name: rows.schema.field(name).type for name in suspects}
+    return [_text(row, columns, types, known, kept) for row, kept in enumerate(whole)]
+
+
+def _text(
+    row: int,
+    columns: Mapping[str, list[object]],
+    types: Mapping[str, pa.DataType],
+    known: Mapping[str, pa.DataType],
+    whole: Collection[str],
+) -> str | None:
+    kept = {}
+    for name, values in columns.items():
+        wanted = None if name in whole else known.get(name)
+        part = _unknown_part(values[row], types[name], wanted)
+        if part is not None:
+            kept[name] = part
+    return json.dumps(kept, default=_spelled, ensure_ascii=False) if kept else None
+
+
+def _unknown_part(value: object, stored: pa.DataType, known: pa.DataType | None) -> object:
+    """What to keep of a value, None for nothing."""
+    if known is None or value is None:
+        return value
+    if isinstance(value, dict) and pa.types.is_struct(stored) and pa.types.is_struct(known):
+        types = {field.name: field.type for field in known}
+        parts = {
+            field.name: _unknown_part(value[field.name], field.type, types.get(field.name))
+            for field in stored
+        }
+        return {name: part for name, part in parts.items() if part is not None} or None
+    return value if _has_more(stored, known) else None
+
+
+def _has_more(stored: pa.DataType, known: pa.DataType) -> bool:
+    """Whether a writer's type has fields that a column's lacks, at any depth."""
+    if pa.types.is_struct(stored) and pa.types.is_struct(known):
+        types = {field.name: field.type for field in known}
+        return any(f.name not in types or _has_more(f.type, types[f.name]) for f in stored)
+    if pa.types.is_list(stored) and pa.types.is_list(known):
+        return _has_more(stored.value_type, known.value_type)
+    if pa.types.is_map(stored) and pa.types.is_map(known):
+        return _has_more(stored.item_type, known.item_type)
+    return False
+
+
+def _spelled(value: object) -> str:
+    if isinstance(value, bytes):
+        return b64encode(value).decode()
+    if isinstance(value, date | datetime | time):
+        return value.isoformat()
+    assert isinstance(value, Decimal), value
+    return str(value)
