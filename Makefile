@@ -57,7 +57,7 @@ test: jars ## all tests but the long ones and those that ask Apache Hudi
 	$(BIN)/python -m pytest -m "(spark or kafka) and not (slow or oracle)" $(ARGS) || [ $$? -eq 5 ]
 
 test-oracle: jars venv-spark35 ## the tests that ask Apache Hudi
-	$(BIN)/python -m pytest -m "oracle and not slow" $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "oracle and not slow" $(ARGS)
 
 test-slow: jars venv-spark35 ## the long tests: kills, clusters, large messages
 	$(BIN)/python -m pytest -m "slow" $(ARGS)
