@@ -25,6 +25,7 @@ import fastavro
 from fastavro.types import Schema
 
 from table.codec.avro_bounds import check_bounded
+from table.codec.varint import zigzag
 from table.errors import CorruptData
 
 MAGIC = b"Obj\x01"
@@ -50,9 +51,9 @@ def encode(schema_name: str, record: dict[str, object]) -> bytes:
     fastavro.schemaless_writer(body, _parsed(schema_name), record, strict_allow_default=True)
     datum = body.getvalue()
     schema = json.dumps(json.loads(_schema_text(schema_name)), separators=(",", ":")).encode()
-    header = MAGIC + _long(1) + _bytes(b"avro.schema") + _bytes(schema) + _long(0)
+    header = MAGIC + zigzag(1) + _bytes(b"avro.schema") + _bytes(schema) + zigzag(0)
     sync = hashlib.md5(header + datum, usedforsecurity=False).digest()
-    return header + sync + _long(1) + _bytes(datum) + sync
+    return header + sync + zigzag(1) + _bytes(datum) + sync
 
 
 def decode(data: bytes, path: str) -> dict[str, object]:
@@ -87,14 +88,4 @@ def _parsed(name: str) -> Schema:
 
 
 def _bytes(value: bytes) -> bytes:
-    return _long(len(value)) + value
-
-
-def _long(value: int) -> bytes:
-    """A count as Avro writes it: zigzag, then seven bits a byte, lowest first."""
-    rest, digits = value << 1, bytearray()
-    while rest > 0x7F:
-        digits.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    digits.append(rest)
-    return bytes(digits)
+    return zigzag(len(value)) + value

@@ -13,6 +13,7 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from table.codec.ordering_wrappers import Wrapper
+from table.codec.varint import zigzag
 from table.metadata.partition_kind import PartitionKind
 from table.metadata.record_changes import around_payload
 from table.metadata.statistics_records import stored_type
@@ -25,8 +26,8 @@ _Form: TypeAlias = tuple[bytes, bytes, Callable[..., bytes]]
 
 def files_record(record_type: int, entries: Iterable[tuple[str, int, bool]]) -> bytes:
     """A map of files: name, size and whether it is gone of each."""
-    listed = [_text(name) + _long(size) + bytes([gone]) for name, size, gone in entries]
-    head = _long(len(listed)) if listed else b""
+    listed = [_text(name) + zigzag(size) + bytes([gone]) for name, size, gone in entries]
+    head = zigzag(len(listed)) if listed else b""
     before, after = around_payload(record_type, PartitionKind.FILES.payload)
     return b"".join([before, head, *listed, _NOTHING, after])
 
@@ -47,7 +48,7 @@ def statistics_encoder(
     def record(of_what: str, column: str, bounds: pa.Array, nulls: int, values: int) -> bytes:
         bare = _bare(bounds)
         wrapped = [_NOTHING if one is None else wrapper + encode(one) for one in bare]
-        counts = _THERE + _long(values) + _THERE + _long(nulls)
+        counts = _THERE + zigzag(values) + _THERE + zigzag(nulls)
         names = _THERE + _text(of_what) + _THERE + _text(column)
         return b"".join([before, names, *wrapped, counts, end])
 
@@ -59,8 +60,8 @@ def _form(data_type: pa.DataType) -> _Form:
     info = _NOTHING
     if pa.types.is_decimal(data_type):
         info = _THERE + _text(f"{data_type.precision},{data_type.scale}")
-    described = _THERE + _long(value_type) + info
-    return described, _long(wrapper), _CONTENTS[wrapper]
+    described = _THERE + zigzag(value_type) + info
+    return described, zigzag(wrapper), _CONTENTS[wrapper]
 
 
 def _bare(bounds: pa.Array) -> list[object]:
@@ -85,18 +86,8 @@ def _unscaled(value: object, scale: int) -> bytes:
     return number.to_bytes(length, "big", signed=True)
 
 
-def _long(value: int) -> bytes:
-    rest = (value << 1) ^ (value >> 63)
-    digits = bytearray()
-    while rest > 0x7F:
-        digits.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    digits.append(rest)
-    return bytes(digits)
-
-
 def _bytes(value: bytes) -> bytes:
-    return _long(len(value)) + value
+    return zigzag(len(value)) + value
 
 
 def _text(value: str) -> bytes:
@@ -105,8 +96,8 @@ def _text(value: str) -> bytes:
 
 _CONTENTS: Mapping[Wrapper, Callable[..., bytes]] = {
     Wrapper.BOOLEAN: lambda value: bytes([value]),
-    Wrapper.INT: _long,
-    Wrapper.LONG: _long,
+    Wrapper.INT: zigzag,
+    Wrapper.LONG: zigzag,
     Wrapper.FLOAT: struct.Struct("<f").pack,
     Wrapper.DOUBLE: struct.Struct("<d").pack,
     Wrapper.BYTES: _bytes,

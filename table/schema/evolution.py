@@ -35,6 +35,11 @@ Path = tuple[str, ...]
 ELEMENT = ""
 
 
+def dotted(path: Path) -> str:
+    """A path for people: ``items[].price``."""
+    return "".join("[]" if name == ELEMENT else f".{name}" for name in path).removeprefix(".")
+
+
 class ValueKind(StrEnum):
     """What kind of value was seen."""
 

@@ -22,6 +22,17 @@ QueryType = Literal["snapshot", "read_optimized", "incremental"]
 WriteOperation = Literal["upsert", "insert", "bulk_insert", "delete", "insert_overwrite"]
 CompactionStep = Literal["schedule", "run", "schedule_and_run"]
 
+#: Options of a write that cleans and archives as soon as it can.
+CLEANS_AND_ARCHIVES = {
+    "hoodie.clean.automatic": "true",
+    "hoodie.clean.commits.retained": "3",
+    "hoodie.archive.automatic": "true",
+    "hoodie.keep.min.commits": "4",
+    "hoodie.keep.max.commits": "5",
+    "hoodie.compact.inline.max.delta.commits": "2",
+    "hoodie.metadata.compact.max.delta.commits": "2",
+}
+
 
 class OracleUnavailable(Exception):
     """The environment that Apache Hudi runs in is not there; the message says what it needs."""

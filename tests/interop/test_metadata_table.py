@@ -27,7 +27,7 @@ from table.timeline.timeline import Timeline
 from table.timeline.timeline_store import TimelineStore
 from tests.interop import hudi_rs, lakemark
 from tests.interop.lakemark import LakemarkWriter
-from tests.interop.oracle import ApacheTable, Oracle
+from tests.interop.oracle import CLEANS_AND_ARCHIVES, ApacheTable, Oracle
 from tests.interop.same_rows import assert_same_rows
 
 pytestmark = pytest.mark.oracle
@@ -40,14 +40,6 @@ SKIPS = [*THROUGH_METADATA, "hoodie.metadata.index.column.stats.enable"]
 SERVICES = ServicePolicies(
     CompactionPolicy(3), CleaningPolicy(commits=3), ArchivalPolicy(4, 5, delta_commits_to_compact=2)
 )
-CLEANS_AND_ARCHIVES = {
-    "hoodie.clean.automatic": "true",
-    "hoodie.clean.commits.retained": "3",
-    "hoodie.archive.automatic": "true",
-    "hoodie.keep.min.commits": "4",
-    "hoodie.keep.max.commits": "5",
-    "hoodie.metadata.compact.max.delta.commits": "2",
-}
 
 
 def _rows(first: int, count: int, ts: int) -> pa.Table:

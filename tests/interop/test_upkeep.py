@@ -17,7 +17,7 @@ from table.services.cleaning_plan import CleaningPolicy, Retention
 from table.storage import StorageLocation
 from tests.interop import lakemark
 from tests.interop.lakemark import LakemarkWriter
-from tests.interop.oracle import ApacheTable, Oracle
+from tests.interop.oracle import CLEANS_AND_ARCHIVES, ApacheTable, Oracle
 from tests.interop.same_rows import assert_same_rows
 
 pytestmark = pytest.mark.oracle
@@ -25,14 +25,6 @@ pytestmark = pytest.mark.oracle
 SCHEMA = pa.schema([("id", pa.string()), ("region", pa.string()), ("at", pa.int64())])
 CLEANING = CleaningPolicy(commits=3)
 ARCHIVAL = ArchivalPolicy(4, 5, delta_commits_to_compact=2)
-CLEANS_AND_ARCHIVES = {
-    "hoodie.clean.automatic": "true",
-    "hoodie.clean.commits.retained": "3",
-    "hoodie.archive.automatic": "true",
-    "hoodie.keep.min.commits": "4",
-    "hoodie.keep.max.commits": "5",
-    "hoodie.compact.inline.max.delta.commits": "2",
-}
 
 
 def _twin(table_type: str = "MERGE_ON_READ") -> ApacheTable:

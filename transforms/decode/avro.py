@@ -38,7 +38,7 @@ from table.errors import InvalidConfig
 from table.schema.avro import to_avro
 from table.schema.evolution import Path, Proposal, Sighting
 from transforms.decode.avro_decoding import AvroDecoding, differences, groups_of
-from transforms.decode.avro_differences import Differences, as_columns
+from transforms.decode.avro_differences import Differences
 from transforms.decode.avro_framing import Framing, WriterSchema
 from transforms.decode.decoded import Decoded
 from transforms.decode.decoder import ColumnDecoder
@@ -83,11 +83,11 @@ class AvroDecoder(ColumnDecoder):
                 asked |= found.unknown
             if self.policy.wider_values == "evolve":
                 asked |= found.wider
-        return as_columns(asked, self.policy)
+        return self.policy.as_columns(asked)
 
     def wider_in(self, values: pa.Array | pa.ChunkedArray) -> set[Path]:
         """See ``ColumnDecoder``."""
-        wider = (as_columns(found.wider, self.policy) for found in self._differences(values))
+        wider = (self.policy.as_columns(found.wider) for found in self._differences(values))
         return {path for sightings in wider for path, _ in sightings}
 
     def _differences(self, values: pa.Array | pa.ChunkedArray) -> list[Differences]:

@@ -89,16 +89,9 @@ class AvroDecoding:
 
     def finish(self) -> Decoded:
         """Rows and rejects of all that was added, in its order."""
-        empty = self._decoder.rows_schema.empty_table()
-        rows = pa.concat_tables([empty, *self._tables]).combine_chunks()
-        accepted = np.concatenate([np.empty(0, np.int64), *self._indices])
-        if np.any(np.diff(accepted) < 0):
-            order = np.argsort(accepted)
-            rows, accepted = rows.take(pa.array(order)), accepted[order]
-        rejected = np.array(sorted(self._reasons), np.int64)
-        reasons = [self._reasons[index] for index in rejected.tolist()]
+        rows = [self._decoder.rows_schema.empty_table(), *self._tables]
         asking = np.unique(np.concatenate([np.empty(0, np.int64), *self._asking]))
-        return Decoded(rows, accepted, rejected, reasons, asking, self._refusals)
+        return Decoded.of_parts(rows, self._indices, self._reasons, asking, self._refusals)
 
     def _add_group(
         self, schema: WriterSchema, values: ByteStrings, indices: Indices, start: int

@@ -12,17 +12,16 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from table.errors import InvalidConfig
-from table.model.meta_columns import META_COLUMNS
 from table.schema.canonical import canonical
 from table.schema.evolution import (
     ELEMENT,
     MAX_EVOLVED_DEPTH,
     DeclaredType,
     Path,
-    Proposal,
     Sighting,
     ValueKind,
     depth,
+    dotted,
 )
 from transforms.decode.avro_fitting import is_widening
 from transforms.decode.schema_policy import SchemaPolicy
@@ -68,12 +67,6 @@ def find_differences(
     return search.found
 
 
-def as_columns(found: Iterable[Sighting], policy: SchemaPolicy) -> Proposal:
-    """Findings under the names of columns instead of their aliases."""
-    aliases = policy.aliases
-    return frozenset(((aliases.get(p[0], p[0]), *p[1:]), kind) for p, kind in found)
-
-
 def column_types(writer: Iterable[pa.Field]) -> pa.Schema:
     """The columns that a writer's fields become: nullable, of types that a table can hold.
 
@@ -81,11 +74,6 @@ def column_types(writer: Iterable[pa.Field]) -> pa.Schema:
         InvalidConfig: one that can be none, such as a record that holds itself.
     """
     return canonical(pa.schema([_as_column(member) for member in writer]))
-
-
-def dotted(path: Path) -> str:
-    """A path for people: ``items[].price``."""
-    return "".join("[]" if name == ELEMENT else f".{name}" for name in path).removeprefix(".")
 
 
 class _Search:
@@ -109,7 +97,7 @@ class _Search:
             self._both(stored.value_type, wanted.value_type, (*path, ELEMENT))
         elif pa.types.is_map(stored) and pa.types.is_map(wanted):
             self._both(stored.item_type, wanted.item_type, (*path, ELEMENT))
-        elif is_widening(stored, wanted) and not self._is_settled(path):
+        elif is_widening(stored, wanted) and not self._policy.is_settled(path):
             is_long = stored == pa.int64()
             self.found.wider.add((path, ValueKind.LONG if is_long else ValueKind.DOUBLE))
 
@@ -128,21 +116,15 @@ class _Search:
         for other in siblings:
             if other.lower() == name.lower():
                 return f"field {name!r}: it differs from column {other!r} only by case"
-        taken = {*self._policy.taken, *META_COLUMNS} if len(path) == 1 else set()
-        if any(name.lower() == other.lower() for other in taken):
-            return f"field {name!r}: a column of that name is not filled from records"
-        try:
-            column_types([member])
-        except InvalidConfig as error:
-            return str(error)
-        return None
+        return self._policy.taken_fault(path) or _type_fault(member)
 
-    def _is_settled(self, path: Path) -> bool:
-        if len(path) > 1 and self._policy.wider_values == "evolve":
-            # Apache Hudi on Spark refuses nested columns of changed types (vectorized reader).
-            return True
-        column = self._policy.aliases.get(path[0], path[0])
-        return dotted((column, *path[1:])) in self._policy.settled
+
+def _type_fault(member: pa.Field) -> str | None:
+    try:
+        column_types([member])
+    except InvalidConfig as error:
+        return str(error)
+    return None
 
 
 def _as_column(member: pa.Field) -> pa.Field:

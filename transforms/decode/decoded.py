@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -32,6 +32,33 @@ class Decoded:
     reasons: list[str]
     asking: Indices = field(default_factory=lambda: np.empty(0, np.int64))
     refusals: Mapping[int, str] = field(default_factory=dict)
+
+    @classmethod
+    def of_parts(
+        cls,
+        rows: Sequence[pa.Table],
+        indices: Sequence[Indices],
+        reasons: Mapping[int, str],
+        asking: Indices,
+        refusals: Mapping[int, str],
+    ) -> Decoded:
+        """What was read in parts, in whatever order, put into the order of the input.
+
+        Args:
+            rows: an empty table of the schema, then one table for each part.
+            indices: of the rows of each part.
+            reasons: why a value is no row, by index.
+            asking: as in the result.
+            refusals: as in the result.
+        """
+        table = pa.concat_tables(rows).combine_chunks()
+        accepted = np.concatenate([np.empty(0, np.int64), *indices])
+        if np.any(np.diff(accepted) < 0):
+            order = np.argsort(accepted)
+            table, accepted = table.take(pa.array(order)), accepted[order]
+        rejected = np.array(sorted(reasons), np.int64)
+        told = [reasons[index] for index in rejected.tolist()]
+        return cls(table, accepted, rejected, told, asking, refusals)
 
     def __post_init__(self) -> None:
         assert self.rows.num_rows == len(self.accepted), (self.rows.num_rows, len(self.accepted))

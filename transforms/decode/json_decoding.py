@@ -81,16 +81,9 @@ class JsonDecoding:
         """Rows and rejects of all that was added, in its order."""
         if self._narrowed:
             self._read_narrowed()
-        empty = self._decoder.rows_schema.empty_table()
-        rows = pa.concat_tables([empty, *self._tables]).combine_chunks()
-        accepted = np.concatenate([np.empty(0, np.int64), *self._indices])
-        if np.any(np.diff(accepted) < 0):
-            order = np.argsort(accepted)
-            rows, accepted = rows.take(pa.array(order)), accepted[order]
-        rejected = np.array(sorted(self._reasons), np.int64)
-        reasons = [self._reasons[i] for i in rejected.tolist()]
-        asking = np.array(sorted(self._judge.asking), np.int64)
-        return Decoded(rows, accepted, rejected, reasons, asking, self._judge.refusals)
+        rows = [self._decoder.rows_schema.empty_table(), *self._tables]
+        asking, refusals = np.array(sorted(self._judge.asking), np.int64), self._judge.refusals
+        return Decoded.of_parts(rows, self._indices, self._reasons, asking, refusals)
 
     def _add_block(self, values: pa.Array, indices: Indices) -> None:
         self._forms = self._sample_forms(values)

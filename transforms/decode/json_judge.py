@@ -13,9 +13,10 @@ from table.schema.evolution import (
     Sighting,
     ValueKind,
     column_count,
+    dotted,
     evolved,
 )
-from transforms.decode.json_misfits import MisfitFinder, Misfits, dotted
+from transforms.decode.json_misfits import MisfitFinder, Misfits
 from transforms.decode.json_record import RecordInspector
 from transforms.decode.schema_policy import SchemaPolicy, UnknownFields
 
@@ -95,9 +96,9 @@ class Judge:
         for value in values:
             found = self._finder.find(value)
             if self._unknown == "evolve":
-                asked |= self._finder.as_columns(self._roomy(found.unknown))
+                asked |= self._policy.as_columns(self._roomy(found.unknown))
             if self._policy.wider_values == "evolve":
-                asked |= self._finder.as_columns(found.wider)
+                asked |= self._policy.as_columns(found.wider)
             if len(asked) > checked:
                 if column_count(evolved(self._schema, frozenset(asked))) > most:
                     break
@@ -106,7 +107,7 @@ class Judge:
 
     def wider_in(self, values: Iterable[bytes]) -> set[Path]:
         """Places, by their columns' names, where records hold values wider than their column."""
-        found = [self._finder.as_columns(self._finder.find(value).wider) for value in values]
+        found = [self._policy.as_columns(self._finder.find(value).wider) for value in values]
         return {path for sightings in found for path, _ in sightings}
 
     def _reason_against_unknown(self, found: Misfits, index: int) -> str | None:

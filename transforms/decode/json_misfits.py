@@ -19,9 +19,8 @@ from functools import lru_cache
 import pyarrow as pa
 
 from table.errors import InvalidConfig
-from table.model.meta_columns import META_COLUMNS
 from table.schema.canonical import canonical
-from table.schema.evolution import ELEMENT, MAX_EVOLVED_DEPTH, Path, Proposal, ValueKind, depth
+from table.schema.evolution import ELEMENT, MAX_EVOLVED_DEPTH, Path, ValueKind, depth, dotted
 from transforms.decode.aliases import different_values
 from transforms.decode.field_types import field_types
 from transforms.decode.json_record import RepeatingObject, spell_out_infinity, to_object
@@ -89,11 +88,6 @@ class MisfitFinder:
             return Misfits(fault=f"it cannot be searched for unknown fields: {error}")
         return found
 
-    def as_columns(self, found: set[tuple[Path, ValueKind]]) -> Proposal:
-        """Findings under the names of columns instead of their aliases."""
-        aliases = self._policy.aliases
-        return frozenset(((aliases.get(p[0], p[0]), *p[1:]), kind) for p, kind in found)
-
     def _search_object(
         self,
         members: Mapping[str, object],
@@ -122,7 +116,7 @@ class MisfitFinder:
             for element in value:
                 if element is not None:
                     self._search(element, known.value_type, (*path, ELEMENT), to)
-        elif _is_beyond(value, known) and not self._is_settled(path):
+        elif _is_beyond(value, known) and not self._policy.is_settled(path):
             kind = _number_kind(value)
             if kind is not None:
                 to.wider.add((path, kind))
@@ -133,7 +127,7 @@ class MisfitFinder:
         to.first_unknown = dotted(path) if to.first_unknown is None else to.first_unknown
         seen = _see(value, path, to)
         if seen:
-            clash = _case_clash(path[-1], siblings) or (len(path) == 1 and self._taken(path[-1]))
+            clash = _case_clash(path[-1], siblings) or self._policy.taken_fault(path)
             to.fault = to.fault or clash or _name_fault(path)
             to.unknown |= seen
 
@@ -146,24 +140,6 @@ class MisfitFinder:
             if _unknown_part(record[column], known) != _unknown_part(record[alias], known):
                 return different_values(column, alias)
         return None
-
-    def _is_settled(self, path: Path) -> bool:
-        if len(path) > 1 and self._policy.wider_values == "evolve":
-            # Apache Hudi on Spark refuses nested columns of changed types (vectorized reader).
-            return True
-        column = self._policy.aliases.get(path[0], path[0])
-        return dotted((column, *path[1:])) in self._policy.settled
-
-    def _taken(self, name: str) -> str | None:
-        lowered = name.lower()
-        if name in META_COLUMNS or any(lowered == taken.lower() for taken in self._policy.taken):
-            return f"field {name!r}: a column of that name is not filled from records"
-        return None
-
-
-def dotted(path: Path) -> str:
-    """A path for people: ``items[].price``."""
-    return "".join("[]" if name == ELEMENT else f".{name}" for name in path).removeprefix(".")
 
 
 def _read_int(text: str) -> int | Decimal:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 import pyarrow as pa
 
 from table.errors import InvalidConfig
+from table.model.meta_columns import META_COLUMNS
+from table.schema.evolution import Path, Proposal, Sighting, dotted
 
 #: Of fields that no column is declared for: leave them out, keep them in the rescue column, make
 #: columns of them, turn the record away, stop.
@@ -56,3 +58,26 @@ class SchemaPolicy:
                 raise InvalidConfig(message)
             fields.append(schema.field(column).with_name(alias))
         return pa.schema(fields)
+
+    def as_columns(self, found: Iterable[Sighting]) -> Proposal:
+        """Findings under the names of columns instead of their aliases."""
+        return frozenset((self._column_path(path), kind) for path, kind in found)
+
+    def is_settled(self, path: Path) -> bool:
+        """Whether the type of what stands there never changes; a path by the record's names."""
+        if len(path) > 1 and self.wider_values == "evolve":
+            # Apache Hudi on Spark refuses nested columns of changed types (vectorized reader).
+            return True
+        return dotted(self._column_path(path)) in self.settled
+
+    def taken_fault(self, path: Path) -> str | None:
+        """Why the name of an unknown field cannot be a column's; case makes no difference."""
+        name = path[0]
+        if len(path) == 1 and name.lower() in {
+            taken.lower() for taken in (*self.taken, *META_COLUMNS)
+        }:
+            return f"field {name!r}: a column of that name is not filled from records"
+        return None
+
+    def _column_path(self, path: Path) -> Path:
+        return (self.aliases.get(path[0], path[0]), *path[1:])

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
+from table.codec.varint import unsigned
 from table.errors import CorruptData
 
 #: Field number and value: an unsigned integer, or bytes.
@@ -92,23 +93,14 @@ def single(data: bytes, path: str, offset: int) -> Message:
 
 def integer_field(number: int, value: int) -> bytes:
     """A field of an integer; one below 0 as Java writes it to a field of 64 bits."""
-    return _varint(number << 3 | _VARINT) + _varint(value % (1 << _LONGEST_VARINT_BITS))
+    return unsigned(number << 3 | _VARINT) + unsigned(value % (1 << _LONGEST_VARINT_BITS))
 
 
 def bytes_field(number: int, value: bytes) -> bytes:
     """A field of bytes, a string or a message."""
-    return _varint(number << 3 | _BYTES) + delimited(value)
+    return unsigned(number << 3 | _BYTES) + delimited(value)
 
 
 def delimited(message: bytes) -> bytes:
     """A message with its length before it."""
-    return _varint(len(message)) + message
-
-
-def _varint(value: int) -> bytes:
-    digits = bytearray()
-    while value > 0x7F:
-        digits.append(value & 0x7F | 0x80)
-        value >>= 7
-    digits.append(value)
-    return bytes(digits)
+    return unsigned(len(message)) + message
