@@ -15,7 +15,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help venv venv-spark35 java jars demo check format test test-oracle test-slow test-spark35 bench \
-        bench-read bench-merge image kafka-image lock clean
+        bench-read bench-merge bench-long-life image kafka-image lock clean
 .DELETE_ON_ERROR:
 
 help: ## this list
@@ -54,16 +54,17 @@ check: venv ## format, lint, types, import layers, dead code
 test: jars ## all tests but the long ones and those that ask Apache Hudi
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not (slow or oracle or spark or kafka)" $(ARGS) \
 	    || [ $$? -eq 5 ] # 5: ARGS left none of these
-	$(BIN)/python -m pytest -m "(spark or kafka) and not (slow or oracle)" $(ARGS) || [ $$? -eq 5 ]
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "(spark or kafka) and not (slow or oracle)" \
+	    $(ARGS) || [ $$? -eq 5 ]
 
 test-oracle: jars venv-spark35 ## the tests that ask Apache Hudi
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "oracle and not slow" $(ARGS)
 
 test-slow: jars venv-spark35 ## the long tests: kills, clusters, large messages
-	$(BIN)/python -m pytest -m "slow" $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "slow" $(ARGS)
 
 test-spark35: jars venv-spark35 ## the tests with Spark, on Spark 3.5
-	$(VENV_35)/bin/python -m pytest -m "spark and not slow and not oracle" $(ARGS)
+	$(VENV_35)/bin/python -m pytest -n 2 --dist worksteal -m "spark and not slow and not oracle" $(ARGS)
 
 bench: jars venv-spark35 ## ingest from Kafka against the floor and Apache Hudi
 	$(BIN)/python -m benchmarks.ingest $(ARGS)
@@ -73,6 +74,9 @@ bench-read: jars venv-spark35 ## reading tables against Apache Hudi and Spark's 
 
 bench-merge: jars venv-spark35 ## compacting a slice against Apache Hudi and Arrow's sort
 	$(BIN)/python -m benchmarks.merge $(ARGS)
+
+bench-long-life: venv ## thousands of small commits to one table, and tables of many files
+	$(BIN)/python -m benchmarks.long_life $(ARGS)
 
 ##@ Maintain
 format: venv ## format all code, and repair what the linter can

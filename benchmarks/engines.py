@@ -53,11 +53,18 @@ def add_options(
     engines: Mapping[str, object],
     groups: Mapping[str, object] | None = None,
 ) -> None:
-    """The options that all benchmarks have: who takes part, and what becomes of it."""
-    if groups is not None:
-        parser.add_argument("--only", type=_names_of(groups), default=list(groups))
+    """The options of benchmarks that compare: who takes part, and what becomes of it."""
+    add_report_options(parser, groups)
     parser.add_argument("--engines", type=_names_of(engines), default=list(engines))
     parser.add_argument("--driver-memory", default="4g")
+
+
+def add_report_options(
+    parser: argparse.ArgumentParser, groups: Mapping[str, object] | None = None
+) -> None:
+    """What is measured, and what becomes of it."""
+    if groups is not None:
+        parser.add_argument("--only", type=_names_of(groups), default=list(groups))
     parser.add_argument("--json", type=Path, help="also write the report to this file")
     parser.add_argument("--keep", type=Path, help="work in this new folder, and leave it there")
 

@@ -28,10 +28,13 @@ LAKEMARK = "lakemark"
 SMALL_BATCH_RECORDS = 100
 #: Reads the topic as the others do, and writes nothing.
 FLOOR = "floor"
-_SINK = "benchmarks.peers.hudi_streaming_sink"
+_STREAM, _SINK = "benchmarks.peers.lakemark_stream", "benchmarks.peers.hudi_streaming_sink"
 ENGINES = {
     FLOOR: Engine("benchmarks.peers.floor", on_spark35=False),
-    LAKEMARK: Engine("benchmarks.peers.lakemark_stream", on_spark35=False),
+    LAKEMARK: Engine(_STREAM, on_spark35=False),
+    "lakemark_without_metadata": Engine(
+        _STREAM, ("--set", "table.metadata_table=false"), on_spark35=False
+    ),
     "hudi": Engine(_SINK),
     "hudi_without_metadata": Engine(_SINK, ("--no-metadata-table",)),
 }

@@ -8,7 +8,7 @@ bucket index.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import add
@@ -27,7 +27,6 @@ from sinks.hudi.exchange import Target, Written
 from sinks.hudi.settings import SinkSettings
 from sinks.hudi.table_writer import TableWriter
 from table.config.merger_name import MergerName
-from table.config.table_properties import TableType
 from table.config.table_spec import TableSpec
 from table.execution.runner import LocalRunner
 from table.hudi_table import HudiTable, create_table, open_table
@@ -46,6 +45,8 @@ from table.write.partitioner import Bucket
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 Condition: TypeAlias = Callable[[Numbers], Mask]
+#: A file group, and what is written to it.
+Changes: TypeAlias = tuple[Bucket, Iterable[pa.Table]]
 
 NAME = "orders"
 
@@ -105,18 +106,27 @@ UPDATES = (Delta(1, one_in(5)), Delta(2, one_in(10), one_in(100, which=1)))
 REWRITE = (Delta(1, every_row),)
 
 
-def create(path: Path, layout: Layout, merger: MergerName | None = None) -> None:
+def create(
+    path: Path, layout: Layout, merger: MergerName | None = None, *, metadata_table: bool = False
+) -> None:
     """A table whose file groups are a base file each, as compaction leaves them.
 
     Args:
         path: an empty folder, or none.
         layout: of the table.
         merger: what merges its records; by event time when None.
+        metadata_table: whether it keeps one.
     """
-    key, partition, ordering = (orders.KEY,), (orders.PARTITION,), (orders.ORDERING,)
-    spec = TableSpec(NAME, key, TableType.MERGE_ON_READ, partition, ordering, merger=merger)
+    spec = TableSpec(
+        NAME,
+        record_key=(orders.KEY,),
+        partition_by=(orders.PARTITION,),
+        ordering=(orders.ORDERING,),
+        merger=merger,
+        metadata_table=metadata_table,
+    )
     class_path = merger.class_path if merger else None
-    writer = _writer(create_table(StorageLocation(str(path)), spec), layout, class_path)
+    writer = writer_of(create_table(StorageLocation(str(path)), spec), layout, class_path)
     context = writer.begin()
 
     def write(part: _Part) -> WriteStat:
@@ -135,14 +145,31 @@ def create(path: Path, layout: Layout, merger: MergerName | None = None) -> None
 
 def append(path: Path, layout: Layout, delta: Delta, merger_class: str | None = None) -> None:
     """One delta commit: a log file for every file group."""
-    writer = _writer(open_table(StorageLocation(str(path))), layout, merger_class)
+    writer = writer_of(open_table(StorageLocation(str(path))), layout, merger_class)
+    commit(writer, changes(layout, delta))
+
+
+def changes(layout: Layout, delta: Delta) -> list[Changes]:
+    """What a delta commit does to each file group; its rows are made when they are asked for."""
+    return [(part.bucket, part.changes(delta)) for part in _parts(layout)]
+
+
+def commit(writer: TableWriter, changed: Sequence[Changes]) -> None:
+    """One delta commit, by a writer that may have made others before."""
     context, placement = writer.begin(), writer.placement()
 
-    def write(part: _Part) -> WriteStat | None:
-        return write_file_group(context, placement.task(part.bucket), part.changes(delta))
+    def write(change: Changes) -> WriteStat | None:
+        bucket, rows = change
+        return write_file_group(context, placement.task(bucket), rows)
 
-    stats = LocalRunner().map(write, list(_parts(layout)))
+    stats = LocalRunner().map(write, changed)
     writer.commit([Written(Target.ROWS, stat.num_writes, stat) for stat in stats if stat], {})
+
+
+def writer_of(table: HudiTable, layout: Layout, merger_class: str | None = None) -> TableWriter:
+    """A writer of these tables."""
+    settings = SinkSettings(layout.index, merger_class=merger_class)
+    return TableWriter(table, orders.SCHEMA, settings)
 
 
 def plan_compaction(path: Path) -> None:
@@ -154,7 +181,7 @@ def plan_compaction(path: Path) -> None:
 
 def compact(path: Path, layout: Layout, merger_class: str | None = None) -> None:
     """Do the compactions that were requested, as the service of a pipeline does."""
-    writer = _writer(open_table(StorageLocation(str(path))), layout, merger_class)
+    writer = writer_of(open_table(StorageLocation(str(path))), layout, merger_class)
     done = writer.compact_if_due(_NEVER_OF_ITS_OWN, LocalRunner())
     assert done, f"{path} has no pending compaction"
 
@@ -218,11 +245,6 @@ class _Part:
             yield _with_kind(_with_keys(rows), ChangeKind.UPSERT)
         for rows in self.rows(delta.version, self.numbers[delta.deletes(self.numbers)]):
             yield _with_kind(_deletes(_with_keys(rows)), ChangeKind.DELETE)
-
-
-def _writer(table: HudiTable, layout: Layout, merger_class: str | None) -> TableWriter:
-    settings = SinkSettings(layout.index, merger_class=merger_class)
-    return TableWriter(table, orders.SCHEMA, settings)
 
 
 def _parts(layout: Layout) -> Iterator[_Part]:

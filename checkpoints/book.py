@@ -19,6 +19,7 @@ A key whose value would be empty is left out; ``checkpoint`` is null where it wa
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -26,10 +27,13 @@ from typing import Any
 from checkpoints import codec
 from checkpoints.checkpoint import KafkaCheckpoint
 from table.config import keys
+from table.errors import InvalidConfig
 from table.model.instant import Instant
 
 #: Identity of the streamer that shares its checkpoint with Apache Hudi's.
 DEFAULT_IDENTITY = ""
+#: What an identity may be.
+IDENTITY_PATTERN = r"[A-Za-z0-9._-]{0,249}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,20 @@ class Book:
     def with_progress(self, identity: str, progress: Progress) -> Book:
         """The same after a step of one streamer, or its reset."""
         return replace(self, streamers={**self.streamers, identity: progress})
+
+
+def check_identity(identity: str) -> None:
+    """Pass when a streamer may be called so.
+
+    Raises:
+        InvalidConfig: other signs than those of a Kafka topic, or more than 249 of them.
+    """
+    if re.fullmatch(IDENTITY_PATTERN, identity) is None:
+        message = (
+            f"{identity!r} is no source.checkpoint_id; expected letters, digits, '.', '_' and "
+            "'-', 249 of them at most"
+        )
+        raise InvalidConfig(message)
 
 
 def encode(book: Book, identity: str) -> dict[str, str]:

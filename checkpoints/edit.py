@@ -45,9 +45,10 @@ def write_checkpoint(
 
     Raises:
         WriterPending: a writer may be at work.
-        InvalidConfig: the table has no commit yet.
+        InvalidConfig: a streamer cannot be called so, or the table has no commit yet.
         WriteConflict: somebody committed meanwhile; nothing was published.
     """
+    book.check_identity(identity)
     table.refresh()
     began_with = table.timeline
     _check_nobody_writes(table, began_with, "")

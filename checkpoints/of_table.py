@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
+from itertools import chain
 
 from checkpoints.book import DEFAULT_IDENTITY, Book, Progress
-from checkpoints.resume import Commits, Stands, newest_progress, progress_of_all
+from checkpoints.resume import Commits, Stands, commits_to_keep, newest_book, newest_progress
 from table.hudi_table import HudiTable
 from table.model.action import COMMITS
 from table.model.commit_metadata import CommitMetadata
@@ -28,32 +29,55 @@ def progress_of(
         CorruptData: the archive is damaged.
     """
     stands = _standing(table, timeline)
-    found = newest_progress(_active(table, timeline), identity, stands)
-    if found is None and timeline.has_history:
-        found = newest_progress(_archived(table), identity, stands)
+    told = newest_book(_active(table, timeline), stands, identity)
+    found = told.streamers.get(identity)
+    if _may_lack_archived(told, timeline) or (found is None and timeline.has_history):
+        found = newest_progress(_all(table, timeline), identity, stands)
     return found
 
 
 def book_of(table: HudiTable, timeline: Timeline, *, passes_damaged: bool = False) -> Book:
-    """What the active timeline tells of all streamers, for the next commit to carry on.
+    """What the timeline tells of all streamers, for the next commit to carry on.
 
     Args:
         table: the table.
         timeline: its timeline.
-        passes_damaged: as for ``progress_of_all``.
+        passes_damaged: as for ``newest_book``.
 
     Raises:
         DamagedCheckpoint: a commit that may tell the newest cannot be read.
+        SnapshotChanged, CorruptData: as for ``progress_of``.
     """
     completed = timeline.completed(*COMMITS)
     as_of = completed[-1].completed_at if completed else None
-    commits, stands = _active(table, timeline), _standing(table, timeline)
-    streamers = progress_of_all(commits, stands, passes_damaged=passes_damaged)
-    return Book(streamers, as_of or "")
+    stands = _standing(table, timeline)
+    told = newest_book(_active(table, timeline), stands, passes_damaged=passes_damaged)
+    if _may_lack_archived(told, timeline):
+        told = newest_book(_all(table, timeline), stands, passes_damaged=passes_damaged)
+    return Book(told.streamers, as_of or "")
+
+
+def commits_kept_active(table: HudiTable, timeline: Timeline) -> frozenset[str]:
+    """The commits that archival must leave; see ``commits_to_keep``."""
+    return commits_to_keep(_active(table, timeline), _standing(table, timeline))
+
+
+def _may_lack_archived(told: Book, timeline: Timeline) -> bool:
+    """Whether a commit may have been archived before any book had it.
+
+    Ours leaves those in the active timeline. Other writers' archival knows nothing of them, and may
+    leave no commit but such as were written beside the newest one that counts.
+    """
+    is_cut = timeline.has_history and timeline.start is not None
+    return is_cut and "" < told.as_of < (timeline.start or "")
 
 
 def _active(table: HudiTable, timeline: Timeline) -> Commits:
     return ((i, _ExtraMetadata(i, table.store.read_commit)) for i in timeline.completed())
+
+
+def _all(table: HudiTable, timeline: Timeline) -> Commits:
+    return chain(_active(table, timeline), _archived(table))
 
 
 def _archived(table: HudiTable) -> Commits:

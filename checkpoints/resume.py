@@ -36,28 +36,32 @@ def newest_progress(
     Raises:
         DamagedCheckpoint: the newest checkpoint is empty or unreadable.
     """
-    found = _newest(commits, identity, stands).get(identity)
-    return None if found is None else found.progress
+    return newest_book(commits, stands, identity).streamers.get(identity)
 
 
-def progress_of_all(
-    commits: Commits, stands: Stands = _any, *, passes_damaged: bool = False
-) -> dict[str, Progress]:
-    """The progress of every streamer, by identity.
+def newest_book(
+    commits: Commits,
+    stands: Stands = _any,
+    wanted: str | None = None,
+    *,
+    passes_damaged: bool = False,
+) -> Book:
+    """The progress of every streamer, and up to when it is known.
 
     Args:
         commits: of the table.
         stands: what counts.
+        wanted: the streamer that matters; commits are read as far back as it asks. None for all.
         passes_damaged: whether commits that cannot be read count as if they told nothing.
 
     Raises:
         DamagedCheckpoint: a commit that may tell the newest cannot be read.
     """
-    newest = _newest(commits, None, stands, passes_damaged)
-    return {identity: found.progress for identity, found in newest.items()}
+    newest, as_of = _newest(commits, wanted, stands, passes_damaged)
+    return Book({identity: found.progress for identity, found in newest.items()}, as_of)
 
 
-def commits_to_keep(commits: Commits) -> frozenset[str]:
+def commits_to_keep(commits: Commits, stands: Stands = _any) -> frozenset[str]:
     """Requested times of the commits that tell the newest progress of each streamer.
 
     For whoever archives: as long as these stay in the active timeline, no streamer loses its
@@ -66,7 +70,8 @@ def commits_to_keep(commits: Commits) -> frozenset[str]:
     Raises:
         DamagedCheckpoint: a commit that may tell the newest cannot be read.
     """
-    return frozenset(found.carrier.requested_at for found in _newest(commits, None, _any).values())
+    newest, _ = _newest(commits, None, stands)
+    return frozenset(found.carrier.requested_at for found in newest.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +84,10 @@ class _Found:
 
 def _newest(
     commits: Commits, wanted: str | None, stands: Stands, passes_damaged: bool = False
-) -> dict[str, _Found]:
+) -> tuple[dict[str, _Found], str]:
     """From the newest commit back, until nothing newer can come; ``wanted`` None asks for all.
+
+    Also tells up to when all is known that was completed.
 
     No commit tells of anything later than its own completion. One streamer that was not met yet is
     looked for to the end: who wrote a book may not have known what had been archived before.
@@ -105,7 +112,7 @@ def _newest(
             known = found.get(identity)
             if known is None or known.progress.known_at < progress.known_at:
                 found[identity] = _Found(progress, instant)
-    return found
+    return found, as_of
 
 
 def _page(

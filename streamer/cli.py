@@ -11,7 +11,7 @@ import argparse
 import importlib
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from streamer.table_arguments import add_location, add_table, positive
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.close()
         return OK
     except Exception as error:
-        return _report(error, parsed.debug)
+        return _report(error, parsed)
 
 
 def exit_code(error: Exception) -> int:
@@ -177,13 +177,24 @@ def _comma_list(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def _report(error: Exception, debug: bool) -> int:
-    """Tell the user, once, and choose the exit code."""
-    if debug:
-        traceback.print_exception(error)
+def _report(error: Exception, parsed: argparse.Namespace) -> int:
+    """Tell the user, once and without secrets, and choose the exit code."""
+    redacted = _redaction(parsed)
+    if parsed.debug:
+        sys.stderr.write(redacted("".join(traceback.format_exception(error))))
     if isinstance(error, HudiError | OSError):
-        print(f"lakemark: {error}", file=sys.stderr)
+        told = str(error)
     else:
-        hint = "" if debug else " (--debug shows the trace)"
-        print(f"lakemark: unexpected {type(error).__name__}: {error}{hint}", file=sys.stderr)
+        hint = "" if parsed.debug else " (--debug shows the trace)"
+        told = f"unexpected {type(error).__name__}: {error}{hint}"
+    print(f"lakemark: {redacted(told)}", file=sys.stderr)
     return exit_code(error)
+
+
+def _redaction(parsed: argparse.Namespace) -> Callable[[str], str]:
+    """Takes out what the command found secret in its pipeline, or was given for a store."""
+    from streamer.config.secrets import option_redaction
+
+    given = option_redaction(getattr(parsed, "storage", ()))
+    found: Callable[[str], str] = getattr(parsed, "redacted", str)
+    return lambda text: given(found(text))

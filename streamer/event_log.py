@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Lock
 from typing import TextIO
 
 from streamer.events import Event, Listener
@@ -27,6 +28,7 @@ class JsonLines:
 
     def __init__(self, out: TextIO, pipeline: str, redacted: Callable[[str], str]) -> None:
         self._out, self._pipeline, self._redacted = out, pipeline, redacted
+        self._writing = Lock()
 
     def __call__(self, event: Event, /) -> None:
         """Write the event."""
@@ -36,8 +38,10 @@ class JsonLines:
             "event": type(event).__name__,
             **asdict(event),
         }
-        self._out.write(json.dumps(self._safe(line), default=str) + "\n")
-        self._out.flush()
+        text = json.dumps(self._safe(line), default=str)
+        with self._writing:
+            self._out.write(text + "\n")
+            self._out.flush()
 
     def _safe(self, value: object) -> object:
         if isinstance(value, str):

@@ -6,9 +6,11 @@ listeners. A listener must not raise and not block: the run waits for it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
+
+from table.model.commit_metadata import WriteStat
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +158,42 @@ class SchemaEvolved:
 
 
 @dataclass(frozen=True, slots=True)
+class CompactionBegun:
+    """A compaction is at work beside the batches.
+
+    Attributes:
+        instant: the compaction.
+        file_groups: how many are to be rewritten.
+        log_bytes: size of the logs that are merged.
+    """
+
+    instant: str
+    file_groups: int
+    log_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionFailed:
+    """A compaction beside the batches failed; these go on, and it is tried again.
+
+    Attributes:
+        instant: the compaction.
+        error: its message.
+        failures: in a row, this one included.
+        failing_s: seconds since the first of them.
+        pause_s: seconds until it is tried again.
+        error_type: name of its class.
+    """
+
+    instant: str
+    error: str
+    failures: int
+    failing_s: float
+    pause_s: float
+    error_type: str
+
+
+@dataclass(frozen=True, slots=True)
 class CompactionDone:
     """Log files were merged into base files.
 
@@ -172,6 +210,15 @@ class CompactionDone:
     rows_written: int
     bytes_written: int
     seconds: float
+
+    @classmethod
+    def of(cls, instant: str, stats: Sequence[WriteStat], seconds: float) -> CompactionDone:
+        """What the new base files say."""
+        rows, size_bytes = (
+            sum(s.num_writes for s in stats),
+            sum(s.file_size_in_bytes for s in stats),
+        )
+        return cls(instant, len(stats), rows, size_bytes, seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,6 +298,8 @@ Event: TypeAlias = (
     | BatchWritten
     | RecordsRejected
     | SchemaEvolved
+    | CompactionBegun
+    | CompactionFailed
     | CompactionDone
     | ServiceDone
     | Retrying
@@ -260,7 +309,10 @@ Event: TypeAlias = (
 
 
 class Listener(Protocol):
-    """Is told of each event, in order, on the thread that made it."""
+    """Is told of each event, in order, on the thread that made it.
+
+    Of compactions beside the batches it is told on a thread of their own.
+    """
 
     def __call__(self, event: Event, /) -> None:
         """Take note."""

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from streamer.events import (
     BatchPlanned,
     BatchWritten,
+    CompactionDone,
+    CompactionFailed,
     Event,
     Retrying,
     RunFailed,
@@ -39,9 +41,10 @@ class Verdict:
 class Health:
     """A listener that judges; may be asked from any thread.
 
-    A sign of life is an event, or the loop waiting for records, which it says several times a
-    second whatever the trigger interval. So what is found stuck is a start, a batch or a service
-    that takes too long, or a loop whose JVM no longer answers.
+    A sign of life is an event, other than the failure of a compaction beside the batches, or the
+    loop waiting for records, which it says several times a second whatever the trigger interval. So
+    what is found stuck is a start, a batch or a service that takes too long, or a loop whose JVM no
+    longer answers.
 
     Args:
         stuck_after_s: seconds without a sign of life, or with nothing but retries, until the run
@@ -57,6 +60,8 @@ class Health:
         self._is_streaming = False
         self._failing_since: float | None = None
         self._failure = ""
+        self._compaction_failing_since: float | None = None
+        self._compaction_failure = ""
         self._ended: str | None = None
 
     def watch(self, waiting_at: Callable[[], float]) -> None:
@@ -71,8 +76,11 @@ class Health:
     def __call__(self, event: Event, /) -> None:
         """Take note."""
         with self._lock:
-            self._told_at = self._clock()
-            self._note(event)
+            if isinstance(event, CompactionFailed):
+                self._note_failed_compaction(event)
+            else:
+                self._told_at = self._clock()
+                self._note(event)
 
     def verdict(self) -> Verdict:
         """How the run is now."""
@@ -93,12 +101,19 @@ class Health:
                 self._doing = f"attempt {event.attempt + 1} of {event.max_attempts}"
                 self._failing_since = self._failing_since or self._told_at
                 self._failure = event.error_type
+            case CompactionDone():
+                self._compaction_failing_since = None
             case RunFailed():
                 self._ended = f"failed: {event.error_type}"
             case RunStopped():
                 self._ended = f"stopped: {event.reason}"
             case _:
                 pass  # a sign of life, and nothing else
+
+    def _note_failed_compaction(self, event: CompactionFailed) -> None:
+        """Batches go on beside it, or are stuck, whatever becomes of it."""
+        self._compaction_failing_since = self._clock() - event.failing_s
+        self._compaction_failure = event.error_type
 
     def _judge(self, now: float) -> Verdict:
         if self._ended is not None:
@@ -114,4 +129,10 @@ class Health:
             text = f"failing for {failing_s:.0f} s ({self._failure}): {self._doing}"
             return Verdict(failing_s <= self._stuck_after_s, False, text)
         doing = "waiting for records" if waited_at > self._told_at else self._doing
-        return Verdict(True, self._is_streaming, doing)
+        return Verdict(True, self._is_streaming, doing + self._trouble_beside(now))
+
+    def _trouble_beside(self, now: float) -> str:
+        if self._compaction_failing_since is None:
+            return ""
+        failing_s = now - self._compaction_failing_since
+        return f"; compaction failing for {failing_s:.0f} s ({self._compaction_failure})"

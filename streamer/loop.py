@@ -6,6 +6,7 @@ anew for every start; a failure that may pass leads back to ``_start_from_table`
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import Counter
@@ -16,6 +17,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
+from checkpoints.book import Progress
 from checkpoints.checkpoint import KafkaCheckpoint
 from sinks.batch import BatchResult, KafkaBatch
 from sinks.hudi.exchange import Exchange
@@ -32,7 +34,7 @@ from streamer.events import (
     SchemaEvolved,
     ServiceDone,
 )
-from streamer.services import InlineServices
+from streamer.services import TableServices
 from streamer.sources.errors import TopicReplaced
 from streamer.sources.kafka import KafkaSource
 from streamer.sources.kafka_offsets import Start
@@ -41,6 +43,7 @@ from streamer.stopping import StopRequested
 from streamer.stream_failure import is_transient, translated
 
 _POLL_S = 0.2
+_SHORT_POLL_S = 0.02
 
 #: How long a batch in progress may still take once the run was asked to stop, in seconds.
 STOP_GRACE_S = 20.0
@@ -53,7 +56,8 @@ class StreamLoop:
     """One pipeline, running.
 
     Attributes:
-        left_batch: whether a thread is still busy with a batch that the run did not wait for.
+        left_work: whether a thread is still busy with a batch or a compaction that the run did not
+            wait for.
         waiting_at: when the stream was last seen running with no batch in progress, in seconds of
             ``time.monotonic``.
 
@@ -62,7 +66,7 @@ class StreamLoop:
         source: where records come from.
         sink: where they go, and where the offsets are kept.
         exchange: how they get there.
-        services: what the table needs after a batch.
+        services: what the table needs after a batch, or beside it.
         config: how long, how often.
         listener: is told of everything.
     """
@@ -73,7 +77,7 @@ class StreamLoop:
         source: KafkaSource,
         sink: HudiSink,
         exchange: Exchange,
-        services: InlineServices,
+        services: TableServices,
         config: RunConfig,
         listener: Listener,
     ) -> None:
@@ -84,7 +88,8 @@ class StreamLoop:
         self._idle = threading.Event()
         self._idle.set()
         self._is_streaming = False
-        self.left_batch = False
+        self.left_work = False
+        self._stop_by = math.inf
         self.waiting_at = 0.0
         self._failure: BaseException | None = None
         self._position: KafkaCheckpoint | None = None
@@ -97,6 +102,8 @@ class StreamLoop:
         Returns whether a stream runs, which then ends by itself. Otherwise the run may be
         interrupted where it is by ``StopRequested``.
         """
+        if not self._stopping.is_set():
+            self._stop_by = time.monotonic() + STOP_GRACE_S
         self._stopping.set()
         return self._is_streaming
 
@@ -107,8 +114,12 @@ class StreamLoop:
             HudiError: what ended the run; the table holds whole batches only.
         """
         started = time.monotonic()
-        with suppress(StopRequested):
-            self._run_with_retries()
+        try:
+            with suppress(StopRequested):
+                self._run_with_retries()
+                self._let_services_finish()
+        finally:
+            self.left_work |= self._services.end(_CANCEL_S)
         reason = "interrupted" if self._stopping.is_set() else "caught up"
         position = dict(self._position.offsets) if self._position else {}
         stopped = RunStopped(
@@ -141,14 +152,19 @@ class StreamLoop:
                 )
                 self._stopping.wait(pause_s)
 
+    def _let_services_finish(self) -> None:
+        """A compaction beside the batches may end; once asked to stop, within the grace."""
+        self._is_streaming = True  # a signal is to end this wait, not to break it off
+        while self._services.is_progressing and time.monotonic() < self._stop_by:
+            self.waiting_at = time.monotonic()
+            time.sleep(_SHORT_POLL_S)
+        self._is_streaming = False
+
     def _start_from_table(self) -> None:
         """Recover what dead writers left, go on from the newest checkpoint, stream."""
         self._failure = None
-        rolled_back = self._sink.recover()
-        if rolled_back:
-            self._listener(ServiceDone("rollback", ", ".join(rolled_back), 0.0))
-        self._services.run()
-        progress = self._sink.progress()
+        with self._services.turn:
+            progress = self._recovered()
         checkpoint = None if progress is None else progress.checkpoint
         begun = self._source.start(checkpoint, progress.topic_id if progress else "")
         start = begun.checkpoint
@@ -164,6 +180,14 @@ class StreamLoop:
         )
         with scratch_folder() as scratch:
             self._stream(start, scratch)
+
+    def _recovered(self) -> Progress | None:
+        """How far the table has read, once it is in order."""
+        rolled_back = self._sink.recover()
+        if rolled_back:
+            self._listener(ServiceDone("rollback", ", ".join(rolled_back), 0.0))
+        self._services.run()
+        return self._sink.progress()
 
     def _stream(self, start: KafkaCheckpoint, scratch: Path) -> None:
         def on_batch(records: DataFrame, batch_id: int) -> None:
@@ -188,6 +212,7 @@ class StreamLoop:
     def _await(self, query: StreamingQuery) -> None:
         """Until the stream ends by itself, fails, or is asked to stop."""
         while query.isActive and self._failure is None:
+            self._services.check()
             if self._idle.is_set():
                 self.waiting_at = time.monotonic()
             if self._stopping.wait(_POLL_S):
@@ -206,15 +231,16 @@ class StreamLoop:
         stop = threading.Thread(target=query.stop, daemon=True)
         stop.start()
         stop.join(None if in_time else _CANCEL_S)
-        self.left_batch = stop.is_alive()
+        self.left_work |= stop.is_alive()
         return in_time
 
     def _on_batch(self, records: DataFrame, batch_id: int, scratch: Path) -> None:
         """One micro-batch. Failures are kept for the thread that waits: Spark would print them."""
         self._idle.clear()  # before the look at ``_stopping``: ``_end`` then waits, or nothing runs
         try:
-            if not self._stopping.is_set() and self._failure is None:
-                self._write_new_records(records, batch_id, planned_end(scratch, batch_id))
+            with self._services.turn:
+                if not self._stopping.is_set() and self._failure is None:
+                    self._write_new_records(records, batch_id, planned_end(scratch, batch_id))
         except BaseException as error:
             self._failure = translated(error)
         finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -19,31 +20,38 @@ from sinks.hudi.settings import SinkSettings
 from sinks.hudi.sink import NO_REJECTS, HudiSink, RejectLimit
 from sinks.hudi.spark_exchange import SparkExchange
 from sinks.hudi.table_writer import TableWriter
-from streamer.config.concurrency import ConcurrencyConfig
+from streamer.compaction_beside import BesidePolicy, CompactionBeside
 from streamer.config.decode import AvroDecodeConfig, DecodeConfig
 from streamer.config.pipeline import PipelineConfig
 from streamer.config.source import METADATA_PREFIX
 from streamer.events import Listener
 from streamer.executors import check_executors, is_local
 from streamer.loop import StreamLoop
-from streamer.services import InlineServices, ServicePolicies
+from streamer.services import ServicePolicies, TableServices
 from streamer.session import spark_session
 from streamer.sources.kafka import KafkaSource
-from streamer.table_setup import check_table, columns_with, find_table, table_spec
+from streamer.table_setup import (
+    agree_with_others,
+    check_partial_rows,
+    check_table,
+    columns_with,
+    find_table,
+    table_spec,
+)
 from table.config.table_properties import MergeMode
 from table.config.table_spec import TableSpec
 from table.errors import InvalidConfig
-from table.execution.runner import LocalRunner, Runner
+from table.execution.runner import CancellableRunner, LocalRunner, Runner
 from table.hudi_table import HudiTable, create_table
 from table.index.bucket import BucketIndex
 from table.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
 from table.model.commit_metadata import Operation
+from table.model.format_version import FormatVersion
 from table.model.meta_columns import without_meta_columns
 from table.services.compaction import CompactionPolicy
-from table.spark.runner import SparkRunner
+from table.spark.runner import SparkRunner, SparkRunnerBeside
 from table.storage import StorageLocation
 from table.storage.probe import check_conditional_puts
-from table.timeline.lock import open_lock
 from transforms.decode.avro import AvroDecoder
 from transforms.decode.avro_differences import column_types
 from transforms.decode.decoder import ColumnDecoder
@@ -87,7 +95,8 @@ def build(
     keeps_keys = config.dead_letters.enabled
     with KafkaSource(spark, config.source, listener, keeps_keys=keeps_keys) as source:
         sink, writers = _open_sink(config, source)
-        services = InlineServices(writers, _policies(config), _runner(spark), listener)
+        beside = _beside(config, spark, listener)
+        services = TableServices(writers, _policies(config), _runner(spark), listener, beside)
         loop = StreamLoop(
             config.name,
             source,
@@ -120,7 +129,8 @@ def _open_sink(config: PipelineConfig, source: KafkaSource) -> tuple[HudiSink, l
         table = create_table(location, spec)
     else:
         check_conditional_puts(table.storage)
-    _agree_with_others(table, config.concurrency)
+    agree_with_others(table, config.concurrency)
+    check_partial_rows(table, config.table.partial_update)
     check_table(table, spec, index, to_changes.table_schema, config.decode.policy())
     to_changes = to_changes.onto(columns_with(table, to_changes.table_schema))
     operation = Operation(config.table.operation.upper())
@@ -136,19 +146,13 @@ def _open_sink(config: PipelineConfig, source: KafkaSource) -> tuple[HudiSink, l
     return sink, [rows, *([rejects] if rejects else [])]
 
 
-def _agree_with_others(table: HudiTable, config: ConcurrencyConfig) -> None:
-    """Give the table the lock, and the regard for others, that its writers agreed on."""
-    expire_minutes = config.lock.expire_minutes
-    lock = open_lock(table.storage, provider=config.provider(), expire_minutes=expire_minutes)
-    table.access = replace(table.access, lock=lock, sharing=config.sharing())
-
-
 def _dead_letters(config: PipelineConfig, rows: StorageLocation) -> TableWriter:
     location = StorageLocation(config.dead_letters.path, rows.options)
     spec = dead_letter_spec(f"{config.table.name}_dead_letters")
-    spec = replace(spec, metadata_table=config.table.metadata_table)
+    version = FormatVersion(config.table.version)
+    spec = replace(spec, metadata_table=config.table.metadata_table, version=version)
     table = _find_table(config, location) or create_table(location, spec)
-    _agree_with_others(table, config.concurrency)
+    agree_with_others(table, config.concurrency)
     check_table(table, spec, DEAD_LETTER_INDEX, REJECTS_SCHEMA)
     settings = SinkSettings(DEAD_LETTER_INDEX, metadata_table=config.table.metadata_table)
     return TableWriter(table, REJECTS_SCHEMA, settings)
@@ -209,7 +213,8 @@ def _to_changes(config: PipelineConfig, spec: TableSpec, values: pa.Schema) -> T
 def _decoder(decode: DecodeConfig, values: pa.Schema) -> ColumnDecoder:
     settings = values, decode.rescue_column, decode.timestamp_unit, decode.policy()
     if isinstance(decode, AvroDecodeConfig):
-        return AvroDecoder(*settings, framing=decode.framing())
+        limit_bytes = decode.record_limit_bytes
+        return AvroDecoder(*settings, framing=decode.framing(), record_limit_bytes=limit_bytes)
     return JsonDecoder(*settings)
 
 
@@ -228,3 +233,26 @@ def _exchange(spark: SparkSession, source: KafkaSource) -> AdaptiveExchange:
 
 def _runner(spark: SparkSession) -> Runner:
     return LocalRunner() if is_local(spark) else SparkRunner(spark)
+
+
+def _beside(
+    config: PipelineConfig, spark: SparkSession, listener: Listener
+) -> CompactionBeside | None:
+    compaction, pauses = config.compaction, config.run.on_error
+    if not compaction.enabled or compaction.when == "inline":
+        return None
+    policy = BesidePolicy(
+        CompactionPolicy(compaction.every_delta_commits),
+        compaction.wait_budget_s,
+        compaction.backlog_commits,
+        compaction.give_up_after_s,
+        pauses.backoff_s,
+        pauses.max_backoff_s,
+    )
+    return CompactionBeside(policy, _runner_beside(config, spark), listener)
+
+
+def _runner_beside(config: PipelineConfig, spark: SparkSession) -> CancellableRunner:
+    if is_local(spark):
+        return LocalRunner(max(1, (os.cpu_count() or 1) // 2))
+    return SparkRunnerBeside(spark, f"compaction of {config.name}")

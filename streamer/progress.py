@@ -17,7 +17,9 @@ from rich.text import Text
 from streamer.events import (
     BatchPlanned,
     BatchWritten,
+    CompactionBegun,
     CompactionDone,
+    CompactionFailed,
     Event,
     GroupCommitFailed,
     Listener,
@@ -170,6 +172,16 @@ def describe(event: Event) -> str:
             )
         case SchemaEvolved():
             return f"batch {event.batch_id}: the table's columns: {', '.join(event.changes)}"
+        case CompactionBegun():
+            return (
+                f"compaction {event.instant} begun: {event.file_groups:,} file groups, "
+                f"{_size(event.log_bytes)} of logs"
+            )
+        case CompactionFailed():
+            return (
+                f"compaction {event.instant} failed ({event.failures} in a row), again in "
+                f"{event.pause_s:g} s: {event.error_type}: {event.error}"
+            )
         case CompactionDone():
             return (
                 f"compaction {event.instant}: {event.file_groups:,} file groups, "

@@ -1,13 +1,15 @@
-"""Table services that run between two batches."""
+"""Table services that run between two batches, and the one that may run beside them."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from sinks.hudi.table_writer import TableWriter
 from sinks.hudi.upkeep import Cleaned, archive, clean, tend_metadata_table
+from streamer.compaction_beside import CompactionBeside
 from streamer.events import CompactionDone, Listener, ServiceDone
 from table.execution.runner import Runner
 from table.hudi_table import HudiTable
@@ -25,7 +27,7 @@ class ServicePolicies:
     Attributes:
         compaction: of merge-on-read tables.
         cleaning: of files.
-        archival: of the timeline; of tables of version 6 others take care.
+        archival: of the timeline.
     """
 
     compaction: CompactionPolicy | None = None
@@ -33,7 +35,7 @@ class ServicePolicies:
     archival: ArchivalPolicy | None = None
 
 
-class InlineServices:
+class TableServices:
     """Keeps the pipeline's tables in shape; does nothing when nothing is due.
 
     First files are merged, then the old ones deleted, then the instants that made them archived;
@@ -44,6 +46,7 @@ class InlineServices:
         policies: when to do what.
         runner: where the work is done.
         listener: is told of what was done.
+        beside: compacts beside the batches; None compacts between them.
     """
 
     def __init__(
@@ -52,18 +55,45 @@ class InlineServices:
         policies: ServicePolicies,
         runner: Runner,
         listener: Listener,
+        beside: CompactionBeside | None = None,
     ) -> None:
-        self._writers, self._policies = writers, policies
+        self._writers, self._policies = list(writers), policies
         self._runner, self._listener = runner, listener
+        self._beside = beside
+
+    @property
+    def turn(self) -> AbstractContextManager[object]:
+        """A block in which nobody else changes the open tables; see ``CompactionBeside``."""
+        return nullcontext() if self._beside is None else self._beside.turn
+
+    @property
+    def is_progressing(self) -> bool:
+        """Whether a compaction is at work that is worth waiting for."""
+        return self._beside is not None and self._beside.is_progressing
+
+    def check(self) -> None:
+        """Pass unless something beside the batches must end the run.
+
+        Raises:
+            CompactionGivenUp: a compaction has failed for too long.
+        """
+        if self._beside is not None:
+            self._beside.check()
+
+    def end(self, within_s: float) -> bool:
+        """Begin nothing more beside the batches; whether a thread is still at it after so long."""
+        return self._beside is not None and self._beside.end(within_s)
 
     def run(self) -> None:
-        """Do what is due now."""
-        for writer in self._writers:
+        """Do what is due now, in turn."""
+        for writer in tuple(self._writers):
             self._clear_dead(writer)
             self._compact(writer)
             self._clean(writer.table)
             self._archive(writer.table)
             self._tend_metadata(writer.table)
+        if self._beside is not None:
+            self._beside.wait()
 
     def _clear_dead(self, writer: TableWriter) -> None:
         started = time.monotonic()
@@ -74,18 +104,15 @@ class InlineServices:
     def _compact(self, writer: TableWriter) -> None:
         if self._policies.compaction is None:
             return
+        if self._beside is not None:
+            if self._beside.advance(writer):  # others that wait for the place come first then
+                self._writers.remove(writer)
+                self._writers.append(writer)
+            return
         started = time.monotonic()
         for instant, metadata in writer.compact_if_due(self._policies.compaction, self._runner):
-            stats = metadata.write_stats
-            self._listener(
-                CompactionDone(
-                    instant.requested_at,
-                    len(stats),
-                    sum(stat.num_writes for stat in stats),
-                    sum(stat.file_size_in_bytes for stat in stats),
-                    time.monotonic() - started,
-                )
-            )
+            seconds = time.monotonic() - started
+            self._listener(CompactionDone.of(instant.requested_at, metadata.write_stats, seconds))
 
     def _clean(self, table: HudiTable) -> None:
         if self._policies.cleaning is None:
@@ -96,7 +123,7 @@ class InlineServices:
 
     def _archive(self, table: HudiTable) -> None:
         policy = self._policies.archival
-        if policy is None or not table.store.can_archive:
+        if policy is None:
             return
         started = time.monotonic()
         archived = archive(table, policy, self._policies.cleaning)

@@ -46,6 +46,10 @@ _STREAM_SETTINGS = {
     "spark.sql.execution.arrow.maxBytesPerBatch": str(32 * 1024**2),
 }
 
+#: What shares executors between batches and a compaction beside them; of a submitted session,
+#: ``spark-submit --conf`` has to say it.
+_FAIR_SETTINGS = {"spark.scheduler.mode": "FAIR"}
+
 _QUIET_SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -76,6 +80,8 @@ def spark_session(config: PipelineConfig) -> SparkSession:
         SessionFailed: Spark did not start.
     """
     own = settings.resolve(config.spark.conf, "spark.conf")
+    if config.compaction.when == "beside":
+        own = {**_FAIR_SETTINGS, **own}
     if is_submitted() or SparkSession.getActiveSession() is not None:
         with _told_as_failure("the driver's log"):
             spark = SparkSession.builder.appName(config.name).getOrCreate()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 
 _VIEWS = {
     "show": "what the table is, and how far it has come",
@@ -24,15 +25,22 @@ def add_table(table: argparse.ArgumentParser, debug: argparse.ArgumentParser) ->
         command.add_argument("--json", action="store_true", help="for programs")
         return command
 
+    def change(name: str, text: str, module: str) -> argparse.ArgumentParser:
+        command = add(name, text, module)
+        _add_sharing(command)
+        return command
+
     for name, text in _VIEWS.items():
         add(name, text, "table")
-    _add_compact(add("compact", "rewrite logs into base files", "table_compact"))
-    _add_clean(add("clean", "delete files that no query of the past needs", "table_clean"))
-    _add_archive(add("archive", "move old instants to the history", "table_archive"))
-    _add_rollback(add("rollback", "undo one instant, the newest commit", "table_rollback"))
-    _add_savepoint(add("savepoint", "keep the files of a commit's state", "table_savepoint"))
-    _add_restore(add("restore", "undo every write after a commit", "table_restore"))
-    _add_validate(add("validate", "hold the metadata table against the files", "table_validate"))
+    _add_compact(change("compact", "rewrite logs into base files", "table_compact"))
+    _add_clean(change("clean", "delete files that no query of the past needs", "table_clean"))
+    _add_archive(change("archive", "move old instants to the history", "table_archive"))
+    _add_rollback(change("rollback", "undo one instant, the newest commit", "table_rollback"))
+    _add_savepoint(change("savepoint", "keep the files of a commit's state", "table_savepoint"))
+    _add_restore(change("restore", "undo every write after a commit", "table_restore"))
+    _add_version(change("upgrade", "take the table to a newer version", "table_version"), (8, 9))
+    _add_version(change("downgrade", "take the table to an older version", "table_version"), (6, 8))
+    _add_validate(change("validate", "hold the metadata table against the files", "table_validate"))
 
 
 def add_location(command: argparse.ArgumentParser) -> None:
@@ -49,10 +57,26 @@ def add_location(command: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_sharing(command: argparse.ArgumentParser) -> None:
+    """How the table is shared with writers that run meanwhile."""
+    text = "a pipeline that writes the table: its lock, clock skew, heartbeats, storage options, …"
+    command.add_argument("--config", metavar="PIPELINE", help=text)
+    text = "where the table's lock is kept (storage); file_system beside Apache Hudi on a disk"
+    command.add_argument("--lock", choices=("storage", "file_system"), help=text)
+    text = "after so many minutes a lock that Apache Hudi left in file_system is taken over (never)"
+    command.add_argument("--lock-expire-minutes", type=positive, metavar="N", help=text)
+    text = "how far the clocks of the table's writers may differ (200)"
+    command.add_argument("--clock-skew-ms", type=natural, metavar="N", help=text)
+
+
 def _add_compact(compact: argparse.ArgumentParser) -> None:
     _add_steps(compact, "do what is pending, or else all that has logs", can_schedule=True)
     _add_runner(compact)
-    compact.add_argument(
+    _add_merger(compact)
+
+
+def _add_merger(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
         "--merger",
         action="append",
         default=[],
@@ -68,9 +92,9 @@ def _add_clean(clean: argparse.ArgumentParser) -> None:
 
 def _add_archive(archive: argparse.ArgumentParser) -> None:
     _add_steps(archive, "do it")
-    archive.add_argument("--min-commits", type=positive, default=20, help="so many stay (20)")
+    archive.add_argument("--min-commits", type=positive, metavar="N", help="so many stay (20)")
     text = "with more than so many it begins (30)"
-    archive.add_argument("--max-commits", type=positive, default=30, help=text)
+    archive.add_argument("--max-commits", type=positive, metavar="N", help=text)
     _add_retention(archive)
 
 
@@ -103,6 +127,14 @@ def _add_restore(restore: argparse.ArgumentParser) -> None:
     _add_steps(restore, "do it; the metadata table is made anew")
 
 
+def _add_version(command: argparse.ArgumentParser, versions: Sequence[int]) -> None:
+    text = "the table's version then; it is changed no other way"
+    command.add_argument("--to", type=int, choices=versions, required=True, help=text)
+    _add_steps(command, "roll back and compact what is unfinished, then do it")
+    _add_runner(command)
+    _add_merger(command)
+
+
 def _add_validate(validate: argparse.ArgumentParser) -> None:
     text = "make the metadata table anew, then look"
     validate.add_argument("--rebuild", action="store_true", help=text)
@@ -128,7 +160,16 @@ def _add_runner(command: argparse.ArgumentParser) -> None:
 
 def positive(text: str) -> int:
     """A number from 1 on, as a type of ``argparse``."""
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        message = f"expected a number from 1 on, not {text!r}"
+    return _number(text, 1)
+
+
+def natural(text: str) -> int:
+    """A number from 0 on, as a type of ``argparse``."""
+    return _number(text, 0)
+
+
+def _number(text: str, at_least: int) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) < at_least:
+        message = f"expected a number from {at_least} on, not {text!r}"
         raise argparse.ArgumentTypeError(message)
     return int(text)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pyarrow as pa
 
 from sinks.hudi.bucket_check import check_buckets
+from streamer.config.concurrency import ConcurrencyConfig
 from streamer.config.pipeline import PipelineConfig
 from table.config import keys
 from table.config.merge_settings import PartialUpdateMode, merge_settings
@@ -17,11 +19,13 @@ from table.errors import InvalidConfig, TableNotFound, Unsupported
 from table.hudi_table import HudiTable, open_table
 from table.index.bucket import BucketIndex
 from table.merge.custom.loading import load_merger
+from table.model.format_version import FormatVersion
 from table.model.meta_columns import without_meta_columns
 from table.read.renamed_columns import LATEST_SCHEMA
 from table.schema.evolution import changes_between, common_type, united
 from table.schema.field_path import column_at
 from table.storage import StorageLocation
+from table.timeline.lock import open_lock
 from transforms.decode.schema_policy import SchemaPolicy
 
 _TYPES = {
@@ -55,6 +59,7 @@ def table_spec(config: PipelineConfig) -> TableSpec:
         payload=request.payload,
         merger=_merger_name(table.merger) if table.merger else None,
         metadata_table=table.metadata_table,
+        version=FormatVersion(table.version),
     )
 
 
@@ -107,6 +112,27 @@ def check_table(
     check_buckets(table, index)
     _check_columns(table, columns, policy)
     _check_settled(table, columns, (*spec.record_key, *spec.partition_by, *spec.ordering))
+
+
+def agree_with_others(table: HudiTable, concurrency: ConcurrencyConfig) -> None:
+    """Give the table the lock, and the regard for others, that its writers agreed on."""
+    expire_minutes = concurrency.lock.expire_minutes
+    lock = open_lock(table.storage, provider=concurrency.provider(), expire_minutes=expire_minutes)
+    table.access = replace(table.access, lock=lock, sharing=concurrency.sharing())
+
+
+def check_partial_rows(table: HudiTable, partial_update: str) -> None:
+    """Pass when the table may have rows that carry only some columns, if there are to be any.
+
+    Raises:
+        Unsupported: a table of version 6, whose readers know none.
+    """
+    if partial_update == "absent_fields" and table.version is FormatVersion.V6:
+        message = (
+            f"table {table.location.url} is of version 6, which has no partial rows; leave "
+            "table.partial_update: absent_fields out, or lakemark table upgrade TABLE --to 9"
+        )
+        raise Unsupported(message)
 
 
 def check_kept(table: HudiTable) -> None:

@@ -24,7 +24,7 @@ from table.metadata.metadata_table import MetadataTable
 from table.metadata.metadata_writer import MetadataWriter
 from table.metadata.opening import open_metadata_table
 from table.metadata.partition_kind import PartitionKind
-from table.metadata.property_file import read_properties
+from table.metadata.property_file import check_same_version, read_properties
 from table.metadata.record_index import RecordIndex
 from table.metadata.validation import Difference, differences
 from table.model.action import COMMITS
@@ -52,6 +52,7 @@ from table.transaction.access import LOCK_WAIT_S, TableAccess
 from table.view.file_lister import FileLister, StorageFileLister
 from table.view.file_system_view import FileSystemView
 from table.view.view_loader import load_view
+from table.view.visible_instants import VisibleInstants
 
 LATEST = Snapshot()
 
@@ -104,6 +105,11 @@ class HudiTable:
         return self._view
 
     @property
+    def visible_instants(self) -> VisibleInstants:
+        """Which blocks of its logs count as of ``timeline``."""
+        return VisibleInstants.of(self.timeline, self.version)
+
+    @property
     def carried_view(self) -> FileSystemView | None:
         """The view where it is at hand: nothing is listed, so any thread may ask."""
         return self._view
@@ -113,9 +119,13 @@ class HudiTable:
 
         Args:
             loaded: the timeline, when the caller has just read it.
+
+        Raises:
+            Refused: the table has become one of another version.
         """
         timeline = loaded or self.store.load()
         if self._timeline is None or timeline.instants != self._timeline.instants:
+            check_same_version(self.storage, self.version)
             self._timeline, self._view = timeline, None
 
     def note_commit(self, instant: Instant, metadata: CommitMetadata, timeline: Timeline) -> None:
@@ -143,6 +153,10 @@ class HudiTable:
         if self._view is not None:
             self._view = self._view.with_compaction_plan(instant.requested_at, plan)
 
+    def note_begun(self, inflight: Instant) -> None:
+        """Carry on that we just took a planned service up."""
+        self._timeline = self.timeline.with_instant(inflight)
+
     def note_clean(self, instant: Instant, plan: CleanPlan, timeline: Timeline) -> None:
         """Carry a clean that we just completed into the view, without listing."""
         self._note_gone(plan.paths, timeline, instant.requested_at)
@@ -157,12 +171,18 @@ class HudiTable:
         self._note_gone(leftovers, timeline)
 
     def newest_metadata(self) -> CommitMetadata | None:
-        """Metadata of the newest completed commit that carries a schema."""
+        """Metadata of the newest completed commit that carries the table's schema.
+
+        Columns may have come while a service was at work: its schema counts without any other.
+        """
+        of_service = None
         for instant in reversed(self.timeline.completed(*COMMITS)):
             metadata = self.store.read_commit(instant)
             if metadata.extra_metadata.get(keys.SCHEMA):
-                return metadata
-        return None
+                if metadata.may_change_schema:
+                    return metadata
+                of_service = of_service or metadata
+        return of_service
 
     @property
     def schema(self) -> pa.Schema | None:
@@ -256,7 +276,7 @@ class HudiTable:
             return []
         columns, latest = self._indexed_columns(), view.latest_slices()
         where = runner or LocalRunner()
-        return differences(self.storage, metadata, timeline, columns, latest, where)
+        return differences(self.storage, metadata, timeline, self.version, columns, latest, where)
 
     @property
     def metadata_compacted_at(self) -> str | None:
@@ -267,6 +287,17 @@ class HudiTable:
     def metadata_timeline(self) -> Timeline | None:
         """The metadata table's own, as our own commits know it, without a look."""
         return self._metadata_writer.timeline
+
+    def compact_metadata_table(self) -> None:
+        """Compact the metadata table if that is due, and know its timeline from here on.
+
+        Raises:
+            Unsupported: a metadata table that cannot be continued.
+        """
+        with self.access.lock.hold(LOCK_WAIT_S):
+            self._metadata_writer.compact(self.store.load())
+            if self.access.sharing is not None:
+                self.access.sharing.let_clocks_pass()
 
     def note_metadata_upkeep(self, timeline: Timeline) -> None:
         """Carry on what was cleaned and archived of the metadata table itself."""
@@ -288,7 +319,7 @@ class HudiTable:
     def _indexed_columns(self) -> pa.Schema:
         """The columns of which statistics are kept; none before the first commit."""
         schema = self.schema or pa.schema([])
-        return pa.schema([schema.field(name) for name in indexed_columns(schema)])
+        return pa.schema([schema.field(name) for name in indexed_columns(schema, self.version)])
 
     def _forget_metadata(self) -> None:
         self._metadata_writer.forget()
@@ -397,6 +428,7 @@ def create_table(location: StorageLocation, spec: TableSpec) -> HudiTable:
     properties = spec.to_properties()
     storage.create(PROPERTIES_PATH, properties.to_bytes())
     table = HudiTable(storage, properties)
+    table.store.make_folder()
     if spec.metadata_table:
         table.keep_metadata_table()
     return table

@@ -3,7 +3,9 @@
 pytest_plugins = [
     "tests.fixtures.kafka",
     "tests.fixtures.oracle",
+    "tests.fixtures.quick_s3",
     "tests.fixtures.s3",
+    "tests.fixtures.schema_registry",
     "tests.fixtures.spark",
     "tests.fixtures.storage",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import cast
@@ -73,6 +73,8 @@ class JsonStream:
         topic: of the producer.
         identity: of the pipeline, among those of the table.
         sharing: what is owed to other pipelines of the table and its dead letters.
+        metadata_table: whether the two tables have one.
+        equip: gives each of the two tables, once it is open, what a test wants it to have.
     """
 
     location: StorageLocation
@@ -84,6 +86,8 @@ class JsonStream:
     topic: str = TOPIC
     identity: str = DEFAULT_IDENTITY
     sharing: Sharing | None = None
+    metadata_table: bool = True
+    equip: Callable[[HudiTable], HudiTable] = lambda table: table
     exchange: InThisProcess = field(default_factory=InThisProcess)
 
     def __post_init__(self) -> None:
@@ -91,15 +95,18 @@ class JsonStream:
         decoder = JsonDecoder(parse_schema(self.columns), self.rescue_column, policy=self.policy)
         keys = KeyGenerator(KeyGeneratorConfig(("id",)))
         to_changes = ToChanges(decoder, keys, ("ts",), topic=self.topic)
-        table = _opened(self.location, spec)
+        spec = replace(spec, metadata_table=self.metadata_table)
+        table = self.equip(_opened(self.location, spec))
         if table.schema is not None:
             own = without_meta_columns(table.schema)
             to_changes = to_changes.onto(united(own, to_changes.table_schema, ""))
-        settings = SinkSettings(INDEX, self.log_format)
+        settings = SinkSettings(INDEX, self.log_format, metadata_table=self.metadata_table)
         self.rows = TableWriter(table, to_changes.table_schema, settings, follows_others=True)
         place = StorageLocation(f"{self.location.url}_rejects", self.location.options)
-        letters = _opened(place, dead_letter_spec("rejects"))
-        self.rejects = TableWriter(letters, REJECTS_SCHEMA, SinkSettings(DEAD_LETTER_INDEX))
+        spec = replace(dead_letter_spec("rejects"), metadata_table=self.metadata_table)
+        letters = self.equip(_opened(place, spec))
+        settings = SinkSettings(DEAD_LETTER_INDEX, metadata_table=self.metadata_table)
+        self.rejects = TableWriter(letters, REJECTS_SCHEMA, settings)
         prepare = PrepareChunk(to_changes, INDEX, DEAD_LETTER_INDEX)
         for one in (table, letters):
             one.access = replace(one.access, sharing=self.sharing)

@@ -1,42 +1,42 @@
-"""A schema registry for tests: a real server of the REST interface's reading side, over HTTP.
+"""A server between a client and a schema registry, for what a real one does not show: its faults.
 
-Answers and error codes are those of Confluent's documentation ("Schema Registry API Reference"):
-``schemaType`` is left out for Avro, ``references`` where there are none.
-
-No registry can be had from the package registries that tests may use: Confluent's and Karapace's
-are not there, and Apicurio publishes no application that starts.
+What a registry says when all is well is asked of a real one, which may stand behind this server
+(``tests/fixtures/schema_registry.py``).
 """
 
 from __future__ import annotations
 
 import json
+import urllib.request
 from base64 import b64encode
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from types import TracebackType
-from typing import Any
-from urllib.parse import unquote
+from urllib.error import HTTPError
 
 
-class RegistryServer:
+class FaultyRegistry:
     """Listens on a port of this machine from ``start`` to ``stop``; then again on the same one.
 
+    Args:
+        behind: url of the registry that answers what this one does not; None where there is none,
+            and nothing else is there.
+
     Attributes:
-        schemas: text by id, or another whole answer.
-        subjects: versions of each subject, oldest first, as answers to be.
+        answers: by the path of the request.
         asked: paths of all requests.
         failures: statuses of the next answers.
         sign_in: what the header ``Authorization`` must be; None for no matter what.
         moved_to: where all requests are sent on to; None for nowhere.
     """
 
-    def __init__(self) -> None:
-        self.schemas: dict[int, object] = {}
-        self.subjects: dict[str, list[dict[str, Any]]] = {}
+    def __init__(self, behind: str | None = None) -> None:
+        self.answers: dict[str, object] = {}
         self.asked: list[str] = []
         self.failures: list[int] = []
         self.sign_in: str | None = None
         self.moved_to: str | None = None
+        self._behind = behind
         self._port = 0
         self._server: ThreadingHTTPServer | None = None
         self.start()
@@ -56,8 +56,7 @@ class RegistryServer:
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                status, answer = registry._answer(self.path, self.headers.get("Authorization"))
-                body = json.dumps(answer).encode()
+                status, body = registry._answer(self.path, self.headers.get("Authorization"))
                 self.send_response(status)
                 self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
                 if registry.moved_to is not None:
@@ -80,7 +79,7 @@ class RegistryServer:
             self._server.server_close()
             self._server = None
 
-    def __enter__(self) -> RegistryServer:
+    def __enter__(self) -> FaultyRegistry:
         return self
 
     def __exit__(
@@ -91,33 +90,28 @@ class RegistryServer:
     ) -> None:
         self.stop()
 
-    def _answer(self, path: str, sign_in: str | None) -> tuple[int, object]:
+    def _answer(self, path: str, sign_in: str | None) -> tuple[int, bytes]:
         self.asked.append(path)
         if self.moved_to is not None:
-            return 302, {}
+            return 302, b"{}"
         if self.failures:
-            status = self.failures.pop(0)
-            return status, {"error_code": status, "message": "failed"}
+            return _failed(self.failures.pop(0))
         if self.sign_in not in (None, sign_in):
-            return 401, {"error_code": 401, "message": "Unauthorized"}
-        match path.strip("/").split("/"):
-            case ["schemas", "ids", number]:
-                return self._by_id(int(number))
-            case ["subjects", subject, "versions", version]:
-                return self._by_subject(unquote(subject), version)
-        return 404, {"error_code": 404, "message": "HTTP 404 Not Found"}
+            return _failed(401)
+        if path in self.answers:
+            return 200, json.dumps(self.answers[path]).encode()
+        if self._behind is None:
+            return 404, json.dumps({"error_code": 40403, "message": "not found"}).encode()
+        return _passed_on(f"{self._behind}{path}")
 
-    def _by_id(self, number: int) -> tuple[int, object]:
-        if number not in self.schemas:
-            return 404, {"error_code": 40403, "message": f"Schema {number} not found"}
-        schema = self.schemas[number]
-        return 200, {"schema": schema} if isinstance(schema, str) else schema
 
-    def _by_subject(self, subject: str, version: str) -> tuple[int, object]:
-        if subject not in self.subjects:
-            return 404, {"error_code": 40401, "message": f"Subject '{subject}' not found."}
-        versions = self.subjects[subject]
-        place = len(versions) if version == "latest" else int(version)
-        if not 0 < place <= len(versions):
-            return 404, {"error_code": 40402, "message": f"Version {version} not found."}
-        return 200, {"subject": subject, "version": place, "id": place, **versions[place - 1]}
+def _failed(status: int) -> tuple[int, bytes]:
+    return status, json.dumps({"error_code": status, "message": "failed"}).encode()
+
+
+def _passed_on(url: str) -> tuple[int, bytes]:
+    try:
+        with urllib.request.urlopen(url, timeout=60) as answer:
+            return answer.status, answer.read()
+    except HTTPError as error:
+        return error.code, error.read()

@@ -15,6 +15,7 @@ from table.config.table_spec import TableSpec
 from table.hudi_table import HudiTable
 from table.index.bucket import BucketIndex
 from table.model.changes import CHANGE_KIND, CHANGE_KIND_FIELD, ChangeKind
+from table.model.format_version import FormatVersion
 from table.model.instant import Instant
 from table.model.meta_columns import PARTITION_PATH, RECORD_KEY, with_meta_columns
 from table.storage import Storage
@@ -39,9 +40,14 @@ class Row:
     kind: ChangeKind = ChangeKind.UPSERT
 
 
-def spec(table_type: TableType = TableType.MERGE_ON_READ, name: str = "orders") -> TableSpec:
+def spec(
+    table_type: TableType = TableType.MERGE_ON_READ,
+    name: str = "orders",
+    version: FormatVersion = FormatVersion.V9,
+) -> TableSpec:
     """An event-time table in partitions."""
-    return TableSpec(name, ("id",), table_type, ("region",), ("ts",), MergeMode.EVENT_TIME)
+    fields = name, ("id",), table_type, ("region",), ("ts",), MergeMode.EVENT_TIME
+    return TableSpec(*fields, version=version)
 
 
 def make(storage: Storage, table_type: TableType = TableType.MERGE_ON_READ) -> None:

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 
 from table.config.table_properties import PROPERTIES_PATH, TableType
 from table.hudi_table import HudiTable
+from table.model.format_version import FormatVersion
 from table.read.queries import Incremental, Snapshot
 from table.storage import Storage, StorageLocation, open_storage
 from tests.tables import spec, writer
@@ -23,9 +24,14 @@ def new_storage() -> Storage:
     return open_storage(StorageLocation(f"memory://{uuid4().hex}/upkeep"))
 
 
-def make_plain(storage: Storage, table_type: TableType = TableType.MERGE_ON_READ) -> None:
+def make_plain(
+    storage: Storage,
+    table_type: TableType = TableType.MERGE_ON_READ,
+    version: FormatVersion = FormatVersion.V9,
+) -> None:
     """Lay an empty table down that has no metadata table, which would hold archival back."""
-    storage.create(PROPERTIES_PATH, spec(table_type).to_properties().to_bytes())
+    made = spec(table_type, version=version)
+    storage.create(PROPERTIES_PATH, made.to_properties().to_bytes())
 
 
 def copy_of(storage: Storage) -> Storage:
@@ -55,6 +61,10 @@ def active_names(storage: Storage) -> list[Name]:
 
 def archived_names(storage: Storage) -> list[Name]:
     """Every row of the history, as often as it is there."""
+    store = writer(storage).table.store
+    if store.version is FormatVersion.V6:
+        files = store.load_archived().files
+        return [(i.requested_at, i.action.value) for file in files for i in file.instants()]
     names: list[Name] = []
     for file in _named_files(storage):
         with storage.open(f"{HISTORY}/{file}") as stream:

@@ -6,16 +6,18 @@ import json
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from sinks.hudi.table_writer import TableWriter
+from sinks.hudi.upkeep import clean
 from table.config.table_properties import PROPERTIES_PATH, MergeMode, TableType
 from table.config.table_spec import TableSpec
 from table.errors import OutcomeUnknown, Retriable
 from table.execution.runner import LocalRunner
 from table.model.action import COMMITS
+from table.services.cleaning_plan import CleaningPolicy
 from table.services.compaction import CompactionPolicy
 from table.storage import Storage
 from table.timeline.lock import LockProvider, open_lock
@@ -31,6 +33,10 @@ REGIONS = ("north", "south", "west")
 #: Short, so that the dead are soon out of the way; long enough for a busy machine.
 SHARING = Sharing(HeartbeatPolicy(0.5, 4), clock_skew_ms=1)
 LEASE_S = 2.0
+
+#: Before one of so many writes an actor fails: within three or four batches.
+_WRITES = 40
+_PAUSE_S, _END_S = 0.2, 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,35 +81,35 @@ def shared_writer(
     provider: LockProvider = LockProvider.STORAGE,
     sharing: Sharing | None = SHARING,
     has_metadata: bool = True,
+    lease_s: float = LEASE_S,
 ) -> TableWriter:
     """A writer of a shared table, as a process that just started has it."""
     to = writer(storage)
     to.settings = replace(to.settings, metadata_table=has_metadata)
-    lock = open_lock(storage, lease_s=LEASE_S, provider=provider)
+    lock = open_lock(storage, lease_s=lease_s, provider=provider)
     to.table.access = replace(to.table.access, lock=lock, sharing=sharing)
     return to
 
 
 @dataclass
-class Streamer:
-    """Writes its batches in order, each once, as the table tells how far it has come.
+class Actor:
+    """A process that works on a table, dies now and then, and starts again.
 
     Attributes:
-        name: of the writer.
-        batches: how many it writes.
+        name: tells it from others.
         open_writer: a writer over a storage.
         storage: of the table.
-        lives: at how many of its starts it is going to die.
+        faults: how often it is to die, or to get no answer.
+        failed: how often it has.
+        conflicts: how often it had to start again though it did not die.
     """
 
     name: str
-    batches: int
     open_writer: Callable[[Storage], TableWriter]
     storage: Storage
-    lives: int = 0
+    faults: int = 0
+    failed: int = 0
     conflicts: int = 0
-    deaths: int = 0
-    compactions: int = 0
     failure: BaseException | None = None
     _dice: random.Random = field(init=False)
 
@@ -111,30 +117,52 @@ class Streamer:
         self._dice = random.Random(self.name)
 
     def run(self) -> None:
-        """Until all batches are in the table; a failure is kept."""
+        """Until its work is done; a failure is kept."""
         try:
-            while self._next_number(self.storage) < self.batches:
-                self._live()
+            while not self._live():
+                pass
         except BaseException as error:
             self.failure = error
 
-    def _live(self) -> None:
-        """From a start to a death, or to the end."""
-        storage: Storage = self.storage
-        if self.deaths < self.lives:
-            when: When = "before" if self._dice.random() < 0.5 else "after"
-            storage = FaultyStorage(storage, self._dice.randrange(120), when)
+    def _live(self) -> bool:
+        """From a start to a death, or to the end; whether the work is done."""
+        when: When = self._dice.choice(("before", "after", "lost", "doubtful"))
+        nth = self._dice.randrange(_WRITES) if self.failed < self.faults else None
+        storage = FaultyStorage(self.storage, nth, when)
         try:
-            self._stream(storage)
+            to = self.open_writer(storage)
+            to.recover()
+            self._work(to)
         except SimulatedCrash:
-            self.deaths += 1
+            pass
         except (Retriable, OutcomeUnknown):
             self.conflicts += 1
+        else:
+            return True
+        finally:
+            self.failed += storage.has_failed
+        return False
 
-    def _stream(self, storage: Storage) -> None:
-        to = self.open_writer(storage)
-        to.recover()
-        while (number := self._next_number(storage)) < self.batches:
+    def _work(self, to: TableWriter) -> None:
+        raise NotImplementedError
+
+
+@dataclass
+class Streamer(Actor):
+    """Writes its batches in order, each once, as the table tells how far it has come.
+
+    Attributes:
+        batches: how many it writes.
+        compacts: whether it compacts, too.
+        compactions: how many it did.
+    """
+
+    batches: int = 0
+    compacts: bool = True
+    compactions: int = 0
+
+    def _work(self, to: TableWriter) -> None:
+        while (number := self._next_number(to)) < self.batches:
             batch = Batch.at_random(self.name, number)
             try:
                 commit(to, batch.rows(), {BATCH: str(batch)})
@@ -142,11 +170,63 @@ class Streamer:
                 to.abandon()
                 raise
             to.clear_dead()
-            self.compactions += len(to.compact_if_due(CompactionPolicy(4), LocalRunner(1)))
+            if self.compacts:
+                self.compactions += len(compact(to))
 
-    def _next_number(self, storage: Storage) -> int:
-        numbers = [b.number for b in history(writer(storage)) if b.name == self.name]
+    def _next_number(self, to: TableWriter) -> int:
+        to.table.refresh()
+        numbers = [b.number for b in history(to) if b.name == self.name]
         return max(numbers, default=-1) + 1
+
+
+@dataclass
+class Servant(Actor):
+    """Does one service again and again, until it is told to stop.
+
+    Attributes:
+        service: what it does; returns what came of it.
+        stop: tells it.
+        done: how much it did.
+    """
+
+    service: Callable[[TableWriter], Sized] = field(default=lambda _: ())
+    stop: threading.Event = field(default_factory=threading.Event)
+    done: int = 0
+
+    def _work(self, to: TableWriter) -> None:
+        while not self.stop.wait(_PAUSE_S):
+            to.table.refresh()
+            to.clear_dead()
+            self.done += len(self.service(to))
+
+
+def compact(to: TableWriter) -> Sized:
+    """What is pending, and what is due after four delta commits."""
+    return to.compact_if_due(CompactionPolicy(4), LocalRunner(1))
+
+
+def clean_up(to: TableWriter) -> Sized:
+    """What the last six commits do not need."""
+    return clean(to.table, CleaningPolicy(commits=6))
+
+
+@contextmanager
+def at_work(servants: Sequence[Servant]) -> Iterator[None]:
+    """They work for the length of a ``with`` block; what one of them failed with is raised."""
+    threads = [threading.Thread(target=s.run, name=s.name, daemon=True) for s in servants]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        for servant in servants:
+            servant.stop.set()
+        for thread in threads:
+            thread.join(_END_S)
+    for servant, thread in zip(servants, threads, strict=True):
+        if servant.failure is not None:
+            raise servant.failure
+        assert not thread.is_alive(), f"{servant.name} did not come to an end"
 
 
 def run_all(streamers: list[Streamer], limit_s: float) -> None:
@@ -185,9 +265,11 @@ def check_history(storage: Storage, counts: Mapping[str, int]) -> None:
 
 def check_nothing_is_left(storage: Storage, to: TableWriter) -> None:
     """Once the dead have expired, the living undo all that they left."""
-    time.sleep(SHARING.heartbeats.expires_after_s + 0.1)
+    assert to.table.access.sharing is not None
+    time.sleep(to.table.access.sharing.heartbeats.expires_after_s + 0.1)
     to.recover()
     to.compact_if_due(CompactionPolicy(10**6), LocalRunner(1))
+    clean_up(to)
     timeline = writer(storage).table.timeline
     assert not timeline.pending()
     assert not storage.list_folder(HEARTBEAT_FOLDER)[1], "heartbeats of nobody"

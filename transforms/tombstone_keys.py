@@ -10,7 +10,7 @@ A text is cast to the field's type by the rules of ``transforms.decode.json``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -109,7 +109,7 @@ def _decoder_of_keys(
         message = "tombstone keys are avro and values are not; use raw or json"
         raise InvalidConfig(message)
     framing = values.framing.of_keys(schema.names[0] if len(schema) == 1 else None)
-    return AvroDecoder(schema, epoch_unit=values.epoch_unit, policy=policy, framing=framing)
+    return replace(values, schema=schema, rescue_column=None, policy=policy, framing=framing)
 
 
 def _say_key(decoded: Decoded) -> Decoded:

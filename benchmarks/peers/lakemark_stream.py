@@ -29,7 +29,8 @@ def main() -> None:
     events_path.unlink(missing_ok=True)
     lakemark = Path(sys.executable).with_name("lakemark")
     subprocess.run(
-        [lakemark, "run", PIPELINE, "--events", events_path, *overrides(task)], check=True
+        [lakemark, "run", PIPELINE, "--events", events_path, *overrides(task), *sys.argv[2:]],
+        check=True,
     )
     with events_path.open() as lines:
         answer(map(json.loads, lines)).write(Path(task.answer_path))
@@ -59,7 +60,7 @@ def answer(events: Iterable[Mapping[str, Any]]) -> Answer:
     batches: list[Batch] = []
     run_started_s = ended_s = 0.0
     for event in events:
-        at_s = datetime.fromisoformat(event["at"]).timestamp()
+        at_s = datetime.fromisoformat(event["time"]).timestamp()
         if event["event"] == "RunStarted":
             run_started_s = at_s
         if event["event"] == "BatchPlanned":

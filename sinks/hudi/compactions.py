@@ -1,14 +1,15 @@
 """Compactions of one open table: what is pending, what would be planned, and doing it.
 
-Whoever knows the table's columns does them: the pipeline's writer, or ``TableColumns``, which takes
-them from the newest commit.
+What one writes is a function of its plan and of what was committed before that, whoever does it and
+however late: batches may give the table other columns meanwhile.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 
 import pyarrow as pa
 
@@ -17,15 +18,17 @@ from table.config import keys
 from table.config.merge_settings import merge_settings
 from table.execution.runner import Runner
 from table.hudi_table import HudiTable
-from table.model.action import Action
+from table.model.action import COMMITS, Action
 from table.model.column_ranges import indexed_columns
-from table.model.commit_metadata import CommitMetadata
+from table.model.commit_metadata import CommitMetadata, WriteStat
 from table.model.compaction_plan import CompactionPlan
 from table.model.file_slice import FileSlice
+from table.model.format_version import FormatVersion
 from table.model.instant import Instant
 from table.model.meta_columns import with_meta_columns, without_meta_columns
 from table.schema import avro
-from table.services.compaction import execute, request, schedule
+from table.schema.evolution import united
+from table.services.compaction import Execution, request, schedule
 from table.services.slice_rewrite import SliceRewriter
 from table.timeline.timeline import Timeline
 from table.write.file_group_write import WriteContext
@@ -61,29 +64,64 @@ def request_compaction(table: HudiTable) -> Planned | None:
     return requested
 
 
-def run_compaction(
-    table: HudiTable,
-    planned: Planned,
-    context: WriteContext,
-    runner: Runner,
-    own_metadata: Mapping[str, str],
-) -> tuple[Instant, CommitMetadata]:
-    """Rewrite a plan's slices, publish them, and carry the checkpoint on.
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """A compaction of an open table that was begun.
 
-    Args:
+    ``begin`` and ``publish`` are for whoever may change the table; ``rewrite`` may run beside its
+    commits.
+
+    Attributes:
         table: the open table.
-        planned: the compaction.
-        context: of its instant.
-        runner: where the work is done.
-        own_metadata: what the commit says beside the checkpoint.
+        execution: of the plan.
     """
-    newest = table.newest_metadata()
-    carried = codec.carried_forward(newest.extra_metadata) if newest else {}
-    instant, metadata, timeline = execute(
-        table.access, *planned, SliceRewriter(context), runner, {**own_metadata, **carried}
-    )
-    table.note_commit(instant, metadata, timeline)
-    return instant, metadata
+
+    table: HudiTable
+    execution: Execution
+    _rewriter: SliceRewriter
+
+    @classmethod
+    def begin(
+        cls, table: HudiTable, planned: Planned, merger_class: str | None = None
+    ) -> Compaction:
+        """Take a plan up. What is written depends on it alone, whoever does it and however late.
+
+        Args:
+            table: the open table.
+            planned: the compaction.
+            merger_class: of a table of mode ``CUSTOM``.
+
+        Raises:
+            WriteConflict: another writer is doing it, or has done it, or has removed it.
+        """
+        name = planned[0].requested_at
+        context = _context(table, name, merger_class)
+        execution = Execution.begin(table.access, *planned)
+        table.note_begun(execution.instant)
+        return cls(table, execution, SliceRewriter(context))
+
+    def rewrite(self, runner: Runner) -> list[WriteStat]:
+        """Write the new base files, which no reader sees yet."""
+        return self.execution.rewrite(self._rewriter, runner)
+
+    def publish(
+        self, stats: Sequence[WriteStat], own_metadata: Mapping[str, str]
+    ) -> tuple[Instant, CommitMetadata]:
+        """Make them seen, and carry the checkpoint on.
+
+        Args:
+            stats: what ``rewrite`` wrote.
+            own_metadata: what the commit says beside the checkpoint.
+        """
+        newest = self.table.newest_metadata()
+        carried = codec.carried_forward(newest.extra_metadata) if newest else {}
+        instant, metadata, timeline = self.execution.complete(stats, {**own_metadata, **carried})
+        self.table.note_commit(instant, metadata, timeline)
+        return instant, metadata
+
+    def leave(self) -> None:
+        """Let others take the plan up, unless it was published."""
+        self.execution.leave()
 
 
 def write_context(
@@ -115,36 +153,49 @@ def write_context(
         avro_schema_text=avro_schema_text,
         merge=merge,
         log_format=log_format or log_format_for(schema, merge.ordering_fields),
-        indexed=indexed_columns(columns) if table.properties.metadata_partitions else (),
+        indexed=indexed_columns(columns, table.version)
+        if table.properties.metadata_partitions
+        else (),
+        version=table.version,
+        visible=table.visible_instants,
     ).sharing(table.storage)
 
 
-@dataclass(frozen=True, slots=True)
-class TableColumns:
-    """A table's own columns and bucket count, as its newest commit has them.
+def carried_metadata(table: HudiTable) -> dict[str, str]:
+    """What a compaction's commit takes over from the newest when no pipeline says it.
 
-    Attributes:
-        schema: without meta columns.
-        own_metadata: what a compaction's commit takes over from the newest.
+    The schema, and the bucket count, which are nowhere else in a table.
     """
+    newest = table.newest_metadata()
+    known = newest.extra_metadata if newest else {}
+    return {key: known[key] for key in _CARRIED if key in known}
 
-    schema: pa.Schema
-    own_metadata: Mapping[str, str]
 
-    @classmethod
-    def of(cls, table: HudiTable) -> TableColumns:
-        """Those of a table that has a commit."""
-        newest, schema = table.newest_metadata(), table.schema
-        assert newest is not None and schema is not None
-        known = newest.extra_metadata
-        carried = {key: known[key] for key in _CARRIED if key in known}
-        return cls(without_meta_columns(schema), carried)
+def _columns_as_of(table: HudiTable, requested_at: str) -> pa.Schema:
+    """All columns that the table had when a compaction was planned.
 
-    def context(self, table: HudiTable, instant: str, merger_class: str | None) -> WriteContext:
-        """What workers need to write all columns in the name of an instant."""
-        name = table.properties.table_name
-        text = json.dumps(avro.to_avro(with_meta_columns(self.schema), name))
-        return write_context(table, instant, self.schema, text, merger_class=merger_class)
+    Those of the newest commit come first. Others follow that only older commits name: a writer that
+    did not know of them has them in no commit of its own, and they are in the files all the same.
+    """
+    completed = table.timeline.completed(*COMMITS)[::-1]
+    before = [i for i in completed if _was_there(i, requested_at, table.version)]
+    known = before or completed  # others may have archived what was before
+    texts = (table.store.read_commit(i).extra_metadata.get(keys.SCHEMA) for i in known)
+    schemas = (without_meta_columns(avro.to_arrow(t)) for t in dict.fromkeys(texts) if t)
+    return reduce(lambda newer, older: united(newer, older, table.location.url), schemas)
+
+
+def _was_there(commit: Instant, requested_at: str, version: FormatVersion) -> bool:
+    """Whether a plan knew of a commit; in version 6 nobody knows when that was completed."""
+    when = commit.requested_at if version.logs_name_their_slice else commit.completed_at
+    return (when or "") < requested_at
+
+
+def _context(table: HudiTable, requested_at: str, merger_class: str | None) -> WriteContext:
+    """What workers need to write these columns in the name of a compaction."""
+    schema, name = _columns_as_of(table, requested_at), table.properties.table_name
+    text = json.dumps(avro.to_avro(with_meta_columns(schema), name))
+    return write_context(table, requested_at, schema, text, merger_class=merger_class)
 
 
 def _open_slices(table: HudiTable) -> list[FileSlice]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from table.index.bucket import groups_by_bucket
 from table.model.file_slice import FileGroupId, FileSlice
+from table.timeline.timeline import Timeline
+from table.view.file_group import FileGroup
+from table.view.file_system_view import FileSystemView
 from table.write.file_group_write import FileGroupWrite
 from table.write.partitioner import Bucket
 
@@ -26,29 +29,56 @@ class Placement:
     partitions: frozenset[str]
     readable: Mapping[FileGroupId, FileSlice] = field(default_factory=dict)
 
-    @classmethod
-    def of(
-        cls,
-        slices: Iterable[FileSlice],
-        partitions: frozenset[str],
-        bucket_count: int,
-        readable: Iterable[FileSlice] = (),
-    ) -> Placement:
-        """The placement of a table with so many buckets in each partition.
-
-        Raises:
-            InvalidConfig: a file group was made with more buckets, or without a bucket index.
-        """
-        by_group = {file_slice.group: file_slice for file_slice in slices}
-        placed = {
-            Bucket(*place): by_group[group]
-            for place, group in groups_by_bucket(by_group, bucket_count).items()
-        }
-        return cls(placed, partitions, {s.group: s for s in readable})
-
     def task(self, bucket: Bucket) -> FileGroupWrite:
         """What a worker is to write for one bucket."""
         is_new = bucket.partition_path not in self.partitions
         current = self.slices.get(bucket)
         readable = current and self.readable.get(current.group, current)
         return FileGroupWrite(bucket, current, is_new, readable)
+
+
+class Placer:
+    """Placements of one table, from commit to commit: only what changed is placed anew."""
+
+    def __init__(self) -> None:
+        self._view = FileSystemView(Timeline(()))
+        self._bucket_count = 0
+        self._slices: dict[Bucket, FileSlice] = {}
+
+    def place(self, view: FileSystemView, bucket_count: int) -> Placement:
+        """The placement of a table with so many buckets in each partition.
+
+        Raises:
+            InvalidConfig: a file group was made with more buckets, or without a bucket index.
+        """
+        changed = _changed_groups(self._view, view)
+        known = self._slices
+        if changed is None or bucket_count != self._bucket_count:
+            known, changed = {}, view.file_groups()
+        # What nobody reads, a dead writer's or one's at work, may be a second group of a bucket.
+        read = [(group.id, group.for_writers) for group in changed if group.for_writers]
+        unread = {group.id for group in changed if not group.for_writers}
+        slices = dict(known)
+        if unread:
+            slices = {place: one for place, one in slices.items() if one.group not in unread}
+        places = groups_by_bucket([name for name, _ in read], bucket_count)
+        for place, (_, current) in zip(places, read, strict=True):
+            slices[Bucket(*place)] = current
+        self._view, self._bucket_count, self._slices = view, bucket_count, slices
+        pending = (view.groups[name] for name in view.compactions if name in view.groups)
+        readable = {group.id: group.for_readers for group in pending if group.for_readers}
+        return Placement(slices, view.partitions, readable)
+
+
+def _changed_groups(before: FileSystemView, after: FileSystemView) -> list[FileGroup] | None:
+    """Groups that are not what they were; None when others came, went, or were replaced.
+
+    Views share the groups that did not change, and have them in one order.
+    """
+    if len(before.groups) != len(after.groups) or before.replaced != after.replaced:
+        return None
+    pairs = zip(before.groups.values(), after.groups.values(), strict=True)
+    changed = [(old, new) for old, new in pairs if old is not new]
+    if any(old.id != new.id for old, new in changed):
+        return None
+    return [new for _, new in changed if new.id not in after.replaced]

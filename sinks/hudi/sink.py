@@ -3,6 +3,9 @@
 The table is the only truth about progress: the offsets of a batch are in the commit that holds its
 rows, and a commit is published only onto the checkpoint that the batch started from.
 
+A batch that conflicts with what another writer committed meanwhile is undone and written once more,
+from the same offsets, onto what is there by now.
+
 Where the records ask for other columns (``transforms.schema_request``), what all of them ask is
 merged, the attempt is undone before anything of it is seen, and the batch is written once more with
 the columns that it needs.
@@ -11,6 +14,7 @@ the columns that it needs.
 from __future__ import annotations
 
 import json
+import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -102,6 +106,10 @@ class TooManyColumns(HudiError):
 #: The second attempt has all that the first one asked for. More are for what other writers do.
 _MAX_ATTEMPTS = 5
 
+#: After so many conflicts with other writers the stream starts again, with its longer pauses.
+_MAX_CONFLICTS = 2
+_LONGEST_PAUSE_S = 0.5
+
 #: Without dead letters the first bad record stops a run.
 NO_REJECTS = RejectLimit(0.0)
 
@@ -183,7 +191,9 @@ class HudiSink:
 
     def _write(self, batch: KafkaBatch, exchange: Exchange, published: _Columns) -> BatchResult:
         seconds: dict[str, float] = {}
+        conflicts = 0
         for _ in range(_MAX_ATTEMPTS):
+            began = time.monotonic()
             try:
                 outcome = self._attempt(batch, exchange, seconds)
             except InvalidConfig:
@@ -191,6 +201,14 @@ class HudiSink:
                     raise
                 # Another writer has made a column of another type of what these records ask.
                 self._go_back(published)
+                continue
+            except WriteConflict:
+                conflicts += 1
+                if conflicts > _MAX_CONFLICTS:
+                    raise
+                self._go_back(published)
+                time.sleep(random.uniform(0, _LONGEST_PAUSE_S))
+                seconds = {"conflict": seconds.get("conflict", 0.0) + time.monotonic() - began}
                 continue
             if isinstance(outcome, BatchResult):
                 changes = changes_between(published[1], self._rows.schema)
@@ -223,6 +241,9 @@ class HudiSink:
             with _timed(seconds, "commit"):
                 self._commit_rejects(written)
                 instant = self._commit_rows(written, batch, audited)
+        except WriteConflict:
+            self._abandon()  # nothing of it is left, or the stream starts again
+            raise
         except BaseException:
             with suppress(Retriable):  # the next start does it
                 self._abandon()

@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import pyarrow as pa
 
 from sinks.hudi.compactions import (
+    Compaction,
     Planned,
     pending_compactions,
     request_compaction,
-    run_compaction,
     write_context,
 )
 from sinks.hudi.exchange import Written
-from sinks.hudi.placement import Placement
+from sinks.hudi.placement import Placement, Placer
 from sinks.hudi.settings import SinkSettings
 from table.config import keys
 from table.errors import WriteConflict
 from table.execution.runner import Runner
 from table.hudi_table import HudiTable
 from table.model.action import COMMITS, Action
-from table.model.commit_metadata import CommitMetadata
+from table.model.commit_metadata import CommitMetadata, WriteStat
 from table.model.instant import Instant
 from table.model.meta_columns import with_meta_columns, without_meta_columns
 from table.schema import avro
@@ -54,6 +54,7 @@ class TableWriter:
     settings: SinkSettings
     follows_others: bool = False
     _transaction: Transaction | None = field(default=None, init=False)
+    _placer: Placer = field(default_factory=Placer, init=False)
 
     def recover(self) -> list[str]:
         """Roll back what dead writers left; returns the instants.
@@ -113,11 +114,7 @@ class TableWriter:
 
     def placement(self) -> Placement:
         """The buckets that have files, as of ``begin``."""
-        view = self.table.view()
-        count = self.settings.index.bucket_count
-        latest = view.latest_slices() if view.compactions else []
-        pending = [s for s in latest if s.group in view.compactions]
-        return Placement.of(view.slices_for_writing(), view.partitions, count, pending)
+        return self._placer.place(self.table.view(), self.settings.index.bucket_count)
 
     def commit(
         self,
@@ -180,13 +177,56 @@ class TableWriter:
         what others did. Looks at the timeline as ``recover`` or ``commit`` left it; the plan is
         made from a new one.
         """
-        pending = pending_compactions(self.table)
-        done = [one for planned in pending for one in self._compact(planned, runner)]
-        if self.table.properties.is_merge_on_read and is_due(self.table.timeline, policy):
-            requested = request_compaction(self.table)
-            if requested is not None:
-                done += self._compact(requested, runner)
-        return done
+        done = [one for p in pending_compactions(self.table) for one in self._compact(p, runner)]
+        requested = self._plan_if_due(policy)
+        return done if requested is None else done + self._compact(requested, runner)
+
+    def compactions_to_do(
+        self, policy: CompactionPolicy, passed_over: Collection[str] = ()
+    ) -> list[Planned]:
+        """Pending compactions, whoever planned them; without any, one is planned if it is time.
+
+        While one is pending no other is planned, so that they never pile up.
+
+        Args:
+            policy: when it is time.
+            passed_over: instants that count as if they were not there.
+        """
+        pending = [
+            p for p in pending_compactions(self.table) if p[0].requested_at not in passed_over
+        ]
+        requested = None if pending else self._plan_if_due(policy)
+        return pending if requested is None else [requested]
+
+    def begin_compaction(self, planned: Planned) -> Compaction | None:
+        """Take a plan up; None when another writer is doing it, or has done or removed it."""
+        if self.follows_others:
+            self.table.refresh()
+        try:
+            return Compaction.begin(self.table, planned, self.settings.merger_class)
+        except WriteConflict:
+            self.table.refresh()
+            return None
+
+    def publish_compaction(
+        self, compaction: Compaction, stats: Sequence[WriteStat]
+    ) -> tuple[Instant, CommitMetadata]:
+        """Publish what a compaction wrote, under the columns that the table has by now.
+
+        Raises:
+            WriteConflict: it conflicts with what others did.
+            Fenced: it was undone, or done, by another writer.
+        """
+        if self.follows_others:
+            self.table.refresh()
+            self._follow_others()
+        return compaction.publish(stats, self._own_metadata())
+
+    def _plan_if_due(self, policy: CompactionPolicy) -> Planned | None:
+        is_merge_on_read = self.table.properties.is_merge_on_read
+        if not is_merge_on_read or not is_due(self.table.timeline, policy):
+            return None
+        return request_compaction(self.table)
 
     def _follow_others(self) -> None:
         newest = self.table.newest_metadata() if self.follows_others else None
@@ -203,17 +243,17 @@ class TableWriter:
         return united(theirs, self.schema, self.table.location.url)
 
     def _compact(self, planned: Planned, runner: Runner) -> list[tuple[Instant, CommitMetadata]]:
-        if self.follows_others:
-            self.table.refresh()
-            self._follow_others()
-        context = self._context(planned[0].requested_at)
+        compaction = self.begin_compaction(planned)
+        if compaction is None:
+            return []
         try:
-            done = run_compaction(self.table, planned, context, runner, self._own_metadata())
+            return [self.publish_compaction(compaction, compaction.rewrite(runner))]
         except WriteConflict:
             if self.table.access.sharing is None:
                 raise
             return []
-        return [done]
+        finally:
+            compaction.leave()
 
     def _context(self, instant: str) -> WriteContext:
         return write_context(

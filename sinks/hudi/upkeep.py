@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 
-from checkpoints.resume import commits_to_keep
+from checkpoints.of_table import commits_kept_active
 from table.hudi_table import HudiTable
-from table.model.action import COMMITS, Action
+from table.model.action import Action
 from table.model.clean import CleanPlan
 from table.model.instant import Instant
 from table.services import archival, cleaning
@@ -43,7 +43,7 @@ def clean(table: HudiTable, policy: CleaningPolicy) -> list[Cleaned]:
         Refused: a restore is pending.
     """
     check_no_restore(table.timeline)
-    pending = table.timeline.pending(Action.CLEAN)
+    pending = [i for i in table.timeline.pending(Action.CLEAN) if cleaning.is_free(table.access, i)]
     done = [_execute(table, i, table.store.read_clean_plan(i.requested_at)) for i in pending]
     if cleaning.propose(table.store, table.timeline, table.view, policy) is None:
         return done
@@ -74,7 +74,6 @@ def archive(
         cleaning_policy: of its cleans, whose commits stay; None without cleans.
 
     Raises:
-        Unsupported: a table of version 6.
         Refused: a restore is pending.
     """
     check_no_restore(table.timeline)
@@ -99,10 +98,17 @@ def tend_metadata_table(table: HudiTable) -> Tended | None:
     return tended
 
 
+def tend_metadata_table_now(table: HudiTable) -> Tended | None:
+    """The same for who has not committed: looks itself, and compacts it, too, if that is due."""
+    if not table.properties.metadata_partitions:
+        return None
+    table.compact_metadata_table()
+    return tend_metadata_table(table)
+
+
 def _keep_from(table: HudiTable, compacted_at: str | None, timeline: Timeline) -> Iterable[str]:
     """What a table's archival must leave; looks itself when the metadata table was compacted."""
-    extra = ((i, table.store.read_commit(i).extra_metadata) for i in timeline.completed(*COMMITS))
-    yield from commits_to_keep(extra)
+    yield from commits_kept_active(table, timeline)
     if table.properties.metadata_partitions:
         if compacted_at is None:
             compacted_at = metadata_compacted_at(table.storage)

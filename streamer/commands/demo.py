@@ -50,11 +50,11 @@ def execute(arguments: argparse.Namespace) -> int:
             text = yaml.safe_dump(tree, sort_keys=False)
             (home / "orders.yaml").write_text(text, encoding="utf-8")
             config = validated(tree)
-            lag, left_batch = _stream(config, arguments.records, console, signals)
+            lag, left_work = _stream(config, arguments.records, console, signals)
         _show(config, lag, console)
         port = bootstrap.rpartition(":")[2]
         console.print(_hints(arguments.home, port), highlight=False, markup=False, soft_wrap=True)
-        if left_batch:
+        if left_work:
             end_at_once()
     return 0
 
@@ -117,7 +117,7 @@ def _stream(
             sender.raise_failure()
             checkpoint = built.sink.checkpoint()
             lag = {} if checkpoint is None else built.source.lag(checkpoint)
-            return lag, built.loop.left_batch
+            return lag, built.loop.left_work
 
 
 class _Sender(threading.Thread):

@@ -27,6 +27,7 @@ def execute(arguments: argparse.Namespace) -> int:
         HudiError: the run failed for good.
     """
     config = load(arguments.pipeline, [*arguments.overrides, *_overrides(arguments)])
+    arguments.redacted = redaction(config)
     with ends_on_signals() as signals:
         with (
             _output(arguments, config) as shown,
@@ -37,7 +38,7 @@ def execute(arguments: argparse.Namespace) -> int:
         ):
             signals.watch(built.loop.stop)
             built.loop.run()
-        if built.loop.left_batch:
+        if built.loop.left_work:
             end_at_once()
     return 0
 
@@ -45,7 +46,7 @@ def execute(arguments: argparse.Namespace) -> int:
 @contextmanager
 def _output(arguments: argparse.Namespace, config: PipelineConfig) -> Iterator[Listener]:
     """Who tells the user: a display or JSON lines, and the file of ``--events``."""
-    redacted = redaction(config)
+    redacted = arguments.redacted
     with ExitStack() as ended:
         if arguments.log_format == "json":
             shown: Listener = JsonLines(sys.stderr, config.name, redacted)

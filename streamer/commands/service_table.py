@@ -7,12 +7,19 @@ from collections.abc import Sequence
 
 from streamer.commands.location import open_named_table
 from streamer.commands.table import Facts
-from streamer.table_setup import check_kept
+from streamer.config.concurrency import ConcurrencyConfig
+from streamer.config.load import load
+from streamer.config.pipeline import PipelineConfig
+from streamer.config.secrets import redaction
+from streamer.table_setup import agree_with_others, check_kept
 from table.config.table_spec import check_writable
+from table.errors import InvalidConfig
 from table.execution.runner import LocalRunner, Runner
 from table.hudi_table import HudiTable
 from table.model.rollback import RollbackPlan
 from table.services.cleaning_plan import CleaningPolicy, Retention
+from table.storage import place_of
+from table.timeline.lock import LockProvider
 from table.timeline.timeline import Timeline
 from table.transaction.instant_files import names_of
 from table.view.file_system_view import FileSystemView
@@ -27,16 +34,68 @@ def open_for_service(arguments: argparse.Namespace, mergers: Sequence[str] = ())
         TableNotFound: no table lies there.
         Unsupported: a table that this project does not write.
     """
-    table = open_named_table(arguments.table, arguments.storage, mergers)
+    table = open_beside_writers(arguments, mergers)
     check_kept(table)
     return table
 
 
 def open_whatever_indexes(arguments: argparse.Namespace) -> HudiTable:
     """The same for what leaves a metadata table alone, or drops it."""
-    table = open_named_table(arguments.table, arguments.storage)
+    table = open_beside_writers(arguments)
     check_writable(table.properties.without_metadata_table(), table.location.url)
     return table
+
+
+def open_beside_writers(arguments: argparse.Namespace, mergers: Sequence[str] = ()) -> HudiTable:
+    """The named table, whatever it is, with the lock and the regard for others of its writers.
+
+    Whatever they are set to, a command is one more of them: it takes their lock, waits for their
+    clocks, and shows a heartbeat while it works.
+    """
+    config = pipeline_of(arguments)
+    given = {option.partition("=")[0] for option in arguments.storage}
+    known = {} if config is None else config.table.location().options
+    options = [f"{name}={value}" for name, value in known.items() if name not in given]
+    table = open_named_table(arguments.table, [*options, *arguments.storage], mergers)
+    agree_with_others(table, _concurrency(arguments, config))
+    return table
+
+
+def pipeline_of(arguments: argparse.Namespace) -> PipelineConfig | None:
+    """The pipeline that ``--config`` names.
+
+    Raises:
+        ConfigError: the file is wrong.
+        InvalidConfig: it writes another table.
+    """
+    if arguments.config is None:
+        return None
+    config = load(arguments.config)
+    arguments.redacted = redaction(config)
+    written = [path for path in (config.table.path, config.dead_letters.path) if path]
+    if place_of(arguments.table) not in map(place_of, written):
+        message = (
+            f"pipeline {arguments.config} writes {' and '.join(written)}, no {arguments.table}"
+        )
+        raise InvalidConfig(message)
+    return config
+
+
+def _concurrency(arguments: argparse.Namespace, config: PipelineConfig | None) -> ConcurrencyConfig:
+    said = ConcurrencyConfig() if config is None else config.concurrency
+    lock = {"provider": arguments.lock, "expire_minutes": arguments.lock_expire_minutes}
+    given = {name: value for name, value in lock.items() if value is not None}
+    changed: dict[str, object] = {"mode": "multiple", "lock": said.lock.model_copy(update=given)}
+    if arguments.clock_skew_ms is not None:
+        changed["clock_skew_ms"] = arguments.clock_skew_ms
+    meant = said.model_copy(update=changed)
+    if meant.provider() is LockProvider.IN_PROCESS:
+        message = (
+            f"pipeline {arguments.config} keeps the table's lock in its own memory, where no "
+            "command finds it; stop it, and say --lock storage"
+        )
+        raise InvalidConfig(message)
+    return meant
 
 
 def chosen_runner(arguments: argparse.Namespace) -> Runner:
@@ -61,11 +120,14 @@ def view_at(table: HudiTable, timeline: Timeline) -> FileSystemView:
 
 
 def cleaning_policy(arguments: argparse.Namespace) -> CleaningPolicy:
-    """What ``--retain-…`` says; ten commits without."""
+    """What ``--retain-…`` says; without, what the pipeline does, or else ten commits."""
     if arguments.retain_hours:
         return CleaningPolicy(Retention.HOURS, hours=arguments.retain_hours)
     if arguments.retain_versions:
         return CleaningPolicy(Retention.FILE_VERSIONS, file_versions=arguments.retain_versions)
+    config = pipeline_of(arguments)
+    if arguments.retain_commits is None and config is not None:
+        return config.cleaning.policy_of_table()
     return CleaningPolicy(commits=arguments.retain_commits or _COMMITS_RETAINED)
 
 

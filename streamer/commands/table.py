@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 
 import pyarrow as pa
 from rich.console import Console
@@ -15,9 +16,12 @@ from sinks.audit import Audit
 from streamer.commands.location import open_named_table
 from streamer.grid import print_facts, print_grid
 from table.hudi_table import HudiTable
+from table.model.action import Action
 from table.model.commit_metadata import CommitMetadata
 from table.model.instant import Instant
 from table.model.meta_columns import without_meta_columns
+from table.services.compaction import delta_commits_uncompacted
+from table.timeline.clock import parse_instant
 
 #: The facts, or one row, of a view; ``--json`` prints them with ``_`` for blanks in their names.
 Facts = Mapping[str, object]
@@ -61,9 +65,13 @@ def describe(table: HudiTable) -> Facts:
         "last commit": commits[-1].requested_at if commits else None,
         "checkpoint": None if checkpoint is None else str(checkpoint),
         "pending": [str(instant) for instant in table.timeline.pending()],
+        "plans pending": len(pending := table.timeline.pending(Action.COMPACTION)),
+        "oldest plan s": round(_age_s(pending[0])) if pending else None,
+        "not compacted": delta_commits_uncompacted(table.timeline),
         "partitions": len({one.group.partition_path for one in slices}),
         "file groups": len(slices),
         "base file bytes": sum(one.base.size_bytes for one in slices if one.base),
+        "log files": sum(len(one.logs) for one in slices),
         "log file bytes": sum(one.log_bytes for one in slices),
     }
 
@@ -132,6 +140,10 @@ def _instant_row(table: HudiTable, instant: Instant) -> Facts:
         "skipped": None if audit is None else audit.skipped,
         "checkpoint": None if checkpoint is None else str(checkpoint),
     }
+
+
+def _age_s(instant: Instant) -> float:
+    return (datetime.now(UTC) - parse_instant(instant.requested_at)).total_seconds()
 
 
 def _columns(schema: pa.Schema) -> dict[str, str]:

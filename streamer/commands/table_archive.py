@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
 
 from rich.console import Console
 
-from sinks.hudi.upkeep import archivable, archive
-from streamer.commands.service_table import cleaning_policy, open_for_service
-from streamer.commands.table import show_rows
+from sinks.hudi.upkeep import archivable, archive, tend_metadata_table_now
+from streamer.commands.service_table import (
+    cleaning_policy,
+    open_for_service,
+    pipeline_of,
+)
+from streamer.commands.table import Facts, show_rows
+from streamer.config.archival import ArchivalConfig
+from streamer.config.run import CompactionConfig
+from table.model.instant import Instant
 from table.services.archival_plan import ArchivalPolicy
 from table.transaction.undoable import check_no_restore
 
@@ -21,20 +29,38 @@ def execute(arguments: argparse.Namespace) -> int:
         HudiError: the table cannot be read, or not be written.
     """
     table, cleaning = open_for_service(arguments), cleaning_policy(arguments)
-    policy = ArchivalPolicy(arguments.min_commits, arguments.max_commits)
+    policy = _policy(arguments)
     check_no_restore(table.timeline)
     if arguments.step == "run":
         done = archive(table, policy, cleaning)
         instants = done.instants if done else ()
+        tended = tend_metadata_table_now(table)
+        rows = [*map(_row, instants), *_metadata_rows(tended.archived if tended else ())]
     else:
-        instants = archivable(table, policy, cleaning)
-    rows = [
-        {
-            "instant": instant.requested_at,
-            "action": instant.action.value,
-            "completed": instant.completed_at,
-        }
-        for instant in instants
-    ]
+        rows = [*map(_row, archivable(table, policy, cleaning))]
     show_rows(rows, Console(), arguments.json)
     return 0
+
+
+def _policy(arguments: argparse.Namespace) -> ArchivalPolicy:
+    config = pipeline_of(arguments)
+    said = ArchivalConfig() if config is None else config.archival
+    compaction = CompactionConfig() if config is None else config.compaction
+    return ArchivalPolicy(
+        arguments.min_commits or said.min_commits,
+        arguments.max_commits or said.max_commits,
+        compaction.every_delta_commits,
+    )
+
+
+def _row(instant: Instant) -> Facts:
+    return {
+        "instant": instant.requested_at,
+        "action": instant.action.value,
+        "completed": instant.completed_at,
+    }
+
+
+def _metadata_rows(instants: Iterable[Instant]) -> list[Facts]:
+    """Those of the metadata table's own timeline."""
+    return [{**_row(one), "action": f"metadata {one.action.value}"} for one in instants]

@@ -6,14 +6,20 @@ import argparse
 
 from rich.console import Console
 
-from sinks.hudi.upkeep import clean
-from streamer.commands.service_table import cleaning_policy, open_for_service, view_at
+from sinks.hudi.upkeep import clean, tend_metadata_table_now
+from streamer.commands.service_table import (
+    cleaning_policy,
+    open_for_service,
+    view_at,
+)
 from streamer.commands.table import Facts, show_rows
 from table.hudi_table import HudiTable
+from table.metadata.opening import METADATA_FOLDER
 from table.model.action import Action
 from table.model.clean import CleanPlan
 from table.services.cleaning import propose, request
 from table.services.cleaning_plan import CleaningPolicy
+from table.services.metadata_upkeep import Tended
 from table.transaction.undoable import check_no_restore
 
 
@@ -34,6 +40,7 @@ def execute(arguments: argparse.Namespace) -> int:
         case _:
             done = clean(table, policy)
             rows = [row for one in done for row in _file_rows(one.instant.requested_at, one.plan)]
+            rows += _metadata_rows(tend_metadata_table_now(table))
     show_rows(rows, Console(), arguments.json)
     return 0
 
@@ -53,4 +60,15 @@ def _file_rows(instant: str | None, plan: CleanPlan) -> list[Facts]:
         {"instant": instant, "partition": partition, "file": name}
         for partition, names in plan.files.items()
         for name in names
+    ]
+
+
+def _metadata_rows(tended: Tended | None) -> list[Facts]:
+    """What was deleted of the metadata table itself, in the folders that it has there."""
+    if tended is None:
+        return []
+    parts = [path.rpartition("/") for path in tended.deleted]
+    return [
+        {"instant": None, "partition": f"{METADATA_FOLDER}/{folder}", "file": name}
+        for folder, _, name in parts
     ]

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import sys
 
 from rich.console import Console
 
 from sinks.hudi.compactions import (
+    Compaction,
     Planned,
-    TableColumns,
+    carried_metadata,
     pending_compactions,
     plan_compaction,
     request_compaction,
-    run_compaction,
 )
 from streamer.commands.service_table import chosen_runner, open_for_service
 from streamer.commands.table import Facts, show_rows
-from table.errors import Unsupported
+from table.errors import Unsupported, WriteConflict
 from table.execution.runner import Runner
 from table.hudi_table import HudiTable
 from table.model.compaction_plan import CompactionPlan
@@ -79,13 +80,25 @@ def _run(table: HudiTable, arguments: argparse.Namespace) -> list[Facts]:
     if not planned:
         return []
     runner, merger = chosen_runner(arguments), (arguments.merger or [None])[0]
-    return [_compact(table, one, runner, merger) for one in planned]
+    done = (_compact(table, one, runner, merger) for one in planned)
+    return [row for row in done if row is not None]
 
 
-def _compact(table: HudiTable, planned: Planned, runner: Runner, merger: str | None) -> Facts:
-    columns = TableColumns.of(table)
-    context = columns.context(table, planned[0].requested_at, merger)
-    instant, metadata = run_compaction(table, planned, context, runner, columns.own_metadata)
+def _compact(
+    table: HudiTable, planned: Planned, runner: Runner, merger: str | None
+) -> Facts | None:
+    """Do one; None when another writer is doing it, or has done it."""
+    try:
+        compaction = Compaction.begin(table, planned, merger)
+    except WriteConflict as conflict:
+        print(conflict, file=sys.stderr)
+        return None
+    try:
+        stats = compaction.rewrite(runner)
+        table.refresh()
+        instant, metadata = compaction.publish(stats, carried_metadata(table))
+    finally:
+        compaction.leave()
     return {
         "instant": instant.requested_at,
         "slices": len(metadata.write_stats),

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from rich.console import Console
 
-from streamer.commands.location import open_named_table
+from streamer.commands.service_table import open_beside_writers
 from streamer.commands.table import Facts, show_rows
 from table.config.table_spec import check_writable
 from table.hudi_table import HudiTable
@@ -23,7 +23,7 @@ def execute(arguments: argparse.Namespace) -> int:
     Raises:
         HudiError: the table cannot be read, or not be written.
     """
-    table = open_named_table(arguments.table, arguments.storage)
+    table = open_beside_writers(arguments)
     if arguments.rebuild:
         check_writable(table.properties.without_metadata_table(), table.location.url)
         table.rebuild_metadata_table()

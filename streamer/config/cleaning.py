@@ -37,8 +37,10 @@ class CleaningConfig(Section):
 
     def cleaning_policy(self) -> CleaningPolicy | None:
         """The same for the table; None when it is not to be cleaned."""
-        if not self.enabled:
-            return None
+        return self.policy_of_table() if self.enabled else None
+
+    def policy_of_table(self) -> CleaningPolicy:
+        """The same, whoever cleans."""
         return CleaningPolicy(
             Retention(self.policy.upper()),
             self.commits_retained,

@@ -11,10 +11,11 @@ from streamer.config.errors import Problem
 from streamer.config.run import DeadLettersConfig
 from streamer.config.source import METADATA_PREFIX, SourceConfig
 from streamer.config.table import TableConfig
-from table.config.merge_request import payload_class_of, word
+from table.config.merge_request import merge_properties, payload_class_of, word
 from table.config.merge_settings import payload_settings
 from table.config.table_properties import MergeMode
 from table.errors import InvalidConfig
+from table.model.format_version import FormatVersion
 from table.model.meta_columns import IS_DELETED
 from table.schema.field_path import column_at, top_column
 from table.storage import place_of
@@ -94,11 +95,18 @@ def _merging(table: TableConfig) -> Iterator[Problem]:
             f"{word(meant.partial_update)}; leave one of the two out"
         )
         yield Problem("table.partial_update", text)
+    try:
+        merge_properties(meant, request.payload_class, FormatVersion(table.version))
+    except InvalidConfig as error:
+        yield Problem("table.version", str(error))
 
 
 def _absent_fields(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:
     if table.partial_update != "absent_fields":
         return
+    if FormatVersion(table.version) is FormatVersion.V6:
+        text = "absent_fields needs partial rows, which version 6 has not; create version 8 or 9"
+        yield Problem("table.partial_update", text)
     if table.merge_mode == "custom":
         text = "absent_fields has no meaning with a merger of your own; leave one of the two out"
         yield Problem("table.partial_update", text)

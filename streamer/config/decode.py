@@ -192,6 +192,11 @@ class AvroDecodeConfig(DecodeConfig):
     key_schema: Annotated[str, Field(min_length=1)] | None = None
     """The same for the Kafka keys of tombstones, where ``tombstone_key`` is ``avro``."""
 
+    record_limit_bytes: Annotated[int, Field(ge=1)] = 64 << 20
+    """How large the columns of one record may be in memory. A null in an array is one byte, and as
+    large in its columns as the values are that it stands beside, so a small record may become a
+    very large one. Larger ones go to the dead letters."""
+
     def framing(self) -> Framing:
         """How values say which schema they were written with.
 

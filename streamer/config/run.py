@@ -19,6 +19,22 @@ class CompactionConfig(Section):
     every_delta_commits: Annotated[int, Field(ge=1)] = 5
     """Compact after so many commits."""
 
+    when: Literal["inline", "beside"] = "inline"
+    """``inline`` compacts between two batches, which wait for it. ``beside`` compacts while batches
+    go on, with half of this machine's cores, or, on a cluster, in a pool of its own."""
+
+    wait_budget_s: Annotated[float, Field(ge=0)] = 10.0
+    """With ``beside``: at most so many seconds does a batch wait for a compaction; it does when the
+    table is behind by more than ``backlog_commits``."""
+
+    backlog_commits: Annotated[int, Field(ge=1)] = 20
+    """With ``beside``: so many delta commits may be there that are not compacted before batches
+    wait."""
+
+    give_up_after_s: Annotated[float, Field(ge=0)] = 3600.0
+    """With ``beside``: a compaction that has failed for so many seconds ends the run; until then it
+    is tried again, with the pauses of ``run.on_error``. 0: it never does."""
+
 
 class DeadLettersConfig(Section):
     """Where records go that cannot become rows, with the reason."""

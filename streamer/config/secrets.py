@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 
 from pydantic import BaseModel
@@ -27,7 +27,17 @@ def redaction(config: BaseModel) -> Callable[[str], str]:
     come from, what is assigned to a word such as ``password`` inside of them, and whatever stands
     as user and password in a url.
     """
-    known = sorted({secret for secret in _secrets(config) if secret}, key=len, reverse=True)
+    return _without(_secrets(config))
+
+
+def option_redaction(options: Iterable[str]) -> Callable[[str], str]:
+    """The same for options of a store as a command line gives them, ``NAME=VALUE`` each."""
+    pairs = (option.partition("=") for option in options)
+    return _without(v for name, _, v in pairs if sounds_secret(name) or holds_secret(v))
+
+
+def _without(secrets: Iterable[str]) -> Callable[[str], str]:
+    known = sorted({secret for secret in secrets if secret}, key=len, reverse=True)
     values = re.compile("|".join(map(re.escape, known))) if known else None
 
     def redacted(text: str) -> str:

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from checkpoints.book import IDENTITY_PATTERN
 from streamer.config.section import FromList, Section
 from streamer.config.settings import Setting, Settings
 
@@ -131,7 +132,7 @@ class SourceConfig(Section):
     ``{timestamp: TIME}`` (ISO with a zone, or milliseconds since 1970), each begins at its first
     record that is no older, or at its end where there is none."""
 
-    checkpoint_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{0,249}$")] = ""
+    checkpoint_id: Annotated[str, Field(pattern=f"^{IDENTITY_PATTERN}$")] = ""
     """Under which name the table keeps this pipeline's offsets. Several pipelines that write one
     table need one each. Left out: where Apache Hudi's streamer keeps them, too."""
 

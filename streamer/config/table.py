@@ -40,6 +40,11 @@ class TableConfig(Section):
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$")] = ""
     """What catalogs call it. Left out: the last part of the path."""
 
+    version: Literal[6, 8, 9] = 9
+    """Version of a new table: 9 (Hudi 1.1 and later), 8 (Hudi 1.0) or 6 (Hudi 0.14 and 0.15), which
+    most engines read. A table that is there is continued in the version it has; ``lakemark table
+    upgrade`` and ``downgrade`` change it."""
+
     type: Literal["merge_on_read", "copy_on_write"] = "merge_on_read"
     """``merge_on_read`` writes a batch quickly and merges it when read or compacted;
     ``copy_on_write`` rewrites files at once."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 import threading
 from collections.abc import Iterator
@@ -15,6 +16,8 @@ from prometheus_client.exposition import choose_encoder
 
 from streamer.health import Health
 from table.errors import InvalidConfig
+
+_LOG = logging.getLogger(__name__)
 
 _TEXT = "text/plain; charset=utf-8"
 _POLL_S = 0.1
@@ -88,8 +91,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         path = self.path.partition("?")[0]
         if path == "/metrics":
-            encode, content_type = choose_encoder(self.headers.get("Accept", ""))
-            self._answer(HTTPStatus.OK, content_type, encode(self.server.registry))
+            self._answer_metrics()
         elif path in ("/health", "/ready"):
             verdict = self.server.health.verdict()
             is_good = verdict.is_alive if path == "/health" else verdict.is_ready
@@ -102,6 +104,16 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:
         """The run's output is its own."""
+
+    def _answer_metrics(self) -> None:
+        try:
+            encode, content_type = choose_encoder(self.headers.get("Accept", ""))
+            text = encode(self.server.registry)
+        except Exception as error:  # whatever it is: silence would look like a network's failure
+            _LOG.error("/metrics has no answer: %s: %s", type(error).__name__, error)
+            self._answer(HTTPStatus.INTERNAL_SERVER_ERROR, _TEXT, b"see the log of the run\n")
+        else:
+            self._answer(HTTPStatus.OK, content_type, text)
 
     def _answer(self, status: HTTPStatus, content_type: str, body: bytes) -> None:
         self.send_response(status)

@@ -16,7 +16,9 @@ from checkpoints.checkpoint import KafkaCheckpoint
 from streamer.events import (
     BatchPlanned,
     BatchWritten,
+    CompactionBegun,
     CompactionDone,
+    CompactionFailed,
     Event,
     GroupCommitFailed,
     MetricsServed,
@@ -48,9 +50,9 @@ class RunMetrics:
         families = Families(pipeline, topic)
         self._batches = _Batches(families, now)
         self._lag = _Lag(families, now)
-        self._table = _Table(families)
+        self._table = _Table(families, now)
         self._troubles = _Troubles(families)
-        self._services = _Services(families)
+        self._services = _Services(families, now)
         build = families.gauge("build_info", "Always 1; the version that runs", "version")
         build.labels(*families.run, version("lakemark")).set(1)
         ProcessCollector(registry=families.registry)
@@ -85,10 +87,12 @@ class RunMetrics:
                 self._troubles.lose(event)
             case SchemaEvolved():
                 self._table.schema_changes.inc(len(event.changes))
+            case CompactionBegun():
+                self._services.compacting.set(1)
+            case CompactionFailed():
+                self._services.fail(event)
             case CompactionDone():
-                self._services.add("compaction", event.seconds)
-                self._services.compacted_rows.inc(event.rows_written)
-                self._services.compacted_bytes.inc(event.bytes_written)
+                self._services.compact(event)
             case ServiceDone():
                 self._services.add(event.service, event.seconds)
             case Retrying():
@@ -243,15 +247,22 @@ class _Lag:
 class _Table:
     """What the table's files look like."""
 
-    def __init__(self, families: Families) -> None:
-        one = families.one_gauge
+    def __init__(self, families: Families, now: Callable[[], float]) -> None:
+        one, self._now = families.one_gauge, now
+        self._pending_since: str | None = None
         self._groups = one("table_file_groups", "File groups in sight")
         self._logs = one("table_log_files", "Log files that are not compacted yet")
         self._base_bytes = one("table_base_bytes", "Size of the base files that a query reads")
         self._log_bytes = one("table_log_bytes", "Size of the log files that a query merges")
         self._pending = one("table_pending_compactions", "Compactions requested, not completed")
+        one("table_pending_compaction_age_seconds", "Of the oldest; 0 without").set_function(
+            self._age_s
+        )
         self._since = one(
             "table_delta_commits_since_compaction", "Delta commits since the last compaction"
+        )
+        self._uncompacted = one(
+            "table_delta_commits_uncompacted", "Delta commits no completed compaction has merged"
         )
         self.schema_changes = families.one_counter(
             "schema_changes", "Columns that were added or became wider"
@@ -263,17 +274,45 @@ class _Table:
         self._base_bytes.set(shape.base_bytes)
         self._log_bytes.set(shape.log_bytes)
         self._pending.set(shape.pending_compactions)
+        self._pending_since = shape.pending_since
         self._since.set(shape.delta_commits)
+        self._uncompacted.set(shape.uncompacted_delta_commits)
+
+    def _age_s(self) -> float:
+        """It grows between two looks."""
+        since = self._pending_since
+        return 0.0 if since is None else max(0.0, self._now() - _instant_s(since))
 
 
 class _Services:
-    """What was done for the table between batches."""
+    """What was done for the table between batches, and beside them."""
 
-    def __init__(self, families: Families) -> None:
-        self._run, self._name = families.run, BoundedLabel()
+    def __init__(self, families: Families, now: Callable[[], float]) -> None:
+        self._run, self._name, self._now = families.run, BoundedLabel(), now
         self._seconds = families.seconds("service_seconds", "Seconds of a table service", "service")
-        self.compacted_rows = families.one_counter("compacted_rows", "Rows that compaction wrote")
-        self.compacted_bytes = families.one_counter("compacted_bytes", "Bytes of these")
+        self._compacted_rows = families.one_counter("compacted_rows", "Rows that compaction wrote")
+        self._compacted_bytes = families.one_counter("compacted_bytes", "Bytes of these")
+        self.compacting = families.one_gauge("compacting", "Whether one is at work beside batches")
+        self._failures = families.one_counter("compaction_failures", "Of those beside the batches")
+        self._in_a_row = families.one_gauge(
+            "compaction_failures_in_a_row", "Since the last compaction that was completed"
+        )
+        self._failed_at = families.one_gauge(
+            "last_compaction_failure_timestamp_seconds", "When the last one failed; 0 for never"
+        )
+
+    def compact(self, event: CompactionDone) -> None:
+        self.add("compaction", event.seconds)
+        self._compacted_rows.inc(event.rows_written)
+        self._compacted_bytes.inc(event.bytes_written)
+        self.compacting.set(0)
+        self._in_a_row.set(0)
+
+    def fail(self, event: CompactionFailed) -> None:
+        self.compacting.set(0)
+        self._failures.inc()
+        self._in_a_row.set(event.failures)
+        self._failed_at.set(self._now())
 
     def add(self, service: str, seconds: float) -> None:
         self._seconds.labels(*self._run, self._name(service)).observe(seconds)

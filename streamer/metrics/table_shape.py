@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from table.services.compaction import delta_commits_since_compaction
+from table.services.compaction import delta_commits_since_compaction, delta_commits_uncompacted
 from table.view.file_system_view import FileSystemView
 
 
@@ -19,6 +19,8 @@ class TableShape:
         log_bytes: size of the log files.
         pending_compactions: requested, and not completed.
         delta_commits: completed since the last compaction was requested.
+        uncompacted_delta_commits: that no completed compaction has merged.
+        pending_since: requested time of the oldest pending compaction; None without.
     """
 
     file_groups: int
@@ -27,6 +29,8 @@ class TableShape:
     log_bytes: int
     pending_compactions: int
     delta_commits: int
+    uncompacted_delta_commits: int
+    pending_since: str | None
 
 
 def shape_of(view: FileSystemView) -> TableShape:
@@ -39,4 +43,6 @@ def shape_of(view: FileSystemView) -> TableShape:
         sum(one.log_bytes for one in slices),
         len(set(view.compactions.values())),
         delta_commits_since_compaction(view.timeline),
+        delta_commits_uncompacted(view.timeline),
+        min(view.compactions.values(), default=None),
     )

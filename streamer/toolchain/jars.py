@@ -137,7 +137,7 @@ def resolve(
     if jars is not None:
         return jars
     folder.mkdir(parents=True, exist_ok=True)
-    with _one_at_a_time(folder / f".{place.name}.lock"):
+    with one_at_a_time(folder / f".{place.name}.lock"):
         return _kept(place) or _fetch(coordinates, ivy_file, place)
 
 
@@ -194,7 +194,7 @@ def _kept(place: Path) -> list[Path] | None:
 
 
 @contextmanager
-def _one_at_a_time(lock: Path) -> Iterator[None]:
+def one_at_a_time(lock: Path) -> Iterator[None]:
     """Hold ``lock`` against other processes; the system lets go of it when this one dies."""
     with lock.open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)

@@ -51,14 +51,22 @@ class Walk:
 
     def over(self, node: Node) -> None:
         """Step over one value, or null."""
-        if node.branch is not None:
-            branch = self._long()
-            if branch == node.null_branch:
-                return
-            chosen = node.of_branch(branch)
-            if chosen is None:
-                _refuse(f"the union has no branch {branch}")
-            node = chosen
+        chosen = self.chosen(node)
+        if chosen is not None:
+            self.over_value(chosen)
+
+    def chosen(self, node: Node) -> Node | None:
+        """Step over the branch of a union, and tell what follows; None for null."""
+        if node.branch is None:
+            return node
+        branch = self._long()
+        chosen = node.of_branch(branch)
+        if chosen is None and branch != node.null_branch:
+            _refuse(f"the union has no branch {branch}")
+        return chosen
+
+    def over_value(self, node: Node) -> None:
+        """Step over a value, behind the branch of a union."""
         if node.kind == "record":
             self._over_record(node)
         elif node.kind in ("array", "map"):

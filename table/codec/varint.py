@@ -5,11 +5,16 @@ Columns of them are written by ``avro_binary``; here they are made one by one.
 
 from __future__ import annotations
 
+_LAST_SHORT = 0x7F
+_SHORT = [bytes([value]) for value in range(_LAST_SHORT + 1)]
+
 
 def unsigned(value: int) -> bytes:
     """An integer from 0 as Protocol Buffers writes it."""
+    if value <= _LAST_SHORT:
+        return _SHORT[value]
     digits = bytearray()
-    while value > 0x7F:
+    while value > _LAST_SHORT:
         digits.append(value & 0x7F | 0x80)
         value >>= 7
     digits.append(value)

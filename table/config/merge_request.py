@@ -15,15 +15,20 @@ from functools import cached_property
 
 from table.config import keys
 from table.config.merge_settings import (
+    MODE_PAYLOADS,
     PAYLOAD_CLASSES,
+    PAYLOAD_STRATEGY,
     MergeSettings,
     PartialUpdateMode,
+    payload_of_mode,
     payload_settings,
+    strategy_of_mode,
 )
 from table.config.merger_name import check_class_path
 from table.config.table_properties import MergeMode
 from table.errors import InvalidConfig
 from table.model.changes import DeleteMarker
+from table.model.format_version import FormatVersion
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,13 +211,25 @@ def payload_class_of(name: str) -> str | None:
     return None
 
 
-def merge_properties(settings: MergeSettings, payload_class: str | None = None) -> dict[str, str]:
-    """The settings as a table of version 9 stores them; ordering fields and mode apart.
+def merge_properties(
+    settings: MergeSettings,
+    payload_class: str | None = None,
+    version: FormatVersion = FormatVersion.V9,
+) -> dict[str, str]:
+    """The settings as a table stores them; ordering fields and mode apart.
+
+    Before version 9 a payload class says it, and a strategy beside it that Hudi 1.2 looks at.
 
     Args:
         settings: whole ones.
         payload_class: the Java class that was asked for, which they stand for.
+        version: the table's.
+
+    Raises:
+        InvalidConfig: what a table of that version cannot say.
     """
+    if version is not FormatVersion.V9:
+        return _old_merge_properties(settings, payload_class, version)
     marker = settings.delete_marker
     stored = {
         keys.MERGE_STRATEGY_ID: settings.strategy_id,
@@ -223,6 +240,34 @@ def merge_properties(settings: MergeSettings, payload_class: str | None = None) 
         keys.LEGACY_PAYLOAD_CLASS: payload_class,
     }
     return {key: str(value) for key, value in stored.items() if value is not None}
+
+
+def _old_merge_properties(
+    settings: MergeSettings, payload_class: str | None, version: FormatVersion
+) -> dict[str, str]:
+    said = payload_settings(payload_class) if payload_class else None
+    if len(settings.ordering_fields) > 1:
+        message = f"ordering: tables of version {version:d} order by one column; name one"
+        raise InvalidConfig(message)
+    unsaid = {
+        "partial_update": (settings.partial_update, said and said.partial_update),
+        "delete_when": (settings.delete_marker, said and said.delete_marker),
+    }
+    for setting, (asked, means) in unsaid.items():
+        if asked is not None and asked != means:
+            message = (
+                f"{setting}: tables of version {version:d} say {word(asked)} by their payload "
+                f"alone; name one that means it ({_short_names()}), or create version 9"
+            )
+            raise InvalidConfig(message)
+    payload = payload_class or payload_of_mode(settings.mode)
+    strategy = settings.strategy_id or (
+        PAYLOAD_STRATEGY if said and payload_class not in MODE_PAYLOADS else None
+    )
+    strategy = strategy or strategy_of_mode(settings.mode)
+    key = keys.OLD_MERGE_STRATEGY_ID if version is FormatVersion.V6 else keys.MERGE_STRATEGY_ID
+    named = {keys.PAYLOAD_CLASS: payload, key: strategy}
+    return {key: text for key, text in named.items() if text is not None}
 
 
 def word(value: object) -> str:

@@ -102,6 +102,16 @@ def payload_settings(payload_class: str) -> MergeSettings:
     return _PAYLOADS[Payload(payload_class)]
 
 
+def payload_of_mode(mode: MergeMode) -> str | None:
+    """The payload that says no more than a mode; None for ``CUSTOM``."""
+    return next((name for name, meant in _MODES.items() if meant is mode), None)
+
+
+def strategy_of_mode(mode: MergeMode) -> str | None:
+    """The strategy id that means a mode; None for ``CUSTOM``."""
+    return next((uuid for uuid, meant in _STRATEGIES.items() if meant is mode), None)
+
+
 def stored_payload(properties: TableProperties) -> str | None:
     """The payload class that a table was asked to merge with, whether it still does or not."""
     return _payload_class(properties) or properties.values.get(keys.LEGACY_PAYLOAD_CLASS) or None
@@ -115,6 +125,9 @@ _MODES = {
     f"{_MODELS}EventTimeAvroPayload": MergeMode.EVENT_TIME,
     f"{_MODELS}OverwriteWithLatestAvroPayload": MergeMode.COMMIT_TIME,
 }
+
+#: Their Java classes.
+MODE_PAYLOADS = tuple(_MODES)
 
 #: The Java classes of the payloads that are known here.
 PAYLOAD_CLASSES = (*_MODES, *(payload.value for payload in Payload))

@@ -16,6 +16,7 @@ from types import MappingProxyType
 
 from table.config import keys
 from table.errors import CorruptData
+from table.model.format_version import FormatVersion
 
 PROPERTIES_PATH = ".hoodie/hoodie.properties"
 BACKUP_PATH = ".hoodie/hoodie.properties.backup"
@@ -42,6 +43,14 @@ class KeyGeneratorType(StrEnum):
     SIMPLE = "SIMPLE"
     COMPLEX = "COMPLEX"
     NON_PARTITION = "NON_PARTITION"
+
+
+_SIMPLE = str(KeyGeneratorType.SIMPLE)
+_KEY_GENERATORS = {
+    str(KeyGeneratorType.SIMPLE): "org.apache.hudi.keygen.SimpleKeyGenerator",
+    str(KeyGeneratorType.COMPLEX): "org.apache.hudi.keygen.ComplexKeyGenerator",
+    str(KeyGeneratorType.NON_PARTITION): "org.apache.hudi.keygen.NonpartitionedKeyGenerator",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +124,18 @@ class TableProperties:
 
     @property
     def key_generator(self) -> str:
-        """Stored word of the key generator."""
-        return self.values.get(keys.KEY_GENERATOR_TYPE, KeyGeneratorType.SIMPLE)
+        """Stored word of the key generator; releases of version 6 stored its class instead."""
+        stored = self.values.get(keys.KEY_GENERATOR_TYPE)
+        if stored is None:
+            named = self.values.get(keys.KEY_GENERATOR_CLASS)
+            return next((w for w, n in _KEY_GENERATORS.items() if n == named), named or _SIMPLE)
+        return stored
+
+    @property
+    def key_generator_is_a_class(self) -> bool:
+        """Whether it is one that has no word: a class of the user's."""
+        stored = self.values.get(keys.KEY_GENERATOR_CLASS)
+        return stored is not None and self.key_generator in (stored, "USER_PROVIDED")
 
     @property
     def folders_are_values(self) -> bool:
@@ -206,8 +225,12 @@ def new_table_properties(
     hive_style: bool = False,
     url_encode: bool = False,
     merging: Mapping[str, str] = MappingProxyType({}),
+    version: FormatVersion = FormatVersion.V9,
 ) -> TableProperties:
-    """Properties of a new table of version 9, as Apache Hudi 1.2 writes them, timeline in UTC.
+    """Properties of a new table, timeline in UTC.
+
+    Those of version 9 are what Apache Hudi 1.2 writes; before that what the releases of the version
+    wrote, which 1.2 reads as well.
 
     Args:
         name: the table's.
@@ -219,6 +242,7 @@ def new_table_properties(
         hive_style: whether folders are named ``field=value``.
         url_encode: whether special characters of a partition value are written ``%XX``.
         merging: what else there is to say about it, see ``merge_request.merge_properties``.
+        version: the table's.
     """
     record_key, partition = tuple(record_key_fields), tuple(partition_fields)
     ordering = ",".join(ordering_fields)
@@ -226,20 +250,15 @@ def new_table_properties(
         {
             keys.TABLE_NAME: name,
             keys.TABLE_TYPE: table_type,
-            keys.TABLE_VERSION: "9",
-            keys.INITIAL_VERSION: "9",
-            keys.TABLE_FORMAT: "native",
-            keys.TIMELINE_LAYOUT_VERSION: "2",
-            keys.TIMELINE_PATH: "timeline",
-            keys.TIMELINE_HISTORY_PATH: "history",
+            keys.TABLE_VERSION: str(int(version)),
+            **layout_properties(version),
             keys.TIMELINE_TIMEZONE: "UTC",
-            keys.ARCHIVELOG_FOLDER: "history",
             keys.RECORD_KEY_FIELDS: ",".join(record_key),
             **({keys.PARTITION_FIELDS: ",".join(partition)} if partition else {}),
-            **({keys.ORDERING_FIELDS: ordering} if ordering else {}),
-            keys.MERGE_MODE: merge_mode,
+            **({ordering_key(version): ordering} if ordering else {}),
+            **({} if version is FormatVersion.V6 else {keys.MERGE_MODE: merge_mode}),
             **merging,
-            keys.KEY_GENERATOR_TYPE: key_generator_type(record_key, partition),
+            **key_generator_properties(key_generator_type(record_key, partition), version),
             keys.POPULATE_META_FIELDS: "true",
             keys.BASE_FILE_FORMAT: "PARQUET",
             keys.HIVE_STYLE_PARTITIONING: str(hive_style).lower(),
@@ -251,6 +270,33 @@ def new_table_properties(
             keys.METADATA_PARTITIONS: "",
         }
     )
+
+
+def ordering_key(version: FormatVersion) -> str:
+    """What the ordering fields are kept under."""
+    return keys.ORDERING_FIELDS if version is FormatVersion.V9 else keys.PRECOMBINE_FIELD
+
+
+def key_generator_properties(kind: str, version: FormatVersion) -> dict[str, str]:
+    """A key generator's type; releases of version 6 know it by its class."""
+    if version is not FormatVersion.V6:
+        return {keys.KEY_GENERATOR_TYPE: kind}
+    classes = {keys.KEY_GENERATOR_CLASS: _KEY_GENERATORS[kind]} if kind in _KEY_GENERATORS else {}
+    return {keys.KEY_GENERATOR_TYPE: kind, **classes}
+
+
+def layout_properties(version: FormatVersion) -> dict[str, str]:
+    """Where a table of that version has its timeline."""
+    if version.timeline_layout == 1:
+        return {keys.TIMELINE_LAYOUT_VERSION: "1", keys.ARCHIVELOG_FOLDER: "archived"}
+    return {
+        keys.INITIAL_VERSION: str(int(version)),
+        keys.TIMELINE_LAYOUT_VERSION: "2",
+        keys.TIMELINE_PATH: "timeline",
+        keys.TIMELINE_HISTORY_PATH: "history",
+        keys.ARCHIVELOG_FOLDER: "history",
+        **({keys.TABLE_FORMAT: "native"} if version is FormatVersion.V9 else {}),
+    }
 
 
 def key_generator_type(
@@ -266,19 +312,19 @@ def key_generator_type(
 
 def metadata_table_properties(data: TableProperties) -> TableProperties:
     """Properties of a table's metadata table, as Apache Hudi 1.2 writes them."""
+    version = FormatVersion(data.version)
+    mode = {} if version is FormatVersion.V6 else {keys.MERGE_MODE: str(MergeMode.CUSTOM)}
+    layout = layout_properties(version)
+    layout.pop(keys.TABLE_FORMAT, None)
     return TableProperties(
         {
             keys.TABLE_NAME: f"{data.table_name}_metadata",
             keys.TABLE_TYPE: TableType.MERGE_ON_READ,
             keys.TABLE_VERSION: str(data.version),
-            keys.INITIAL_VERSION: str(data.version),
-            keys.TIMELINE_LAYOUT_VERSION: "2",
-            keys.TIMELINE_PATH: "timeline",
-            keys.TIMELINE_HISTORY_PATH: "history",
-            keys.ARCHIVELOG_FOLDER: "history",
+            **layout,
             keys.RECORD_KEY_FIELDS: "key",
             keys.PAYLOAD_CLASS: "org.apache.hudi.metadata.HoodieMetadataPayload",
-            keys.MERGE_MODE: MergeMode.CUSTOM,
+            **mode,
             keys.MERGE_STRATEGY_ID: "00000000-0000-0000-0000-000000000000",
             keys.KEY_GENERATOR_TYPE: "HOODIE_TABLE_METADATA",
             keys.POPULATE_META_FIELDS: "false",

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from table.config import keys
 from table.config.merge_request import MergeRequest, merge_properties
 from table.config.merge_settings import (
+    MODE_PAYLOADS,
     MergeSettings,
     PartialUpdateMode,
     merge_settings,
@@ -22,8 +23,7 @@ from table.config.table_properties import (
 )
 from table.errors import InvalidConfig, Unsupported
 from table.model.changes import DeleteMarker
-
-WRITTEN_VERSION = 9
+from table.model.format_version import FormatVersion
 
 #: Partitions of metadata tables that are kept true.
 _MAINTAINED = ("files", "column_stats", "partition_stats")
@@ -49,6 +49,7 @@ class TableSpec:
             records are merged; a new table says the same in settings of version 9.
         merger: merges in mode ``CUSTOM``.
         metadata_table: whether a new table keeps one; no difference to one that is there.
+        version: of a new table; one that is there is continued in its own.
     """
 
     name: str
@@ -65,6 +66,7 @@ class TableSpec:
     payload: str | None = None
     merger: MergerName | None = None
     metadata_table: bool = True
+    version: FormatVersion = FormatVersion.V9
 
     @property
     def merging(self) -> MergeSettings:
@@ -80,19 +82,23 @@ class TableSpec:
         """Properties of a new table.
 
         Raises:
-            InvalidConfig: as ``merging``.
+            InvalidConfig: as ``merging``; or a table of that version cannot say it.
         """
         merging = self.merging
+        mode = merging.mode
+        if self.version is not FormatVersion.V9 and self._has_payload_rules:
+            mode = MergeMode.CUSTOM
         return new_table_properties(
             self.name,
             self.table_type,
             self.record_key,
             self.partition_by,
             merging.ordering_fields,
-            merging.mode,
+            mode,
             self.hive_style,
             self.url_encode,
-            merge_properties(merging, self._request.payload_class),
+            merge_properties(merging, self._request.payload_class, self.version),
+            self.version,
         )
 
     def check(self, properties: TableProperties, place: str) -> None:
@@ -126,6 +132,11 @@ class TableSpec:
                 "change the pipeline, or write to another path"
             )
             raise InvalidConfig(message)
+
+    @property
+    def _has_payload_rules(self) -> bool:
+        """Whether the payload says more than a merge mode."""
+        return self._request.payload_class not in (None, *MODE_PAYLOADS)
 
     @property
     def _request(self) -> MergeRequest:
@@ -180,12 +191,7 @@ def check_writable(properties: TableProperties, place: str) -> None:
         Unsupported: another version, rows without meta columns, a payload or partial update mode
             that is not known here, or a metadata table with partitions that are not written.
     """
-    if properties.version != WRITTEN_VERSION:
-        message = (
-            f"table {place} is of version {properties.version}; only version {WRITTEN_VERSION} "
-            "can be written; upgrade it with Apache Hudi, or write to another path"
-        )
-        raise Unsupported(message)
+    FormatVersion.of(properties.version, place)
     if not properties.populates_meta_columns:
         message = (
             f"table {place} keeps no meta columns; such tables are read but not written; "

@@ -6,6 +6,7 @@ Workers return small values; only the driver touches the timeline.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, TypeVar
@@ -22,15 +23,38 @@ class Runner(Protocol):
         ...
 
 
+class CancellableRunner(Runner, Protocol):
+    """A runner that another thread may stop."""
+
+    def cancel(self) -> None:
+        """Begin no further task, for good; ``map`` raises ``Cancelled`` once those at work end."""
+        ...
+
+
+class Cancelled(Exception):
+    """The runner was asked to stop before all tasks were done."""
+
+
 class LocalRunner:
     """Threads of this process; Arrow's kernels and file I/O let go of the interpreter's lock."""
 
     def __init__(self, threads: int | None = None) -> None:
         self._threads = threads or os.cpu_count() or 1
+        self._cancelled = threading.Event()
 
     def map(self, function: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
         """One result for each task; the first failure is raised once no task is running."""
+
+        def run(task: Task) -> Result:
+            if self._cancelled.is_set():
+                raise Cancelled
+            return function(task)
+
         if len(tasks) <= 1 or self._threads == 1:
-            return [function(task) for task in tasks]
+            return [run(task) for task in tasks]
         with ThreadPoolExecutor(min(self._threads, len(tasks))) as pool:
-            return list(pool.map(function, tasks))
+            return list(pool.map(run, tasks))
+
+    def cancel(self) -> None:
+        """See ``CancellableRunner.cancel``."""
+        self._cancelled.set()

@@ -29,7 +29,7 @@ def disagreement(data: Timeline, metadata: Timeline) -> str | None:
 
 def _must_have(data: Timeline, metadata: Timeline) -> list[str]:
     """Commits that completed after the metadata table was made, and have not left its timeline."""
-    made = metadata.find(f"{INITIAL}000")
+    made = metadata.find(f"{INITIAL}000") or metadata.find(f"{INITIAL}010")  # of version 6
     if made is None:
         start = metadata.start or ""
         return [i.requested_at for i in data.completed(*COMMITS) if i.requested_at > start]

@@ -32,6 +32,8 @@ from table.metadata.range_records import (
 )
 from table.metadata.record_changes import RecordChanges
 from table.model.column_ranges import ColumnRanges
+from table.model.file_slice import LogFile
+from table.model.format_version import FormatVersion
 from table.storage.folder_storage import FolderStorage
 from table.storage.storage import Storage
 from table.timeline.timeline import Timeline
@@ -46,14 +48,29 @@ PARTITIONS = (
 )
 
 
+_NEWER = frozenset(kind for kind, _, _ in PARTITIONS)
+#: Which of them metadata tables have.
+_KINDS = {
+    FormatVersion.V6: _NEWER - {PartitionKind.PARTITION_STATS},
+    FormatVersion.V8: _NEWER,
+    FormatVersion.V9: _NEWER,
+}
+
+
 def visible(
-    listed: Mapping[str, Iterable[DataFile]], timeline: Timeline
+    listed: Mapping[str, Iterable[DataFile]], timeline: Timeline, version: FormatVersion
 ) -> dict[str, list[DataFile]]:
-    """The files of a listing whose instants have completed, by partition."""
-    return {
-        partition: [file for file in files if timeline.is_committed(file.name.instant)]
-        for partition, files in listed.items()
-    }
+    """The files of a listing whose instants have completed, by partition.
+
+    All logs in version 6: whether they count, their blocks say. One may name a pending compaction.
+    """
+
+    def is_visible(file: DataFile) -> bool:
+        if isinstance(file, LogFile) and version.logs_name_their_slice:
+            return True
+        return timeline.is_committed(file.name.instant)
+
+    return {name: [file for file in files if is_visible(file)] for name, files in listed.items()}
 
 
 def drop(storage: Storage, properties: TableProperties) -> TableProperties:
@@ -89,20 +106,22 @@ def bootstrap(
     Raises:
         CorruptData, Unsupported: a data file cannot be read.
     """
-    files = visible(StorageFileLister(storage).list_files(), timeline)
+    version = FormatVersion.of(properties.version, storage.location.url)
+    files = visible(StorageFileLister(storage).list_files(), timeline, version)
     ranges = _ranges(storage, files, columns, check_lease)
-    changes = _changes(files, ranges)
+    changes = _changes(files, ranges, version.column_statistics)
     own = FolderStorage(storage, METADATA_FOLDER)
     own_properties = metadata_table_properties(properties)
     own.create(PROPERTIES_PATH, own_properties.to_bytes())
     instants = TimelineStore.of_table(own, own_properties)
     store = MetadataStore(own, instants, instants.load())
-    for number, (kind, prefix, count) in enumerate(PARTITIONS):
+    partitions = [one for one in PARTITIONS if one[0] in _KINDS[instants.version]]
+    for number, (kind, prefix, count) in enumerate(partitions):
         store.initialise(number, kind.stored_name, prefix, changes[kind].by_shard(count))
     if len(columns):
-        define_column_statistics(storage, columns.names)
+        define_column_statistics(storage, columns.names, version.column_statistics)
     check_lease()
-    properties = properties.with_metadata_partitions(kind.stored_name for kind, _, _ in PARTITIONS)
+    properties = properties.with_metadata_partitions(kind.stored_name for kind, _, _ in partitions)
     replace_properties(storage, properties)
     return properties
 
@@ -126,6 +145,7 @@ def _ranges(
 def _changes(
     files: Mapping[str, Sequence[DataFile]],
     ranges: Mapping[str, Mapping[str, ColumnRanges]],
+    version: str,
 ) -> dict[PartitionKind, RecordChanges]:
     of_files = [
         RangesOf(partition, name, one)
@@ -144,6 +164,6 @@ def _changes(
     )
     return {
         PartitionKind.FILES: encode_files(listed, files),
-        PartitionKind.COLUMN_STATS: column_statistics(of_files),
-        PartitionKind.PARTITION_STATS: partition_statistics(of_partitions),
+        PartitionKind.COLUMN_STATS: column_statistics(of_files, version),
+        PartitionKind.PARTITION_STATS: partition_statistics(of_partitions, version),
     }

@@ -10,7 +10,7 @@ so keep wider bounds than these.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -126,13 +126,13 @@ class PartitionStatistics:
 
 
 def _ranges(name: str, row: pa.Table) -> list[ColumnRanges]:
-    """The range of one column, if its counts are known."""
+    """The range of one column, if its counts are known, and bounds that are of use."""
     nulls, values = row.column("null_count")[0].as_py(), row.column("value_count")[0].as_py()
     if nulls is None or values is None:
         return []
     bounds = pa.chunked_array([*row.column("min").chunks, *row.column("max").chunks])
-    batch = pa.RecordBatch.from_arrays([bounds.combine_chunks()], [name])
-    return [ColumnRanges(batch, (nulls,), (values,))]
+    told = ColumnRanges.of(pa.table({name: bounds}), [name])
+    return [replace(told, null_counts=(nulls,), value_counts=(values,))] if told.columns else [told]
 
 
 def _prefixes(column: str, partitions: Sequence[str] | None, prefix: str | None = None) -> Prefixes:

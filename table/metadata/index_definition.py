@@ -19,7 +19,7 @@ from table.storage.storage import NotFound, Storage
 
 DEFINITIONS_PATH = ".hoodie/.index_defs/index.json"
 
-#: Of the column statistics that are written here, and read without doubt.
+#: Of the newest column statistics, those of table version 9.
 VERSION = "V2"
 
 
@@ -75,7 +75,9 @@ def read_definitions(storage: Storage) -> dict[str, IndexDefinition]:
         return {}
 
 
-def define_column_statistics(storage: Storage, columns: Sequence[str]) -> None:
+def define_column_statistics(
+    storage: Storage, columns: Sequence[str], version: str = VERSION
+) -> None:
     """Say of which columns there are statistics; what is said of other indexes stays.
 
     Readers of Apache Hudi skip files by these columns alone.
@@ -91,7 +93,7 @@ def define_column_statistics(storage: Storage, columns: Sequence[str]) -> None:
         "indexFunction": name,
         "sourceFields": list(columns),
         "indexOptions": {},
-        "version": VERSION,
+        "version": version,
     }
     others = stored.get("indexDefinitions") or {}
     whole = {**stored, "indexDefinitions": {**others, name: definition}}

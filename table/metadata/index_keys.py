@@ -64,5 +64,6 @@ def hash_id(text: str) -> bytes:
     return base64.b64encode(xxhash64(text.encode(), _SEED).to_bytes(8))
 
 
+@lru_cache(maxsize=4096)
 def _file_id(file_name: str) -> bytes:
     return base64.b64encode(hashlib.md5(file_name.encode(), usedforsecurity=False).digest())

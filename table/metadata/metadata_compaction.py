@@ -25,9 +25,7 @@ from table.model.action import Action, State
 from table.model.commit_metadata import Operation, WriteStat
 from table.model.compaction_plan import CompactionPlan
 from table.model.file_slice import FileSlice
-from table.model.format_version import FormatVersion
 from table.model.instant import Instant
-from table.timeline.clock import Turn
 from table.timeline.timeline import Timeline
 from table.timeline.timeline_store import compaction_plan_content
 from table.view.file_lister import StorageFileLister
@@ -59,13 +57,15 @@ def compact_if_due(store: MetadataStore, data: Timeline) -> None:
     slices = _slices(store)
     plan = CompactionPlan.of(slices)
     content = compaction_plan_content(plan)
-    requested = Instant(store.next_time(Turn.SERVICE), Action.COMPACTION, State.REQUESTED)
+    requested = Instant(store.compaction_time(), Action.COMPACTION, State.REQUESTED)
     pending = store.begin(requested, content)
     stats = [_rewrite(store, one, pending.requested_at) for one in slices if one.logs]
     store.publish(pending, commit_metadata(stats, Operation.COMPACT, compacted=True))
 
 
 def _is_new(instant: Instant, store: MetadataStore) -> bool:
+    if store.instants.version.logs_name_their_slice:
+        return f"{instant.requested_at}001" > last_compaction(store.timeline)
     return (instant.completed_at or "") > last_compaction(store.timeline)
 
 
@@ -76,7 +76,7 @@ def _counts(instant: Instant, data: Timeline) -> bool:
 
 def _slices(store: MetadataStore) -> list[FileSlice]:
     lister = StorageFileLister(store.storage)
-    view = load_view(store.instants, store.timeline, lister, FormatVersion.V9)
+    view = load_view(store.instants, store.timeline, lister, store.instants.version)
     return view.slices_for_writing()
 
 

@@ -15,7 +15,9 @@ writer that was stopped anywhere finds one of the two gone, in step 4 or 5, or h
 then the rollback finds that and undoes it.
 
 Names are those of Apache Hudi: a commit has the data instant's requested time, and one log in each
-file group. Source: ``HoodieBackedTableMetadataWriter`` of Apache Hudi 1.2.0.
+file group. In table version 6 such a log is named after its slice, a compaction after the newest
+commit with ``001`` behind it, and initialisation begins at 010. Source:
+``HoodieBackedTableMetadataWriter``, ``…TableVersionSix`` of Apache Hudi 1.2.0.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from functools import cache
 
 from table.config import keys
 from table.errors import Fenced
+from table.log.log_writers import writers_in
 from table.metadata.metadata_files import (
     BASE_FILE_EXTENSION,
     FIRST_WRITE_TOKEN,
@@ -39,7 +42,7 @@ from table.metadata.valid_instants import INITIAL
 from table.model.action import Action, State
 from table.model.commit_metadata import CommitMetadata, WriteStat
 from table.model.file_names import BaseFileName, LogFileName
-from table.model.file_slice import join
+from table.model.file_slice import LogFile, join
 from table.model.instant import Instant
 from table.model.meta_columns import META_COLUMNS
 from table.schema.avro import to_json
@@ -50,6 +53,7 @@ from table.timeline.timeline_store import TimelineStore, commit_content
 from table.view.file_lister import PARTITION_METAFILE, data_file
 
 _DELTA = Action.DELTA_COMMIT
+_FIRST_INITIAL_V6, _COMPACTION_V6 = 10, "001"
 _UPSERT, _INITIALISE = "UPSERT_PREPPED", "BULK_INSERT_PREPPED"
 
 
@@ -83,6 +87,9 @@ class MetadataStore:
             Fenced: the data instant was rolled back meanwhile.
         """
         self.undo(instant)
+        # In version 6 our logs would name its slice, or be missing in it.
+        for planned in self.timeline.pending(Action.COMPACTION) if self._names_slices else ():
+            self.undo(planned.requested_at)
         pending = self.begin(Instant(instant, _DELTA, State.REQUESTED))
         stats = [
             self._append(partition, number, instant, part)
@@ -118,7 +125,8 @@ class MetadataStore:
             prefix: of the ids of its file groups.
             shards: the first records of each file group.
         """
-        instant = f"{INITIAL}{number:03d}"
+        first = _FIRST_INITIAL_V6 if self._names_slices else 0
+        instant = f"{INITIAL}{first + number:03d}"
         pending = self.begin(Instant(instant, _DELTA, State.REQUESTED))
         text = f"#partition metadata\ncommitTime={instant}\npartitionDepth=1\n"
         self.storage.create(join(partition, PARTITION_METAFILE), text.encode())
@@ -170,7 +178,8 @@ class MetadataStore:
         Raises:
             Fenced: it was undone meanwhile.
         """
-        self.instants.prepare(pending, commit_content(pending.action, metadata))
+        content = commit_content(pending.action, metadata, self.instants.version)
+        self.instants.prepare(pending, content)
         check_standing()
         try:
             completed = self.instants.publish(pending, self.next_time())
@@ -179,6 +188,13 @@ class MetadataStore:
             raise Fenced(pending.requested_at, reason) from None
         self.instants.withdraw(pending)
         self.timeline = self.timeline.with_instant(completed)
+
+    def compaction_time(self) -> str:
+        """The requested time of a compaction of all commits so far."""
+        if not self._names_slices:
+            return self.next_time(Turn.SERVICE)
+        newest = max(i.requested_at for i in self.timeline.completed(_DELTA))
+        return f"{newest}{_COMPACTION_V6}"
 
     def next_time(self, turn: Turn | None = None) -> str:
         """A time later than every time on the timeline; see ``next_instant``."""
@@ -197,7 +213,7 @@ class MetadataStore:
         self, partition: str, number: int, instant: str, changes: RecordChanges
     ) -> WriteStat:
         file_id = self.groups_of(partition)[number]
-        name = LogFileName(file_id, instant, 1, f"{number}-0-0")
+        name = self._log_name(partition, file_id, instant, f"{number}-0-0")
         content = log_file(changes, partition, instant, _millis(instant))
         path = join(partition, str(name))
         self.storage.create(path, content)
@@ -206,17 +222,32 @@ class MetadataStore:
             file_id=file_id,
             path=path,
             partition_path=partition,
-            prev_commit=instant,
+            prev_commit=name.instant,
             num_writes=count,
             num_update_writes=count,
             num_deletes=len(changes.deleted),
             total_write_bytes=len(content),
             file_size_in_bytes=len(content),
-            log_version=1,
+            log_version=name.version,
             log_offset=0,
             base_file="",
             log_files=(str(name),),
         )
+
+    @property
+    def _names_slices(self) -> bool:
+        return self.instants.version.logs_name_their_slice
+
+    def _log_name(self, partition: str, file_id: str, instant: str, token: str) -> LogFileName:
+        """The next log of a file group; in version 6 it is named after the newest slice there."""
+        if not self._names_slices:
+            return LogFileName(file_id, instant, 1, token)
+        _, objects = self.storage.list_folder(partition)
+        files = [file for o in objects if (file := data_file(partition, o.name, o.size_bytes))]
+        names = [file.name for file in files if file.name.file_id == file_id]
+        start = max(name.instant for name in names)
+        logs = [n for n in names if isinstance(n, LogFileName) and n.instant == start]
+        return LogFileName(file_id, start, 1 + max((n.version for n in logs), default=0), token)
 
     def _files_of(self, instant: str) -> list[str]:
         """Paths of the data files that an instant left."""
@@ -227,7 +258,11 @@ class MetadataStore:
             _, objects = self.storage.list_folder(partition)
             for info in objects:
                 file = data_file(partition, info.name, info.size_bytes)
-                if file is not None and file.name.instant == instant:
+                if file is None:
+                    continue
+                is_shared = self._names_slices and isinstance(file, LogFile)
+                wrote = writers_in(self.storage, info) if is_shared else {file.name.instant}
+                if instant in wrote:
                     found.append(info.path)
         return found
 

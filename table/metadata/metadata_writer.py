@@ -24,13 +24,13 @@ from table.metadata.bootstrap import drop
 from table.metadata.column_statistics import PartitionStatistics
 from table.metadata.file_lister import MetadataFileLister
 from table.metadata.file_records import FilesOfPartition, encode_files
-from table.metadata.index_definition import VERSION, define_column_statistics, read_definitions
+from table.metadata.index_definition import define_column_statistics, read_definitions
 from table.metadata.metadata_compaction import compact_if_due, last_compaction
 from table.metadata.metadata_store import MetadataStore
 from table.metadata.metadata_table import MetadataTable
 from table.metadata.opening import METADATA_FOLDER, open_metadata_table
 from table.metadata.partition_kind import PartitionKind
-from table.metadata.property_file import read_properties
+from table.metadata.property_file import check_same_version, read_properties
 from table.metadata.range_records import (
     RangesOf,
     carried,
@@ -41,6 +41,7 @@ from table.metadata.record_changes import RecordChanges
 from table.metadata.statistics_records import deleted_column_statistics
 from table.model.column_ranges import ColumnRanges
 from table.model.commit_metadata import CommitMetadata, WriteStat
+from table.model.format_version import FormatVersion
 from table.model.instant import Instant
 from table.storage.folder_storage import FolderStorage
 from table.storage.storage import NotFound, Storage
@@ -62,6 +63,7 @@ class _Known:
         partitions: its own, those that readers trust.
         told: requested times of the data table's instants that it tells of.
         columns: those that have statistics.
+        version: of these.
         paths: partitions of the data table.
         ranges: what is known of those partitions that were written to.
     """
@@ -70,6 +72,7 @@ class _Known:
     partitions: frozenset[str]
     told: set[str]
     columns: list[str]
+    version: str
     paths: set[str]
     ranges: dict[str, ColumnRanges] = field(default_factory=dict)
 
@@ -92,6 +95,7 @@ class MetadataWriter:
 
         Raises:
             Fenced: the instant was rolled back meanwhile.
+            Refused: the table was taken to another version since it was opened.
             Unsupported: a metadata table that cannot be continued.
         """
         known = self._take(timeline)
@@ -101,12 +105,12 @@ class MetadataWriter:
         stats = [stat for stat in metadata.write_stats if stat.path]
         changes = {_FILES: _files_added(stats)}
         if _COLUMNS in known.partitions:
-            changes[_COLUMNS] = column_statistics(_ranges_of(stats))
+            changes[_COLUMNS] = column_statistics(_ranges_of(stats), known.version)
             self._define(known, stats)
         if _PARTITIONS in known.partitions:
             ranges = self._carry(known, stats, timeline)
             changes[_PARTITIONS] = partition_statistics(
-                [RangesOf(path, "", one) for path, one in ranges.items()]
+                [RangesOf(path, "", one) for path, one in ranges.items()], known.version
             )
             known.ranges.update(ranges)
         known.store.commit(instant.requested_at, changes, lambda: self._check_standing(instant))
@@ -155,6 +159,17 @@ class MetadataWriter:
         if metadata is not None and _lists_any(metadata, deleted):
             drop(self._storage, properties)
 
+    def compact(self, timeline: Timeline) -> None:
+        """Compact when enough was told since; errors as for ``on_commit``.
+
+        Args:
+            timeline: the data table's, just loaded, under its lock.
+        """
+        known = self._take(timeline)
+        if known is not None:
+            compact_if_due(known.store, timeline)
+            self._known = known
+
     def trouble(self, timeline: Timeline) -> str | None:
         """Why the metadata table has to be made anew; None when it may be continued.
 
@@ -162,13 +177,14 @@ class MetadataWriter:
             timeline: the data table's, just loaded.
 
         Raises:
+            Refused: the table was taken to another version since it was opened.
             Unsupported: it has partitions that are not written here.
         """
-        properties = read_properties(self._storage)
+        properties = check_same_version(self._storage, self._instants.version)
         if not properties.metadata_partitions:
             return "there is none"
         check_maintained(properties, self._storage.location.url)
-        return _trouble(self._storage, timeline)
+        return _trouble(self._storage, properties, timeline)
 
     @property
     def timeline(self) -> Timeline | None:
@@ -192,7 +208,7 @@ class MetadataWriter:
     def _take(self, timeline: Timeline) -> _Known | None:
         """What is known, as of the timeline; nothing until it is given back: a call may fail."""
         known, self._known = self._known, None
-        properties = read_properties(self._storage)
+        properties = check_same_version(self._storage, self._instants.version)
         partitions = frozenset(properties.metadata_partitions)
         if not partitions:
             return None
@@ -208,7 +224,7 @@ class MetadataWriter:
 
     def _load(self, properties: TableProperties, timeline: Timeline, completed: set[str]) -> _Known:
         place = self._storage.location.url
-        reason = _trouble(self._storage, timeline)
+        reason = _trouble(self._storage, properties, timeline)
         if reason is not None:
             message = (
                 f"the metadata table of {place} cannot be continued: {reason}; make it anew with "
@@ -223,6 +239,7 @@ class MetadataWriter:
             frozenset(properties.metadata_partitions),
             completed,
             list(definition.source_fields) if definition else [],
+            _statistics_version(properties, self._storage),
             set(MetadataFileLister(metadata).list_partitions()),
         )
 
@@ -247,7 +264,7 @@ class MetadataWriter:
         new = [name for name in written if name not in known.columns]
         if new:
             known.columns += new
-            define_column_statistics(self._storage, known.columns)
+            define_column_statistics(self._storage, known.columns, known.version)
 
     def _check_standing(self, instant: Instant) -> None:
         if not self._instants.is_prepared(instant):
@@ -261,14 +278,19 @@ def _open_store(storage: Storage) -> MetadataStore:
     return MetadataStore(own, instants, instants.load())
 
 
-def _trouble(storage: Storage, timeline: Timeline) -> str | None:
+def _statistics_version(properties: TableProperties, storage: Storage) -> str:
+    return FormatVersion.of(properties.version, storage.location.url).column_statistics
+
+
+def _trouble(storage: Storage, properties: TableProperties, timeline: Timeline) -> str | None:
     try:
         store = _open_store(storage)
     except NotFound:
         return f"{METADATA_FOLDER} is not there"
     definition = read_definitions(storage).get(_COLUMNS)
-    if definition is not None and definition.version != VERSION:
-        return f"its column statistics are of version {definition.version}, not {VERSION}"
+    wanted = _statistics_version(properties, storage)
+    if definition is not None and definition.version != wanted:
+        return f"its column statistics are of version {definition.version}, not {wanted}"
     return disagreement(timeline, store.timeline)
 
 

@@ -6,7 +6,8 @@ Source: ``HoodieTableConfig.modify`` of Apache Hudi 1.2.0.
 from __future__ import annotations
 
 from table.config.table_properties import BACKUP_PATH, PROPERTIES_PATH, TableProperties
-from table.errors import TableNotFound
+from table.errors import Refused, TableNotFound
+from table.model.format_version import FormatVersion
 from table.storage.storage import NotFound, Storage
 
 
@@ -24,6 +25,22 @@ def read_properties(storage: Storage) -> TableProperties:
             continue
     message = f"no Hudi table at {storage.location.url} (no {PROPERTIES_PATH})"
     raise TableNotFound(message)
+
+
+def check_same_version(storage: Storage, version: FormatVersion) -> TableProperties:
+    """The properties of a table that was opened before, if it is of the same version still.
+
+    Raises:
+        Refused: it was upgraded or downgraded: its timeline lies elsewhere, its files differ.
+    """
+    properties = read_properties(storage)
+    if properties.version != version:
+        message = (
+            f"table {storage.location.url} was of version {version:d} when it was opened and is of "
+            f"version {properties.version:d} now; start again"
+        )
+        raise Refused(message)
+    return properties
 
 
 def replace_properties(storage: Storage, properties: TableProperties) -> None:

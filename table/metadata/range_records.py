@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeAlias
 
 import pyarrow as pa
 
+from table.metadata.index_definition import VERSION
 from table.metadata.index_keys import column_stats_key, partition_stats_key, stored_path
 from table.metadata.record_changes import RecordChanges
 from table.metadata.short_records import statistics_encoder
@@ -42,20 +43,21 @@ class RangesOf(NamedTuple):
     ranges: ColumnRanges
 
 
-def column_statistics(files: Sequence[RangesOf]) -> RecordChanges:
-    """The records of these files, each given once."""
+def column_statistics(files: Sequence[RangesOf], version: str = VERSION) -> RecordChanges:
+    """The records of these files, each given once, in a version of the index."""
     if len(files) > _FEW:
-        parts = [encode_column_statistics(name, table) for name, table in _by_column(files)]
+        tables = _by_column(files)
+        parts = [encode_column_statistics(name, table, version) for name, table in tables]
         return RecordChanges.united(parts)
     keys, records = [], []
-    for one, column, encode in _encoders(files, COLUMN_STATS_TYPE, is_tight=False):
+    for one, column, encode in _encoders(files, COLUMN_STATS_TYPE, version):
         keys.append(column_stats_key(column, one.partition_path, one.file_name))
         records.append(encode(one.file_name))
     return RecordChanges.of(keys, pa.array(records, pa.large_binary()))
 
 
-def partition_statistics(partitions: Sequence[RangesOf]) -> RecordChanges:
-    """The records of these partitions, each given once."""
+def partition_statistics(partitions: Sequence[RangesOf], version: str = VERSION) -> RecordChanges:
+    """The records of these partitions, each given once, in a version of the index."""
     unknown = [
         partition_stats_key(column, one.partition_path)
         for one in partitions
@@ -63,10 +65,13 @@ def partition_statistics(partitions: Sequence[RangesOf]) -> RecordChanges:
     ]
     if len(partitions) > _FEW:
         tables = _by_column(partitions)
-        parts = [encode_partition_statistics(name, table, is_tight=True) for name, table in tables]
+        parts = [
+            encode_partition_statistics(name, table, version, is_tight=True)
+            for name, table in tables
+        ]
         return RecordChanges.united([*parts, RecordChanges.of([], _NO_RECORDS, unknown)])
     keys, records = [], []
-    for one, column, encode in _encoders(partitions, PARTITION_STATS_TYPE, is_tight=True):
+    for one, column, encode in _encoders(partitions, PARTITION_STATS_TYPE, version):
         keys.append(partition_stats_key(column, one.partition_path))
         records.append(encode(stored_path(one.partition_path)))
     return RecordChanges.of(keys, pa.array(records, pa.large_binary()), unknown)
@@ -93,16 +98,17 @@ def _unless_known(new: ColumnRanges, files: Sequence[ColumnRanges | None]) -> li
 
 
 def _encoders(
-    items: Iterable[RangesOf], record_type: int, *, is_tight: bool
+    items: Iterable[RangesOf], record_type: int, version: str
 ) -> Iterator[tuple[RangesOf, str, Callable[[str], bytes]]]:
     """Each column of each item, and what makes its record, given what that is of."""
     makers: dict[pa.DataType, _MakeRecord] = {}
+    is_tight = record_type == PARTITION_STATS_TYPE
     for item in items:
         ranges = item.ranges
         for place, column in enumerate(ranges.columns):
             bounds = ranges.bounds.column(place)
             if bounds.type not in makers:
-                make = statistics_encoder(record_type, bounds.type, is_tight=is_tight)
+                make = statistics_encoder(record_type, bounds.type, version, is_tight=is_tight)
                 makers[bounds.type] = make
             counts = ranges.null_counts[place], ranges.value_counts[place]
             record = partial(_record, makers[bounds.type], column, bounds, counts)

@@ -8,15 +8,17 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
+from functools import lru_cache
 from typing import TypeAlias
 
 import pyarrow as pa
 
 from table.codec.ordering_wrappers import Wrapper
 from table.codec.varint import zigzag
+from table.metadata.index_definition import VERSION
 from table.metadata.partition_kind import PartitionKind
 from table.metadata.record_changes import around_payload
-from table.metadata.statistics_records import stored_type
+from table.metadata.statistics_records import as_stored, value_type_of, wrapper_of
 
 _THERE, _NOTHING = b"\x02", b"\x00"
 
@@ -33,7 +35,7 @@ def files_record(record_type: int, entries: Iterable[tuple[str, int, bool]]) -> 
 
 
 def statistics_encoder(
-    record_type: int, data_type: pa.DataType, *, is_tight: bool
+    record_type: int, data_type: pa.DataType, version: str = VERSION, *, is_tight: bool
 ) -> Callable[[str, str, pa.Array, int, int], bytes]:
     """What makes a record of the statistics of one column of this type.
 
@@ -41,26 +43,28 @@ def statistics_encoder(
     array, and how many nulls and values there are.
     """
     before, after = around_payload(record_type, PartitionKind.COLUMN_STATS.payload)
-    value_type, wrapper, encode = _form(data_type)
+    value_type, wrapper, encode = _form(data_type, version)
     sizes = _THERE + _NOTHING + _THERE + _NOTHING
     end = sizes + bytes([False, is_tight]) + value_type + after
 
     def record(of_what: str, column: str, bounds: pa.Array, nulls: int, values: int) -> bytes:
-        bare = _bare(bounds)
+        bare = _bare(as_stored(bounds, version))
         wrapped = [_NOTHING if one is None else wrapper + encode(one) for one in bare]
         counts = _THERE + zigzag(values) + _THERE + zigzag(nulls)
-        names = _THERE + _text(of_what) + _THERE + _text(column)
+        names = _THERE + _name(of_what) + _THERE + _name(column)
         return b"".join([before, names, *wrapped, counts, end])
 
     return record
 
 
-def _form(data_type: pa.DataType) -> _Form:
-    value_type, wrapper = stored_type(data_type)
+def _form(data_type: pa.DataType, version: str) -> _Form:
+    wrapper = wrapper_of(data_type, version)
+    if version != VERSION:
+        return _NOTHING, zigzag(wrapper), _CONTENTS[wrapper]
     info = _NOTHING
     if pa.types.is_decimal(data_type):
         info = _THERE + _text(f"{data_type.precision},{data_type.scale}")
-    described = _THERE + zigzag(value_type) + info
+    described = _THERE + zigzag(value_type_of(data_type)) + info
     return described, zigzag(wrapper), _CONTENTS[wrapper]
 
 
@@ -94,6 +98,10 @@ def _text(value: str) -> bytes:
     return _bytes(value.encode())
 
 
+#: A file has a record for every column, and a column one for every file.
+_name = lru_cache(maxsize=4096)(_text)
+
+
 _CONTENTS: Mapping[Wrapper, Callable[..., bytes]] = {
     Wrapper.BOOLEAN: lambda value: bytes([value]),
     Wrapper.INT: zigzag,
@@ -102,4 +110,6 @@ _CONTENTS: Mapping[Wrapper, Callable[..., bytes]] = {
     Wrapper.DOUBLE: struct.Struct("<d").pack,
     Wrapper.BYTES: _bytes,
     Wrapper.STRING: _text,
+    Wrapper.DATE: zigzag,
+    Wrapper.DECIMAL: _bytes,
 }

@@ -1,7 +1,8 @@
 """Records of the partitions ``column_stats`` and ``partition_stats``.
 
 Written is version 2 of the index: bare values in wrappers, and beside them what they are
-(``typed_values``). Of a file without a value there are counts and no bounds.
+(``typed_values``); in tables before version 9 version 1, in which wrappers of dates and decimals
+say it. Of a file without a value there are counts and no bounds.
 Source: ``createColumnStatsRecord``, ``createPartitionStatsRecords`` of ``HoodieMetadataPayload``,
 ``ValueType`` of Apache Hudi 1.2.0.
 """
@@ -15,6 +16,7 @@ import pyarrow as pa
 
 from table.codec.avro_binary import Piece, constant, decimals, join, only, scalars, strings, varint
 from table.codec.ordering_wrappers import Wrapper
+from table.metadata.index_definition import VERSION
 from table.metadata.index_keys import column_stats_key, partition_stats_key, stored_path
 from table.metadata.partition_kind import PartitionKind
 from table.metadata.record_changes import RecordChanges, stored_records
@@ -43,6 +45,9 @@ _STORED: tuple[tuple[pa.DataType, ValueType, Wrapper], ...] = (
 )
 _VALUE_TYPES = {arrow: (value_type, wrapper) for arrow, value_type, wrapper in _STORED}
 
+#: The decimal of version 1, which all decimals become.
+DECIMAL_V1 = pa.decimal128(30, 15)
+
 
 def statistics_columns(data_type: pa.DataType) -> pa.Schema:
     """Columns of the statistics of one column of the table, a row for each file or partition.
@@ -64,32 +69,37 @@ def statistics_columns(data_type: pa.DataType) -> pa.Schema:
     )
 
 
-def encode_column_statistics(column: str, statistics: pa.Table) -> RecordChanges:
+def encode_column_statistics(
+    column: str, statistics: pa.Table, version: str = VERSION
+) -> RecordChanges:
     """Records of one column's statistics in files.
 
     Args:
         column: its name, with dots inside structs.
         statistics: ``statistics_columns`` of its type, a scalar one.
+        version: of the index, ``V1`` or ``V2``.
     """
     places = _places(statistics)
     keys = [column_stats_key(column, path, name) for path, name in places]
-    return _encode(COLUMN_STATS_TYPE, column, statistics, keys, [n for _, n in places], False)
+    names = [name for _, name in places]
+    return _encode(COLUMN_STATS_TYPE, column, statistics, keys, names, version)
 
 
 def encode_partition_statistics(
-    column: str, statistics: pa.Table, *, is_tight: bool
+    column: str, statistics: pa.Table, version: str = VERSION, *, is_tight: bool
 ) -> RecordChanges:
     """Records of one column's statistics in whole partitions.
 
     Args:
         column: its name, with dots inside structs.
         statistics: ``statistics_columns`` of its type, a scalar one.
+        version: of the index, ``V1`` or ``V2``.
         is_tight: whether they tell of every file of their partitions and replace what was known;
             otherwise they widen it.
     """
     paths = [stored_path(path) for path, _ in _places(statistics)]
     keys = [partition_stats_key(column, path) for path in paths]
-    return _encode(PARTITION_STATS_TYPE, column, statistics, keys, paths, is_tight)
+    return _encode(PARTITION_STATS_TYPE, column, statistics, keys, paths, version, is_tight)
 
 
 def deleted_column_statistics(
@@ -121,21 +131,23 @@ def _encode(
     statistics: pa.Table,
     keys: list[bytes],
     of_what: list[str],
-    is_tight: bool,
+    version: str,
+    is_tight: bool = False,
 ) -> RecordChanges:
     columns = {name: statistics.column(name).combine_chunks() for name in statistics.column_names}
-    count = len(keys)
+    count, kind = len(keys), columns["min"].type
+    wrapper = wrapper_of(kind, version)
     pieces = [
         *_some(strings(pa.array(of_what, pa.string())), count),
         *_some(strings(pa.array([column] * count, pa.string())), count),
-        *_wrapped(columns["min"]),
-        *_wrapped(columns["max"]),
+        *_wrapped(as_stored(columns["min"], version), wrapper),
+        *_wrapped(as_stored(columns["max"], version), wrapper),
         *_some([scalars(columns["value_count"])], count),
         *_some([scalars(columns["null_count"])], count),
         *_some([scalars(columns["size_bytes"])], count),
         *_some([scalars(columns["uncompressed_bytes"])], count),
         constant(bytes([False, is_tight]), count),
-        *_value_type(columns["min"].type, count),
+        *_value_type(kind, count, version),
     ]
     payload = PartitionKind.COLUMN_STATS.payload
     return RecordChanges.of(keys, stored_records(record_type, payload, pieces, count))
@@ -146,10 +158,9 @@ def _some(pieces: list[Piece], count: int) -> list[Piece]:
     return [_ints(count, _NOT_NULL), *pieces]
 
 
-def _wrapped(values: pa.Array) -> list[Piece]:
+def _wrapped(values: pa.Array, wrapper: Wrapper) -> list[Piece]:
     """Values in their wrapper, null where there are none."""
     is_there = np.asarray(values.is_valid())
-    _, wrapper = stored_type(values.type)
     content = _bare(values)
     return [
         varint(np.where(is_there, wrapper, Wrapper.NULL)),
@@ -165,8 +176,10 @@ def _bare(values: pa.Array) -> list[Piece]:
     return [scalars(values)]
 
 
-def _value_type(data_type: pa.DataType, count: int) -> list[Piece]:
-    value_type, _ = stored_type(data_type)
+def _value_type(data_type: pa.DataType, count: int, version: str) -> list[Piece]:
+    if version != VERSION:
+        return [_ints(count, _NULL)]
+    value_type = value_type_of(data_type)
     head = _ints(count, _NOT_NULL, value_type)
     if not pa.types.is_decimal(data_type):
         return [head, _ints(count, _NULL)]
@@ -174,11 +187,25 @@ def _value_type(data_type: pa.DataType, count: int) -> list[Piece]:
     return [head, *_some(strings(info), count)]
 
 
-def stored_type(data_type: pa.DataType) -> tuple[ValueType, Wrapper]:
-    """What a value of this type is on disk, and the wrapper that holds it."""
-    if pa.types.is_decimal128(data_type):
-        return ValueType.DECIMAL, Wrapper.BYTES
-    return _VALUE_TYPES[data_type]
+def value_type_of(data_type: pa.DataType) -> ValueType:
+    """What a value of this type is on disk."""
+    return ValueType.DECIMAL if pa.types.is_decimal(data_type) else _VALUE_TYPES[data_type][0]
+
+
+def wrapper_of(data_type: pa.DataType, version: str) -> Wrapper:
+    """The wrapper that holds values of this type."""
+    if pa.types.is_decimal(data_type):
+        return Wrapper.BYTES if version == VERSION else Wrapper.DECIMAL
+    if version != VERSION and pa.types.is_date(data_type):
+        return Wrapper.DATE
+    return _VALUE_TYPES[data_type][1]
+
+
+def as_stored(values: pa.Array, version: str) -> pa.Array:
+    """Values in the type whose bytes are stored: version 1 has one decimal for all."""
+    if version != VERSION and pa.types.is_decimal(values.type):
+        return values.cast(DECIMAL_V1)
+    return values
 
 
 def _ints(count: int, *values: int) -> Piece:

@@ -19,6 +19,7 @@ from table.metadata.metadata_table import MetadataTable
 from table.metadata.partition_kind import PartitionKind
 from table.model.column_ranges import ColumnRanges
 from table.model.file_slice import FileSlice, join
+from table.model.format_version import FormatVersion
 from table.storage.storage import Storage
 from table.timeline.timeline import Timeline
 from table.view.file_lister import DataFile, StorageFileLister
@@ -45,6 +46,7 @@ def differences(
     storage: Storage,
     metadata: MetadataTable,
     timeline: Timeline,
+    version: FormatVersion,
     columns: pa.Schema,
     latest: Iterable[FileSlice],
     runner: Runner,
@@ -58,6 +60,7 @@ def differences(
         storage: the data table's root.
         metadata: as of ``timeline``.
         timeline: the data table's.
+        version: the data table's.
         columns: those of which statistics are kept, with the types that they have now.
         latest: the slices that queries read; statistics of partitions need not tell of others.
         runner: where files are read.
@@ -66,7 +69,7 @@ def differences(
         SnapshotChanged: others changed the table meanwhile; call again.
         CorruptData, Unsupported: a file cannot be read.
     """
-    there = visible(StorageFileLister(storage).list_files(), timeline)
+    there = visible(StorageFileLister(storage).list_files(), timeline, version)
     files = [file for listed in there.values() for file in listed]
     listed = [file for some in MetadataFileLister(metadata).list_files().values() for file in some]
     found = list(_listing_differences(listed, files))

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from table.model.format_version import FormatVersion
 from table.model.meta_columns import (
     COMMIT_TIME,
     PARTITION_PATH,
@@ -30,6 +31,8 @@ MAX_BOUND_BYTES = 1024
 
 _OWN = (COMMIT_TIME, PARTITION_PATH, RECORD_KEY)
 _OPERATION = "_hoodie_operation"
+#: Digits before and after the point in decimals of statistics before table version 9.
+_OLD_DIGITS = 15
 _ORDERED = (
     pa.types.is_boolean,
     pa.types.is_int32,
@@ -71,8 +74,15 @@ class ColumnRanges:
     def of(cls, rows: pa.Table, columns: Iterable[str]) -> ColumnRanges:
         """The ranges of those columns that the rows have."""
         names = set(rows.column_names)
-        asked = [name for name in columns if name in names]
-        return cls._of_arrays({name: rows.column(name) for name in asked})
+        arrays = {name: rows.column(name) for name in columns if name in names}
+        bounds = {name: _bounds(array) for name, array in arrays.items()}
+        known = {name: pair for name, pair in bounds.items() if pair is not None}
+        return cls(
+            pa.RecordBatch.from_arrays(list(known.values()), list(known)),
+            tuple(arrays[name].null_count for name in known),
+            tuple(len(arrays[name]) for name in known),
+            frozenset(bounds.keys() - known.keys()),
+        )
 
     @classmethod
     def united(cls, parts: Sequence[ColumnRanges]) -> ColumnRanges:
@@ -87,19 +97,20 @@ class ColumnRanges:
         for part in parts:
             for place, name in enumerate(part.columns):
                 held.setdefault(name, []).append((part, place))
-        known = {name: _joined(where) for name, where in held.items()}
-        changed = {name for name, array in known.items() if array is None}
-        ranges = cls._of_arrays({n: a for n, a in known.items() if a is not None})
-        whole = cls(
-            ranges.bounds,
-            tuple(sum(p.null_counts[at] for p, at in held[name]) for name in ranges.columns),
-            tuple(sum(p.value_counts[at] for p, at in held[name]) for name in ranges.columns),
+        bounds = {n: _widest(where) for n, where in held.items() if n not in unknown}
+        known = {name: pair for name, pair in bounds.items() if pair is not None}
+        return cls(
+            pa.RecordBatch.from_arrays(list(known.values()), list(known)),
+            tuple(sum(part.null_counts[at] for part, at in held[name]) for name in known),
+            tuple(sum(part.value_counts[at] for part, at in held[name]) for name in known),
+            unknown | (bounds.keys() - known.keys()),
         )
-        return whole.without(unknown | ranges.unknown | changed)
 
     def without(self, columns: Iterable[str]) -> ColumnRanges:
         """The same, where of these columns nothing is known."""
         unknown = self.unknown | frozenset(columns)
+        if unknown == self.unknown:
+            return self
         kept = [place for place, name in enumerate(self.columns) if name not in unknown]
         return ColumnRanges(
             self.bounds.select(kept),
@@ -108,31 +119,39 @@ class ColumnRanges:
             unknown,
         )
 
-    @classmethod
-    def _of_arrays(cls, arrays: dict[str, pa.ChunkedArray]) -> ColumnRanges:
-        bounds = {name: _bounds(array) for name, array in arrays.items()}
-        known = {name: pair for name, pair in bounds.items() if pair is not None}
-        return cls(
-            pa.RecordBatch.from_arrays(list(known.values()), list(known)),
-            tuple(arrays[name].null_count for name in known),
-            tuple(len(arrays[name]) for name in known),
-            frozenset(bounds.keys() - known.keys()),
-        )
+    @cached_property
+    def _pairs(self) -> list[_Pair]:
+        """The bounds of each column as values that are ordered as the column's are."""
+        return [tuple(_plain(column).to_pylist()) for column in self.bounds.columns]
 
 
 #: A part that knows a column, and the column's place in it.
 _Held: TypeAlias = tuple[ColumnRanges, int]
 
+#: The smallest and the largest value of a column.
+_Pair: TypeAlias = tuple[Any, Any]
 
-def indexed_columns(schema: pa.Schema) -> tuple[str, ...]:
-    """The columns of a table of which statistics are kept; meta columns first."""
+
+def indexed_columns(
+    schema: pa.Schema, version: FormatVersion = FormatVersion.V9
+) -> tuple[str, ...]:
+    """The columns of a table of that version of which statistics are kept; meta columns first."""
     own = [name for name in _OWN if name in schema.names]
     ordered = [
         field.name
         for field in without_meta_columns(schema)
-        if field.name != _OPERATION and any(check(field.type) for check in _ORDERED)
+        if field.name != _OPERATION
+        and any(check(field.type) for check in _ORDERED)
+        and (version is FormatVersion.V9 or not _is_wide_decimal(field.type))
     ]
     return (*own, *ordered[:MAX_COLUMNS])
+
+
+def _is_wide_decimal(kind: pa.DataType) -> bool:
+    """Whether a value may not fit the one decimal, of 30 digits, that versions before 9 store."""
+    if not pa.types.is_decimal(kind):
+        return False
+    return bool(kind.scale > _OLD_DIGITS or kind.precision - kind.scale > _OLD_DIGITS)
 
 
 def _bounds(values: pa.ChunkedArray) -> pa.Array | None:
@@ -145,21 +164,54 @@ def _bounds(values: pa.ChunkedArray) -> pa.Array | None:
     extremes = pc.min_max(values)
     pair = pa.array([extremes["min"], extremes["max"]], values.type)
     if pa.types.is_string(values.type) or pa.types.is_binary(values.type):
-        if (pc.max(pc.binary_length(pair)).as_py() or 0) > MAX_BOUND_BYTES:
+        if pair.nbytes > MAX_BOUND_BYTES and _longest(pair) > MAX_BOUND_BYTES:
             return None
     return pair
 
 
-def _joined(held: Sequence[_Held]) -> pa.ChunkedArray | None:
-    """The bounds of all parts, in one type; None where a part has another that is none of it."""
+def _longest(pair: pa.Array) -> int:
+    """Bytes of the longer one of two texts."""
+    length: int | None = pc.max(pc.binary_length(pair)).as_py()
+    return length or 0
+
+
+def _widest(held: Sequence[_Held]) -> pa.Array | None:
+    """The bounds of a column over all parts, in its type in the last one; None as ``_bounds``.
+
+    Single values are compared without kernels, which cost as much for two rows as for thousands.
+    """
     arrays = [part.bounds.column(place) for part, place in held]
-    target = arrays[-1].type
-    if not all(_keeps_order(array.type, target) for array in arrays):
+    kind = arrays[-1].type
+    if any(array.type != kind for array in arrays):
+        return _widest_cast(arrays, kind)
+    pairs = [part._pairs[place] for part, place in held]
+    lows = [low for low, _ in pairs if low is not None]
+    highs = [high for _, high in pairs if high is not None]
+    widest = (min(lows, default=None), max(highs, default=None))
+    if widest in pairs:
+        return arrays[pairs.index(widest)]
+    return pa.array(widest, _plain_type(kind)).view(kind)
+
+
+def _widest_cast(arrays: Sequence[pa.Array], kind: pa.DataType) -> pa.Array | None:
+    """The same of several types, all of them widened to the last one."""
+    if not all(_keeps_order(array.type, kind) for array in arrays):
         return None
     try:
-        return pa.chunked_array([array.cast(target) for array in arrays], target)
+        return _bounds(pa.chunked_array([array.cast(kind) for array in arrays], kind))
     except pa.ArrowInvalid:
         return None
+
+
+def _plain(values: pa.Array) -> pa.Array:
+    """Times as the numbers that they are stored as: Python's own do not hold all of them."""
+    return values.view(_plain_type(values.type))
+
+
+def _plain_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_temporal(kind):
+        return pa.int32() if kind.bit_width == 32 else pa.int64()
+    return kind
 
 
 def _keeps_order(source: pa.DataType, target: pa.DataType) -> bool:

@@ -21,6 +21,10 @@ class Operation(StrEnum):
     UNKNOWN = "UNKNOWN"
 
 
+#: These rewrite what is there: the schema that they name may be older than the table's.
+_SERVICES = frozenset({"COMPACT", "LOG_COMPACT", "CLUSTER", "INDEX"})
+
+
 @dataclass(frozen=True, slots=True)
 class WriteStat:
     """One file of a commit (``HoodieWriteStat``); field names are the stored ones in snake_case.
@@ -97,6 +101,11 @@ class CommitMetadata:
             "version": 1,
             "operationType": str(self.operation),
         }
+
+    @property
+    def may_change_schema(self) -> bool:
+        """Whether its schema is the table's (``WriteOperationType.canUpdateSchema``)."""
+        return self.operation not in _SERVICES
 
     def as_stored(self) -> CommitMetadata:
         """The same as who reads it gets it."""

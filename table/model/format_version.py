@@ -1,4 +1,4 @@
-"""Table versions, and all that differs between them when a table is read.
+"""Table versions, and what differs between them.
 
 6  Hudi 0.14 and 0.15: the timeline lies in ``.hoodie`` itself, commits are JSON, completion times
    are modification times, and a log names the base file it belongs to.
@@ -48,6 +48,11 @@ class FormatVersion(IntEnum):
     def timeline_layout(self) -> int:
         """Layout of the timeline, 1 or 2 (``TimelineLayoutVersion``)."""
         return 1 if self is FormatVersion.V6 else 2
+
+    @property
+    def column_statistics(self) -> str:
+        """Version of the column statistics that its metadata table keeps, ``V1`` or ``V2``."""
+        return "V2" if self is FormatVersion.V9 else "V1"
 
     @property
     def logs_name_their_slice(self) -> bool:

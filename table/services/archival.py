@@ -14,16 +14,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from table.errors import Unsupported
 from table.metadata.metadata_compaction import last_compaction
 from table.metadata.opening import METADATA_FOLDER
+from table.metadata.property_file import read_properties
 from table.model.action import Action
 from table.model.instant import Instant
 from table.services.archival_plan import ArchivalPolicy, is_due, plan
 from table.services.cleaning import last_clean
 from table.services.cleaning_plan import CleaningPolicy, commits_by_request
+from table.storage.folder_storage import FolderStorage
 from table.storage.storage import Storage
-from table.timeline.layout import LayoutV2
 from table.timeline.lock import Lease
 from table.timeline.timeline import Timeline
 from table.timeline.timeline_store import TimelineStore
@@ -95,16 +95,9 @@ def archive(
         keep_from: says what else must stay; asked under the lock.
 
     Raises:
-        Unsupported: a table of version 6.
         Refused: a restore is pending.
     """
     store = access.timeline
-    if not store.can_archive:
-        message = (
-            f"{access.storage.location.url} has the timeline of table version 6, which is not "
-            "archived here; let Apache Hudi archive it, or switch archival off"
-        )
-        raise Unsupported(message)
     with access.lock.hold(LOCK_WAIT_S) as lease:
         timeline = store.load()
         check_no_restore(timeline)
@@ -120,8 +113,8 @@ def archive(
 
 def metadata_compacted_at(storage: Storage) -> str:
     """When a data table's metadata table was compacted last; "" for never. Lists its timeline."""
-    folder = f"{METADATA_FOLDER}/{LayoutV2().folder}"
-    return last_compaction(TimelineStore(storage, LayoutV2(folder, f"{folder}/history")).load())
+    own = FolderStorage(storage, METADATA_FOLDER)
+    return last_compaction(TimelineStore.of_table(own, read_properties(own)).load())
 
 
 def metadata_table_limit(compacted_at: str, timeline: Timeline) -> list[str]:
@@ -170,7 +163,7 @@ def _delete_leftovers(
     found = [
         path
         for name in _taken_back(access.timeline, before, after)
-        for path in files_of(access.storage, name)
+        for path in files_of(access, name)
     ]
     lease.check()
     access.storage.delete(found)

@@ -26,7 +26,7 @@ from table.services.cleaning_plan import (
     plan,
 )
 from table.storage.storage import Storage
-from table.timeline.clock import Turn, next_instant, parse_instant
+from table.timeline.clock import Turn, parse_instant
 from table.timeline.timeline import Timeline
 from table.timeline.timeline_store import (
     TimelineStore,
@@ -97,13 +97,11 @@ def request(
         proposed = propose(access.timeline, timeline, lambda: view_at(timeline), policy)
         if proposed is None:
             return None
-        name = next_instant(timeline.newest_time, Turn.SERVICE)
+        name = access.mint(timeline.newest_time, Turn.SERVICE)
         requested = Instant(name, Action.CLEAN, State.REQUESTED)
         lease.check()
         root = access.storage.location.url
         access.timeline.create(requested, clean_plan_content(proposed, root))
-        if access.sharing is not None:
-            access.sharing.let_clocks_pass()
         return requested, proposed
 
 
@@ -116,6 +114,16 @@ def execute(access: TableAccess, pending: Instant, planned: CleanPlan) -> tuple[
     Raises:
         Fenced: the instant is gone from the timeline.
     """
+    with access.alive(pending.requested_at):
+        return _execute(access, pending, planned)
+
+
+def is_free(access: TableAccess, pending: Instant) -> bool:
+    """Whether no other writer of a shared table is at work on a planned clean."""
+    return access.sharing is None or access.sharing.is_free(access.storage, pending)
+
+
+def _execute(access: TableAccess, pending: Instant, planned: CleanPlan) -> tuple[Instant, Timeline]:
     started = time.monotonic()
     inflight = pending.inflight()
     if pending.state is State.REQUESTED:
@@ -191,7 +199,7 @@ def _publish(
         if standing.is_completed:  # another executor of the same plan was faster
             return standing, timeline
         access.participant.on_clean(inflight, planned.files, timeline)
-        completed_at = next_instant(timeline.newest_time)
+        completed_at = access.mint(timeline.newest_time)
         lease.check()
         completed = access.timeline.publish(inflight, completed_at)
     return completed, timeline.with_instant(completed)

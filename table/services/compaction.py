@@ -2,22 +2,24 @@
 
 ``schedule`` is pure: it chooses from a view. ``request`` writes the choice down under the lock, so
 that every delta commit that completed before is in the plan, and every later one belongs to the
-slice that the plan opens. ``execute`` may be done by whoever finds the plan, Apache Hudi included,
-and again after a crash. Source: ``HoodieCompactionPlanGenerator``, ``HoodieCompactor``.
+slice that the plan opens. An ``Execution`` may be done by whoever finds the plan, Apache Hudi
+included, and again after a crash; delta commits may complete meanwhile. Source:
+``HoodieCompactionPlanGenerator``, ``HoodieCompactor``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from table.errors import WriteConflict
 from table.execution.runner import Runner
-from table.model.action import Action, State
+from table.model.action import COMMITS, Action, State
 from table.model.commit_metadata import CommitMetadata, Operation, WriteStat
 from table.model.compaction_plan import CompactionOperation, CompactionPlan
 from table.model.file_slice import FileSlice
 from table.model.instant import Instant
-from table.timeline.clock import Turn, next_instant
+from table.timeline.clock import Turn
 from table.timeline.timeline import Timeline
 from table.timeline.timeline_store import compaction_plan_content
 from table.transaction.access import LOCK_WAIT_S, TableAccess
@@ -54,6 +56,12 @@ def delta_commits_since_compaction(timeline: Timeline) -> int:
     return sum((i.completed_at or "") > last for i in timeline.completed(Action.DELTA_COMMIT))
 
 
+def delta_commits_uncompacted(timeline: Timeline) -> int:
+    """How many delta commits no completed compaction has merged; those of a pending plan count."""
+    last = max((i.requested_at for i in timeline.completed(Action.COMMIT)), default="")
+    return sum((i.completed_at or "") > last for i in timeline.completed(Action.DELTA_COMMIT))
+
+
 def schedule(slices: Iterable[FileSlice]) -> CompactionPlan:
     """Every slice that has logs, those with most log bytes first."""
     return CompactionPlan.of(slices)
@@ -62,7 +70,7 @@ def schedule(slices: Iterable[FileSlice]) -> CompactionPlan:
 def request(
     access: TableAccess, slices_at: Callable[[Timeline], Iterable[FileSlice]]
 ) -> tuple[Instant, CompactionPlan] | None:
-    """Write a plan down; None when no slice has logs.
+    """Write a plan down; None when no slice has logs, or, in version 6, while somebody writes.
 
     Args:
         access: the table.
@@ -70,40 +78,65 @@ def request(
     """
     with access.lock.hold(LOCK_WAIT_S) as lease:
         timeline = access.timeline.load()
+        if access.timeline.version.logs_name_their_slice and timeline.pending(*COMMITS):
+            return None  # what they write names a slice that the plan would end without it
         plan = schedule(slices_at(timeline))
         if not plan.operations:
             return None
-        requested = Instant(
-            next_instant(timeline.newest_time, Turn.SERVICE), Action.COMPACTION, State.REQUESTED
-        )
+        name = access.mint(timeline.newest_time, Turn.SERVICE)
+        requested = Instant(name, Action.COMPACTION, State.REQUESTED)
         lease.check()
         access.timeline.create(requested, compaction_plan_content(plan))
-        if access.sharing is not None:
-            access.sharing.let_clocks_pass()
         return requested, plan
 
 
-def execute(
-    access: TableAccess,
-    pending: Instant,
-    plan: CompactionPlan,
-    rewrite: Rewrite,
-    runner: Runner,
-    extra_metadata: Mapping[str, str],
-) -> tuple[Instant, CommitMetadata, Timeline]:
-    """Rewrite the plan's slices and publish the new base files.
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """A compaction that was begun: its slices are rewritten, then it is completed, or left.
 
-    Names and bytes are pure functions of the plan, so a second execution after a crash finds its
-    own files and goes on.
+    Attributes:
+        instant: inflight.
+        plan: what it rewrites.
     """
-    transaction = Transaction.take_up(access, pending, access.timeline.load())
-    tasks = [SliceRewrite(pending.requested_at, operation) for operation in plan.operations]
-    try:
-        stats = runner.map(rewrite, tasks)
-        metadata = CommitMetadata(
-            tuple(stats), extra_metadata, operation=Operation.COMPACT, compacted=True
-        )
-        completed, timeline = transaction.commit(metadata)
-    finally:
-        transaction.leave()
-    return completed, metadata, timeline
+
+    instant: Instant
+    plan: CompactionPlan
+    _transaction: Transaction
+
+    @classmethod
+    def begin(cls, access: TableAccess, pending: Instant, plan: CompactionPlan) -> Execution:
+        """Take a plan up, whoever made it, and whoever began it before.
+
+        Raises:
+            WriteConflict: another writer is doing it, or has done it, or has removed it.
+        """
+        timeline = access.timeline.load()
+        standing = timeline.find(pending.requested_at)
+        if standing is None or standing.is_completed:
+            message = f"{pending} was completed or removed by another writer"
+            raise WriteConflict(message)
+        transaction = Transaction.take_up(access, standing, timeline)
+        return cls(transaction.instant, plan, transaction)
+
+    def rewrite(self, rewrite: Rewrite, runner: Runner) -> list[WriteStat]:
+        """Write the new base files, which no reader sees yet; touches no timeline.
+
+        Names and bytes are pure functions of the plan, so a second execution after a crash finds
+        its own files and goes on.
+        """
+        name = self.instant.requested_at
+        tasks = [SliceRewrite(name, operation) for operation in self.plan.operations]
+        return runner.map(rewrite, tasks)
+
+    def complete(
+        self, stats: Sequence[WriteStat], extra_metadata: Mapping[str, str]
+    ) -> tuple[Instant, CommitMetadata, Timeline]:
+        """Publish the new base files; errors as for ``Transaction.commit``."""
+        operation = Operation.COMPACT
+        metadata = CommitMetadata(tuple(stats), extra_metadata, operation, compacted=True)
+        completed, timeline = self._transaction.commit(metadata)
+        return completed, metadata, timeline
+
+    def leave(self) -> None:
+        """Show no more signs of life; harmless once completed."""
+        self._transaction.leave()

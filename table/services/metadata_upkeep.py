@@ -15,9 +15,9 @@ from functools import partial
 
 from table.metadata.metadata_compaction import EVERY_DELTA_COMMITS
 from table.metadata.opening import METADATA_FOLDER
+from table.metadata.property_file import read_properties
 from table.metadata.valid_instants import INITIAL
 from table.model.action import COMMITS, Action
-from table.model.format_version import FormatVersion
 from table.model.instant import Instant
 from table.services import archival, cleaning
 from table.services.archival_plan import ArchivalPolicy, limit_of_metadata_table, plan
@@ -57,7 +57,8 @@ def tend(access: TableAccess, own: Timeline, data: Timeline) -> Tended | None:
         own: the metadata table's timeline, as last known.
         data: the data table's, as last known; an older one keeps more.
     """
-    is_clean_due, is_long = _is_clean_due(own), bool(_archivable(own, data))
+    is_clean_due = _is_clean_due(own)
+    is_long = bool(_archivable(own, data))
     if not (is_clean_due or is_long):
         return None
     metadata = _as_table(access)
@@ -71,8 +72,9 @@ def _is_clean_due(own: Timeline) -> bool:
     compactions = own.completed(Action.COMMIT)
     last = cleaning.last_clean(own)
     new = (i for i in compactions if last is None or i.requested_at > last.requested_at)
-    is_over = len(compactions) >= CLEANING.file_versions and any(new)
-    return is_over or bool(own.pending(Action.CLEAN))
+    # Archival may take compactions away as fast as they come.
+    is_over = len(compactions) >= CLEANING.file_versions or own.has_history
+    return (is_over and any(new)) or bool(own.pending(Action.CLEAN))
 
 
 def _archivable(own: Timeline, data: Timeline) -> tuple[Instant, ...]:
@@ -86,7 +88,7 @@ def _keep_from(own: Timeline, data: Timeline) -> Iterator[str]:
     that these need not be told of.
     """
     yield from limit_of_metadata_table(data)
-    made = own.find(f"{INITIAL}000")
+    made = own.find(f"{INITIAL}000") or own.find(f"{INITIAL}010")  # of version 6
     if made is not None:
         at = made.completed_at or ""
         if any((i.completed_at or "") <= at for i in data.completed(*COMMITS)):
@@ -96,7 +98,8 @@ def _keep_from(own: Timeline, data: Timeline) -> Iterator[str]:
 def _as_table(access: TableAccess) -> TableAccess:
     """The metadata table, under its data table's lock; nobody is to be told of its changes."""
     storage = FolderStorage(access.storage, METADATA_FOLDER)
-    return TableAccess(storage, TimelineStore(storage), access.lock)
+    instants = TimelineStore.of_table(storage, read_properties(storage))
+    return TableAccess(storage, instants, access.lock)
 
 
 def _clean(metadata: TableAccess, own: Timeline) -> tuple[str, ...]:
@@ -113,7 +116,7 @@ def _clean(metadata: TableAccess, own: Timeline) -> tuple[str, ...]:
 
 def _view_at(metadata: TableAccess, own: Timeline) -> FileSystemView:
     lister = StorageFileLister(metadata.storage)
-    return load_view(metadata.timeline, own, lister, FormatVersion.V9)
+    return load_view(metadata.timeline, own, lister, metadata.timeline.version)
 
 
 def _archive(metadata: TableAccess, data: Timeline) -> tuple[Instant, ...]:

@@ -32,7 +32,7 @@ from table.model.restore import RestorePlan, UndoneInstant
 from table.model.rollback import RollbackPlan
 from table.services.savepoint import check_not_cleaned
 from table.storage.storage import Storage
-from table.timeline.clock import Turn, next_instant
+from table.timeline.clock import Turn
 from table.timeline.lock import Lease
 from table.timeline.timeline import Timeline
 from table.timeline.timeline_store import (
@@ -125,7 +125,8 @@ def restore(
         drop(access.storage, read_properties(access.storage))
         lease.check()
         pending = found[0] if found else _request(access, timeline, plan)
-        return _execute(access, pending, plan, lease)
+        with access.alive(pending.requested_at):
+            return _execute(access, pending, plan, lease)
 
 
 def _is_after(instant: Instant, target: Instant, is_merge_on_read: bool) -> bool:
@@ -173,7 +174,7 @@ def _planned(
 
 
 def _request(access: TableAccess, timeline: Timeline, plan: RestorePlan) -> Instant:
-    at = next_instant(timeline.newest_time, Turn.SERVICE)
+    at = access.mint(timeline.newest_time, Turn.SERVICE)
     requested = Instant(at, Action.RESTORE, State.REQUESTED)
     access.timeline.create(requested, restore_plan_content(plan))
     return requested
@@ -186,7 +187,7 @@ def _execute(
     if pending.state is State.REQUESTED:
         access.timeline.create(pending.inflight())
     inflight = pending.inflight()
-    files = files_by_instant(access.storage, [one.requested_at for one in plan.instants])
+    files = files_by_instant(access, [one.requested_at for one in plan.instants])
     undone = []
     for instant in plan.instants:
         lease.check()
@@ -195,7 +196,7 @@ def _execute(
     content = restore_metadata_content(pending.requested_at, took_ms, undone)
     access.timeline.prepare(inflight, content)
     timeline = access.timeline.load()
-    completed_at = next_instant(timeline.newest_time)
+    completed_at = access.mint(timeline.newest_time)
     lease.check()
     completed = access.timeline.publish(inflight, completed_at)
     access.timeline.withdraw(inflight)

@@ -14,7 +14,6 @@ from table.model.action import COMMITS, Action, State
 from table.model.file_slice import FileSlice
 from table.model.instant import Instant
 from table.model.savepoint import SavepointMetadata
-from table.timeline.clock import next_instant
 from table.timeline.timeline import Timeline
 from table.timeline.timeline_store import TimelineStore, savepoint_content
 from table.transaction.access import LOCK_WAIT_S, TableAccess
@@ -53,7 +52,7 @@ def create_savepoint(
         pending = Instant(requested_at, Action.SAVEPOINT, State.INFLIGHT)
         access.timeline.create(pending)
         access.timeline.prepare(pending, savepoint_content(metadata))
-        completed_at = next_instant(timeline.newest_time)
+        completed_at = access.mint(timeline.newest_time)
         lease.check()
         access.timeline.publish(pending, completed_at)
     access.timeline.withdraw(pending)

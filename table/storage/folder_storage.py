@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from datetime import datetime
 from typing import BinaryIO
 
 from table.storage.storage import ObjectInfo, Storage, StorageLocation, StreamingFile, check_path
@@ -78,6 +79,14 @@ class FolderStorage:
     def delete(self, paths: Iterable[str]) -> None:
         """See ``Storage.delete``."""
         self._outer.delete([self._in_outer(path) for path in paths])
+
+    def set_modified_at(self, path: str, moment: datetime) -> bool:
+        """See ``Storage.set_modified_at``."""
+        return self._outer.set_modified_at(self._in_outer(path), moment)
+
+    def make_folder(self, folder: str) -> None:
+        """See ``Storage.make_folder``."""
+        self._outer.make_folder(self._in_outer(folder))
 
     def _in_outer(self, path: str) -> str:
         return f"{self._folder}/{path}" if path else self._folder

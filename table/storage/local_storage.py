@@ -22,7 +22,7 @@ import re
 import stat
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import BinaryIO
 
 from table.errors import HudiError, OutcomeUnknown, StorageUnavailable, Unsupported
@@ -49,6 +49,9 @@ from table.storage.storage import (
 
 # What is no object of the table: staging files, Hadoop's checksums, names outside the contract.
 _HIDDEN = re.compile(rf"\A\..*\.crc\Z|{REFUSED_IN_PATHS}")
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class LocalStorage:
@@ -94,6 +97,13 @@ class LocalStorage:
             except (FileNotFoundError, NotADirectoryError):
                 return None
         return _object_info(path, status) if stat.S_ISREG(status.st_mode) else None
+
+    def set_modified_at(self, path: str, moment: datetime) -> bool:
+        """See ``Storage.set_modified_at``."""
+        nanoseconds = (moment - _EPOCH) // timedelta(microseconds=1) * 1000
+        with typed_errors(path):
+            os.utime(self._place(path), ns=(nanoseconds, nanoseconds))
+        return True
 
     def list_folder(self, folder: str) -> tuple[list[str], list[ObjectInfo]]:
         """See ``Storage.list_folder``."""
@@ -159,6 +169,11 @@ class LocalStorage:
             emptied.add(os.path.dirname(place))
         for folder in emptied:
             remove_empty_folders(folder, self._root)
+
+    def make_folder(self, folder: str) -> None:
+        """See ``Storage.make_folder``."""
+        with typed_errors(folder):
+            os.makedirs(self._place(folder), exist_ok=True)
 
     def _place(self, path: str) -> str:
         return os.path.join(self._root, check_path(path))

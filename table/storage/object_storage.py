@@ -15,6 +15,7 @@ import io
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import count, islice
 from typing import IO, TYPE_CHECKING, BinaryIO, Literal, cast
 
@@ -123,6 +124,10 @@ class ObjectStorage:
         except NotFound:
             return None
 
+    def set_modified_at(self, path: str, moment: datetime) -> bool:
+        """See ``Storage.set_modified_at``: a store says itself when it took an object."""
+        return False
+
     def list_folder(self, folder: str) -> tuple[list[str], list[ObjectInfo]]:
         """See ``Storage.list_folder``."""
         with self._request(folder):
@@ -195,6 +200,9 @@ class ObjectStorage:
                     obstore.delete(self._store, batch)
             except NotFound:  # GCS and Azure stop at the first that is gone
                 self._delete_one_by_one(batch)
+
+    def make_folder(self, folder: str) -> None:
+        """See ``Storage.make_folder``: nothing is to be done."""
 
     def _request(self, path: str) -> AbstractContextManager[None]:
         refuse_after_fork()

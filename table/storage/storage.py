@@ -150,6 +150,14 @@ class Storage(Protocol):
         """Size and version of an object, or None when nothing lies there."""
         ...
 
+    def set_modified_at(self, path: str, moment: datetime) -> bool:
+        """Say when an object was last written; False where the store does not let anybody say so.
+
+        Raises:
+            NotFound: nothing lies there.
+        """
+        ...
+
     def list_folder(self, folder: str) -> tuple[list[str], list[ObjectInfo]]:
         """Folders (paths) and objects directly inside ``folder`` ("" is the root); may be empty."""
         ...
@@ -203,6 +211,13 @@ class Storage(Protocol):
 
     def delete(self, paths: Iterable[str]) -> None:
         """Remove objects; those that are gone already do not count as failures."""
+        ...
+
+    def make_folder(self, folder: str) -> None:
+        """Have a folder there for others who list it before it holds anything.
+
+        Deleting the last object in it removes it. An object store has no folders to make.
+        """
         ...
 
 

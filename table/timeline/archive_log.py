@@ -39,11 +39,16 @@ _COMMIT_FIELDS: Mapping[Action, str] = {
 }
 
 
+def is_archive_log(name: str) -> bool:
+    """Whether a file of that name is of the archive, wherever that lies."""
+    return name == _MERGE_PLAN or _LOG.fullmatch(name) is not None
+
+
 class ArchiveLogs:
     """The archive of one table; what a file holds is read once while it does not grow."""
 
     def __init__(self, storage: Storage, folder: str) -> None:
-        self._storage, self._folder = storage, folder
+        self._storage, self.folder = storage, folder
         self._instants: dict[tuple[str, int], tuple[Instant, ...]] = {}
 
     def load(self) -> ArchivedTimeline:
@@ -52,7 +57,7 @@ class ArchiveLogs:
         Raises:
             CorruptData: the plan of a merge is damaged.
         """
-        _, objects = self._storage.list_folder(self._folder)
+        _, objects = self._storage.list_folder(self.folder)
         by_name = {info.name: info for info in objects}
         skipped = self._unfinished_merge(by_name)
         numbered = [
@@ -64,6 +69,17 @@ class ArchiveLogs:
         return ArchivedTimeline(
             tuple(ArchiveLogFile(self, by_name[name]) for _, name in newest_first)
         )
+
+    def newest_number(self) -> int:
+        """Of the log that was added last; 0 when there is none."""
+        matches = (_LOG.fullmatch(o.name) for o in self._storage.list_folder(self.folder)[1])
+        return max((int(match.group(1)) for match in matches if match), default=0)
+
+    def entries(self) -> Iterator[Record]:
+        """All that it holds, a record for each state of an instant. Errors as for ``load``."""
+        for file in reversed(self.load().files):
+            assert isinstance(file, ArchiveLogFile), file
+            yield from self._entries(file.info)
 
     def instants_of(self, info: ObjectInfo) -> tuple[Instant, ...]:
         """Completed instants of a file. Errors as for ``ArchiveFile.instants``."""

@@ -1,4 +1,4 @@
-"""Moves instants from the active timeline into the history of table versions 8 and 9.
+"""Moves instants from the active timeline into the archive, of whatever table version.
 
 An instant becomes one row: the bytes of its completed file, and of its plan where it has one. The
 row is there before any file goes, so a crash leaves an instant in both places with the same
@@ -8,23 +8,42 @@ content, and whoever goes on adds no second row. Source: ``TimelineArchiverV2``,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from typing import Protocol
 
 from table.model.action import Action, State
 from table.model.instant import Instant
 from table.storage.storage import NotFound, Storage
+from table.timeline.archived_timeline import Archive
 from table.timeline.layout import TimelineLayout
-from table.timeline.lsm_history import LsmHistory
-from table.timeline.lsm_writer import ArchivedInstant, LsmWriter
+from table.timeline.lsm_writer import ArchivedInstant
 
 #: Whose requested file is a plan that the history keeps.
 _PLANNED = (Action.CLEAN, Action.COMPACTION, Action.LOG_COMPACTION)
 _REPLACING = (Action.REPLACE_COMMIT, Action.CLUSTERING)
 
 
+class ArchiveWriter(Protocol):
+    """Adds instants to an archive."""
+
+    def add(self, instants: Iterator[ArchivedInstant], first: str, last: str) -> None:
+        """Add instants, oldest first, at least one.
+
+        Args:
+            instants: taken as they are written.
+            first: requested time of the first.
+            last: requested time of the last.
+        """
+        ...
+
+    def tidy(self) -> None:
+        """Leave the archive as its readers want it."""
+        ...
+
+
 class TimelineArchive:
-    """The active timeline of one table beside its history.
+    """The active timeline of one table beside its archive.
 
     Args:
         storage: of the table.
@@ -32,18 +51,20 @@ class TimelineArchive:
         history: what was archived.
     """
 
-    def __init__(self, storage: Storage, layout: TimelineLayout, history: LsmHistory) -> None:
+    def __init__(self, storage: Storage, layout: TimelineLayout, history: Archive) -> None:
         self._storage, self._layout, self._history = storage, layout, history
 
-    def move(self, instants: Sequence[Instant], check: Callable[[], None]) -> None:
+    def move(
+        self, instants: Sequence[Instant], writer: ArchiveWriter, check: Callable[[], None]
+    ) -> None:
         """Move completed instants; under the table's lock.
 
         Args:
             instants: oldest first, at least one.
+            writer: of the archive.
             check: called before each change that counts; raises when the lock is lost.
         """
         states = self._states(instants)
-        writer = LsmWriter(self._storage, self._history, check)
         known = {(i.requested_at, i.action) for i in self._known(instants)}
         new = [i for i in instants if (i.requested_at, i.action) not in known]
         if new:

@@ -20,6 +20,10 @@ T = TypeVar("T")
 #: A stored record, under Apache's field names.
 Record = Mapping[str, Any]
 
+#: Fields of a write stat that JSON has for logs alone, and such as it has not.
+_ONLY_LOGS = frozenset({"logVersion", "logOffset", "baseFile", "logFiles"})
+_ONLY_AVRO = frozenset({"totalLogFiles"})
+
 
 def decode_record(data: bytes, path: str) -> Record:
     """The record of a plan, a clean, a rollback, a restore, a savepoint.
@@ -51,15 +55,34 @@ def decode_as(build: Callable[[Record], T], data: bytes, path: str) -> T:
         raise CorruptData(path, None, "a record with Apache Hudi's fields", reason) from error
 
 
+def decode_any(data: bytes, path: str) -> Record:
+    """The record of an instant's content, an Avro container or JSON.
+
+    Raises:
+        CorruptData: neither of the two.
+    """
+    is_avro = data.startswith(avro_container.MAGIC) or not data
+    return decode_record(data, path) if is_avro else _decode_json(data, path)
+
+
 def decode_commit(data: bytes, path: str) -> CommitMetadata:
     """Metadata of a completed commit, delta commit or replace commit, of either layout.
 
     Raises:
         CorruptData: neither an Avro container nor a JSON object, or one of other fields.
     """
-    is_avro = data.startswith(avro_container.MAGIC) or not data
-    record = decode_record(data, path) if is_avro else _decode_json(data, path)
-    return commit_of(record, path)
+    return commit_of(decode_any(data, path), path)
+
+
+def commit_json(record: Record) -> bytes:
+    """Stored bytes of a commit in layout 1.
+
+    A stat of a base file leaves out what only stats of logs have: readers tell them apart by that.
+    """
+    grouped = record["partitionToWriteStats"]
+    stats = {path: [_json_stat(stat) for stat in stats] for path, stats in grouped.items()}
+    kept = {name: value for name, value in record.items() if name != "version"}
+    return json.dumps({**kept, "partitionToWriteStats": stats}, indent=2).encode()
 
 
 def commit_of(record: Record, path: str) -> CommitMetadata:
@@ -70,6 +93,12 @@ def commit_of(record: Record, path: str) -> CommitMetadata:
     """
     _check_commit(record, path)
     return CommitMetadata.from_record(record)
+
+
+def _json_stat(stat: Record) -> Record:
+    is_log = stat["logVersion"] is not None
+    left_out = _ONLY_AVRO if is_log else _ONLY_AVRO | _ONLY_LOGS
+    return {name: value for name, value in stat.items() if name not in left_out}
 
 
 def _decode_json(data: bytes, path: str) -> Record:

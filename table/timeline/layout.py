@@ -52,6 +52,11 @@ class TimelineLayout(Protocol):
         """Folder of the instants that left the active timeline, from the table's root."""
         ...
 
+    @property
+    def names_completion(self) -> bool:
+        """Whether the name of a completed instant says when it completed."""
+        ...
+
     def name_of(self, instant: Instant) -> str:
         """File name of an instant in its state."""
         ...
@@ -73,6 +78,7 @@ class LayoutV2:
 
     folder: str = f"{_OWN_FOLDER}/timeline"
     archive_folder: str = f"{_OWN_FOLDER}/timeline/history"
+    names_completion: bool = True
 
     def name_of(self, instant: Instant) -> str:
         """File name of an instant in its state."""
@@ -97,6 +103,7 @@ class LayoutV1:
 
     folder: str = _OWN_FOLDER
     archive_folder: str = f"{_OWN_FOLDER}/archived"
+    names_completion: bool = False
 
     def name_of(self, instant: Instant) -> str:
         """File name of an instant in its state."""

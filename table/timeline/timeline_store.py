@@ -26,11 +26,13 @@ from table.model.rollback import RollbackPlan
 from table.model.savepoint import SavepointMetadata
 from table.storage.storage import NotFound, Storage
 from table.timeline.archive_log import ArchiveLogs
-from table.timeline.archived_timeline import Archive, ArchivedTimeline
-from table.timeline.archiving import TimelineArchive
-from table.timeline.content import Record, decode_as, decode_commit
+from table.timeline.archive_log_writer import ArchiveLogWriter
+from table.timeline.archived_timeline import ArchivedTimeline
+from table.timeline.archiving import ArchiveWriter, TimelineArchive
+from table.timeline.content import Record, commit_json, decode_as, decode_commit
 from table.timeline.layout import LayoutV1, LayoutV2, TimelineLayout, layout_of
 from table.timeline.lsm_history import LsmHistory
+from table.timeline.lsm_writer import LsmWriter
 from table.timeline.timeline import ArchivedTime, Timeline
 
 T = TypeVar("T")
@@ -48,9 +50,15 @@ _SCHEMAS = {
 class TimelineStore:
     """Reads and writes instants of one table."""
 
-    def __init__(self, storage: Storage, layout: TimelineLayout | None = None) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        layout: TimelineLayout | None = None,
+        version: FormatVersion = FormatVersion.V9,
+    ) -> None:
         self._storage = storage
         self._layout = layout or LayoutV2()
+        self.version = version
         self._archive = _archive_of(storage, self._layout)
         self._commits: dict[Instant, CommitMetadata] = {}
         self._cleans: dict[Instant, CleanMetadata] = {}
@@ -64,7 +72,7 @@ class TimelineStore:
             Unsupported: a version that this project does not read.
         """
         version = FormatVersion.of(properties.version, storage.location.url)
-        return cls(storage, layout_of(properties, version))
+        return cls(storage, layout_of(properties, version), version)
 
     def load(self) -> Timeline:
         """The active timeline as storage shows it now; one listing. The archive is not read."""
@@ -86,11 +94,6 @@ class TimelineStore:
         """
         return self._archive.load()
 
-    @property
-    def can_archive(self) -> bool:
-        """Whether instants of this layout are archived here: those of layout 2."""
-        return isinstance(self._archive, LsmHistory)
-
     def archive(self, instants: Sequence[Instant], check: Callable[[], None]) -> None:
         """Move completed instants into the archive, under the table's lock.
 
@@ -98,17 +101,32 @@ class TimelineStore:
             instants: oldest first, at least one.
             check: called before each change that counts; raises when the lock is lost.
         """
-        assert isinstance(self._archive, LsmHistory), self._archive
-        TimelineArchive(self._storage, self._layout, self._archive).move(instants, check)
+        writer = self.archive_writer(check)
+        TimelineArchive(self._storage, self._layout, self._archive).move(instants, writer, check)
         self._storage.delete([self._prepared_path(instant) for instant in instants])
         for instant in instants:
             self._commits.pop(instant, None)
             self._cleans.pop(instant, None)
 
+    @property
+    def archive_files(self) -> ArchiveLogs | LsmHistory:
+        """The archive itself, for who reads all of it."""
+        return self._archive
+
+    def archive_writer(self, check: Callable[[], None]) -> ArchiveWriter:
+        """What adds instants to the archive, under the table's lock; see ``archive``."""
+        if isinstance(self._archive, LsmHistory):
+            return LsmWriter(self._storage, self._archive, check)
+        return ArchiveLogWriter(self._storage, self._archive, check)
+
     def without(self, timeline: Timeline, archived: Collection[Instant]) -> Timeline:
         """The timeline once these instants have been archived."""
         left = [instant for instant in timeline.instants if instant not in archived]
         return Timeline.of(left, True, self._archived_time())
+
+    def make_folder(self) -> None:
+        """Have a folder for instants before there is one: Apache Hudi lists it."""
+        self._storage.make_folder(self._layout.folder)
 
     def path_of(self, instant: Instant) -> str:
         """Path of an instant's file, from the table's root."""
@@ -134,12 +152,20 @@ class TimelineStore:
     def publish(self, pending: Instant, completed_at: str) -> Instant:
         """Make the prepared content the completed instant: from here on readers see it.
 
+        Returns:
+            The instant as ``load`` shows it. In layout 1 the store says when it completed.
+
         Raises:
             NotFound: somebody removed the prepared content; nothing was published.
         """
         completed = pending.completed(completed_at)
-        self._storage.publish(self._prepared_path(pending), self.path_of(completed))
-        return completed
+        path = self.path_of(completed)
+        self._storage.publish(self._prepared_path(pending), path)
+        if self._layout.names_completion:
+            return completed
+        written = self._storage.head(path)
+        found = self._layout.parse(written.name, written.modified_at) if written else None
+        return found or completed
 
     def unpublish(self, completed: Instant) -> None:
         """Make a completed instant pending again: from here on no reader sees what it wrote."""
@@ -259,17 +285,21 @@ class TimelineStore:
         return f"{_PREPARED_FOLDER}/{pending.requested_at}"
 
 
-def _archive_of(storage: Storage, layout: TimelineLayout) -> Archive:
+def _archive_of(storage: Storage, layout: TimelineLayout) -> ArchiveLogs | LsmHistory:
     kind = ArchiveLogs if isinstance(layout, LayoutV1) else LsmHistory
     return kind(storage, layout.archive_folder)
 
 
-def commit_content(action: Action, metadata: CommitMetadata) -> bytes:
-    """Stored bytes of a completed (or inflight) commit."""
+def commit_content(
+    action: Action, metadata: CommitMetadata, version: FormatVersion = FormatVersion.V9
+) -> bytes:
+    """Stored bytes of a completed (or inflight) commit, in a table of that version."""
     record = metadata.to_record()
     if action.completes_as is Action.REPLACE_COMMIT:
         replaced = {partition: list(ids) for partition, ids in metadata.replaced_file_ids.items()}
         record["partitionToReplaceFileIds"] = replaced
+    if version.timeline_layout == 1:
+        return commit_json(record)
     return avro_container.encode(_SCHEMAS[action.completes_as], record)
 
 

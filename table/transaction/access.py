@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from table.storage.storage import Storage
+from table.timeline.clock import Turn, next_instant
 from table.timeline.lock import TableLock
 from table.timeline.timeline_store import TimelineStore
 from table.transaction.participant import NoParticipant, Participant
@@ -28,3 +31,25 @@ class TableAccess:
     lock: TableLock
     participant: Participant = field(default_factory=NoParticipant)
     sharing: Sharing | None = None
+
+    def mint(self, newest_time: str | None, turn: Turn | None = None) -> str:
+        """A time later than every time on the timeline, under the lock; see ``next_instant``.
+
+        Where writers share the table it is past on all of their clocks once this returns.
+        """
+        minted = next_instant(newest_time, turn)
+        if self.sharing is not None:
+            self.sharing.let_clocks_pass()
+        return minted
+
+    @contextmanager
+    def alive(self, instant: str) -> Iterator[None]:
+        """A block in which other writers see that somebody is at work on an instant."""
+        if self.sharing is None:
+            yield
+            return
+        heartbeat = self.sharing.heartbeat(self.storage, instant)
+        try:
+            yield
+        finally:
+            heartbeat.stop()

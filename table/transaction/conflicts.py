@@ -3,8 +3,9 @@
 Two writers of one file group conflict, and so do two that each make the file group of a bucket that
 had none: readers and writers expect one. A delta commit and a compaction of the same group do not:
 the delta commit's logs belong to the slice that the compaction opens, or to the one it rewrites, by
-their completion time. A clustering replaces whole groups, so it conflicts as soon as it is planned:
-it would not take over what is written beside it.
+their completion time. In table version 6 a log names its slice when it is written, so a compaction
+that was planned since would not have it: that conflicts. A clustering replaces whole groups, so it
+conflicts as soon as it is planned: it would not take over what is written beside it.
 
 Source: ``SimpleConcurrentFileWritesConflictResolutionStrategy`` (of table version 8 and later) and
 ``BucketIndexConcurrentFileWritesConflictResolutionStrategy``. Rollbacks of the instant itself are
@@ -64,21 +65,30 @@ def check_conflicts(
 def _others(
     ours: Instant, began_with: Timeline, now: Timeline, store: TimelineStore
 ) -> Iterator[tuple[Instant, set[_Place]]]:
+    names_slices = store.version.logs_name_their_slice
     for theirs in now.completed(*COMMITS):
         if not began_with.is_committed(theirs.requested_at):
             metadata = store.read_commit(theirs)
-            if not _may_overlap(ours, metadata):
+            was_planned = began_with.find(theirs.requested_at) is not None
+            if not _may_overlap(ours, metadata, was_planned or not names_slices):
                 yield theirs, _written(metadata) | _replaced(metadata)
+    for planned in now.pending(Action.COMPACTION) if names_slices else ():
+        is_new = began_with.find(planned.requested_at) is None
+        if is_new and ours.action is Action.DELTA_COMMIT:
+            operations = store.read_compaction_plan(planned.requested_at).operations
+            groups = [operation.group for operation in operations]
+            yield planned, _places((g.partition_path, g.file_id) for g in groups)
     for planned in now.pending(*_REPLACING):
         if planned.requested_at != ours.requested_at:
             plan = store.read_clustering_plan(planned)
-            groups = () if plan is None else plan.groups
-            yield planned, _places((g.partition_path, g.file_id) for g in groups)
+            replaced = () if plan is None else plan.groups
+            yield planned, _places((g.partition_path, g.file_id) for g in replaced)
 
 
-def _may_overlap(ours: Instant, theirs: CommitMetadata) -> bool:
+def _may_overlap(ours: Instant, theirs: CommitMetadata, is_planned_for: bool) -> bool:
+    """Whether both may write a file group; ``is_planned_for`` if our logs follow their plan."""
     if ours.action is Action.DELTA_COMMIT:
-        return theirs.compacted
+        return theirs.compacted and is_planned_for
     return (
         ours.action is Action.COMPACTION and not theirs.replaced_file_ids and not theirs.compacted
     )

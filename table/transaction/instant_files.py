@@ -1,30 +1,79 @@
-"""The data files that are named after one instant: what a rollback deletes."""
+"""The data files that one instant wrote: what a rollback deletes.
+
+A file is named after its instant, but for a log of table version 6: that is named after its slice,
+and its blocks say who wrote it. Hudi 1.2 and this project give each commit logs of its own.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import timedelta
 
-from table.storage.storage import Storage
+from table.errors import Unsupported
+from table.log.log_writers import writers_in
+from table.model.file_slice import LogFile
+from table.storage.storage import NotFound, ObjectInfo, Storage
+from table.timeline.clock import parse_instant
+from table.transaction.access import TableAccess
 from table.view.file_lister import data_file, objects_beside_timeline
 from table.write.markers import marked_files
 
+#: How far a store's clock, or the zone of a table's instants, may be from ours.
+_LONGEST_SKEW = timedelta(days=1)
 
-def files_of(storage: Storage, instant: str) -> list[str]:
-    """Paths (from the table's root) of every data file named after the instant.
+
+def files_of(access: TableAccess, instant: str) -> list[str]:
+    """Paths (from the table's root) of every data file of the instant.
 
     Folders that are no partition yet are searched, too.
+
+    Raises:
+        Unsupported: see ``files_by_instant``.
     """
-    return files_by_instant(storage, [instant])[instant]
+    return files_by_instant(access, [instant])[instant]
 
 
-def files_by_instant(storage: Storage, instants: Collection[str]) -> dict[str, list[str]]:
-    """The same of several instants, with one listing of the table."""
+def files_by_instant(access: TableAccess, instants: Collection[str]) -> dict[str, list[str]]:
+    """The same of several instants, with one listing of the table.
+
+    Raises:
+        Unsupported: a log of table version 6 holds blocks of other commits, too.
+    """
+    storage = access.storage
     found = {instant: set(marked_files(storage, instant)) for instant in instants}
     for info in objects_beside_timeline(storage):
         file = data_file(info.folder, info.name, info.size_bytes)
-        if file is not None and file.name.instant in found:
+        if isinstance(file, LogFile) and access.timeline.version.logs_name_their_slice:
+            _find_writer(storage, info, found)
+        elif file is not None and file.name.instant in found:
             found[file.name.instant].add(info.path)
     return {instant: sorted(paths) for instant, paths in found.items()}
+
+
+def _find_writer(storage: Storage, info: ObjectInfo, found: Mapping[str, set[str]]) -> None:
+    """Add a log to what the instant wrote whose blocks it holds.
+
+    A marker may name a log that was there before, to be appended to: that is not to be deleted. One
+    that was last changed well before the first of the instants is not opened.
+    """
+    marked = [paths for paths in found.values() if info.path in paths]
+    if not marked and (not found or info.modified_at < parse_instant(min(found)) - _LONGEST_SKEW):
+        return
+    try:
+        wrote = writers_in(storage, info)
+    except NotFound:
+        return  # cleaned since it was listed
+    ours = wrote & found.keys()
+    if ours and len(wrote) > 1:
+        message = (
+            f"log {info.path} of {storage.location.url} holds blocks of {sorted(wrote)}: "
+            "an older release appended to it; roll back with Apache Hudi"
+        )
+        raise Unsupported(message)
+    for paths in marked if wrote else ():
+        paths.discard(info.path)
+    for instant in ours:
+        found[instant].add(info.path)
 
 
 def as_planned(storage: Storage, paths: Iterable[str]) -> dict[str, tuple[str, ...]]:

@@ -19,11 +19,11 @@ from __future__ import annotations
 import time
 from collections.abc import Collection
 
-from table.errors import Fenced
+from table.errors import Fenced, Refused
 from table.model.action import COMMITS, Action, State
 from table.model.instant import Instant
 from table.model.rollback import RollbackPlan
-from table.timeline.clock import Turn, next_instant
+from table.timeline.clock import Turn
 from table.timeline.lock import Lease
 from table.timeline.timeline import Timeline
 from table.timeline.timeline_store import rollback_metadata_content, rollback_plan_content
@@ -101,8 +101,7 @@ def plan_rollback(access: TableAccess, requested_at: str) -> RollbackPlan:
     timeline = access.timeline.load()
     check_no_restore(timeline)
     target = named_instant(timeline, requested_at)
-    if target.is_completed:
-        check_undoable(target, timeline, access.timeline, access.storage)
+    _check_undoable(access, target, timeline)
     return _plan(access, target)
 
 
@@ -121,13 +120,24 @@ def roll_back_named(access: TableAccess, requested_at: str) -> RollbackPlan:
             if access.timeline.read_rollback_plan(rollback.requested_at).instant == requested_at:
                 return _finish(access, rollback, timeline, lease)
         target = named_instant(timeline, requested_at)
-        if target.is_completed:
-            check_undoable(target, timeline, access.timeline, access.storage)
-        else:
+        _check_undoable(access, target, timeline)
+        if not target.is_completed:
             access.timeline.withdraw(target)
             timeline = access.timeline.load()
             target = named_instant(timeline, requested_at)
         return _roll_back(access, target, timeline, lease)
+
+
+def _check_undoable(access: TableAccess, target: Instant, timeline: Timeline) -> None:
+    if target.is_completed:
+        check_undoable(target, timeline, access.timeline, access.storage)
+    elif access.sharing is not None and not access.sharing.is_free(access.storage, target):
+        expires_after_s = access.sharing.heartbeats.expires_after_s
+        message = (
+            f"{target} is being written: its writer's heartbeat is alive; stop the writer, or wait "
+            f"until it has been silent for {expires_after_s:.0f} s"
+        )
+        raise Refused(message)
 
 
 def _recover(access: TableAccess, suspects: Collection[str], lease: Lease) -> list[str]:
@@ -162,16 +172,15 @@ def _abandoned(access: TableAccess, timeline: Timeline) -> list[Instant]:
 def _roll_back(
     access: TableAccess, target: Instant, timeline: Timeline, lease: Lease
 ) -> RollbackPlan:
-    rollback = Instant(
-        next_instant(timeline.newest_time, Turn.SERVICE), Action.ROLLBACK, State.REQUESTED
-    )
+    name = access.mint(timeline.newest_time, Turn.SERVICE)
+    rollback = Instant(name, Action.ROLLBACK, State.REQUESTED)
     lease.check()
     access.timeline.create(rollback, rollback_plan_content(_plan(access, target)))
     return _finish(access, rollback, timeline, lease)
 
 
 def _plan(access: TableAccess, target: Instant) -> RollbackPlan:
-    files = as_planned(access.storage, files_of(access.storage, target.requested_at))
+    files = as_planned(access.storage, files_of(access, target.requested_at))
     return RollbackPlan(target.requested_at, target.action, files)
 
 
@@ -179,6 +188,13 @@ def _finish(
     access: TableAccess, rollback: Instant, timeline: Timeline, lease: Lease
 ) -> RollbackPlan:
     """Execute a rollback from its plan, ours or another's, begun or not; what was deleted."""
+    with access.alive(rollback.requested_at):
+        return _execute(access, rollback, timeline, lease)
+
+
+def _execute(
+    access: TableAccess, rollback: Instant, timeline: Timeline, lease: Lease
+) -> RollbackPlan:
     started = time.monotonic()
     plan = access.timeline.read_rollback_plan(rollback.requested_at)
     target = timeline.find(plan.instant)
@@ -200,7 +216,7 @@ def _finish(
     if target is not None:
         access.timeline.withdraw(target)
     access.participant.on_rollback(pending, plan.instant, names_of(done.files), timeline)
-    completed_at = next_instant(access.timeline.load().newest_time)
+    completed_at = access.mint(access.timeline.load().newest_time)
     lease.check()
     access.timeline.publish(pending, completed_at)
     access.timeline.withdraw(pending)
@@ -217,7 +233,7 @@ def _delete_files(access: TableAccess, plan: RollbackPlan) -> RollbackPlan:
     Files are looked up again, not only read from the plan: a late attempt of the dead writer may
     have written since, and paths in another's plan are absolute in another's notation.
     """
-    files = files_of(access.storage, plan.instant)
+    files = files_of(access, plan.instant)
     access.storage.delete(files)
     gone = {**plan.files, **as_planned(access.storage, files)}
     return RollbackPlan(plan.instant, plan.action, gone)
@@ -236,7 +252,7 @@ def _forget_undone(access: TableAccess, timeline: Timeline) -> None:
 def _delete_late_files(access: TableAccess, instant: str, timeline: Timeline) -> None:
     """Delete files of an instant that is gone, if it was undone: else it was archived."""
     if _rollbacks_of(access, instant, timeline) or _was_restored(access, instant, timeline):
-        access.storage.delete(files_of(access.storage, instant))
+        access.storage.delete(files_of(access, instant))
         drop_markers(access.storage, instant)
 
 

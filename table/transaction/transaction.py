@@ -35,6 +35,7 @@ from table.config import keys
 from table.errors import Fenced, OutcomeUnknown, StorageUnavailable, WriteConflict
 from table.model.action import COMMITS, Action, State
 from table.model.commit_metadata import CommitMetadata
+from table.model.format_version import FormatVersion
 from table.model.instant import Instant
 from table.storage.storage import AlreadyExists, NotFound
 from table.timeline.clock import Turn, next_instant
@@ -119,7 +120,8 @@ class Transaction:
             requested = Instant(newest_time, action, State.REQUESTED)
             with suppress(AlreadyExists), _heartbeat(access, newest_time) as heartbeat:
                 access.timeline.create(requested)
-                access.timeline.create(requested.inflight(), _owned_content(action))
+                content = _owned_content(action, access.timeline.version)
+                access.timeline.create(requested.inflight(), content)
                 return cls(access, requested.inflight(), timeline, heartbeat)
         message = f"instant {newest_time} and those before it were taken by other writers"
         raise WriteConflict(message)
@@ -147,7 +149,8 @@ class Transaction:
             OutcomeUnknown: the store did not say whether it published.
         """
         self._reconcile(stat.path for stat in metadata.write_stats if stat.path)
-        self._access.timeline.prepare(self.instant, commit_content(self.instant.action, metadata))
+        content = commit_content(self.instant.action, metadata, self._access.timeline.version)
+        self._access.timeline.prepare(self.instant, content)
         with self._access.lock.hold(LOCK_WAIT_S) as lease:
             timeline = self._access.timeline.load()
             self._check_alive()
@@ -196,9 +199,7 @@ class Transaction:
                 raise Fenced(name, f"rollback {rollback.requested_at} is about to remove it")
 
     def _completion_time(self, timeline: Timeline) -> str:
-        completed_at = next_instant(timeline.newest_time)
-        if self._access.sharing is not None:
-            self._access.sharing.let_clocks_pass()
+        completed_at = self._access.mint(timeline.newest_time)
         self._check_alive()
         return completed_at
 
@@ -225,20 +226,23 @@ class Transaction:
                     self.instant.requested_at, "its prepared content was removed by a rollback"
                 ) from None
             except StorageUnavailable:
-                if self._landed(completed_at):
-                    return self.instant.completed(completed_at)
+                landed = self._landed(completed_at)
+                if landed is not None:
+                    return landed
         message = (
             f"the store did not say whether instant {self.instant.requested_at} was published; "
             "the next start reads the timeline and goes on from what it finds"
         )
         raise OutcomeUnknown(message)
 
-    def _landed(self, completed_at: str) -> bool:
+    def _landed(self, completed_at: str) -> Instant | None:
+        """Our completed instant, if it is there; layout 1 has one name for it, whoever asked."""
         try:
             found = self._access.timeline.load().find(self.instant.requested_at)
         except StorageUnavailable:
-            return False
-        return found is not None and found.completed_at == completed_at
+            return None
+        is_ours = found is not None and (found.is_legacy or found.completed_at == completed_at)
+        return found if is_ours and found is not None and found.is_completed else None
 
 
 @contextmanager
@@ -255,6 +259,7 @@ def _heartbeat(access: TableAccess, instant: str) -> Iterator[Heartbeat | None]:
         raise
 
 
-def _owned_content(action: Action) -> bytes:
+def _owned_content(action: Action, version: FormatVersion) -> bytes:
     """Content of an inflight instant that no other writer's equals."""
-    return commit_content(action, CommitMetadata(extra_metadata={keys.WRITER_ID: uuid4().hex}))
+    metadata = CommitMetadata(extra_metadata={keys.WRITER_ID: uuid4().hex})
+    return commit_content(action, metadata, version)

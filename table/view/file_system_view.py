@@ -105,9 +105,7 @@ class FileSystemView:
     @property
     def visible_instants(self) -> VisibleInstants:
         """Which blocks of the slices' logs count; a reader of a slice needs it."""
-        if not self.version.logs_name_their_slice:
-            return VisibleInstants(until=self.until)
-        return VisibleInstants(self.timeline.without_archive(), self.until)
+        return VisibleInstants.of(self.timeline, self.version, self.until)
 
     def latest_slices(self, partition: str | None = None) -> list[FileSlice]:
         """What a snapshot query reads, in one partition or in all of them."""
@@ -162,12 +160,12 @@ class FileSystemView:
         """The view once these files (paths from the root) were cleaned or rolled back."""
         removed = frozenset(paths)
         groups = dict(self.groups)
-        for name, group in self.groups.items():
-            kept = [file for file in group.files.values() if file.path not in removed]
-            if not kept:
-                del groups[name]
-            elif len(kept) < len(group.files):
+        for name in _groups_of(removed) & groups.keys():
+            kept = [file for file in groups[name].files.values() if file.path not in removed]
+            if kept:
                 groups[name] = self._group(name, kept)
+            else:
+                del groups[name]
         return replace(self, groups=groups)
 
     def _with_files(
@@ -198,8 +196,11 @@ class FileSystemView:
     @cached_property
     def _by_partition(self) -> dict[str, list[FileGroup]]:
         grouped: dict[str, list[FileGroup]] = {}
-        for name in sorted(self.groups.keys() - self.replaced.keys()):
-            grouped.setdefault(name.partition_path, []).append(self.groups[name])
+        for group in self.groups.values():
+            if not self.replaced or group.id not in self.replaced:
+                grouped.setdefault(group.id.partition_path, []).append(group)
+        for groups in grouped.values():
+            groups.sort(key=lambda group: group.id.file_id)
         return grouped
 
 
@@ -209,6 +210,13 @@ def _replaced_by(instant: str, metadata: CommitMetadata) -> dict[FileGroupId, st
         for partition, file_ids in metadata.replaced_file_ids.items()
         for file_id in file_ids
     }
+
+
+def _groups_of(paths: Iterable[str]) -> set[FileGroupId]:
+    """The file groups that data files belong to, by their names."""
+    split = (path.rpartition("/") for path in paths)
+    files = (data_file(folder, name, 0) for folder, _, name in split)
+    return {FileGroupId(file.partition_path, file.name.file_id) for file in files if file}
 
 
 def _written_file(instant: Instant, stat: WriteStat) -> DataFile:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from table.model.format_version import FormatVersion
 from table.timeline.timeline import Timeline
 
 
@@ -23,8 +24,19 @@ class VisibleInstants:
     timeline: Timeline | None = None
     until: str | None = None
 
+    @classmethod
+    def of(
+        cls, timeline: Timeline, version: FormatVersion, until: str | None = None
+    ) -> VisibleInstants:
+        """Those of a table of that version."""
+        return cls(timeline.without_archive() if version.logs_name_their_slice else None, until)
+
     def __call__(self, instant: str) -> bool:
         """Whether blocks of that commit count."""
         if self.until is not None and instant > self.until:
             return False
         return self.timeline is None or self.timeline.is_committed(instant)
+
+
+#: Of table version 8 and later, whose logs are visible as a whole.
+ALL_VISIBLE = VisibleInstants()

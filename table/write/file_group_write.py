@@ -29,9 +29,11 @@ from table.model.changes import WRITTEN_COLUMNS
 from table.model.commit_metadata import WriteStat
 from table.model.file_names import BaseFileName, LogFileName
 from table.model.file_slice import FileGroupId, FileSlice, join
+from table.model.format_version import FormatVersion
 from table.model.meta_columns import RECORD_KEY
 from table.read.file_group_reader import FileGroupReader
 from table.storage import Storage, StorageLocation, open_storage
+from table.view.visible_instants import ALL_VISIBLE, VisibleInstants
 from table.write.base_file_writer import BaseFileWriter
 from table.write.log_file_writer import LogFileWriter
 from table.write.markers import mark, mark_partition
@@ -60,6 +62,8 @@ class WriteContext:
         merge: what becomes of two changes to one record.
         log_format: ``parquet`` or ``avro``, the content of data blocks.
         indexed: columns whose ranges the metadata table keeps; none without one.
+        version: the table's.
+        visible: which blocks of its logs count.
     """
 
     location: StorageLocation
@@ -71,6 +75,8 @@ class WriteContext:
     merge: MergeSettings
     log_format: str = "parquet"
     indexed: tuple[str, ...] = ()
+    version: FormatVersion = FormatVersion.V9
+    visible: VisibleInstants = ALL_VISIBLE
 
     @cached_property
     def storage(self) -> Storage:
@@ -86,7 +92,9 @@ class WriteContext:
     def reader(self) -> FileGroupReader:
         """Reads file slices of the table, to write them anew."""
         marker = self.merge.delete_marker
-        return FileGroupReader(self.storage, self.schema, self.merger, delete_marker=marker)
+        return FileGroupReader(
+            self.storage, self.schema, self.merger, self.visible, delete_marker=marker
+        )
 
     @cached_property
     def avro_schema(self) -> dict[str, Any]:
@@ -255,9 +263,10 @@ def _append_log_file(
     if first is None:
         return None  # all came too late to say anything
     group, number = current.group, bucket.task_number
-    name = LogFileName(group.file_id, context.instant, 1, f"{number}-0-0")
+    name = _log_name(context, current, number)
     path = join(group.partition_path, str(name))
-    mark(context.storage, context.instant, path)
+    names_slice = context.version.logs_name_their_slice
+    mark(context.storage, context.instant, path, names_slice=names_slice)
     first_row = 0
     with _log_writer(context, path) as writer:
         for part in chain([first], parts):
@@ -268,19 +277,38 @@ def _append_log_file(
         file_id=group.file_id,
         path=path,
         partition_path=group.partition_path,
-        prev_commit=context.instant,
+        prev_commit=name.instant,
         num_writes=status.num_writes,
         num_update_writes=status.num_writes,
         num_deletes=status.num_deletes,
         total_write_bytes=status.size_bytes,
         file_size_in_bytes=status.size_bytes,
-        log_version=1,
+        log_version=name.version,
         log_offset=0,
         # Apache leaves this empty; hudi-rs cannot read a commit incrementally without a name.
         base_file=str(current.base.name) if current.base else "",
-        log_files=(str(name),),
+        log_files=_logs_with(context, current, name),
         column_ranges=status.column_ranges,
     )
+
+
+def _log_name(context: WriteContext, current: FileSlice, number: int) -> LogFileName:
+    """A log is named after its instant; in version 6 after its slice, and is the next one there.
+
+    There the write token tells apart what two writers of one slice write, by the time of day.
+    """
+    file_id = current.group.file_id
+    if not context.version.logs_name_their_slice:
+        return LogFileName(file_id, context.instant, 1, f"{number}-0-0")
+    latest = max((log.name.version for log in current.logs), default=0)
+    token = f"{number}-{int(context.instant[8:])}-0"
+    return LogFileName(file_id, current.base_instant, latest + 1, token)
+
+
+def _logs_with(context: WriteContext, current: FileSlice, name: LogFileName) -> tuple[str, ...]:
+    """What the stat of a log lists: itself, and in version 6 those before it in its slice."""
+    known = current.logs if context.version.logs_name_their_slice else ()
+    return (*(str(log.name) for log in known), str(name))
 
 
 def _log_writer(context: WriteContext, path: str) -> LogFileWriter:

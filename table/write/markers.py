@@ -2,7 +2,9 @@
 
 ``.hoodie/.temp/<instant>/<partition>/<dataFileName>.marker.CREATE``, created before the data file,
 so that whoever finds the instant dead, Apache Hudi included, knows what it may have left. Log
-files of table version 8 and later are marked CREATE too. Source: ``DirectWriteMarkers``.
+files of table version 8 and later are marked CREATE too, those of version 6 APPEND: Apache Hudi
+undoes their blocks by another block, this project deletes what no other commit wrote to. Source:
+``DirectWriteMarkers``.
 """
 
 from __future__ import annotations
@@ -13,12 +15,20 @@ from table.timeline.timeline import Timeline
 from table.view.file_lister import PARTITION_METAFILE
 
 _FOLDER = ".hoodie/.temp"
-_SUFFIX = ".marker.CREATE"
+_CREATED, _APPENDED = ".marker.CREATE", ".marker.APPEND"
 
 
-def mark(storage: Storage, instant: str, data_path: str) -> None:
-    """Announce a data file; a second attempt finds its own marker."""
-    storage.create(f"{join(f'{_FOLDER}/{instant}', data_path)}{_SUFFIX}", b"")
+def mark(storage: Storage, instant: str, data_path: str, *, names_slice: bool = False) -> None:
+    """Announce a data file; a second attempt finds its own marker.
+
+    Args:
+        storage: of the table.
+        instant: what writes it.
+        data_path: from the table's root.
+        names_slice: whether it is a log of table version 6.
+    """
+    suffix = _APPENDED if names_slice else _CREATED
+    storage.create(f"{join(f'{_FOLDER}/{instant}', data_path)}{suffix}", b"")
 
 
 def marked_files(storage: Storage, instant: str) -> list[str]:

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from table.errors import HudiError, OutcomeUnknown, Unsupported
 from table.storage import Storage, StorageLocation, open_storage
+from table.storage.local_storage import LocalStorage
 from table.storage.probe import check_conditional_puts
 from table.storage.storage import (
     AlreadyExists,
@@ -135,6 +136,17 @@ def test_a_child_is_a_folder_of_its_parent(storage: Storage) -> None:
     assert storage.read(".hoodie/metadata/files/x") == b"1"
     assert paths_under(child) == ["files/x"]
     assert child.list_folder("") == (["files"], [])
+
+
+def test_a_time_that_can_be_said_is_the_one_that_is_told(storage: Storage) -> None:
+    storage.create("a/b", b"1")
+    before = storage.head("a/b")
+    moment = datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
+    is_kept = storage.set_modified_at("a/b", moment)
+    after = storage.head("a/b")
+    assert before is not None and after is not None
+    assert is_kept == isinstance(storage, LocalStorage)
+    assert after.modified_at == (moment if is_kept else before.modified_at)
 
 
 def test_a_location_travels_to_workers(storage_location: StorageLocation) -> None:

@@ -7,11 +7,9 @@ from pathlib import Path
 import pytest
 
 from sinks.hudi.upkeep import archive, clean
-from table.errors import Unsupported
 from table.hudi_table import HudiTable, open_table
 from table.model.action import Action
 from table.model.clean import CleanMetadata, CleanPlan
-from table.services import archival
 from table.services.archival_plan import ArchivalPolicy
 from table.services.cleaning_plan import CleaningPolicy
 from table.storage import StorageLocation
@@ -30,7 +28,7 @@ def names(table: HudiTable) -> tuple[list[str], list[str]]:
     return active, [str(i) for i in table.store.load_archived().instants()]
 
 
-@pytest.mark.parametrize("name", ["v9_mor_long_archived", "v8_mor_archived"])
+@pytest.mark.parametrize("name", ["v9_mor_long_archived", "v8_mor_archived", "v6_mor_archived"])
 def test_apaches_history_grows_by_ours(name: str, tmp_path: Path) -> None:
     table = unpack(name, tmp_path).table
     rows = sorted_rows(table.snapshot().read_all())
@@ -44,12 +42,6 @@ def test_apaches_history_grows_by_ours(name: str, tmp_path: Path) -> None:
     assert sorted([*left, *more]) == sorted([*active, *archived])
     assert sorted_rows(after.snapshot().read_all()) == rows
     assert all(after.store.read_commit(i) == metadata for i, metadata in commits.items())
-
-
-def test_version_6_is_archived_by_others(tmp_path: Path) -> None:
-    table = unpack("v6_mor_compacted", tmp_path).table
-    with pytest.raises(Unsupported, match=r"version 6, which is not archived here; let Apache"):
-        archival.archive(table.access, ARCHIVAL, None, lambda _: ())
 
 
 @pytest.mark.parametrize("name", ["v9_cow_cdc", "v9_mor_compacted", "v9_cow_savepoint"])

@@ -23,6 +23,7 @@ from table.index.bucket import BucketIndex
 from table.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
 from table.model.changes import CHANGE_KIND, CHANGE_KIND_FIELD, ChangeKind
 from table.model.file_slice import FileSlice
+from table.model.format_version import FormatVersion
 from table.model.instant import Instant
 from table.model.meta_columns import PARTITION_PATH, RECORD_KEY, with_meta_columns
 from table.services.compaction import CompactionPolicy, request
@@ -136,5 +137,6 @@ def _open_or_create(path: Path, twin: ApacheTable) -> HudiTable:
             partition_by=tuple(twin.partition),
             ordering=tuple(twin.ordering),
             merge_mode=mode,
+            version=FormatVersion(twin.version),
         )
         return create_table(location, spec)

@@ -15,6 +15,8 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from table.storage import StorageLocation
+
 _ROOT = Path(__file__).resolve().parents[2]
 _SERVER = "tests.interop.oracle_server"
 
@@ -282,6 +284,16 @@ class Oracle:
         """``hoodie.properties`` as Apache Hudi reads it."""
         config: dict[str, str] = self._ask("table_config", path=str(path))
         return config
+
+    def count_under_lock(self, location: StorageLocation, counter: str, times: int) -> None:
+        """Add one to the number in an object of S3, so often, under the lock of the table there."""
+        self._ask(
+            "count_under_lock",
+            store=location.options,
+            table=location.url,
+            counter=counter,
+            times=times,
+        )
 
     def execute(self, statement: str) -> None:
         """Run a statement for its effect."""

@@ -17,12 +17,14 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, TextIO
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
 from streamer.toolchain import cache_home, resolve
+from tests.interop.apache_lock import count_under_lock
 
 HUDI_COORDINATE = "org.apache.hudi:hudi-spark3.5-bundle_2.12:1.2.0"
 
@@ -136,6 +138,7 @@ class ApacheHudi:
             "timeline": self.timeline,
             "commit_metadata": self.commit_metadata,
             "table_config": self.table_config,
+            "count_under_lock": partial(count_under_lock, spark),
         }
 
     def read(self, path: str, query_type: str, options: Options, answer_path: str) -> None:

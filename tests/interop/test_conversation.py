@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Literal
 
 import pyarrow as pa
 import pytest
@@ -47,13 +48,27 @@ class Stream:
         )
 
 
-@pytest.mark.parametrize("ordering", [["ts"], []], ids=["event_time", "commit_time"])
-@pytest.mark.parametrize("table_type", ["MERGE_ON_READ", "COPY_ON_WRITE"])
+@pytest.mark.parametrize(
+    ("version", "table_type", "ordering"),
+    [
+        (9, "MERGE_ON_READ", ["ts"]),
+        (9, "MERGE_ON_READ", []),
+        (9, "COPY_ON_WRITE", ["ts"]),
+        (9, "COPY_ON_WRITE", []),
+        (8, "MERGE_ON_READ", ["ts"]),
+        (6, "MERGE_ON_READ", ["ts"]),
+        (6, "MERGE_ON_READ", []),
+    ],
+)
 def test_they_agree_after_every_commit_whoever_made_it(
-    oracle: Oracle, tmp_path: Path, table_type: str, ordering: list[str]
+    oracle: Oracle,
+    tmp_path: Path,
+    version: int,
+    table_type: Literal["MERGE_ON_READ", "COPY_ON_WRITE"],
+    ordering: list[str],
 ) -> None:
     path, stream = tmp_path / "t", Stream(seed=len(ordering))
-    twin = ApacheTable("t", ["id"], ["region"], ordering, table_type=table_type)  # type: ignore[arg-type]
+    twin = ApacheTable("t", ["id"], ["region"], ordering, table_type=table_type, version=version)
     is_merge_on_read = table_type == "MERGE_ON_READ"
     writer = LakemarkWriter.open(path, twin, SCHEMA)
     for number in range(COMMITS):
@@ -84,9 +99,12 @@ def test_they_agree_after_every_commit_whoever_made_it(
         assert len(commits) == 2, "each of them has compacted"
 
 
-def test_apache_rolls_back_what_a_dead_lakemark_left(oracle: Oracle, tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", [9, 6])
+def test_apache_rolls_back_what_a_dead_lakemark_left(
+    oracle: Oracle, tmp_path: Path, version: int
+) -> None:
     path, stream = tmp_path / "t", Stream(seed=3)
-    twin = ApacheTable("t", ["id"], ["region"], ["ts"])
+    twin = ApacheTable("t", ["id"], ["region"], ["ts"], version=version)
     LakemarkWriter.open(path, twin, SCHEMA).upsert(stream.rows())
     LakemarkWriter.open(path, twin, SCHEMA).begin_upsert(stream.rows())  # never published
     _agree(oracle, path, ["ts"])

@@ -10,13 +10,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from streamer.services import InlineServices, ServicePolicies
+from streamer.services import ServicePolicies, TableServices
 from table.execution.runner import LocalRunner
 from table.hudi_table import open_table
 from table.metadata.metadata_writer import MetadataWriter
 from table.metadata.opening import METADATA_FOLDER
+from table.metadata.property_file import read_properties
 from table.model.action import Action, State
 from table.model.commit_metadata import CommitMetadata
+from table.model.format_version import FormatVersion
 from table.model.instant import Instant
 from table.services.archival_plan import ArchivalPolicy
 from table.services.cleaning_plan import CleaningPolicy
@@ -47,22 +49,25 @@ def _rows(first: int, count: int, ts: int) -> pa.Table:
     return pa.Table.from_pylist([dict(zip(SCHEMA.names, row, strict=True)) for row in rows], SCHEMA)
 
 
-def test_each_goes_on_with_the_others_metadata_table(oracle: Oracle, tmp_path: Path) -> None:
-    path = tmp_path / "t"
-    writer = LakemarkWriter.open(path, TABLE, SCHEMA)
+@pytest.mark.parametrize("version", [9, 8, 6])
+def test_each_goes_on_with_the_others_metadata_table(
+    oracle: Oracle, tmp_path: Path, version: int
+) -> None:
+    path, twin = tmp_path / "t", replace(TABLE, version=version)
+    writer = LakemarkWriter.open(path, twin, SCHEMA)
     for ts in range(1, 10):
         writer.upsert(_rows(ts, 6, ts))
     assert _compactions(path), "the metadata table was compacted"
     _agree(oracle, path)
-    oracle.write(path, _rows(3, 6, 20), TABLE)
+    oracle.write(path, _rows(3, 6, 20), twin)
     _agree(oracle, path)
-    writer = LakemarkWriter.open(path, TABLE, SCHEMA)
+    writer = LakemarkWriter.open(path, twin, SCHEMA)
     writer.upsert(_rows(5, 6, 30))
     writer.compact()
     writer.upsert(_rows(6, 6, 40))
     _agree(oracle, path)
-    oracle.write(path, _rows(7, 6, 50), TABLE)
-    oracle.write(path, _rows(7, 2, 60), TABLE, "delete")
+    oracle.write(path, _rows(7, 6, 50), twin)
+    oracle.write(path, _rows(7, 2, 60), twin, "delete")
     _agree(oracle, path)
 
 
@@ -117,19 +122,21 @@ class Liar(MetadataWriter):
         super().on_commit(instant, replace(metadata, write_stats=(lie, *others)), timeline)
 
 
+@pytest.mark.parametrize("version", [9, 6])
 def test_both_clean_and_archive_a_table_and_its_metadata_table(
-    oracle: Oracle, tmp_path: Path
+    oracle: Oracle, tmp_path: Path, version: int
 ) -> None:
-    path = tmp_path / "t"
-    writer = LakemarkWriter.open(path, TABLE, SCHEMA)
+    path, twin = tmp_path / "t", replace(TABLE, version=version)
+    writer = LakemarkWriter.open(path, twin, SCHEMA)
     _keep_up(writer, range(1, 22))
-    own = TimelineStore(FolderStorage(writer.writer.table.storage, METADATA_FOLDER))
+    storage = FolderStorage(writer.writer.table.storage, METADATA_FOLDER)
+    own = TimelineStore.of_table(storage, read_properties(storage))
     assert own.load().completed(Action.CLEAN)
     assert own.load_archived().instants()
     _agree(oracle, path)
     for ts in (40, 41):
-        oracle.write(path, _rows(ts, 6, ts), TABLE, options=CLEANS_AND_ARCHIVES)
-    writer = LakemarkWriter.open(path, TABLE, SCHEMA)
+        oracle.write(path, _rows(ts, 6, ts), twin, options=CLEANS_AND_ARCHIVES)
+    writer = LakemarkWriter.open(path, twin, SCHEMA)
     _keep_up(writer, range(50, 60))
     _agree(oracle, path)
     there = {
@@ -144,7 +151,7 @@ def test_both_clean_and_archive_a_table_and_its_metadata_table(
 
 def _keep_up(writer: LakemarkWriter, times: Iterable[int]) -> None:
     """Commit again and again, with all services in between."""
-    services = InlineServices([writer.writer], SERVICES, LocalRunner(2), lambda event: None)
+    services = TableServices([writer.writer], SERVICES, LocalRunner(2), lambda event: None)
     for ts in times:
         writer.upsert(_rows(ts, 6, ts))
         services.run()
@@ -177,7 +184,8 @@ def _files_by_apache(oracle: Oracle, path: Path) -> list[tuple[object, ...]]:
 
 def _agree(oracle: Oracle, path: Path) -> None:
     table = open_table(StorageLocation(str(path)))
-    assert table.properties.metadata_partitions == ("column_stats", "files", "partition_stats")
+    of_partitions = () if table.version is FormatVersion.V6 else ("partition_stats",)
+    assert table.properties.metadata_partitions == ("column_stats", "files", *of_partitions)
     assert table.metadata_differences() == []
     assert table.keep_metadata_table() is None
     ours = lakemark.read_snapshot(path)
@@ -187,4 +195,4 @@ def _agree(oracle: Oracle, path: Path) -> None:
 
 
 def _compactions(path: Path) -> list[Path]:
-    return list((path / ".hoodie/metadata/.hoodie/timeline").glob("*_*.commit"))
+    return list((path / ".hoodie/metadata/.hoodie").rglob("*.commit"))

@@ -109,6 +109,8 @@ def test_both_delete_the_same_files(
 def test_each_executes_the_others_plan(oracle: Oracle, tmp_path: Path) -> None:
     path, twin = tmp_path / "t", _twin("COPY_ON_WRITE")
     writer = LakemarkWriter.open(path, twin, SCHEMA)
+    oracle.write(path, _rows(0), twin)  # the first commit, into the table as it was made
+    assert_same_rows(lakemark.read_snapshot(path), oracle.read(path))
     for at in range(1, 7):
         writer.upsert(_rows(at))
     table = open_table(StorageLocation(str(path)))

@@ -1,17 +1,21 @@
-"""Apache Hudi and lakemark write one table at the same time; neither loses what it committed."""
+"""Apache Hudi and lakemark change one table at the same time; neither loses what it committed."""
 
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
 
-from table.storage import StorageLocation, open_storage
-from table.timeline.lock import LockProvider
+from table.config.table_properties import TableType
+from table.storage import Storage, StorageLocation, open_storage
+from table.timeline.lock import LockProvider, open_lock
 from table.timeline.lock_file_system import APACHE_LOCK_PATH
+from table.transaction.access import LOCK_WAIT_S
 from table.transaction.heartbeat import HeartbeatPolicy
 from table.transaction.sharing import Sharing
 from tests.interop import lakemark
@@ -21,16 +25,27 @@ from tests.tables import SCHEMA, writer
 from tests.writers import (
     BATCH,
     Batch,
+    Servant,
     Streamer,
+    at_work,
     check_history,
+    check_nothing_is_left,
+    clean_up,
+    compact,
     history,
     make_shared,
+    quiet_threads,
     shared_writer,
 )
 
+if TYPE_CHECKING:
+    from tests.fixtures.s3 import S3Server
+
 pytestmark = pytest.mark.oracle
 
-HEARTBEATS = HeartbeatPolicy(2.0, 5)
+#: All clocks are this machine's.
+SHARING = Sharing(HeartbeatPolicy(1.0, 5), clock_skew_ms=1)
+LEASE_S = 5.0
 
 #: Apache Hudi as one of several writers.
 SHARED = ApacheTable(
@@ -45,8 +60,9 @@ SHARED = ApacheTable(
         ),
         "hoodie.write.lock.wait_time_ms": "30000",
         "hoodie.write.lock.num_retries": "50",
-        "hoodie.client.heartbeat.interval_in_ms": "2000",
+        "hoodie.client.heartbeat.interval_in_ms": "1000",
         "hoodie.client.heartbeat.tolerable.misses": "5",
+        "hoodie.time.generator.max_expected_clock_skew_ms": "1",
         "hoodie.datasource.write.commitmeta.key.prefix": "test.",
     },
 )
@@ -55,42 +71,113 @@ SHARED = ApacheTable(
 def test_apache_and_lakemark_write_one_table_at_the_same_time(
     oracle: Oracle, tmp_path: Path
 ) -> None:
-    path, batches = tmp_path / "t", 8
-    storage = open_storage(StorageLocation(str(path)))
-    make_shared(storage)
-    opened = partial(
-        shared_writer,
-        provider=LockProvider.FILE_SYSTEM,
-        sharing=Sharing(HEARTBEATS),
-        has_metadata=False,
-    )
-    Streamer("lakemark", 1, opened, storage).run()
-    write_as_apache(oracle, path, 0)
-    ours = Streamer("lakemark", batches, opened, storage)
-    thread = threading.Thread(target=ours.run, daemon=True)
-    thread.start()
-    count = 1
-    while count < 4 or (thread.is_alive() and count < 6):
-        write_as_apache(oracle, path, count)
-        count += 1
-    thread.join(120)
-    assert ours.failure is None and not thread.is_alive(), ours.failure
+    storage, batches = _shared_table(tmp_path), 8
+    opened = partial(_opened, has_metadata=False)
+    Streamer("lakemark", opened, storage, batches=1).run()
+    write_as_apache(oracle, storage, 0, SHARED)
+    streamers = [Streamer("lakemark", opened, storage, batches=batches)]
+    count = _side_by_side(oracle, storage, SHARED, streamers, 4, 6)
+    check_history(storage, {"lakemark": batches, "apache": count})
+    _check_both_agree(oracle, storage)
 
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("table_type", "batches", "apaches"),
+    [(TableType.MERGE_ON_READ, 80, 12), (TableType.COPY_ON_WRITE, 12, 4)],
+)
+def test_some_hundred_commits_by_all_who_change_a_table_are_a_history(
+    oracle: Oracle, tmp_path: Path, table_type: TableType, batches: int, apaches: int
+) -> None:
+    storage = _shared_table(tmp_path, table_type)
+    _opened(storage).recover()  # makes the metadata table
+    names, services = ("ann", "bob"), {"compactor": compact, "cleaner": clean_up}
+    streamers = [
+        Streamer(name, _opened, storage, 6, batches=batches, compacts=False) for name in names
+    ]
+    servants = [Servant(name, _opened, storage, 3, service=s) for name, s in services.items()]
+    twin = replace(SHARED, table_type=table_type.value, has_metadata=True)
+    with quiet_threads(), at_work(servants):
+        count = _side_by_side(oracle, storage, twin, streamers, apaches, apaches)
+    counts = {**dict.fromkeys(names, batches), "apache": count}
+    check_history(storage, counts)
+    check_nothing_is_left(storage, _opened(storage))
+    check_history(storage, counts)
+    _check_both_agree(oracle, storage)
+    table = writer(storage).table
+    assert table.properties.metadata_partitions
+    assert table.metadata_differences() == []
+    assert all(s.failed for s in streamers)
+    done = {servant.name: bool(servant.done) for servant in servants}
+    assert done == {"compactor": table_type is TableType.MERGE_ON_READ, "cleaner": True}
+
+
+def test_the_lock_of_an_object_store_is_one_for_both(oracle: Oracle, s3_server: S3Server) -> None:
+    location, times = s3_server.location(), 15
+    storage = open_storage(location)
+    storage.create("counter", b"0")
+    key = location.url.removeprefix(f"s3://{s3_server.bucket}/") + "/counter"
+    apache = threading.Thread(target=oracle.count_under_lock, args=(location, key, times))
+    apache.start()
+    lock = open_lock(storage)
+    for _ in range(times):
+        with lock.hold(LOCK_WAIT_S):
+            storage.put("counter", str(int(storage.read("counter")) + 1).encode())
+    apache.join()
+    assert int(storage.read("counter")) == 2 * times
+    lock.acquire(0.0).release()
+
+
+def _shared_table(folder: Path, table_type: TableType = TableType.MERGE_ON_READ) -> Storage:
+    storage = open_storage(StorageLocation(str(folder / "t")))
+    make_shared(storage, table_type)
+    return storage
+
+
+_opened = partial(
+    shared_writer, provider=LockProvider.FILE_SYSTEM, sharing=SHARING, lease_s=LEASE_S
+)
+
+
+def _side_by_side(
+    oracle: Oracle,
+    storage: Storage,
+    twin: ApacheTable,
+    streamers: list[Streamer],
+    at_least: int,
+    at_most: int,
+) -> int:
+    """Streamers to their end, and batches by Apache from the next on; how many these are now."""
+    threads = [threading.Thread(target=s.run, name=s.name, daemon=True) for s in streamers]
+    for thread in threads:
+        thread.start()
+    count = sum(batch.name == "apache" for batch in history(writer(storage)))
+    while count < at_least or (count < at_most and any(t.is_alive() for t in threads)):
+        write_as_apache(oracle, storage, count, twin)
+        count += 1
+    for streamer, thread in zip(streamers, threads, strict=True):
+        thread.join(300)
+        assert streamer.failure is None and not thread.is_alive(), streamer.failure
     names = [batch.name for batch in history(writer(storage))]
     assert names != sorted(names) and names != sorted(names, reverse=True), "never side by side"
-    check_history(storage, {"lakemark": batches, "apache": count})
+    return count
+
+
+def _check_both_agree(oracle: Oracle, storage: Storage) -> None:
+    path = Path(storage.location.url)
     assert_same_rows(lakemark.read_snapshot(path), oracle.read(path))
     assert storage.head(APACHE_LOCK_PATH) is None
 
 
-def write_as_apache(oracle: Oracle, path: Path, number: int) -> None:
+def write_as_apache(oracle: Oracle, storage: Storage, number: int, twin: ApacheTable) -> None:
     """A batch by Apache Hudi, again and again while it conflicts."""
     batch = Batch.at_random("apache", number)
     rows = [(row.id, row.region, row.ts, row.v) for row in batch.rows()]
     columns = [list(column) for column in zip(*rows, strict=True)]
-    for _ in range(10):
+    path = storage.location.url
+    for _ in range(30):
         try:
-            oracle.write(path, pa.table(columns, SCHEMA), SHARED, options={BATCH: str(batch)})
+            oracle.write(path, pa.table(columns, SCHEMA), twin, options={BATCH: str(batch)})
         except OracleError as error:
             if "WriteConflict" not in str(error) and "ConcurrentModification" not in str(error):
                 raise

@@ -7,6 +7,7 @@ from io import BytesIO
 from typing import Any
 
 import fastavro
+import numpy as np
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -91,6 +92,20 @@ def test_what_fastavro_wrote_is_read_and_what_is_cut_off_or_too_long_is_not(
     assert _plain(decoded.rows) == written
     spoiled = [datums[0], datums[0] + b"\0", datums[0][:-1]]
     assert _decode(avro, spoiled).accepted.tolist() == [0]
+
+
+@given(st.data())
+@settings(max_examples=80, deadline=None)
+def test_no_record_is_larger_in_memory_than_its_length_allows(data: st.DataObject) -> None:
+    avro, values = data.draw(records())
+    schema, datum = _schema(avro), _encode(avro, data.draw(values))
+    at_most = int(schema.sizes.at_most(np.array([len(datum)]))[0])
+    ends = np.arange(1, 101) * len(datum)
+    rows = decode_rows(memoryview(datum * 100), ends - len(datum), ends, schema.avro)
+    # A bit for each value says whether it is there, and each column has a last offset.
+    assert rows.nbytes <= 100 * 1.2 * at_most + 2_000
+    assert schema.sizes.excess(datum, at_most) is None
+    assert schema.sizes.excess(datum, len(datum)) is not None
 
 
 @given(st.data())

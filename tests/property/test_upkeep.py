@@ -13,6 +13,7 @@ from sinks.hudi.table_writer import TableWriter
 from sinks.hudi.upkeep import archive, clean
 from table.config.table_properties import TableType
 from table.execution.runner import LocalRunner
+from table.model.format_version import FormatVersion
 from table.model.instant import Instant
 from table.services.archival_plan import ArchivalPolicy
 from table.services.cleaning_plan import CleaningPolicy, Retention
@@ -92,7 +93,9 @@ class History:
         return self.commits[-CLEANING.commits :]
 
     def _begins(self) -> list[str]:
-        return [instant.completed_at or "" for instant in self._retained()]
+        names_completion = self.to.table.version is not FormatVersion.V6
+        retained = self._retained()
+        return [(i.completed_at if names_completion else i.requested_at) or "" for i in retained]
 
 
 _STEPS: dict[str, Callable[[History], None]] = {
@@ -103,12 +106,21 @@ _STEPS: dict[str, Callable[[History], None]] = {
 }
 
 
-@pytest.mark.parametrize("table_type", TableType)
+@pytest.mark.parametrize(
+    ("table_type", "version"),
+    [
+        (TableType.MERGE_ON_READ, FormatVersion.V9),
+        (TableType.COPY_ON_WRITE, FormatVersion.V9),
+        (TableType.MERGE_ON_READ, FormatVersion.V6),
+    ],
+)
 @settings(deadline=None, max_examples=8)
 @given(st.lists(steps, min_size=6, max_size=16))
-def test_the_retained_past_is_the_past(table_type: TableType, drawn: list[list[Row] | str]) -> None:
+def test_the_retained_past_is_the_past(
+    table_type: TableType, version: FormatVersion, drawn: list[list[Row] | str]
+) -> None:
     storage = new_storage()
-    make_plain(storage, table_type)
+    make_plain(storage, table_type, version)
     history = History(storage, writer(storage))
     history.do([Row("a", 1, 1), Row("b", 1, 1)])
     for step in drawn:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import uuid4
 
-from checkpoints.of_table import progress_of
+from checkpoints.of_table import commits_kept_active, progress_of
 from sinks.hudi.compactions import request_compaction
 from table.hudi_table import open_table
 from table.model.action import Action
@@ -28,6 +28,7 @@ def test_a_compaction_that_outlives_a_restore_does_not_pass_over_what_was_undone
     progress = progress_of(table, table.timeline)
     assert progress is not None
     assert progress.commit == kept
+    assert kept in commits_kept_active(table, table.timeline), "archival leaves what counts"
     again = JsonStream(stream.location)
     assert (set(again.read()), again.offset) == (set("ab"), 3)
     again.write([{"id": "c", "ts": 1}])

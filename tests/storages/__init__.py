@@ -2,5 +2,6 @@
 
 from tests.storages.counting_storage import CountingStorage, Request
 from tests.storages.faulty_storage import FaultyStorage, SimulatedCrash
+from tests.storages.watched_storage import WatchedStorage
 
-__all__ = ["CountingStorage", "FaultyStorage", "Request", "SimulatedCrash"]
+__all__ = ["CountingStorage", "FaultyStorage", "Request", "SimulatedCrash", "WatchedStorage"]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from threading import Lock
 from typing import Literal, TypeVar
 
@@ -10,11 +11,20 @@ from tests.storages.wrapped_storage import WrappedStorage
 
 T = TypeVar("T")
 
-When = Literal["before", "after", "doubtful"]
+When = Literal["before", "after", "lost", "doubtful"]
 
 
 class SimulatedCrash(BaseException):
     """The process is dead. No ``Exception``: what is dead neither handles errors nor cleans up."""
+
+
+@dataclass
+class _Process:
+    """What the storages of one process have in common: its writes, and its death."""
+
+    writes: int = 0
+    is_dead: bool = False
+    lock: Lock = field(default_factory=Lock)
 
 
 class FaultyStorage(WrappedStorage):
@@ -24,30 +34,47 @@ class FaultyStorage(WrappedStorage):
         inner: where the other writes go.
         nth: which write fails; None for none, to count them in ``writes``.
         when: ``before`` and ``after`` the write the process dies, and every later call raises
-            ``SimulatedCrash``; ``doubtful`` does the write, raises ``StorageUnavailable`` once and
-            lives on.
+            ``SimulatedCrash``; ``lost`` does not do the write and ``doubtful`` does it, both raise
+            ``StorageUnavailable`` once and live on.
     """
 
     def __init__(self, inner: Storage, nth: int | None = None, when: When = "before") -> None:
         super().__init__(inner)
-        self.writes = 0
-        self._nth = nth
-        self._when = when
-        self._dead = False
-        self._lock = Lock()
+        self._nth, self._when = nth, when
+        self._process = _Process()
+
+    @property
+    def writes(self) -> int:
+        """How many there were."""
+        return self._process.writes
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the write that was to fail has come."""
+        return self._nth is not None and self._nth < self.writes
+
+    def beside(self, inner: Storage) -> FaultyStorage:
+        """Another storage of the same process: writes to both are counted together."""
+        other = FaultyStorage(inner, self._nth, self._when)
+        other._process = self._process
+        return other
 
     def _reading(self, method: str, path: str, call: Callable[[], T]) -> T:
         self._still_alive()
         return call()
 
     def _writing(self, method: str, path: str, call: Callable[[], T]) -> T:
-        with self._lock:
+        process, is_doubt = self._process, self._when in ("lost", "doubtful")
+        with process.lock:
             self._still_alive()
-            chosen = self.writes == self._nth
-            self.writes += 1
-            self._dead = chosen and self._when != "doubtful"
+            chosen = process.writes == self._nth
+            process.writes += 1
+            process.is_dead = chosen and not is_doubt
         if chosen and self._when == "before":
             raise SimulatedCrash(self._when, method, path)
+        if chosen and self._when == "lost":
+            message = f"no answer to {method} {path}, which never arrived"
+            raise StorageUnavailable(message)
         answer = call()
         if chosen and self._when == "doubtful":
             message = f"no answer to {method} {path}, which was done"
@@ -57,5 +84,5 @@ class FaultyStorage(WrappedStorage):
         return answer
 
     def _still_alive(self) -> None:
-        if self._dead:
+        if self._process.is_dead:
             raise SimulatedCrash

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
+from datetime import datetime
 from functools import partial
 from typing import BinaryIO, TypeVar
 
@@ -71,9 +72,17 @@ class WrappedStorage:
     def publish(self, prepared: str, path: str) -> None:
         self._writing("publish", path, lambda: self.inner.publish(prepared, path))
 
+    def set_modified_at(self, path: str, moment: datetime) -> bool:
+        return self._writing(
+            "set_modified_at", path, lambda: self.inner.set_modified_at(path, moment)
+        )
+
     def delete(self, paths: Iterable[str]) -> None:
         for path in paths:
             self._delete_one(path)
+
+    def make_folder(self, folder: str) -> None:
+        self._writing("make_folder", folder, lambda: self.inner.make_folder(folder))
 
     def _delete_one(self, path: str) -> None:
         self._writing("delete", path, lambda: self.inner.delete([path]))

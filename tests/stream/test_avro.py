@@ -20,8 +20,15 @@ from streamer import pipeline
 from streamer.config.load import validated
 from table.execution.runner import LocalRunner
 from tests.fixtures.kafka import Kafka
-from tests.schema_registry import RegistryServer
-from transforms.decode.registry import RegistryUnavailable
+from tests.fixtures.schema_registry import Apicurio
+from tests.schema_registry import FaultyRegistry
+from transforms.decode.avro_references import Reference
+from transforms.decode.registry import (
+    RegistryRefused,
+    RegistryUnavailable,
+    SchemaNotFound,
+    SchemaRegistry,
+)
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
@@ -31,8 +38,9 @@ ID = ("id", "string")
 
 
 @pytest.fixture
-def registry() -> Iterator[RegistryServer]:
-    with RegistryServer() as server:
+def gateway(apicurio: Apicurio) -> Iterator[FaultyRegistry]:
+    """What lies between the product and the registry, and may be away for a while."""
+    with FaultyRegistry(apicurio.url) as server:
         yield server
 
 
@@ -47,20 +55,58 @@ def _framed(avro: Any, value: object, schema_id: int) -> bytes:
     return b"\0" + schema_id.to_bytes(4, "big") + body.getvalue()
 
 
+def test_a_registry_tells_what_it_has_and_what_it_has_not(apicurio: Apicurio) -> None:
+    item = {"type": "record", "name": "shop.item", "fields": [{"name": "sku", "type": "string"}]}
+    order = _record(ID, ("item", "shop.item"))
+    apicurio.register("items/of shop", "int")
+    item_id = apicurio.register("items/of shop", item)
+    assert apicurio.register("copies", item) == item_id, "one schema, one id"
+    order_id = apicurio.register("orders", order, [("shop.item", "items/of shop", 2)])
+    message = 'syntax = "proto3"; message Order { string id = 1; }'
+    apicurio.register("messages", message, kind="PROTOBUF")
+
+    registry = SchemaRegistry(f"{apicurio.url}/")
+    stored = registry.schema(item_id)
+    assert (json.loads(stored.text), stored.references) == (item, ())
+    assert registry.newest("items/of shop") == stored
+    for referring in (registry.schema(order_id), registry.newest("orders")):
+        assert referring.references == (Reference("shop.item", stored),)
+        assert json.loads(referring.text) == order
+    with pytest.raises(SchemaNotFound, match="has no schemas/ids/99999"):
+        registry.schema(99_999)
+    with pytest.raises(SchemaNotFound, match="has no subjects/none/versions/latest"):
+        registry.newest("none")
+    with pytest.raises(SchemaNotFound, match="is of type PROTOBUF, not AVRO"):
+        registry.newest("messages")
+    gone = apicurio.register("gone", _record(ID, ("gone", "int")))
+    apicurio.delete("gone")
+    with pytest.raises(SchemaNotFound, match="has no subjects/gone/versions/latest"):
+        registry.newest("gone")
+    assert registry.schema(gone), "what was written with it can be read"
+    apicurio.delete_for_good("gone")
+    with pytest.raises(SchemaNotFound, match=f"has no schemas/ids/{gone}"):
+        registry.schema(gone)
+    with pytest.raises(RegistryRefused, match=r"status 404; check decode.schema_registry.url"):
+        SchemaRegistry(f"{apicurio.url}/elsewhere").schema(item_id)
+
+
 def test_writers_that_change_their_schema_change_the_table(
-    kafka: Kafka, spark: SparkSession, registry: RegistryServer, tmp_path: Path
+    kafka: Kafka,
+    spark: SparkSession,
+    apicurio: Apicurio,
+    gateway: FaultyRegistry,
+    tmp_path: Path,
 ) -> None:
     topic, path = kafka.create_topic(partitions=2), tmp_path / "orders"
     old, new = _record(ID, ("n", "int")), _record(ID, ("n", "long"), ("note", ["null", "string"]))
-    key = "string"
-    registry.schemas.update({1: json.dumps(old), 2: json.dumps(new), 3: json.dumps(key)})
-    registry.subjects[f"{topic}-value"] = [{"schema": json.dumps(old)}]
+    key_id = apicurio.register(f"{topic}-key", "string")
+    old_id = apicurio.register(f"{topic}-value", old)
     config = validated(
         {
             "source": {"bootstrap": kafka.bootstrap, "topic": topic},
             "decode": {
                 "format": "avro",
-                "schema_registry": {"url": registry.url, "patience_s": 20},
+                "schema_registry": {"url": gateway.url, "patience_s": 20},
                 "unknown_fields": "evolve",
                 "wider_values": "evolve",
                 "tombstone_key": "avro",
@@ -69,15 +115,17 @@ def test_writers_that_change_their_schema_change_the_table(
             "run": {"mode": "once", "trigger_interval_s": 0},
         }
     )
-    sent = [(f"o{n}", _framed(old, {"id": f"o{n}", "n": n}, 1)) for n in range(20)]
-    _send(kafka, topic, [*sent, ("x", _framed(old, {"id": "x", "n": 0}, 99)), ("y", b"\0junk")])
+    sent = [(f"o{n}", _framed(old, {"id": f"o{n}", "n": n}, old_id)) for n in range(20)]
+    unknown = ("x", _framed(old, {"id": "x", "n": 0}, 99_999))
+    _send(kafka, topic, key_id, [*sent, unknown, ("y", b"\0junk")])
     _run(config, IN_WORKERS)
-    newer = [_framed(new, {"id": f"o{n}", "n": n + 2**40, "note": "b"}, 2) for n in range(10)]
-    _send(kafka, topic, [(f"o{n}", value) for n, value in enumerate(newer)])
-    _send(kafka, topic, [("o19", None)])
+    new_id = apicurio.register(f"{topic}-value", new)
+    newer = [_framed(new, {"id": f"o{n}", "n": n + 2**40, "note": "b"}, new_id) for n in range(10)]
+    _send(kafka, topic, key_id, [(f"o{n}", value) for n, value in enumerate(newer)])
+    _send(kafka, topic, key_id, [("o19", None)])
 
-    registry.stop()
-    up = Timer(2.0, registry.start)
+    gateway.stop()
+    up = Timer(2.0, gateway.start)
     up.start()
     _run(config, IN_WORKERS)
     up.join()
@@ -92,35 +140,40 @@ def test_writers_that_change_their_schema_change_the_table(
 
 
 def test_a_registry_that_stays_down_stops_the_run_and_nothing_is_lost(
-    kafka: Kafka, spark: SparkSession, registry: RegistryServer, tmp_path: Path
+    kafka: Kafka,
+    spark: SparkSession,
+    apicurio: Apicurio,
+    gateway: FaultyRegistry,
+    tmp_path: Path,
 ) -> None:
     topic, path = kafka.create_topic(), tmp_path / "orders"
     avro = _record(ID)
-    registry.schemas[7] = json.dumps(avro)
+    key_id = apicurio.register(f"{topic}-key", "string")
+    value_id = apicurio.register(f"{topic}-value", avro)
     config = validated(
         {
             "source": {"bootstrap": kafka.bootstrap, "topic": topic},
             "decode": {
                 "format": "avro",
                 "schema": {"id": "string"},
-                "schema_registry": {"url": registry.url, "patience_s": 0},
+                "schema_registry": {"url": gateway.url, "patience_s": 0},
             },
             "table": {"path": str(path), "record_key": "id", "buckets": 1},
             "run": {"mode": "once", "trigger_interval_s": 0, "on_error": {"max_attempts": 1}},
         }
     )
-    _send(kafka, topic, [("a", _framed(avro, {"id": "a"}, 7))])
-    registry.stop()
+    _send(kafka, topic, key_id, [("a", _framed(avro, {"id": "a"}, value_id))])
+    gateway.stop()
     with pytest.raises(RegistryUnavailable, match="does not answer"):
         _run(config, IN_DRIVER)
-    registry.start()
+    gateway.start()
     _run(config, IN_DRIVER)
     assert table.open(str(path)).snapshot(["id"]).read_all().to_pylist() == [{"id": "a"}]
 
 
-def _send(kafka: Kafka, topic: str, records: list[tuple[str, bytes | None]]) -> None:
+def _send(kafka: Kafka, topic: str, key_id: int, records: list[tuple[str, bytes | None]]) -> None:
     # Keys as the registry's serializer of strings writes them.
-    kafka.produce(topic, [(_framed("string", key, 3), value) for key, value in records])
+    kafka.produce(topic, [(_framed("string", key, key_id), value) for key, value in records])
 
 
 def _run(config: Any, exchange: Exchange) -> None:

@@ -8,15 +8,19 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from urllib.error import URLError
 
 import pytest
 
 import streamer.__main__
+from streamer.broker.data_folder import free_ports
 from table.storage import open_storage
 from tests.fixtures.kafka import Kafka
 from tests.fixtures.s3 import S3Server
 from tests.stream import held_driver
+from tests.stream.monitoring import get, scraped
 from tests.stream.packed_environment import SITE_PACKAGES, pack, pack_bare
 from tests.stream.sent_orders import SentOrders
 from tests.stream.standalone_cluster import (
@@ -80,9 +84,12 @@ def test_executors_need_nothing_but_what_is_shipped_to_them(
     tmp_path: Path,
 ) -> None:
     orders = SentOrders(kafka, s3_server.location(), RECORDS, LONG_BYTES)
-    pipeline = orders.pipeline_file(tmp_path, source=BATCHES)
-    arguments = ["run", pipeline, "--once"]
-    assert _run(cluster, LAKEMARK, arguments, tmp_path / "driver", environment) == 0
+    port = free_ports().broker
+    pipeline = orders.pipeline_file(tmp_path, source=BATCHES, metrics={"port": port})
+    arguments, driver_folder = ["run", pipeline, "--once"], tmp_path / "driver"
+    with cluster.submitted(LAKEMARK, arguments, driver_folder, environment) as driver:
+        _wait_for_metrics_of_a_batch(port, driver)
+        assert _exit_code(driver, driver_folder) == 0
     orders.assert_landed()
     assert _shuffling_hosts(tmp_path / "driver") == set(WORKER_HOSTS)
     imported = f"work-*/*/*/environment/{SITE_PACKAGES}/sinks/hudi/__pycache__/spark_exchange.*"
@@ -159,6 +166,19 @@ def _refusal(
     # Spark lets the standard error of Python go the way of its standard output.
     (message,) = (folder / "driver" / "stdout").read_text().splitlines()
     return message
+
+
+def _wait_for_metrics_of_a_batch(port: int, driver: subprocess.Popen[bytes]) -> None:
+    """Return when the driver has told, over HTTP, that a batch is written and that it is well."""
+    deadline = time.monotonic() + END_WITHIN_S
+    batches = 0.0
+    while not batches:
+        assert time.monotonic() < deadline, "no batch was written"
+        with suppress(URLError, ConnectionError):  # it does not listen yet, or no more
+            batches = scraped(port)["lakemark_batch_seconds_count"]
+            assert get(port, "/health")[0] == 200
+        assert driver.poll() is None, "the driver ended before it told of a batch"
+        time.sleep(0.1)
 
 
 def _held_executor(folder: Path, driver: subprocess.Popen[bytes]) -> int:

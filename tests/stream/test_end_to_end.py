@@ -46,7 +46,10 @@ def test_the_table_holds_the_newest_state_of_every_order(
 ) -> None:
     topic = kafka.create_topic(partitions=4)
     path = tmp_path / "orders"
-    config = pipeline_config(kafka.bootstrap, topic, path, table={"type": table_type})
+    when = "beside" if exchange is EXCHANGES["spark"] else "inline"
+    config = pipeline_config(
+        kafka.bootstrap, topic, path, table={"type": table_type}, compaction={"when": when}
+    )
     sent, events, checkpoint = 0, list[Event](), None
     for count in (9_000, 3_000, 0):
         produce(kafka.bootstrap, topic, count, keys=KEYS, first=sent)
@@ -65,6 +68,7 @@ def test_the_table_holds_the_newest_state_of_every_order(
         assert checkpoint is not None
         assert_offsets_chain(StorageLocation(str(path)), checkpoint)
         assert any(isinstance(event, CompactionDone) for event in events)
+        assert not open_table(StorageLocation(str(path))).timeline.pending()
     batches = [event for event in events if isinstance(event, BatchWritten)]
     assert sum(event.records_read for event in batches) == sent
     assert all(event.records_read for event in batches), "a run without records commits nothing"

@@ -44,16 +44,21 @@ def test_killed_twenty_times_every_record_is_there_once(kafka: Kafka, tmp_path: 
         source={"max_records_per_batch": 900},
         run={"mode": "continuous"},
     )
-    pipeline, events = tmp_path / "orders.yaml", tmp_path / "events.jsonl"
-    pipeline.write_text(yaml.safe_dump(tree))
+    events = tmp_path / "events.jsonl"
+    pipelines = [tmp_path / f"{when}.yaml" for when in ("inline", "beside")]
+    for pipeline in pipelines:
+        tree["compaction"]["when"] = pipeline.stem
+        pipeline.write_text(yaml.safe_dump(tree))
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
     moments = random.Random(seed)
     for kill in range(KILLS):
         produce(kafka.bootstrap, topic, RECORDS_A_KILL, keys=KEYS, first=kill * RECORDS_A_KILL)
-        _live_and_die(
-            pipeline, events, moments.randint(1, MOST_EVENTS), moments.uniform(0, LONGEST_PAUSE_S)
+        events_to_see, pause_s = (
+            moments.randint(1, MOST_EVENTS),
+            moments.uniform(0, LONGEST_PAUSE_S),
         )
+        _live_and_die(pipelines[kill % 2], events, events_to_see, pause_s)
     _run(pipeline, events, "--once").check_returncode()
 
     sent = KILLS * RECORDS_A_KILL

@@ -4,40 +4,22 @@ from __future__ import annotations
 
 import time
 import urllib.error
-import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 from pyspark.sql import SparkSession
 
 from streamer import pipeline
 from streamer.events import BatchWritten, Event, MetricsServed
 from streamer.metrics.observation import observed
 from tests.fixtures.kafka import Kafka
+from tests.stream.monitoring import get, scraped
 from tests.stream.orders_pipeline import pipeline_config
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 _WITHIN_S = 20.0
-
-
-def get(port: int, path: str) -> tuple[int, str]:
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
-
-
-def scraped(port: int) -> dict[str, float]:
-    """Every sample, by its name; those of a partition by name and number."""
-    return {
-        sample.name + sample.labels.get("partition", ""): sample.value
-        for family in text_string_to_metric_families(get(port, "/metrics")[1])
-        for sample in family.samples
-    }
 
 
 def until(is_so: Callable[[], bool]) -> None:

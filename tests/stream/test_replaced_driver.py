@@ -22,7 +22,8 @@ from sinks.hudi.exchange import OpenWrite, Prepare, Written
 from streamer import pipeline
 from streamer.config.load import load
 from streamer.events import ignore
-from table.hudi_table import open_table
+from streamer.table_setup import table_spec
+from table.hudi_table import create_table, open_table
 from table.storage import Storage, StorageLocation, open_storage
 from table.timeline.lock import Lease, open_lock
 from tests.fixtures.kafka import Kafka
@@ -60,7 +61,7 @@ def orders(kafka: Kafka, tmp_path: Path, request: pytest.FixtureRequest) -> Sent
 def test_a_driver_that_wakes_after_it_was_replaced_publishes_nothing(
     orders: SentOrders, moment: str, tmp_path: Path
 ) -> None:
-    file = orders.pipeline_file(tmp_path, spark=SPARK)
+    file = _with_table(orders, tmp_path)
     with _locked(orders.location) as lease, _run(file) as replaced:
         _wait_for_files(open_storage(orders.location), moment, replaced)
         os.killpg(replaced.pid, signal.SIGSTOP)
@@ -81,7 +82,7 @@ def test_a_driver_that_wakes_after_it_was_replaced_publishes_nothing(
 def test_a_driver_that_is_told_to_end_in_a_batch_ends_in_time(
     orders: SentOrders, can_end: bool, tmp_path: Path
 ) -> None:
-    file = orders.pipeline_file(tmp_path, spark=SPARK)
+    file = _with_table(orders, tmp_path)
     with _locked(orders.location) as lease, _run(file) as driver:
         _wait_for_files(open_storage(orders.location), WRITING, driver)
         if can_end:
@@ -123,8 +124,15 @@ def test_a_job_that_does_not_end_in_time_is_cancelled(
         built.loop.stop()
         assert running.result().reason == "interrupted"
         assert time.monotonic() - told_at < STOPS_WITHIN_S
-        assert not built.loop.left_batch
+        assert not built.loop.left_work
     assert not open_table(orders.location).timeline.pending()
+
+
+def _with_table(orders: SentOrders, folder: Path) -> Path:
+    """The pipeline; its table is there, since a new metadata table is made under the lock."""
+    file = orders.pipeline_file(folder, spark=SPARK)
+    create_table(orders.location, table_spec(load(str(file), [])))
+    return file
 
 
 @contextmanager

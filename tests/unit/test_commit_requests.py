@@ -2,6 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from sinks.hudi.exchange import Target, Written
+from sinks.hudi.table_writer import TableWriter
+from table.index.bucket import BucketIndex, file_id, groups_by_bucket
+from table.model.commit_metadata import WriteStat
+from table.model.file_names import BaseFileName
+from table.model.file_slice import FileGroupId
 from table.storage import StorageLocation, open_storage
 from table.write.partitioner import divide
 from tests.storages import CountingStorage
@@ -47,3 +58,60 @@ def test_round_trips_that_wait_for_each_other_do_not_grow_with_the_files() -> No
     to.commit(written, {})
     sequential = [r for r in storage.requests if r.method != "delete"]
     assert len(sequential) <= FIXED_REQUESTS, [f"{r.method} {r.path}" for r in sequential]
+
+
+def test_a_commit_to_a_table_of_many_files_asks_no_more_and_lists_none_of_them() -> None:
+    few, many = (_requests_of_a_commit(groups) for groups in (200, 2_000))
+    assert sorted(few) == sorted(many)
+    assert not [method for method, folder in many if method.startswith("list") and not folder]
+
+
+def test_only_what_a_commit_wrote_is_placed_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A map of all buckets, made for every commit, takes longer than the commit itself."""
+    placed: list[int] = []
+
+    def counting(
+        groups: Sequence[FileGroupId], bucket_count: int
+    ) -> dict[tuple[str, int], FileGroupId]:
+        placed.append(len(groups))
+        return groups_by_bucket(groups, bucket_count)
+
+    monkeypatch.setattr("sinks.hudi.placement.groups_by_bucket", counting)
+    storage = CountingStorage(open_storage(StorageLocation("memory://requests/placed")))
+    make(storage)
+    to = writer(storage)
+    rows = [Row(f"k{i}", 1, 1, region=f"region{i % 8}") for i in range(200)]
+    commit(to, rows)
+    commit(to, rows[:1])
+    commit(to, rows[1:3])
+    commit(to, rows[:1])
+    groups = len(divide(changes(rows), INDEX))
+    assert placed == [0, groups, 1, 2]
+    assert len(contents(storage)) == 200
+
+
+def _requests_of_a_commit(groups: int) -> list[tuple[str, bool]]:
+    """Methods, and whether they were asked of ``.hoodie``, where a commit writes to one group."""
+    storage = CountingStorage(open_storage(StorageLocation(f"memory://requests/{groups}")))
+    make(storage)
+    to = writer(storage)
+    to.settings = replace(to.settings, index=BucketIndex(groups, ("id",)))
+    _claim_files(to, groups)
+    commit(to, [Row("k", 1, 1)])
+    storage.forget()
+    commit(to, [Row("k", 2, 2)])
+    return [(r.method, r.path.startswith(".hoodie/")) for r in storage.requests]
+
+
+def _claim_files(to: TableWriter, groups: int) -> None:
+    """A commit that says it wrote a base file of each bucket, which nobody is going to read."""
+    instant = to.begin().instant
+    names = [
+        BaseFileName(file_id(n, "north", instant, "orders"), "0-0-0", instant, "parquet")
+        for n in range(groups)
+    ]
+    stats = [
+        WriteStat(name.file_id, f"north/{name}", partition_path="north", file_size_in_bytes=1)
+        for name in names
+    ]
+    to.commit([Written(Target.ROWS, 1, stat) for stat in stats], {})

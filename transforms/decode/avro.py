@@ -50,9 +50,11 @@ class AvroDecoder(ColumnDecoder):
 
     Attributes:
         framing: which schema each value was written with.
+        record_limit_bytes: of the columns that one record may become; others are rejected.
     """
 
     framing: Framing = field(kw_only=True)
+    record_limit_bytes: int = field(default=64 << 20, kw_only=True)
 
     @classmethod
     def check_type(cls, path: str, data_type: pa.DataType) -> None:

@@ -32,8 +32,8 @@ Mask = npt.NDArray[np.bool_]
 
 #: Rows read at a time, so that their columns stay in the cache.
 _BLOCK_ROWS = 1 << 14
-#: Bytes read at a time, or a single row: columns of small items take several times as much.
-_BLOCK_BYTES = 1 << 25
+#: Bytes of columns made at a time, or a single row; making them takes several times as much.
+_BLOCK_BYTES = 1 << 26
 #: Rows read again at a time where a block has a broken one.
 _LEAF_ROWS = 256
 
@@ -102,8 +102,9 @@ class AvroDecoding:
             self._reject(indices + start, f"{schema.name}: {against}")
             return
         block = _Block(self, schema, found, values, start)
-        for run in _runs(indices, values.lengths[indices]):
-            block.read(run, _LEAF_ROWS)
+        for run in block.runs(indices):
+            if len(run):
+                block.read(run, _LEAF_ROWS)
 
     def _against_unknown(self, found: Differences) -> str | None:
         """Why no record of a schema is a row."""
@@ -138,6 +139,11 @@ class AvroDecoding:
         self._reasons.update((int(indices[row]), why) for row, why in fates.reasons.items())
         self._tables.append(columns if good.all() else columns.filter(pa.array(good)))
         self._indices.append(indices[good])
+
+    @property
+    def record_limit_bytes(self) -> int:
+        """Of the columns that one record may become."""
+        return self._decoder.record_limit_bytes
 
     def turn_away(self, index: int, reason: str) -> None:
         """Reject one value."""
@@ -199,6 +205,19 @@ class _Block:
         self._values, self._start = values, start
         self._header_bytes = decoding._decoder.framing.header_bytes
 
+    def runs(self, indices: Indices) -> list[Indices]:
+        """Values in parts of as many as are read at a time; rejects those that are too large."""
+        sizes = self._schema.sizes.at_most(self._values.lengths[indices])
+        limit_bytes = self._decoding.record_limit_bytes
+        fits = np.ones(len(indices), np.bool_)
+        for place in np.flatnonzero(sizes > limit_bytes).tolist():
+            index = int(indices[place])
+            excess = self._schema.sizes.excess(self._datum(index), limit_bytes)
+            if excess is not None:
+                self._turn_away(index, excess)
+                fits[place] = False
+        return _cut(indices[fits], np.minimum(sizes[fits], limit_bytes))
+
     def read(self, indices: Indices, leaf_rows: int) -> None:
         """Keep the rows of some values; a block that does not read is cut into leaves."""
         try:
@@ -216,16 +235,21 @@ class _Block:
         """Reject the values that are broken and read the others."""
         readable = []
         for index in indices.tolist():
-            begin, end = self._values.offsets[index : index + 2]
-            datum = self._values.data[begin + self._header_bytes : end].tobytes()
-            reason = reason_against(datum, self._schema.root)
+            reason = reason_against(self._datum(index), self._schema.root)
             if reason is None:
                 readable.append(index)
             else:
-                self._decoding.turn_away(index + self._start, f"{self._schema.name}: {reason}")
+                self._turn_away(index, reason)
         if readable:
             good = np.array(readable, np.int64)
             self._decoding.keep(self._decode(good), good + self._start, self._found)
+
+    def _datum(self, index: int) -> bytes:
+        begin, end = self._values.offsets[index : index + 2]
+        return self._values.data[begin + self._header_bytes : end].tobytes()
+
+    def _turn_away(self, index: int, reason: str) -> None:
+        self._decoding.turn_away(index + self._start, f"{self._schema.name}: {reason}")
 
     def _decode(self, indices: Indices) -> pa.Table:
         starts = self._values.offsets[:-1][indices] + self._header_bytes
@@ -233,9 +257,9 @@ class _Block:
         return decode_rows(self._values.data, starts, ends, self._schema.avro, self._schema.name)
 
 
-def _runs(indices: Indices, lengths: npt.NDArray[np.int64]) -> list[Indices]:
+def _cut(indices: Indices, sizes: npt.NDArray[np.int64]) -> list[Indices]:
     """Values of one schema, in parts of as many as are read at a time."""
-    part = np.arange(len(indices)) // _BLOCK_ROWS + np.cumsum(lengths) // _BLOCK_BYTES
+    part = np.arange(len(indices)) // _BLOCK_ROWS + np.cumsum(sizes) // _BLOCK_BYTES
     return np.split(indices, np.flatnonzero(np.diff(part)) + 1)
 
 

@@ -21,6 +21,7 @@ from table.codec.avro_nodes import Node, root_of
 from table.codec.byte_strings import ByteStrings
 from table.errors import HudiError
 from transforms.decode.avro_references import StoredSchema
+from transforms.decode.avro_sizes import RecordSizes
 from transforms.decode.decoded import Indices
 from transforms.decode.registry import SchemaNotFound, SchemaRegistry, known_schemas
 
@@ -45,11 +46,13 @@ class WriterSchema:
         name: for reasons, such as ``schema 17``.
         avro: the parsed record.
         root: the same as a tree.
+        sizes: of its records.
     """
 
     name: str
     avro: Mapping[str, object]
     root: Node
+    sizes: RecordSizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +209,7 @@ def writer_schema(name: str, stored: StoredSchema, field: str | None) -> WriterS
     large = _large_fixed(root)
     if large:
         return f"{name}: a fixed of {large} bytes, of which at most {_LARGEST_FIXED_BYTES} are read"
-    return WriterSchema(name, avro, root)
+    return WriterSchema(name, avro, root, RecordSizes(root))
 
 
 def _is_record(avro: object) -> bool:

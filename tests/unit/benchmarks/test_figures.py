@@ -40,7 +40,7 @@ def test_a_ratio_above_one_means_that_ours_is_faster() -> None:
 
 def test_lakemarks_batches_are_read_from_its_event_log() -> None:
     def event(name: str, second: int, **fields: object) -> dict[str, object]:
-        return {"event": name, "at": f"2026-01-01T00:00:{second:02}+00:00", **fields}
+        return {"event": name, "time": f"2026-01-01T00:00:{second:02}+00:00", **fields}
 
     answer = lakemark_stream.answer(
         [

@@ -15,7 +15,7 @@ from checkpoints import book, codec
 from checkpoints.book import DEFAULT_IDENTITY, Book, Progress
 from checkpoints.checkpoint import KafkaCheckpoint
 from checkpoints.codec import DamagedCheckpoint
-from checkpoints.resume import commits_to_keep, newest_progress, progress_of_all
+from checkpoints.resume import commits_to_keep, newest_book, newest_progress
 from table.config import keys
 from table.model.action import Action, State
 from table.model.instant import Instant
@@ -44,7 +44,7 @@ def written(
     as_of = max((i.completed_at or "" for i, _ in known), default="")
     checkpoint = None if offset is None else orders(offset)
     progress = Progress(checkpoint, at(began), topic_id=f"topic of {identity}")
-    told = Book(progress_of_all(known), as_of).with_progress(identity, progress)
+    told = Book(newest_book(known).streamers, as_of).with_progress(identity, progress)
     return instant(began, completed), book.encode(told, identity)
 
 
@@ -96,11 +96,11 @@ def test_the_newest_counts_whoever_tells_it_and_whatever_was_archived(
         assert newest_checkpoint(shuffled, identity) == newest.get(identity), identity
         found = newest_progress(shuffled, identity)
         assert (found is not None) == (identity in newest)
-        assert progress_of_all(shuffled).get(identity) == found
+        assert newest_book(shuffled).streamers.get(identity) == found
 
 
 def _is_own(commit: Commit, who: str) -> bool:
-    told = progress_of_all([commit]).get(who)
+    told = newest_book([commit]).streamers.get(who)
     return told is not None and told.commit == commit[0].requested_at
 
 
@@ -162,7 +162,7 @@ def test_what_a_service_took_over_from_an_undone_commit_is_not_progress() -> Non
     progress = newest_progress(commits, "a", standing.__contains__)
     assert progress is not None
     assert progress.checkpoint == orders(10)
-    assert progress_of_all(commits, standing.__contains__) == {"a": progress}
+    assert newest_book(commits, standing.__contains__).streamers == {"a": progress}
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_a_damaged_book_stops_the_run(text: str) -> None:
     older = written([], 1, 2, "a", 1)
     with pytest.raises(DamagedCheckpoint, match=keys.CHECKPOINTS):
         newest_checkpoint([older, damaged], "a")
-    assert progress_of_all([older, damaged], passes_damaged=True)["a"].checkpoint == orders(1)
+    assert newest_book([older, damaged], passes_damaged=True).streamers["a"].checkpoint == orders(1)
 
 
 def test_the_stored_form_is_one_json_value() -> None:

@@ -19,6 +19,7 @@ from table.config.table_properties import MergeMode, TableProperties
 from table.config.table_spec import TableSpec
 from table.errors import InvalidConfig, Unsupported
 from table.model.changes import DeleteMarker
+from table.model.format_version import FormatVersion
 from tests.golden.golden_table import unpack
 
 MODELS = "org.apache.hudi.common.model."
@@ -65,6 +66,42 @@ def test_a_new_table_says_what_apache_hudi_says_of_its_own(
     assert merging(spec.to_properties()) == merging(apache)
     going_on = replace(spec, partition_by=apache.partition_fields)
     going_on.check(apache.without_metadata_table(), name)
+
+
+OLDER = {
+    "v6_mor_parquet_bucket": ORDERED,
+    "v6_mor_commit_time": replace(ORDERED, merge_mode=MergeMode.COMMIT_TIME),
+    "v6_mor_overwrite_latest": replace(ORDERED, payload="OverwriteWithLatestAvroPayload"),
+    "v6_mor_partial_update_payload": replace(ORDERED, payload="PartialUpdateAvroPayload"),
+    "v8_mor_parquet_bucket": ORDERED,
+    "v8_mor_commit_time": replace(ORDERED, merge_mode=MergeMode.COMMIT_TIME),
+}
+
+
+@pytest.mark.parametrize(("name", "spec"), OLDER.items(), ids=OLDER)
+def test_a_new_table_of_an_older_version_merges_as_apaches(
+    name: str, spec: TableSpec, tmp_path: Path
+) -> None:
+    apache = unpack(name, tmp_path).properties
+    own = replace(spec, version=FormatVersion(apache.version)).to_properties()
+    assert merge_settings(own) == merge_settings(apache)
+    said = (keys.TABLE_VERSION, keys.TIMELINE_LAYOUT_VERSION, keys.MERGE_MODE, keys.PAYLOAD_CLASS)
+    assert [own.values.get(key) for key in said] == [apache.values.get(key) for key in said]
+    going_on = replace(spec, partition_by=apache.partition_fields)
+    going_on.check(apache.without_metadata_table(), name)
+
+
+@pytest.mark.parametrize(
+    ("spec", "named"),
+    [
+        (replace(ORDERED, ordering=("ts", "v")), "ordering: tables of version 8 order by one"),
+        (replace(ORDERED, delete_marker=OP_IS_D), "delete_when: tables of version 8"),
+        (replace(ORDERED, partial_update=DEFAULTS), "partial_update: tables of version 8"),
+    ],
+)
+def test_what_an_older_version_cannot_say_is_refused(spec: TableSpec, named: str) -> None:
+    with pytest.raises(InvalidConfig, match=named):
+        replace(spec, version=FormatVersion.V8).to_properties()
 
 
 PROPERTY = "hoodie.record.merge.property.hoodie."

@@ -138,6 +138,63 @@ def test_statistics_of_files_become_apaches_bytes(name: str) -> None:
     assert len(seen) > 5
 
 
+#: Columns of the golden tables; before version 9 records do not say their types.
+_COLUMNS = {
+    "ts": pa.int64(),
+    "qty": pa.int32(),
+    "price": pa.decimal128(12, 2),
+    "seen": pa.timestamp("us", "UTC"),
+    "day": pa.date32(),
+    "ok": pa.bool_(),
+    "raw": pa.binary(),
+    "_hoodie_is_deleted": pa.bool_(),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "partition"),
+    [("v8_mor_column_stats", "column_stats"), ("v8_mor_column_stats", "partition_stats")],
+)
+def test_statistics_before_version_9_become_apaches_bytes(name: str, partition: str) -> None:
+    partitions, seen = partitions_of_files(name), set()
+    for key, record, value in apaches(name, partition):
+        stored = record["ColumnStatsMetadata"]
+        assert stored["valueType"] is None
+        column, of_what = stored["columnName"], stored["fileName"]
+        is_file = partition == "column_stats"
+        kind = _COLUMNS.get(column, pa.string())
+        low, high = (_of_wrapper(stored[bound], kind) for bound in ("minValue", "maxValue"))
+        told = {
+            "partition_path": partitions[of_what] if is_file else of_what,
+            "file_name": of_what if is_file else "",
+            "min": low,
+            "max": high,
+            "null_count": stored["nullCount"],
+            "value_count": stored["valueCount"],
+            "size_bytes": stored["totalSize"],
+            "uncompressed_bytes": stored["totalUncompressedSize"],
+        }
+        statistics = pa.Table.from_pylist([told], statistics_columns(kind))
+        if is_file:
+            changes = encode_column_statistics(column, statistics, "V1")
+        else:
+            is_tight = stored["isTightBound"]
+            changes = encode_partition_statistics(column, statistics, "V1", is_tight=is_tight)
+        assert changes.written.keys.to_pylist() == [key.encode()]
+        assert changes.written.values.to_pylist() == [value]
+        seen.add(column)
+    assert seen >= _COLUMNS.keys()
+
+
+def _of_wrapper(wrapper: Mapping[str, Any] | None, kind: pa.DataType) -> object:
+    """The value as its column has it."""
+    value = None if wrapper is None else wrapper["value"]
+    is_moment = pa.types.is_timestamp(kind) and isinstance(value, int)
+    if pa.types.is_date(kind) and isinstance(value, int):
+        return pa.scalar(value, pa.int32()).cast(kind).as_py()
+    return pa.scalar(value, pa.int64()).cast(kind).as_py() if is_moment else value
+
+
 @pytest.mark.parametrize("name", ["v9_cow_column_stats", "v9_mor_compacted"])
 def test_statistics_of_partitions_become_apaches_bytes(name: str) -> None:
     count = 0

@@ -8,7 +8,7 @@ import pytest
 
 from table.errors import StorageUnavailable
 from table.storage import Storage, StorageLocation, open_storage
-from tests.storages import CountingStorage, FaultyStorage, SimulatedCrash
+from tests.storages import CountingStorage, FaultyStorage, SimulatedCrash, WatchedStorage
 
 
 @pytest.fixture
@@ -64,6 +64,34 @@ def test_a_doubtful_write_is_done_and_the_process_lives(inner: Storage) -> None:
         storage.put("b", b"1")
     assert storage.read("b") == b"1"
     storage.put("b", b"2")
+
+
+def test_a_write_that_is_lost_is_not_done_and_the_process_lives(inner: Storage) -> None:
+    storage = FaultyStorage(inner, 1, "lost")
+    storage.create("a", b"1")
+    with pytest.raises(StorageUnavailable):
+        storage.put("b", b"1")
+    assert storage.has_failed
+    assert inner.head("b") is None
+    storage.put("b", b"2")
+
+
+def test_storages_of_one_process_die_together(inner: Storage) -> None:
+    first = FaultyStorage(inner, 1)
+    second = first.beside(inner)
+    first.put("a", b"1")
+    with pytest.raises(SimulatedCrash):
+        second.put("b", b"1")
+    with pytest.raises(SimulatedCrash):
+        first.read("a")
+    assert [info.path for info in inner.list_tree("")] == ["a"]
+
+
+def test_each_write_is_told_of_before_it_is_done(inner: Storage) -> None:
+    told: list[tuple[str, int]] = []
+    storage = WatchedStorage(inner, lambda _, path: told.append((path, len(inner.list_tree("")))))
+    write_five(storage)
+    assert told == [("0", 0), ("1", 1), ("2", 2), ("3", 3), ("0", 4), ("1", 3)]
 
 
 def test_every_call_is_counted(inner: Storage) -> None:

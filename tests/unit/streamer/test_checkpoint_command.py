@@ -100,6 +100,15 @@ def test_one_of_several_streamers_is_set_alone(stream: JsonStream, run: Run) -> 
     assert run("get")["offsets"] == {"0": 4}
 
 
+def test_no_streamer_is_called_what_no_pipeline_can_be(
+    stream: JsonStream, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("a b", "a\n", "é", "a" * 250):
+        assert main(["checkpoint", "reset", stream.location.url, "--id", name]) == MISUSED
+        assert f"{name!r} is no source.checkpoint_id" in capsys.readouterr().err
+    assert len(newest(stream).timeline.completed()) == 1
+
+
 def test_a_run_whose_place_was_changed_publishes_nothing_more(stream: JsonStream, run: Run) -> None:
     run("set", f"{TOPIC},0:0")
     with pytest.raises(Fenced, match="this run went on from"):

@@ -123,6 +123,27 @@ def test_a_failure_ends_with_1_and_its_trace_is_shown_on_request(
         assert "Traceback" in capsys.readouterr().err
 
 
+def test_no_secret_is_in_an_error_or_its_trace(
+    pipeline: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    taken = ["--set", "metrics.port=9464", "--set", "metrics.host=geheim.invalid"]
+    query = ["query", str(tmp_path / "geheim"), "--storage", "secret_access_key=geheim"]
+    both = ["table", "compact", str(tmp_path / "geheim-heimlich"), "--config", pipeline]
+    both += ["--storage", "secret_access_key=heimlich"]
+    for command, shown in (
+        (["run", pipeline, *taken], "***.invalid"),
+        (query, "/***"),
+        (both, "/***-***"),
+    ):
+        for arguments in (command, ["--debug", *command]):
+            assert main(arguments) != OK
+            told = capsys.readouterr().err
+            assert shown in told.splitlines()[-1]
+            assert "geheim" not in told
+            assert "heimlich" not in told
+            assert ("Traceback" in told) == ("--debug" in arguments)
+
+
 def test_a_query_is_checked_before_the_table_is_opened(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

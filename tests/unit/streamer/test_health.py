@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from streamer.events import (
     BatchPlanned,
     BatchWritten,
+    CompactionDone,
+    CompactionFailed,
     Retrying,
     RunFailed,
     RunStarted,
@@ -68,6 +70,21 @@ def test_what_follows_a_batch_may_be_stuck_too(run: Run) -> None:
     assert run.health.verdict().reason == "stuck for 100 s: what follows batch 3"
 
 
+def test_a_compaction_that_fails_is_told_and_hides_no_stuck_batch(run: Run) -> None:
+    run.health(STARTED)
+    run.wait(5)
+    run.health(BatchPlanned(0, {0: 5}))
+    run.now += 40
+    run.health(CompactionFailed("20260501120000500", "busy", 3, 30.0, 1.0, "StorageUnavailable"))
+    assert run.health.verdict().is_ready
+    told = "batch 0; compaction failing for 30 s (StorageUnavailable)"
+    assert run.health.verdict().reason == told
+    run.now += 30
+    assert run.health.verdict().reason == "stuck for 70 s: batch 0"
+    run.health(CompactionDone("20260501120000500", 2, 70, 800, 1.5))
+    assert run.health.verdict().reason == "batch 0"
+
+
 def test_retries_without_a_commit_are_borne_for_a_while(run: Run) -> None:
     for _ in range(6):
         run.health(STARTED)
@@ -120,4 +137,5 @@ def test_every_event_is_a_sign_of_life_or_the_end(kind: type[Any], data: st.Data
     run.now += 50
     run.health(data.draw(of_class(kind)))
     run.now += 50
-    assert run.health.verdict().is_alive is (kind not in (RunFailed, RunStopped))
+    is_no_sign = kind in (RunFailed, RunStopped, CompactionFailed)
+    assert run.health.verdict().is_alive is not is_no_sign

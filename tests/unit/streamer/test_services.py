@@ -6,7 +6,7 @@ from checkpoints import codec
 from checkpoints.checkpoint import KafkaCheckpoint
 from sinks.hudi.table_writer import TableWriter
 from streamer.events import CompactionDone, Event, ServiceDone
-from streamer.services import InlineServices, ServicePolicies
+from streamer.services import ServicePolicies, TableServices
 from table.execution.runner import LocalRunner
 from table.model.action import COMMITS, Action
 from table.services.archival_plan import ArchivalPolicy
@@ -43,7 +43,7 @@ def run(to: TableWriter, policies: ServicePolicies = POLICIES) -> list[str]:
             assert event.summary
             assert event.seconds >= 0
 
-    InlineServices([to], policies, LocalRunner(1), listen).run()
+    TableServices([to], policies, LocalRunner(1), listen).run()
     return done
 
 

@@ -122,6 +122,8 @@ def test_show_tells_what_the_table_is(run: Run) -> None:
     assert facts["merge_mode"] == "EVENT_TIME_ORDERING"
     assert (facts["record_key"], facts["partitioned_by"]) == (["id"], ["region"])
     assert (facts["partitions"], facts["file_groups"], facts["commits"]) == (3, 6, 5)
+    assert (facts["log_files"], facts["not_compacted"]) == (17, 5)
+    assert (facts["plans_pending"], facts["oldest_plan_s"]) == (0, None)
     assert "merge mode       EVENT_TIME_ORDERING" in run("table show")
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +13,18 @@ import pytest
 from pyspark.sql import SparkSession
 
 from streamer.cli import FAILED, MISUSED, OK, main
+from streamer.commands import table_compact
 from table.config.table_properties import TableType
+from table.execution.runner import LocalRunner, Result, Task
+from table.metadata.metadata_compaction import EVERY_DELTA_COMMITS
+from table.metadata.opening import METADATA_FOLDER
 from table.model.action import Action
 from table.storage import Storage, StorageLocation, open_storage
+from table.storage.folder_storage import FolderStorage
 from table.timeline.timeline import Timeline
+from table.timeline.timeline_store import TimelineStore
+from table.transaction.heartbeat import HEARTBEAT_FOLDER
+from table.transaction.sharing import Sharing
 from tests.golden.golden_table import unpack
 from tests.tables import Row, commit, contents, make, write_files, writer
 
@@ -37,7 +47,8 @@ def run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
 
     def on_table(what: str, *options: str) -> Rows:
         capsys.readouterr()
-        assert main(["table", what, str(tmp_path / "t"), *options, "--json"]) == OK
+        words = ["table", what, str(tmp_path / "t"), *options, "--clock-skew-ms", "0", "--json"]
+        assert main(words) == OK
         return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
     return on_table
@@ -51,7 +62,9 @@ def names(storage: Storage) -> list[str]:
     return [i.requested_at for i in timeline(storage).completed(Action.DELTA_COMMIT)]
 
 
-def test_compact_plans_schedules_and_runs(run: Run, tmp_path: Path) -> None:
+def test_compact_plans_schedules_and_runs(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     storage = table_at(tmp_path / "t")
     expected, before = contents(storage), timeline(storage)
     (planned,) = run("compact")
@@ -61,15 +74,20 @@ def test_compact_plans_schedules_and_runs(run: Run, tmp_path: Path) -> None:
     (scheduled,) = run("compact", "--schedule")
     assert run("compact", "--schedule") == [], "what is pending is not planned again"
     assert run("compact", "--plan") == [scheduled]
+    assert main(["table", "show", str(tmp_path / "t"), "--json"]) == OK
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["plans_pending"], shown["not_compacted"]) == (1, 3)
+    assert 0 <= shown["oldest_plan_s"] < 600
     commit(writer(storage), [Row("a", 4, 4)], {"deltastreamer.checkpoint.key": "t,0:4"})
     (done,) = run("compact", "--run")
     assert scheduled["instant"] == done["instant"]
     assert (done["slices"], done["rows"]) == (1, 1)
     assert contents(storage) == {**expected, "a": (4, 4)}
-    extra = writer(storage).table.newest_metadata()
-    assert extra is not None
-    assert extra.extra_metadata["deltastreamer.checkpoint.key"] == "t,0:4"
-    assert extra.extra_metadata["lakemark.bucket.count"] == "2"
+    table = writer(storage).table
+    (compacted,) = table.timeline.completed(Action.COMMIT)
+    extra = table.store.read_commit(compacted).extra_metadata
+    assert extra["deltastreamer.checkpoint.key"] == "t,0:4"
+    assert extra["lakemark.bucket.count"] == "2"
 
     assert [row["rows"] for row in run("compact", "--run")] == [1], "the log since the plan"
     assert run("compact", "--run") == []
@@ -201,10 +219,83 @@ def test_copy_on_write_tables_have_nothing_to_compact(
 @pytest.mark.parametrize(
     "what", ["compact", "clean", "archive", "rollback", "savepoint", "restore"]
 )
-def test_a_table_of_an_older_version_is_left_alone(
+def test_a_table_that_is_not_written_here_is_left_alone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], what: str
 ) -> None:
-    root = unpack("v6_mor_parquet_bucket", tmp_path).root
+    root = unpack("v9_mor_virtual_keys", tmp_path).root
     operands = ["20200101000000000"] if what == "rollback" else []
     assert main(["table", what, str(root), *operands]) == FAILED
-    assert "is of version 6" in capsys.readouterr().err
+    assert "keeps no meta columns" in capsys.readouterr().err
+
+
+PIPELINE = """
+source: {{bootstrap: "localhost:9092", topic: orders}}
+table: {{path: {path}, record_key: id}}
+cleaning: {{policy: keep_latest_file_versions, file_versions_retained: 1}}
+concurrency: {{lock: {{provider: file_system, expire_minutes: 1}}}}
+"""
+
+
+def test_a_command_takes_lock_and_retention_from_a_pipeline(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    storage = table_at(tmp_path / "t", TableType.COPY_ON_WRITE)
+    config = tmp_path / "orders.yaml"
+    config.write_text(PIPELINE.format(path=tmp_path / "t"))
+    left = tmp_path / "t/.hoodie/lock"
+    left.touch()
+    os.utime(left, (0, 0))
+    (deleted,) = run("clean", "--run", "--config", str(config))
+    assert not left.exists(), "the lock that Apache Hudi left was taken over"
+    assert storage.head(f"north/{deleted['file']}") is None
+    config.write_text(PIPELINE.format(path=tmp_path / "other"))
+    assert main(["table", "clean", str(tmp_path / "t"), "--config", str(config)]) == MISUSED
+    assert "writes" in capsys.readouterr().err
+    in_memory = PIPELINE.replace("file_system, expire_minutes: 1", "in_process")
+    config.write_text(in_memory.format(path=tmp_path / "t"))
+    assert main(["table", "clean", str(tmp_path / "t"), "--config", str(config)]) == MISUSED
+    assert "say --lock storage" in capsys.readouterr().err
+
+
+def test_a_command_shows_a_heartbeat_and_heeds_those_of_others(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = table_at(tmp_path / "t")
+    beats: list[str] = []
+
+    class Watching(LocalRunner):
+        def map(self, function: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
+            beats.extend(info.name for info in storage.list_folder(HEARTBEAT_FOLDER)[1])
+            return super().map(function, tasks)
+
+    monkeypatch.setattr(table_compact, "chosen_runner", lambda _: Watching(1))
+    (done,) = run("compact", "--run")
+    assert beats == [done["instant"]]
+    assert storage.list_folder(HEARTBEAT_FOLDER)[1] == []
+
+    other = writer(storage)
+    other.table.access = replace(other.table.access, sharing=Sharing(clock_skew_ms=0))
+    written = write_files(other, [Row("c", 4, 4)])
+    undo = ["table", "rollback", str(tmp_path / "t"), other.pending_instant, "--run"]
+    assert main(undo) == FAILED
+    assert "heartbeat is alive" in capsys.readouterr().err
+    other.commit(written, {})
+    assert contents(storage) == {"a": (2, 2), "b": (3, 3), "c": (4, 4)}
+
+
+def test_the_metadata_table_is_tended_with_its_table(run: Run, tmp_path: Path) -> None:
+    storage = table_at(tmp_path / "t")
+    own = TimelineStore(FolderStorage(storage, METADATA_FOLDER))
+    to = writer(storage)
+    while len(own.load().completed(Action.DELTA_COMMIT)) < EVERY_DELTA_COMMITS:
+        commit(to, [Row("b", 4, 4)])
+    assert not own.load().completed(Action.COMMIT)
+    assert run("archive", "--run") == []
+    assert len(own.load().completed(Action.COMMIT)) == 1, "it was compacted"
+    for _ in range(3 * EVERY_DELTA_COMMITS):
+        commit(to, [Row("b", 4, 4)])
+    files = {row["file"] for row in run("clean", "--run") if row["partition"].startswith(".hoodie")}
+    assert files
+    assert not [info for info in storage.list_tree(METADATA_FOLDER) if info.name in files]
+    assert run("clean", "--run") == []
+    assert writer(storage).table.metadata_differences() == []

@@ -14,12 +14,19 @@ import pytest
 from sinks.hudi.settings import SinkSettings
 from streamer.config.load import validated
 from streamer.config.pipeline import PipelineConfig
-from streamer.table_setup import check_table, columns_with, find_table, table_spec
+from streamer.table_setup import (
+    check_partial_rows,
+    check_table,
+    columns_with,
+    find_table,
+    table_spec,
+)
 from table.config import keys
 from table.config.table_properties import TableProperties
 from table.errors import HudiError, InvalidConfig, Unsupported
 from table.hudi_table import HudiTable, create_table, open_table
 from table.index.bucket import BucketIndex
+from table.model.format_version import FormatVersion
 from table.storage import StorageLocation, open_storage
 from tests.tables import INDEX, SCHEMA, Row, commit, make, spec, writer
 from tests.unit.merge.custom.mergers import ByEventTime
@@ -201,10 +208,21 @@ def test_a_column_may_be_added() -> None:
     check(existing(), columns=SCHEMA.append(pa.field("more", pa.string())))
 
 
-@pytest.mark.parametrize("version", ["6", "8"])
-def test_older_table_versions_are_refused(version: str) -> None:
-    with pytest.raises(Unsupported, match=f"is of version {version}"):
-        check(existing({keys.TABLE_VERSION: version}))
+@pytest.mark.parametrize("version", FormatVersion)
+def test_a_table_is_continued_in_its_version(version: FormatVersion) -> None:
+    location = StorageLocation(f"memory://{uuid4()}")
+    table = create_table(location, spec(version=version))
+    check_table(table, spec(), INDEX, SCHEMA)
+    commit(writer(table.storage), [Row("a", 1, 1)])
+    assert writer(table.storage).table.version is version
+
+
+def test_version_6_has_no_partial_rows() -> None:
+    location = StorageLocation(f"memory://{uuid4()}")
+    table = create_table(location, spec(version=FormatVersion.V6))
+    check_partial_rows(table, "none")
+    with pytest.raises(Unsupported, match="which has no partial rows; leave"):
+        check_partial_rows(table, "absent_fields")
 
 
 @pytest.mark.refuses("Bootstrapped tables, some columns of which lie in files of another table")

@@ -90,7 +90,8 @@ def test_every_problem_is_told_at_once_with_its_path_and_what_is_accepted(file: 
         "table.type: 'mor': expected 'merge_on_read' or 'copy_on_write'",
         "table.record_key: []: expected at least one",
         "table.buckets: 'many': should be a valid integer",
-        "compaction: expected a section with enabled, every_delta_commits",
+        "compaction: expected a section with enabled, every_delta_commits, when, wait_budget_s, "
+        "backlog_commits, give_up_after_s",
     ]
 
 

@@ -3,10 +3,11 @@ from __future__ import annotations
 import socket
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pytest
-from prometheus_client import CollectorRegistry, Gauge
+from prometheus_client import CollectorRegistry, Gauge, Metric
+from prometheus_client.registry import Collector
 
 from streamer.events import BatchPlanned, RunStarted
 from streamer.health import Health
@@ -54,6 +55,22 @@ def test_metrics_are_served(port: int) -> None:
     assert status == 200
     assert "lakemark_answer 42.0" in text
     assert get(port, "/")[0] == 404
+
+
+def test_metrics_that_cannot_be_told_are_an_error_with_its_reason_in_the_log(
+    health: Health, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Broken(Collector):
+        def collect(self) -> Iterable[Metric]:
+            message = "no such partition"
+            raise KeyError(message)
+
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(Broken())
+    with endpoint("127.0.0.1", 0, registry, health) as port:
+        assert get(port, "/metrics") == (500, "see the log of the run\n")
+        assert get(port, "/health")[0] == 200
+    assert caplog.messages == ["/metrics has no answer: KeyError: 'no such partition'"]
 
 
 def test_a_loop_that_stalls_turns_health_to_503(port: int, health: Health, clock: Clock) -> None:

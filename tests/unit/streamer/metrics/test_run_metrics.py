@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from streamer.events import (
     BatchPlanned,
     BatchWritten,
+    CompactionBegun,
     CompactionDone,
+    CompactionFailed,
     OffsetsSkipped,
     RecordsRejected,
     Retrying,
@@ -153,10 +156,31 @@ def test_troubles_and_services_are_counted_by_kind(watched: Watched) -> None:
 
 
 def test_the_shape_of_the_table_is_shown(watched: Watched) -> None:
-    watched.metrics.note_table(TableShape(4, 9, 1_000, 250, 1, 3))
+    since = datetime.fromtimestamp(watched.clock.now - 90, UTC).strftime("%Y%m%d%H%M%S000")
+    watched.metrics.note_table(TableShape(4, 9, 1_000, 250, 1, 3, 5, since))
     names = ["file_groups", "log_files", "base_bytes", "log_bytes", "pending_compactions"]
     assert [watched(f"table_{name}") for name in names] == [4, 9, 1_000, 250, 1]
     assert watched("table_delta_commits_since_compaction") == 3
+    assert watched("table_delta_commits_uncompacted") == 5
+    assert watched("table_pending_compaction_age_seconds") == 90
+    watched.clock.now += 10
+    assert watched("table_pending_compaction_age_seconds") == 100
+
+
+def test_a_compaction_beside_the_batches_is_watched_by_itself(watched: Watched) -> None:
+    instant = "20260501120000500"
+    watched.metrics(CompactionBegun(instant, 2, 800))
+    assert watched("compacting") == 1
+    for failures in (1, 2):
+        watched.clock.now += 7
+        watched.metrics(CompactionFailed(instant, "busy", failures, 7.0, 1.0, "StorageUnavailable"))
+    assert watched("compacting") == 0
+    assert watched("compaction_failures_in_a_row") == 2
+    assert watched("failures_in_a_row") == 0, "ingestion is well"
+    assert watched("last_compaction_failure_timestamp_seconds") == watched.clock.now
+    watched.metrics(CompactionDone(instant, 2, 70, 800, 1.5))
+    assert watched("compaction_failures_in_a_row") == 0
+    assert watched("compaction_failures_total") == 2
 
 
 @given(st.lists(st.text(), max_size=60))

@@ -13,7 +13,7 @@ import pytest
 
 from table.errors import InvalidConfig
 from table.schema.evolution import evolved
-from tests.schema_registry import RegistryServer
+from tests.schema_registry import FaultyRegistry
 from transforms.decode.avro import AvroDecoder
 from transforms.decode.avro_differences import column_types
 from transforms.decode.avro_framing import (
@@ -289,8 +289,9 @@ def test_names_that_no_column_can_have_reject_the_records(
 
 def test_each_record_is_read_by_the_schema_of_its_id() -> None:
     old, new = record(id="int"), record(id="int", note="string")
-    with RegistryServer() as server:
-        server.schemas.update({1: json.dumps(old), 70_000: json.dumps(new)})
+    with FaultyRegistry() as server:  # it tells what was asked, and no real one gives such an id
+        for schema_id, avro in ((1, old), (70_000, new)):
+            server.answers[f"/schemas/ids/{schema_id}"] = {"schema": json.dumps(avro)}
         decoder = AvroDecoder(
             parse_schema({"id": "int", "note": "string"}),
             framing=ConfluentFraming(SchemaRegistry(server.url)),
@@ -317,6 +318,26 @@ def test_each_record_is_read_by_the_schema_of_its_id() -> None:
         stopping = ConfluentFraming(decoder.framing.registry, "stop")  # type: ignore[attr-defined]
         with pytest.raises(SchemaNotFound, match="has no schemas/ids/5"):
             AvroDecoder(decoder.schema, framing=stopping).decode(pa.array(values))
+
+
+def test_a_small_record_that_would_be_large_in_memory_is_rejected() -> None:
+    fields = [{"name": f"f{n}", "type": "string"} for n in range(1_000)]
+    wide = ["null", {"type": "record", "name": "wide", "fields": fields}]
+    avro = record(id="int", items={"type": "array", "items": wide})
+    nulls = [encode(avro, {"id": n, "items": [None] * count}) for n, count in enumerate([9, 11, 9])]
+    full = encode(avro, {"id": 3, "items": [{field["name"]: "x" * 30 for field in fields}]})
+    decoder = AvroDecoder(
+        parse_schema({"id": "int"}), framing=plain(avro), record_limit_bytes=36_100
+    )
+    decoded = decoder.decode(pa.array([*nulls, full, b"\x02\x14\0"]))
+    assert decoded.rows.column("id").to_pylist() == [0, 2, 3]
+    assert decoded.reasons == [
+        "the declared schema: field 'items[]': its columns take more than the 36100 bytes of a "
+        "record; see decode.record_limit_bytes",
+        "the declared schema: field 'items': 10 items do not fit 1 bytes",
+    ]
+    generous = AvroDecoder(decoder.schema, framing=decoder.framing)
+    assert generous.decode(pa.array([*nulls, full])).rows.num_rows == 4
 
 
 def test_schemas_that_refer_to_others_are_made_whole() -> None:

@@ -1,0 +1,229 @@
+"""Measures a table that is written to for long, and tables of many files.
+
+``life``: thousands of small commits to one table, all services at their defaults. What opening
+the table, a commit and a query cost is compared with what they cost after fifty commits, which a
+second, young table says in turn with the old one: other work of the machine slows both.
+``wide``: commits that touch a few file groups, of tables that have more and more of them.
+
+``python -m benchmarks.long_life [--commits N] [--only GROUP,…] [--json FILE]``
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from benchmarks import orders, tables
+from benchmarks.engines import add_report_options, work_folder
+from benchmarks.long_life_figures import (
+    Checkpoint,
+    Holding,
+    Meter,
+    Window,
+    as_lines,
+    memory_bytes,
+    report,
+)
+from benchmarks.orders import Numbers
+from benchmarks.peers.read_contract import Sums
+from benchmarks.tables import Delta, Layout, Mask
+from streamer.services import ServicePolicies, TableServices
+from table.execution.runner import LocalRunner
+from table.hudi_table import HudiTable
+from table.metadata.property_file import read_properties
+from table.services.archival_plan import ArchivalPolicy
+from table.services.cleaning_plan import CleaningPolicy
+from table.services.compaction import CompactionPolicy
+from table.storage import StorageLocation, open_storage
+from tests.storages import CountingStorage
+
+#: What a table is compared with at every checkpoint has had so many commits.
+_YOUNG_COMMITS = 50
+#: One row in so many is in each commit, so that every row is in one of so many commits on end.
+_TURNS = 10
+_CHECKPOINTS = (50, 500, 1_000, 2_000, 3_000)
+_SERVICES = ServicePolicies(CompactionPolicy(), CleaningPolicy(), ArchivalPolicy())
+
+#: Buckets of each of ten partitions, and so many rows of each bucket, so that hardly one is empty.
+_WIDE_PARTITIONS, _WIDE_BUCKETS, _ROWS_OF_BUCKET = 10, (20, 100, 1_000), 12
+_WIDE_COMMITS, _WIDE_QUERIES = 40, 5
+_TOUCHED_ROWS = 4
+
+
+def main() -> None:
+    arguments = parse_arguments()
+    with work_folder(arguments.keep) as folder:
+        reports = {group: GROUPS[group](arguments, folder) for group in arguments.only}
+    if arguments.json is not None:
+        arguments.json.write_text(json.dumps(reports, indent=2) + "\n")
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--commits", type=int, default=_CHECKPOINTS[-1], help="of one life")
+    parser.add_argument("--rows", type=int, default=100, help="in each commit")
+    parser.add_argument("--window", type=int, default=50, help="commits measured at a checkpoint")
+    add_report_options(parser, GROUPS)
+    return parser.parse_args()
+
+
+class Subject:
+    """The table that is measured, as one process has it that does not end.
+
+    Args:
+        path: of the table.
+        layout: of the table.
+    """
+
+    def __init__(self, path: Path, layout: Layout) -> None:
+        self.layout = layout
+        self._path = path
+        self._storage = CountingStorage(open_storage(StorageLocation(str(path))))
+        self._meter = Meter(self._storage)
+        self._writer = tables.writer_of(self._open(), layout)
+        self._writer.recover()
+        services = TableServices([self._writer], _SERVICES, LocalRunner(), lambda event: None)
+        self._services = services
+
+    def commit(self, delta: Delta, window: Window) -> None:
+        """One commit, and the services that are due after it."""
+        changed = [(bucket, list(rows)) for bucket, rows in tables.changes(self.layout, delta)]
+        changed = [(bucket, rows) for bucket, rows in changed if sum(map(len, rows))]
+        _, cost = self._meter.measure(lambda: tables.commit(self._writer, changed))
+        window.note("commit", cost)
+        _, cost = self._meter.measure(self._services.run)
+        window.note("services", cost)
+
+    def query(self, window: Window, where: pc.Expression | None = None) -> pa.Table:
+        """Open the table anew, and read its latest rows."""
+        table, cost = self._meter.measure(self._opened)
+        window.note("open", cost)
+        rows, cost = self._meter.measure(lambda: table.snapshot(where=where).read_all())
+        window.note("query", cost)
+        return rows
+
+    def at(self, commits: int, window: Window, beside: Window) -> Checkpoint:
+        """The table as it is now; ``beside`` are costs of what it is compared with."""
+        hoodie = self._path / ".hoodie"
+        holdings = {
+            ".hoodie": Holding.of(hoodie, without=["metadata"]),
+            ".hoodie/metadata": Holding.of(hoodie / "metadata"),
+            "data": Holding.of(self._path, without=[".hoodie"]),
+        }
+        steps, compared = window.figures(), beside.figures()
+        return Checkpoint(commits, steps, compared, holdings, memory_bytes())
+
+    def _open(self) -> HudiTable:
+        return HudiTable(self._storage, read_properties(self._storage))
+
+    def _opened(self) -> HudiTable:
+        table = self._open()
+        table.view()
+        return table
+
+
+def live(arguments: argparse.Namespace, folder: Path) -> dict[str, object]:
+    """Many small commits to one table, which is measured in turn with one that is young."""
+    layout = Layout(arguments.rows * _TURNS, partitions=4, buckets=2)
+    old = _Life(folder / "old", layout)
+    checkpoints: list[Checkpoint] = []
+    for end in [*(c for c in _CHECKPOINTS if c < arguments.commits), arguments.commits]:
+        old.go_on_until(end - arguments.window)
+        young = _Life(folder / f"young{end}", layout)
+        young.go_on_until(_YOUNG_COMMITS)
+        window, beside = Window(), Window()
+        for _ in range(arguments.window):
+            old.measure(window)
+            young.measure(beside)
+        checkpoints.append(old.subject.at(end, window, beside))
+        print("\n".join(as_lines(checkpoints[-1])), flush=True)
+    names = ("commits", "rows", "window")
+    return report(checkpoints, {name: getattr(arguments, name) for name in names})
+
+
+class _Life:
+    """A table that gets small commits; each row is written again by every tenth of them."""
+
+    def __init__(self, path: Path, layout: Layout) -> None:
+        tables.create(path, layout, metadata_table=True)
+        self.subject = Subject(path, layout)
+        self._layout = layout
+        self._deltas: list[Delta] = []
+        self._commits = 0
+
+    def go_on_until(self, commits: int) -> None:
+        """Commit until there were so many commits."""
+        while self._commits < commits:
+            self._commit(Window())
+
+    def measure(self, window: Window) -> None:
+        """One commit more, and a query."""
+        self._commit(window)
+        check(self.subject.query(window), tables.expected(self._layout, tuple(self._deltas)))
+
+    def _commit(self, window: Window) -> None:
+        self._commits += 1
+        delta = Delta(self._commits, tables.one_in(_TURNS, self._commits % _TURNS))
+        self._deltas = [*self._deltas, delta][-_TURNS:]
+        self.subject.commit(delta, window)
+
+
+def widen(arguments: argparse.Namespace, folder: Path) -> dict[str, object]:
+    """Commits that touch a few file groups, of tables that have more and more of them."""
+    first = Window()
+    checkpoints: list[Checkpoint] = []
+    for buckets in _WIDE_BUCKETS:
+        window = Window()
+        subject = _wide(folder / f"wide{buckets}", buckets, window)
+        if not checkpoints:
+            first = window
+        print(f"{_WIDE_PARTITIONS * buckets:,} files", flush=True)
+        checkpoints.append(subject.at(_WIDE_COMMITS, window, first))
+        print("\n".join(as_lines(checkpoints[-1])), flush=True)
+    return report(checkpoints, {"partitions": _WIDE_PARTITIONS, "buckets": _WIDE_BUCKETS})
+
+
+def _wide(path: Path, buckets: int, window: Window) -> Subject:
+    layout = Layout(_WIDE_PARTITIONS * buckets * _ROWS_OF_BUCKET, _WIDE_PARTITIONS, buckets)
+    tables.create(path, layout, metadata_table=True)
+    subject = Subject(path, layout)
+    for number in range(1, _WIDE_COMMITS + 1):
+        subject.commit(Delta(number, first_rows), window)
+    expected = tables.expected(layout, (Delta(_WIDE_COMMITS, first_rows),), first_rows)
+    for _ in range(_WIDE_QUERIES):
+        where = pc.field(orders.SEQUENCE) < _TOUCHED_ROWS
+        check(subject.query(window, where), expected)
+    return subject
+
+
+def first_rows(numbers: Numbers) -> Mask:
+    """A few rows, each of its own file group."""
+    mask: Mask = numbers < _TOUCHED_ROWS
+    return mask
+
+
+def check(rows: pa.Table, expected: Sums) -> None:
+    """Compare what a query came to with what was written.
+
+    Raises:
+        RuntimeError: the sums differ.
+    """
+    found = tables.sums(rows.to_batches())
+    if found != expected:
+        message = f"the table holds {found}, it was to be {expected}"
+        raise RuntimeError(message)
+
+
+GROUPS: dict[str, Callable[[argparse.Namespace, Path], dict[str, object]]] = {
+    "life": live,
+    "wide": widen,
+}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""``lakemark table upgrade`` and ``lakemark table downgrade``: a table gets another version."""
+
+from __future__ import annotations
+
+import argparse
+
+from rich.console import Console
+
+from sinks.hudi.version_change import PlannedChange, plan_version, take_to_version
+from streamer.commands.service_table import chosen_runner, open_for_service
+from streamer.commands.table import Facts, show_rows
+from table.errors import InvalidConfig
+from table.hudi_table import HudiTable
+from table.model.compaction_plan import CompactionOperation
+from table.model.file_slice import join
+from table.model.format_version import FormatVersion
+from table.upgrade.new_properties import changed_properties
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    """Print what would be done on the way to another version, or do it.
+
+    Raises:
+        InvalidConfig: the table's version is not below, or above, the one asked for.
+        Refused: something stands in the way; the message says what to do first.
+        HudiError: the table cannot be read, or not be written.
+    """
+    table = open_for_service(arguments, arguments.merger)
+    version = FormatVersion(int(arguments.to))
+    _check_direction(table, version, arguments.view)
+    if arguments.step == "run":
+        merger = (arguments.merger or [None])[0]
+        change = take_to_version(table, version, chosen_runner(arguments), merger)
+    else:
+        change = plan_version(table, version)
+    show_rows(_rows(change), Console(), arguments.json)
+    return 0
+
+
+def _check_direction(table: HudiTable, version: FormatVersion, command: str) -> None:
+    is_wrong = table.version > version if command == "upgrade" else table.version < version
+    if is_wrong:
+        other = "downgrade" if command == "upgrade" else "upgrade"
+        message = (
+            f"table {table.location.url} is of version {table.version:d}; "
+            f"to get to {version:d}: lakemark table {other} TABLE --to {version:d}"
+        )
+        raise InvalidConfig(message)
+
+
+def _rows(planned: PlannedChange) -> list[Facts]:
+    change = planned.change
+    rows = [_row("roll back", instant) for instant in planned.rolled_back]
+    rows += [
+        _row("compact", join(one.group.partition_path, one.group.file_id), _logs(one))
+        for one in planned.compacted
+    ]
+    if not change.is_none:
+        rows += [_row("drop", f"metadata partition {name}") for name in change.metadata_partitions]
+    rows += [_row("rewrite", move.source, move.target) for move in change.moves]
+    rows += [
+        _row("archive", f"{one.requested_at}.{one.action}", f"in version {change.after.version}")
+        for one in change.archived
+    ]
+    return rows + [
+        _row("set", f"{name}={old}" if old is not None else name, new or "")
+        for name, old, new in changed_properties(change.before, change.after)
+    ]
+
+
+def _logs(operation: CompactionOperation) -> str:
+    return f"{len(operation.log_files)} logs merged"
+
+
+def _row(step: str, what: str, becomes: str = "") -> Facts:
+    return {"step": step, "what": what, "becomes": becomes}

@@ -1,0 +1,245 @@
+"""Compaction beside the batches: a thread rewrites file slices while rows go on coming in.
+
+What changes the table is done in turns. A batch has the turn from its first look at the table to
+its last service; the compaction has it for a moment to begin, and for a moment to publish, always
+between two batches. So a batch never sees the table change under it, and what both know of the
+table — view, timeline, metadata table — has one owner at a time. Between begin and publish, where
+all the time goes, neither waits for the other: batches write their logs to the slices that the plan
+opened.
+
+One plan is at work at a time, whatever the number of tables, so memory is that of one compaction.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from dataclasses import dataclass
+
+from sinks.hudi.compactions import Planned
+from sinks.hudi.table_writer import TableWriter
+from streamer.events import CompactionBegun, CompactionDone, CompactionFailed, Listener, ServiceDone
+from table.errors import Permanent, WriteConflict
+from table.execution.runner import CancellableRunner, Cancelled
+from table.services.compaction import CompactionPolicy, delta_commits_uncompacted
+
+#: How long a plan is passed over that another writer was found at work on.
+_LEFT_TO_OTHERS_S = 60.0
+
+
+class CompactionGivenUp(Permanent):
+    """A compaction beside the batches has failed for longer than the pipeline allows."""
+
+    def __init__(self, instant: str, failing_s: float, error: str) -> None:
+        super().__init__(
+            f"compaction {instant} has failed for {failing_s:.0f} s, and the table's logs only "
+            f"grow; the last failure: {error}; mend it and start again (the plan stands), or allow "
+            "more with compaction.give_up_after_s"
+        )
+        self.instant, self.failing_s = instant, failing_s
+
+
+@dataclass(frozen=True, slots=True)
+class BesidePolicy:
+    """How compaction beside the batches goes with them.
+
+    Attributes:
+        compaction: when one is planned.
+        wait_budget_s: how long a batch waits for it at most.
+        backlog_commits: with more delta commits than so many that are not compacted, batches wait.
+        give_up_after_s: failing for so long ends the run; 0: never.
+        backoff_s: seconds after the first failure; doubled after each further one.
+        max_backoff_s: the longest pause.
+    """
+
+    compaction: CompactionPolicy
+    wait_budget_s: float = 10.0
+    backlog_commits: int = 20
+    give_up_after_s: float = 3600.0
+    backoff_s: float = 1.0
+    max_backoff_s: float = 60.0
+
+
+@dataclass
+class _Job:
+    """One plan at work.
+
+    Attributes:
+        writer: of the table.
+        planned: the plan.
+        is_written: whether it waits for its turn to publish.
+        failures: in a row.
+        failing_since: when the first of them was, in seconds of ``time.monotonic``.
+    """
+
+    writer: TableWriter
+    planned: Planned
+    is_written: bool = False
+    failures: int = 0
+    failing_since: float = 0.0
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether others write the table, whose work may stand against the plan for good."""
+        return self.writer.table.access.sharing is not None
+
+    @property
+    def instant(self) -> str:
+        """Requested time of the plan."""
+        return self.planned[0].requested_at
+
+
+class CompactionBeside:
+    """Compacts the tables of a pipeline, one plan after the other, in a thread of its own.
+
+    Attributes:
+        turn: held by whoever changes or looks into the tables; may be taken again by who has it.
+
+    Args:
+        policy: how it goes with the batches.
+        runner: where slices are rewritten; nobody else's.
+        listener: is told of what was begun, done, and failed; from the thread as well.
+    """
+
+    def __init__(self, policy: BesidePolicy, runner: CancellableRunner, listener: Listener) -> None:
+        self.turn = threading.Condition()
+        self._policy, self._runner, self._listener = policy, runner, listener
+        self._ending = threading.Event()
+        self._job: _Job | None = None
+        self._thread: threading.Thread | None = None
+        self._given_up: CompactionGivenUp | None = None
+        self._passed_over_until: dict[str, float] = {}
+
+    @property
+    def is_progressing(self) -> bool:
+        """Whether a plan is at work that has not failed."""
+        job = self._job
+        return job is not None and not job.failures
+
+    def check(self) -> None:
+        """Pass unless compaction has failed for too long.
+
+        Raises:
+            CompactionGivenUp: it has.
+        """
+        if self._given_up is not None:
+            raise self._given_up
+
+    def advance(self, writer: TableWriter) -> bool:
+        """See to it that what is due for a table is at work; in turn, after a batch.
+
+        Returns:
+            Whether one of its plans has the place that all tables share from now on.
+
+        Raises:
+            CompactionGivenUp: see ``check``.
+        """
+        self.check()
+        if self._job is not None or self._ending.is_set():
+            return False
+        now = time.monotonic()
+        passed_over = {name for name, until in self._passed_over_until.items() if until > now}
+        todo = writer.compactions_to_do(self._policy.compaction, passed_over)
+        if todo:
+            self._start(_Job(writer, todo[0]))
+        return bool(todo)
+
+    def wait(self) -> None:
+        """Give the turn to what only has to be published; behind too far, wait for its end.
+
+        No longer than the budget, and not for what has failed. In turn, once after a batch.
+        """
+        job = self._job
+        if job is None or job.failures:
+            return
+        behind = delta_commits_uncompacted(job.writer.table.timeline)
+        if not job.is_written and behind <= self._policy.backlog_commits:
+            return
+        started = time.monotonic()
+        is_over = self.turn.wait_for(
+            lambda: self._job is not job or job.failures > 0, self._policy.wait_budget_s
+        )
+        text = f"{job.instant}: {'over' if is_over else 'still at work'}, {behind:,} commits behind"
+        self._listener(ServiceDone("compaction_wait", text, time.monotonic() - started))
+
+    def end(self, within_s: float) -> bool:
+        """Begin nothing more, and let go of what is at work; the next start takes it up.
+
+        Returns:
+            Whether the thread is still at it after so many seconds.
+        """
+        self._ending.set()
+        if self._thread is None or not self._thread.is_alive():
+            return False
+        self._runner.cancel()
+        self._thread.join(within_s)
+        return self._thread.is_alive()
+
+    def _start(self, job: _Job) -> None:
+        self._job = job
+        name = f"compaction-{job.instant}"
+        self._thread = threading.Thread(target=self._run, args=(job,), name=name, daemon=True)
+        self._thread.start()
+
+    def _run(self, job: _Job) -> None:
+        """Until it is published, or others did it, or given up, or the run ends."""
+        try:
+            while not self._ending.is_set():
+                try:
+                    self._attempt(job)
+                    return
+                except Cancelled:
+                    return
+                except Exception as error:
+                    self._note_failure(job, error)
+                    if isinstance(error, WriteConflict) and job.is_shared:
+                        self._passed_over_until[job.instant] = math.inf
+                        return
+        finally:
+            with self.turn:
+                self._job = None
+                self.turn.notify_all()
+
+    def _attempt(self, job: _Job) -> None:
+        with self.turn:
+            if self._ending.is_set():
+                return
+            started = time.monotonic()
+            compaction = job.writer.begin_compaction(job.planned)
+            if compaction is None:
+                self._passed_over_until[job.instant] = started + _LEFT_TO_OTHERS_S
+                return
+        try:
+            operations = compaction.execution.plan.operations
+            log_bytes = sum(one.log_bytes for one in operations)
+            self._listener(CompactionBegun(job.instant, len(operations), log_bytes))
+            stats = compaction.rewrite(self._runner)
+            job.is_written = True
+            with self.turn:
+                if self._ending.is_set():
+                    return
+                job.writer.publish_compaction(compaction, stats)
+                seconds = time.monotonic() - started
+                self._listener(CompactionDone.of(job.instant, stats, seconds))
+        finally:
+            job.is_written = False
+            compaction.leave()
+
+    def _note_failure(self, job: _Job, error: Exception) -> None:
+        """Tell of it, and pause; or give up."""
+        policy, now = self._policy, time.monotonic()
+        job.failing_since = job.failing_since if job.failures else now
+        job.failures += 1
+        failing_s = now - job.failing_since
+        pause_s = min(policy.backoff_s * 2 ** min(job.failures - 1, 30), policy.max_backoff_s)
+        name = type(error).__name__
+        self._listener(
+            CompactionFailed(job.instant, str(error), job.failures, failing_s, pause_s, name)
+        )
+        if policy.give_up_after_s and failing_s > policy.give_up_after_s:
+            self._given_up = CompactionGivenUp(job.instant, failing_s, f"{name}: {error}")
+            self._ending.set()
+        with self.turn:
+            self.turn.notify_all()
+        self._ending.wait(pause_s)

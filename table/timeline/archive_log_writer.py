@@ -1,0 +1,116 @@
+"""Writes the archive of table version 6 (see ``archive_log``).
+
+Each addition is a log file of its own, with the next number; it appears whole. An instant has two
+entries: what was requested, with its plan, and what completed, with its metadata. Source:
+``TimelineArchiverV1``, ``MetadataConversionUtils.createMetaWrapper`` of Apache Hudi 1.2.0.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from io import BytesIO
+from typing import Any
+
+import fastavro
+
+from table.codec import avro_container
+from table.log.log_block import BlockType, HeaderKey, encode
+from table.model.action import Action, State
+from table.storage.storage import Storage
+from table.timeline.archive_log import ArchiveLogs
+from table.timeline.content import decode_any
+from table.timeline.lsm_writer import ArchivedInstant
+
+_ENTRY = "HoodieArchivedMetaEntry"
+_CONTENT_VERSION, _ENTRY_VERSION = 3, 1
+_WRITE_TOKEN = "1-0-1"
+_PREFIX, _LENGTH = struct.Struct(">ii"), struct.Struct(">i")
+
+#: Where an entry keeps the metadata of a completed instant, and its plan.
+_METADATA: Mapping[str, str] = {
+    Action.COMMIT: "hoodieCommitMetadata",
+    Action.DELTA_COMMIT: "hoodieCommitMetadata",
+    Action.REPLACE_COMMIT: "hoodieReplaceCommitMetadata",
+    Action.CLEAN: "hoodieCleanMetadata",
+    Action.ROLLBACK: "hoodieRollbackMetadata",
+    Action.SAVEPOINT: "hoodieSavePointMetadata",
+    Action.INDEXING: "hoodieIndexCommitMetadata",
+}
+_PLANS: Mapping[str, tuple[Action, str]] = {
+    Action.COMMIT: (Action.COMPACTION, "hoodieCompactionPlan"),
+    Action.DELTA_COMMIT: (Action.LOG_COMPACTION, "hoodieCompactionPlan"),
+    Action.REPLACE_COMMIT: (Action.REPLACE_COMMIT, "hoodieRequestedReplaceMetadata"),
+    Action.CLEAN: (Action.CLEAN, "hoodieCleanerPlan"),
+}
+
+
+class ArchiveLogWriter:
+    """Adds instants to one table's archive; one at a time, under the table's lock.
+
+    Args:
+        storage: of the table.
+        archive: reads what is there.
+        check: called before a log appears; raises when the lock is lost.
+    """
+
+    def __init__(self, storage: Storage, archive: ArchiveLogs, check: Callable[[], None]) -> None:
+        self._storage, self._archive, self._check = storage, archive, check
+
+    def add(self, instants: Iterator[ArchivedInstant], first: str, last: str) -> None:
+        """Add instants, oldest first, as the next log; ``first`` and ``last`` it does not name."""
+        content = archive_log(instants)
+        name = f".commits_.archive.{self._archive.newest_number() + 1}_{_WRITE_TOKEN}"
+        self._check()
+        self._storage.create(f"{self._archive.folder}/{name}", content)
+
+    def tidy(self) -> None:
+        """Logs stay as they are."""
+
+
+def archive_log(instants: Iterable[ArchivedInstant]) -> bytes:
+    """A log of these instants, a block for each."""
+    schema_text = json.dumps(avro_container.load_schema(_ENTRY))
+    schema = fastavro.parse_schema(json.loads(schema_text))
+    header = {HeaderKey.SCHEMA: schema_text}
+    blocks = []
+    for instant in instants:
+        bodies = [_encoded(schema, entry) for entry in _entries(instant)]
+        content = _PREFIX.pack(_CONTENT_VERSION, len(bodies))
+        content += b"".join(_LENGTH.pack(len(body)) + body for body in bodies)
+        # Apache's say no instant; who asks each block of a log which one wrote it finds one.
+        named = {**header, HeaderKey.INSTANT_TIME: instant.requested_at}
+        blocks.append(encode(BlockType.AVRO_DATA, named, content))
+    return b"".join(blocks)
+
+
+def _encoded(schema: Any, entry: Mapping[str, Any]) -> bytes:
+    body = BytesIO()
+    fastavro.schemaless_writer(body, schema, entry)
+    return body.getvalue()
+
+
+def _entries(instant: ArchivedInstant) -> Iterator[Mapping[str, Any]]:
+    path = f"archived instant {instant.requested_at}"
+    planned_as, field = _PLANS.get(instant.action, (None, None))
+    is_planned = instant.plan and field is not None
+    plan = {field: decode_any(instant.plan, path)} if is_planned and instant.plan else {}
+    pending = planned_as if plan and planned_as is not None else instant.action
+    yield _entry(instant, str(pending), State.REQUESTED, instant.requested_at, plan)
+    done = _METADATA.get(instant.action)
+    content = {done: decode_any(instant.metadata, path)} if done and instant.metadata else {}
+    yield _entry(instant, instant.action, State.COMPLETED, instant.completed_at, content)
+
+
+def _entry(
+    instant: ArchivedInstant, action: str, state: State, at: str, content: Mapping[Any, Any]
+) -> Mapping[str, Any]:
+    return {
+        **content,
+        "commitTime": instant.requested_at,
+        "actionType": action,
+        "version": _ENTRY_VERSION,
+        "actionState": state.name,
+        "stateTransitionTime": at,
+    }

@@ -1,0 +1,1 @@
+"""A table of one version becomes one of another, on request."""

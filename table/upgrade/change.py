@@ -1,0 +1,226 @@
+"""Changes the version of a table, whole or not at all.
+
+The table is what ``hoodie.properties`` says it is, so that one file is the line between the two
+versions. The steps, and what a crash right after each leaves, all of it under the table's lock:
+
+1. metadata table dropped        a table without one; the next writer makes it anew
+2. what an older attempt left in the place of the new timeline is deleted
+                                 the same
+3. archive and timeline written in the new layout, beside the old ones
+                                 files that nobody reads; step 2 of the next attempt
+4. **properties replaced**       the table has the new version
+5. old timeline and archive deleted
+                                 files that nobody reads; ``change_version`` again deletes them
+
+Apache Hudi moves file by file and replaces the properties last; a crash in between leaves a
+timeline of two layouts there. Source: ``UpgradeDowngrade``, ``UpgradeDowngradeUtils`` and the
+handlers from version 6 to 9 of Apache Hudi 1.2.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from table.config.table_properties import PROPERTIES_PATH, TableProperties
+from table.config.table_spec import check_maintained, check_readable
+from table.errors import Refused
+from table.metadata.bootstrap import drop
+from table.metadata.property_file import read_properties, replace_properties
+from table.model.action import COMMITS, Action
+from table.model.file_slice import LogFile
+from table.model.format_version import FormatVersion
+from table.storage.storage import Storage
+from table.timeline.archive_log import is_archive_log
+from table.timeline.clock import parse_instant
+from table.timeline.layout import LayoutV1, LayoutV2, TimelineLayout, layout_of
+from table.timeline.lock import Lease
+from table.timeline.lsm_writer import ArchivedInstant
+from table.timeline.timeline import Timeline
+from table.timeline.timeline_store import TimelineStore
+from table.transaction.access import LOCK_WAIT_S, TableAccess
+from table.transaction.undoable import check_no_restore
+from table.upgrade.archived_instants import archived_instants
+from table.upgrade.new_properties import properties_of
+from table.upgrade.timeline_files import Move, content_of, moves
+from table.view.file_lister import StorageFileLister, data_file, objects_beside_timeline
+from table.view.view_loader import load_view
+
+#: What a version change ends itself: it rolls back, or compacts.
+_ENDED = (*COMMITS, Action.ROLLBACK, Action.COMPACTION)
+
+#: The old archive of a table that Apache Hudi upgraded tells readers how to read the new one.
+_NOWHERE = ".hoodie/.none"
+
+
+@dataclass(frozen=True, slots=True)
+class VersionChange:
+    """What a change of version does to what is there.
+
+    Attributes:
+        before: the table's properties.
+        after: the same in the new version.
+        moves: the files of the active timeline that are written anew; none where the layout stays.
+        archived: the instants whose archive is written anew.
+        metadata_partitions: of the metadata table, which is dropped.
+    """
+
+    before: TableProperties
+    after: TableProperties
+    moves: tuple[Move, ...]
+    archived: tuple[ArchivedInstant, ...]
+    metadata_partitions: tuple[str, ...]
+
+    @property
+    def is_none(self) -> bool:
+        """Whether the table has that version already."""
+        return self.before.version == self.after.version
+
+
+def needs_compaction(before: FormatVersion, after: FormatVersion) -> bool:
+    """Whether logs of the old version are to be merged first: always but from 8 to 9."""
+    return before is not after and (before, after) != (FormatVersion.V8, FormatVersion.V9)
+
+
+def plan_change(access: TableAccess, version: FormatVersion) -> VersionChange:
+    """What ``change_version`` would do as of now, once nothing is pending.
+
+    Raises:
+        Refused: something stands in the way; the message says what to do first.
+        InvalidConfig: the version has no words for how the table merges.
+        Unsupported: a metadata table, or a payload, that is not written here.
+    """
+    timeline = access.timeline.load()
+    check_no_restore(timeline)
+    for pending in timeline.pending():
+        if pending.action not in _ENDED:
+            message = f"{pending} has not ended; end it first: lakemark table timeline TABLE"
+            raise Refused(message)
+    return _planned(access, version)
+
+
+def change_version(access: TableAccess, version: FormatVersion) -> VersionChange:
+    """Make the table one of another version; of one that is, delete what a dead attempt left.
+
+    Returns:
+        What was done. Errors as for ``plan_change``, and ``Refused`` for whatever is pending.
+    """
+    with access.lock.hold(LOCK_WAIT_S) as lease:
+        timeline = access.timeline.load()
+        check_no_restore(timeline)
+        for pending in timeline.pending():
+            message = f"{pending} began meanwhile; stop the table's writers, then try again"
+            raise Refused(message)
+        change = _planned(access, version)
+        _check_logs(access.storage, change)
+        _check_merged(access, change, timeline)
+        lease.check()
+        if not change.is_none:
+            drop(access.storage, read_properties(access.storage))
+        _write_timeline(access, change, version, lease)
+        lease.check()
+        if not change.is_none:
+            replace_properties(access.storage, change.after)
+        _delete_timeline(access.storage, change)
+        return change
+
+
+def _planned(access: TableAccess, version: FormatVersion) -> VersionChange:
+    storage, store = access.storage, access.timeline
+    before = read_properties(storage)
+    check_readable(before, storage.location.url)
+    check_maintained(before, storage.location.url)
+    after = before if before.version == version else properties_of(before, version)
+    old, new = layout_of(before, store.version), layout_of(after, version)
+    is_moved = old.names_completion != new.names_completion
+    return VersionChange(
+        before,
+        after,
+        tuple(moves(storage, store, old, new)) if is_moved else (),
+        tuple(archived_instants(store.archive_files)) if is_moved else (),
+        before.metadata_partitions,
+    )
+
+
+def _check_logs(storage: Storage, change: VersionChange) -> None:
+    """In version 6 a commit completed when its file was written: that says what its logs change."""
+    is_downgrade = change.after.version < FormatVersion.V8 <= change.before.version
+    if not is_downgrade or _keeps_times(storage):
+        return
+    for log in _logs(storage):
+        message = (
+            f"the store of {storage.location.url} says itself when a commit was written, and "
+            f"version 6 would take log {log} for one of a newer file; first: lakemark table "
+            "compact TABLE --run, then: lakemark table clean TABLE --retain-versions 1 --run"
+        )
+        raise Refused(message)
+
+
+def _check_merged(access: TableAccess, change: VersionChange, timeline: Timeline) -> None:
+    """A commit since the compaction has logs that the new version would read otherwise."""
+    before, after = FormatVersion(change.before.version), FormatVersion(change.after.version)
+    if not change.before.is_merge_on_read or not needs_compaction(before, after):
+        return
+    view = load_view(access.timeline, timeline, StorageFileLister(access.storage), before)
+    for log in (log for file_slice in view.latest_slices() for log in file_slice.logs):
+        message = (
+            f"log {log.path} of {access.storage.location.url} is not merged yet; stop the table's "
+            "writers, then: lakemark table compact TABLE --run, and try again"
+        )
+        raise Refused(message)
+
+
+def _keeps_times(storage: Storage) -> bool:
+    known = storage.head(PROPERTIES_PATH)
+    return known is not None and storage.set_modified_at(PROPERTIES_PATH, known.modified_at)
+
+
+def _logs(storage: Storage) -> Iterator[str]:
+    for info in objects_beside_timeline(storage):
+        if isinstance(data_file(info.folder, info.name, info.size_bytes), LogFile):
+            yield info.path
+
+
+def _write_timeline(
+    access: TableAccess, change: VersionChange, version: FormatVersion, lease: Lease
+) -> None:
+    if not change.moves and not change.archived:
+        return
+    storage, layout = access.storage, layout_of(change.after, version)
+    _delete_leftovers(storage, layout, {move.source for move in change.moves})
+    rows = change.archived
+    if rows:
+        writer = TimelineStore(storage, layout, version).archive_writer(lease.check)
+        writer.add(iter(rows), rows[0].requested_at, rows[-1].requested_at)
+    for move in change.moves:
+        lease.check()
+        storage.create(move.target, content_of(storage, move, version))
+        completed_at = move.moved.completed_at
+        if completed_at is not None and not layout.names_completion:
+            storage.set_modified_at(move.target, parse_instant(completed_at))
+
+
+def _delete_leftovers(storage: Storage, layout: TimelineLayout, kept: set[str]) -> None:
+    """Delete what lies in the place of a timeline that the table does not have."""
+    _, objects = storage.list_folder(layout.folder)
+    instants = (o.path for o in objects if layout.parse(o.name, o.modified_at) is not None)
+    storage.delete(sorted({*instants, *_archive_paths(storage, layout)} - kept))
+
+
+def _archive_paths(storage: Storage, layout: TimelineLayout) -> list[str]:
+    """Files of an archive, which may lie in version 6 in ``.hoodie`` itself, beside all else."""
+    is_apart = layout.archive_folder != layout.folder
+    found = storage.list_tree(layout.archive_folder) if is_apart else ()
+    beside = () if is_apart else storage.list_folder(layout.folder)[1]
+    return [info.path for info in (*found, *(o for o in beside if is_archive_log(o.name)))]
+
+
+def _delete_timeline(storage: Storage, change: VersionChange) -> None:
+    """Delete the timeline that the table had, or that a dead attempt left, and its archive."""
+    before, after = FormatVersion(change.before.version), FormatVersion(change.after.version)
+    if before is after:
+        other = LayoutV2() if after is FormatVersion.V6 else LayoutV1(archive_folder=_NOWHERE)
+        _delete_leftovers(storage, other, set())
+    elif before.timeline_layout != after.timeline_layout:
+        storage.delete([move.source for move in change.moves])
+        storage.delete(_archive_paths(storage, layout_of(change.before, before)))

@@ -1,0 +1,48 @@
+"""A table goes from version to version between commits of lakemark and of Apache Hudi."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sinks.hudi.version_change import take_to_version
+from table.execution.runner import LocalRunner
+from table.hudi_table import open_table
+from table.model.format_version import FormatVersion
+from table.storage import StorageLocation
+from tests.interop import lakemark
+from tests.interop.lakemark import LakemarkWriter
+from tests.interop.oracle import ApacheTable, Oracle
+from tests.interop.same_rows import assert_same_rows
+from tests.interop.test_conversation import SCHEMA, Stream
+
+pytestmark = pytest.mark.oracle
+
+TABLE = ApacheTable("t", ["id"], ["region"], ["ts"], has_metadata=True)
+
+
+def test_both_write_on_after_each_change(oracle: Oracle, tmp_path: Path) -> None:
+    path, stream, twin = tmp_path / "t", Stream(seed=7), replace(TABLE, version=6)
+    writer = LakemarkWriter.open(path, twin, SCHEMA)
+    for _ in range(2):
+        writer.upsert(stream.rows())
+    for version in (9, 6, 8):
+        table = open_table(StorageLocation(str(path)))
+        take_to_version(table, FormatVersion(version), LocalRunner(2))
+        _agree(oracle, path, version)
+        twin = replace(TABLE, version=version)
+        oracle.write(path, stream.rows(), twin)
+        LakemarkWriter.open(path, twin, SCHEMA).upsert(stream.rows())
+        _agree(oracle, path, version)
+
+
+def _agree(oracle: Oracle, path: Path, version: int) -> None:
+    table = open_table(StorageLocation(str(path)))
+    assert table.version == version
+    assert table.metadata_differences() == []
+    ours = lakemark.read_snapshot(path)
+    assert_same_rows(ours, oracle.read(path))
+    assert_same_rows(ours, oracle.read(path, options={"hoodie.metadata.enable": "true"}))
+    assert oracle.table_config(path)["hoodie.table.version"] == str(version)

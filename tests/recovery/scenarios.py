@@ -1,0 +1,598 @@
+"""What a process does to a table, and may be stopped at; ``test_every_write`` stops it everywhere.
+
+A scenario's tables lie below one root, so that they can be copied together.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Protocol, TypeAlias
+from uuid import uuid4
+
+import pytest
+
+from sinks.hudi.table_writer import TableWriter
+from sinks.hudi.upkeep import archivable, archive, clean
+from sinks.hudi.version_change import take_to_version
+from table.config.table_properties import TableType
+from table.errors import Refused
+from table.execution.runner import LocalRunner
+from table.hudi_table import HudiTable, open_table
+from table.metadata.opening import METADATA_FOLDER
+from table.model.action import COMMITS, Action
+from table.model.file_slice import FileSlice
+from table.model.format_version import FormatVersion
+from table.model.instant import Instant
+from table.services.archival import metadata_compacted_at
+from table.services.archival_plan import ArchivalPolicy
+from table.services.cleaning_plan import CleaningPolicy
+from table.services.compaction import CompactionPolicy
+from table.services.metadata_upkeep import Tended, tend
+from table.services.restore import restore
+from table.services.savepoint import create_savepoint, delete_savepoint
+from table.storage import Storage, StorageLocation, open_storage
+from table.storage.folder_storage import FolderStorage
+from table.timeline.lock import open_lock
+from table.timeline.timeline import Timeline
+from table.timeline.timeline_store import TimelineStore
+from table.transaction.heartbeat import HeartbeatPolicy
+from table.transaction.rollback import roll_back_named
+from table.transaction.sharing import Sharing
+from tests.clocks import SharedClock, on_clock
+from tests.json_stream import JsonStream, Record
+from tests.storages import SimulatedCrash, WatchedStorage
+from tests.tables import Row, commit, contents, make, write_files, writer
+from tests.upkeep import HISTORY, active_names, archived_names, copy_of, make_plain
+
+TABLE = "table"
+CLOCK = SharedClock()
+
+#: What queries find; of a pipeline with its dead letters.
+Rows: TypeAlias = dict[str, object]
+#: What a process reaches its storages through.
+Wrap: TypeAlias = Callable[[Storage], Storage]
+Step: TypeAlias = Callable[[TableWriter], object]
+Prepare: TypeAlias = Callable[[Storage], None]
+
+COMMITTED = (
+    [Row("a", 1, 1), Row("c", 1, 1, region="south")],
+    [Row("a", 2, 2), Row("e", 2, 2, region="west")],
+    [Row("c", 3, 3, region="south"), Row("f", 3, 3)],
+)
+#: The rows after each of these commits, by a model: the newest of each key.
+STATES: list[Rows] = [
+    {row.id: (row.ts, row.v) for rows in COMMITTED[: count + 1] for row in rows}
+    for count in range(len(COMMITTED))
+]
+CLEANING = CleaningPolicy(commits=1)
+ARCHIVAL = ArchivalPolicy(2, 3, delta_commits_to_compact=2)
+
+
+@dataclass(frozen=True)
+class _SinceItsStart(HeartbeatPolicy):
+    """Of a process that starts so late that whoever beat before it is dead; nobody beats twice."""
+
+    interval_s: float = 3600.0
+    started_s: float = field(default_factory=time.time)
+
+    @property
+    def expires_after_s(self) -> float:
+        return time.time() - self.started_s
+
+
+def unchanged(storage: Storage) -> Storage:
+    return storage
+
+
+class Scenario(Protocol):
+    """Something that a process does to tables below a root, once they are laid down there."""
+
+    @property
+    def states(self) -> Sequence[Rows]:
+        """The rows before, those that queries may meet between, and those after, by a model.
+
+        None for what leaves the rows as they are.
+        """
+        ...
+
+    @property
+    def has_metadata(self) -> bool:
+        """Whether a metadata table is kept."""
+        ...
+
+    def lay_down(self, root: StorageLocation) -> None:
+        """Make the tables."""
+        ...
+
+    def act(self, root: StorageLocation, wrap: Wrap) -> None:
+        """A process from its start to its end, its storages wrapped."""
+        ...
+
+    def recover(self, root: StorageLocation) -> None:
+        """The start of the next process, and no more."""
+        ...
+
+    def go_on(self, root: StorageLocation) -> None:
+        """The next process from its start to its end."""
+        ...
+
+    def has_acted(self, root: StorageLocation) -> bool:
+        """Whether what it is about has been done."""
+        ...
+
+    def rows(self, root: StorageLocation) -> Rows:
+        """What queries find."""
+        ...
+
+    def write_more(self, root: StorageLocation) -> Rows:
+        """A process that writes something else; what queries find then, by a model."""
+        ...
+
+    def tables(self, root: StorageLocation) -> Iterator[HudiTable]:
+        """Each table, as a process that just opened it has it."""
+        ...
+
+
+@dataclass(frozen=True)
+class OfTable:
+    """What a writer does to one table; a ``Scenario``.
+
+    Attributes:
+        prepare: lays the table down.
+        step: what a process does once it has started, that is, recovered.
+        states: see ``Scenario``.
+        proves: whether a table shows that an undisturbed step did what it is named after.
+        finish: what a process does that starts after one was stopped; the step when left out.
+        has_metadata: whether the process keeps a metadata table.
+        is_shared: whether other writers are to be expected.
+    """
+
+    prepare: Prepare
+    step: Step
+    proves: Callable[[HudiTable], object]
+    states: tuple[Rows, ...] = ()
+    finish: Step | None = None
+    has_metadata: bool = True
+    is_shared: bool = False
+
+    def lay_down(self, root: StorageLocation) -> None:
+        self.prepare(open_storage(root.child(TABLE)))
+
+    def act(self, root: StorageLocation, wrap: Wrap) -> None:
+        """A process, from its start to its end."""
+        self.step(self._started(root, wrap))
+
+    def recover(self, root: StorageLocation) -> None:
+        """The start of the next process, and no more."""
+        self._started(root, unchanged)
+
+    def go_on(self, root: StorageLocation) -> None:
+        """The next process, from its start to its end."""
+        (self.finish or self.step)(self._started(root, unchanged))
+
+    def has_acted(self, root: StorageLocation) -> bool:
+        return bool(self.proves(writer(open_storage(root.child(TABLE))).table))
+
+    def rows(self, root: StorageLocation) -> Rows:
+        return dict(contents(open_storage(root.child(TABLE))))
+
+    def write_more(self, root: StorageLocation) -> Rows:
+        before = self.rows(root)
+        commit(self._started(root, unchanged), [Row("z", 9, 9)])
+        return {**before, "z": (9, 9)}
+
+    def tables(self, root: StorageLocation) -> Iterator[HudiTable]:
+        yield _equipped(open_table(root.child(TABLE)), unchanged)
+
+    def _started(self, root: StorageLocation, wrap: Wrap) -> TableWriter:
+        to = on_clock(writer(wrap(open_storage(root.child(TABLE)))), CLOCK)
+        to.settings = replace(to.settings, metadata_table=self.has_metadata)
+        if self.is_shared:
+            sharing = Sharing(_SinceItsStart(), clock_skew_ms=0)
+            to.table.access = replace(to.table.access, sharing=sharing)
+        if not to.table.timeline.pending(Action.RESTORE):
+            to.recover()
+        return to
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A batch of records, some new, one of them rejected; a ``Scenario``."""
+
+    states: tuple[Rows, ...] = (
+        {"a": 1, "rejects": [1]},
+        {"a": 1, "rejects": [1, 3]},
+        {"a": 2, "b": 3, "rejects": [1, 3]},
+    )
+    has_metadata: bool = False
+
+    def lay_down(self, root: StorageLocation) -> None:
+        self._stream(root, unchanged).write(_RECORDS[:2])
+
+    def act(self, root: StorageLocation, wrap: Wrap) -> None:
+        stream = self._stream(root, wrap)
+        if stream.offset < len(_RECORDS):
+            stream.write(_RECORDS[stream.offset :])
+
+    def recover(self, root: StorageLocation) -> None:
+        self._stream(root, unchanged)
+
+    def go_on(self, root: StorageLocation) -> None:
+        self.act(root, unchanged)
+
+    def has_acted(self, root: StorageLocation) -> bool:
+        return self._stream(root, unchanged).offset == len(_RECORDS)
+
+    def rows(self, root: StorageLocation) -> Rows:
+        of_table = open_table(root.child(TABLE)).snapshot(["id", "n"]).read_all().to_pylist()
+        of_rejects = open_table(root.child(_REJECTS)).snapshot(["offset"]).read_all()
+        rows: Rows = {row["id"]: row["n"] for row in of_table}
+        assert len(rows) == len(of_table), "a key is there twice"
+        return rows | {"rejects": of_rejects["offset"].to_pylist()}
+
+    def write_more(self, root: StorageLocation) -> Rows:
+        before = self.rows(root)
+        self._stream(root, unchanged).write([{"id": "z", "ts": 9, "n": 9}])
+        return {**before, "z": 9}
+
+    def tables(self, root: StorageLocation) -> Iterator[HudiTable]:
+        for name in (TABLE, _REJECTS):
+            yield _equipped(open_table(root.child(name)), unchanged)
+
+    def _stream(self, root: StorageLocation, wrap: Wrap) -> JsonStream:
+        return JsonStream(
+            root.child(TABLE),
+            metadata_table=self.has_metadata,
+            equip=lambda table: _equipped(table, wrap),
+        )
+
+
+_REJECTS = f"{TABLE}_rejects"
+_RECORDS: tuple[Record, ...] = (
+    {"id": "a", "ts": 1, "n": 1},
+    b"no JSON",
+    {"id": "a", "ts": 2, "n": 2},
+    b"no JSON",
+    {"id": "b", "ts": 1, "n": 3},
+)
+
+
+def _equipped(table: HudiTable, wrap: Wrap) -> HudiTable:
+    wrapped = HudiTable(wrap(table.storage), table.properties)
+    lock = open_lock(wrapped.storage, clock=CLOCK)
+    wrapped.access = replace(wrapped.access, lock=lock)
+    return wrapped
+
+
+# Tables
+
+
+def committed(count: int, table_type: TableType = TableType.MERGE_ON_READ) -> Prepare:
+    """The first of ``COMMITTED``."""
+
+    def prepare(storage: Storage) -> None:
+        make(storage, table_type)
+        for rows in COMMITTED[:count]:
+            commit(writer(storage), rows)
+
+    return prepare
+
+
+def plain(count: int, table_type: TableType = TableType.MERGE_ON_READ) -> Prepare:
+    """The same without a metadata table."""
+
+    def prepare(storage: Storage) -> None:
+        make_plain(storage, table_type)
+        for rows in COMMITTED[:count]:
+            commit(writer(storage), rows)
+
+    return prepare
+
+
+def then(*steps: Prepare) -> Prepare:
+    def prepare(storage: Storage) -> None:
+        for step in steps:
+            step(storage)
+
+    return prepare
+
+
+def compacted(storage: Storage) -> None:
+    assert compact(writer(storage))
+
+
+def third(storage: Storage) -> None:
+    commit(writer(storage), COMMITTED[2])
+
+
+def kept(storage: Storage) -> None:
+    keep_second(writer(storage))
+
+
+def left_by_the_dead(storage: Storage) -> None:
+    """A commit that the metadata table was told of, and whose writer died before it published."""
+
+    def die(method: str, path: str) -> None:
+        if method == "publish" and path.startswith(".hoodie/timeline/"):
+            raise SimulatedCrash
+
+    with suppress(SimulatedCrash):
+        commit(on_clock(writer(WatchedStorage(storage, die)), CLOCK), COMMITTED[1])
+
+
+def of_version_6(storage: Storage) -> None:
+    downgrade(writer(storage))
+
+
+def to_be_cleaned(storage: Storage) -> None:
+    """Each commit is compacted, so that the first slice is over."""
+    make(storage)
+    to = writer(storage)
+    for number in range(1, 4):
+        commit(to, [Row("a", number, number), Row("b", number, number, region="south")])
+        compact(to)
+
+
+def to_be_archived(storage: Storage) -> None:
+    """As many commits as make an archival due, and a history that the next file makes too long.
+
+    A rollback is among what goes.
+    """
+    make_plain(storage)
+    to = on_clock(writer(storage), CLOCK)
+    archivals = 0
+    for number in range(100):
+        commit(to, [Row("a", number, number)])
+        if archivals == 9 and not to.table.timeline.completed(Action.ROLLBACK):
+            write_files(to, [Row("a", 99, 99)])
+            to.abandon()
+        to.compact_if_due(CompactionPolicy(2), LocalRunner(1))
+        clean(to.table, CLEANING)
+        due = archivable(to.table, ARCHIVAL, CLEANING)
+        if any(instant.action is Action.ROLLBACK for instant in due):
+            return
+        archivals += archivals < 9 and archive_it(to) is not None
+    raise AssertionError
+
+
+def to_be_compacted_within(storage: Storage) -> None:
+    """As many commits as make the next compact the metadata table."""
+    make(storage)
+    to = writer(storage)
+    trial = storage
+    while not metadata_compacted_at(trial):
+        commit(to, [Row("a", 1, 1)])
+        trial = copy_of(storage)
+        commit_second(writer(trial))
+
+
+def to_be_tended(storage: Storage) -> None:
+    """A metadata table that is to be cleaned, and whose timeline is too long."""
+    make(storage)
+    to = writer(storage)
+    for number in range(100):
+        commit(to, [Row("a", number, number)])
+        to.compact_if_due(CompactionPolicy(2), LocalRunner(1))
+        if to.table.metadata_compacted_at:
+            archive_it(to)
+        done = tend_it(writer(copy_of(storage))) if number > 30 else None
+        if done is not None and done.deleted and done.archived:
+            return
+    raise AssertionError
+
+
+# Steps
+
+
+def nothing(_: TableWriter) -> None:
+    """What a process does that only starts."""
+
+
+def commit_second(to: TableWriter) -> object:
+    return commit(to, COMMITTED[1])
+
+
+def compact(to: TableWriter) -> object:
+    return to.compact_if_due(CompactionPolicy(every_delta_commits=1), LocalRunner(1))
+
+
+def clean_it(to: TableWriter) -> object:
+    return clean(to.table, CLEANING)
+
+
+def archive_it(to: TableWriter) -> object:
+    return archive(to.table, ARCHIVAL, CLEANING)
+
+
+def archive_again(to: TableWriter) -> object:
+    """And once more, when there is more: layers are merged by the next archival at the latest."""
+    archive_it(to)
+    ((key, (ts, value)),) = contents(to.table.storage).items()
+    for _ in range(2):
+        commit(to, [Row(key, ts, value)])
+    return archive_it(to)
+
+
+def tend_it(to: TableWriter) -> Tended | None:
+    return tend(to.table.access, own_timeline(to.table.storage), to.table.timeline)
+
+
+def rebuild(to: TableWriter) -> None:
+    to.table.rebuild_metadata_table()
+
+
+def downgrade(to: TableWriter) -> None:
+    take_to_version(to.table, FormatVersion.V6, LocalRunner(1))
+
+
+def upgrade(to: TableWriter) -> None:
+    take_to_version(to.table, FormatVersion.V9, LocalRunner(1))
+
+
+def undo_newest(to: TableWriter) -> None:
+    """Once: what is newest then was there before."""
+    if not to.table.timeline.completed(Action.ROLLBACK):
+        roll_back_named(to.table.access, newest_commit(to).requested_at)
+
+
+def keep_second(to: TableWriter) -> None:
+    if not to.table.timeline.completed(Action.SAVEPOINT):
+        name = ingests(to)[1].requested_at
+        create_savepoint(to.table.access, name, slices_as_of(to), "ann", "before the change")
+
+
+def keep_no_more(to: TableWriter) -> None:
+    for savepoint in to.table.timeline.instants:
+        if savepoint.action is Action.SAVEPOINT:
+            delete_savepoint(to.table.access, savepoint.requested_at)
+            return
+
+
+def restore_first(to: TableWriter) -> None:
+    is_merge_on_read = to.table.properties.is_merge_on_read
+    if to.table.timeline.pending(Action.RESTORE):
+        with pytest.raises(Refused, match="has not ended"):
+            to.recover()
+        restore(to.table.access, None, is_merge_on_read)
+    elif not to.table.timeline.completed(Action.RESTORE):
+        restore(to.table.access, ingests(to)[0].requested_at, is_merge_on_read)
+
+
+def ingests(to: TableWriter) -> list[Instant]:
+    table = to.table
+    found = table.timeline.completed(*COMMITS)
+    return [i for i in found if not table.store.read_commit(i).compacted]
+
+
+def newest_commit(to: TableWriter) -> Instant:
+    return to.table.timeline.completed(*COMMITS)[-1]
+
+
+def slices_as_of(of: TableWriter) -> Callable[[Timeline, str], Iterable[FileSlice]]:
+    def found(timeline: Timeline, instant: str) -> Iterable[FileSlice]:
+        of.table.refresh(timeline)
+        return of.table.view().as_of(instant).latest_slices()
+
+    return found
+
+
+def own_timeline(storage: Storage) -> Timeline:
+    """A metadata table's own."""
+    return TimelineStore(FolderStorage(storage, METADATA_FOLDER)).load()
+
+
+# What a table shows of a step
+
+
+def count_of(*actions: Action) -> Callable[[HudiTable], int]:
+    return lambda table: len(table.timeline.completed(*actions))
+
+
+def has_ingested(count: int) -> Callable[[HudiTable], bool]:
+    return lambda table: count_of(*COMMITS)(table) >= count
+
+
+def is_compacted(table: HudiTable) -> bool:
+    return not any(one.logs for one in table.view().latest_slices())
+
+
+def is_merged(table: HudiTable) -> bool:
+    """Whether the history has a file of the second layer, and each instant is in one place."""
+    before = open_storage(laid_down("archival").child(TABLE))
+    archived, active = archived_names(table.storage), active_names(table.storage)
+    assert len(set(archived)) == len(archived)
+    assert not set(archived) & set(active)
+    assert {*archived_names(before), *active_names(before)} <= {*archived, *active}
+    return any(info.name.endswith("_1.parquet") for info in table.storage.list_tree(HISTORY))
+
+
+def is_of(version: FormatVersion) -> Callable[[HudiTable], bool]:
+    return lambda table: table.version is version
+
+
+def is_let_go(table: HudiTable) -> bool:
+    return not table.timeline.completed(Action.SAVEPOINT)
+
+
+def is_known(table: HudiTable) -> bool:
+    return bool(table.properties.metadata_partitions)
+
+
+def is_tended(table: HudiTable) -> bool:
+    own = own_timeline(table.storage)
+    return bool(own.completed(Action.CLEAN)) and own.has_history
+
+
+_MOR, _COW = TableType.MERGE_ON_READ, TableType.COPY_ON_WRITE
+_UNDONE = count_of(Action.ROLLBACK)
+
+SCENARIOS: dict[str, Scenario] = {
+    "pipeline": Pipeline(),
+    "commit": OfTable(
+        committed(1), commit_second, has_ingested(2), (STATES[0], STATES[1]), is_shared=True
+    ),
+    "commit that compacts the metadata table": OfTable(
+        to_be_compacted_within,
+        commit_second,
+        lambda table: bool(metadata_compacted_at(table.storage)),
+        ({"a": (1, 1)}, {"a": (2, 2), "e": (2, 2)}),
+    ),
+    "commit, copy-on-write": OfTable(
+        plain(1, _COW),
+        commit_second,
+        has_ingested(2),
+        (STATES[0], STATES[1]),
+        has_metadata=False,
+    ),
+    "compaction": OfTable(committed(2), compact, is_compacted, is_shared=True),
+    "cleaning": OfTable(to_be_cleaned, clean_it, count_of(Action.CLEAN)),
+    "archival": OfTable(
+        to_be_archived, archive_it, is_merged, finish=archive_again, has_metadata=False
+    ),
+    "rollback of the dead": OfTable(
+        then(committed(1), left_by_the_dead), nothing, _UNDONE, is_shared=True
+    ),
+    "rollback of a commit": OfTable(committed(3), undo_newest, _UNDONE, (STATES[2], STATES[1])),
+    "rollback of a commit, copy-on-write": OfTable(
+        plain(3, _COW), undo_newest, _UNDONE, (STATES[2], STATES[1]), has_metadata=False
+    ),
+    "rollback of a compaction": OfTable(
+        then(plain(3), compacted), undo_newest, _UNDONE, has_metadata=False
+    ),
+    "savepoint": OfTable(plain(3), keep_second, count_of(Action.SAVEPOINT), has_metadata=False),
+    "deletion of a savepoint": OfTable(
+        then(plain(3), kept), keep_no_more, is_let_go, has_metadata=False
+    ),
+    "restore": OfTable(
+        then(committed(2), compacted, third),
+        restore_first,
+        count_of(Action.RESTORE),
+        (STATES[2], STATES[1], STATES[0]),
+    ),
+    "restore, copy-on-write": OfTable(
+        plain(3, _COW),
+        restore_first,
+        count_of(Action.RESTORE),
+        (STATES[2], STATES[1], STATES[0]),
+        has_metadata=False,
+    ),
+    "upgrade": OfTable(
+        then(plain(2, _COW), of_version_6), upgrade, is_of(FormatVersion.V9), has_metadata=False
+    ),
+    "downgrade": OfTable(plain(2, _COW), downgrade, is_of(FormatVersion.V6), has_metadata=False),
+    "making of the metadata table": OfTable(plain(2), nothing, is_known),
+    "metadata table made anew": OfTable(committed(2), rebuild, is_known),
+    "upkeep of the metadata table": OfTable(to_be_tended, tend_it, is_tended),
+}
+
+
+@cache
+def laid_down(name: str) -> StorageLocation:
+    """The tables of a scenario, in memory; made once."""
+    root = StorageLocation(f"memory://{uuid4().hex}/prepared")
+    SCENARIOS[name].lay_down(root)
+    return root

@@ -1,0 +1,199 @@
+"""What only tables of version 6 know: logs that are named after their slice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from sinks.hudi.upkeep import clean
+from table.config.table_properties import TableType
+from table.errors import Refused, Unsupported, WriteConflict
+from table.execution.runner import LocalRunner
+from table.hudi_table import HudiTable
+from table.model.action import Action, State
+from table.model.compaction_plan import CompactionPlan
+from table.model.format_version import FormatVersion
+from table.model.instant import Instant
+from table.services.cleaning_plan import CleaningPolicy, Retention
+from table.services.compaction import CompactionPolicy, request
+from table.storage import Storage, StorageLocation, open_storage
+from table.timeline.clock import next_instant
+from table.timeline.timeline_store import compaction_plan_content
+from table.transaction.instant_files import files_of
+from table.transaction.rollback import recover, roll_back_named
+from table.upgrade.change import change_version
+from tests.storages.faulty_storage import SimulatedCrash
+from tests.storages.wrapped_storage import WrappedStorage
+from tests.tables import Row, commit, contents, data_files, make, write_files, writer
+from tests.upkeep import make_plain, new_storage
+
+T = TypeVar("T")
+
+
+def table_with_logs() -> Storage:
+    storage = new_storage()
+    make_plain(storage, version=FormatVersion.V6)
+    to = writer(storage)
+    for v in (1, 2):
+        commit(to, [Row("a", v, v), Row("b", v, v)])
+    return storage
+
+
+def planned_by_others(table: HudiTable, plan: CompactionPlan) -> Instant:
+    """A compaction, planned while somebody writes, as another release may do."""
+    at = next_instant(table.store.load().newest_time)
+    requested = Instant(at, Action.COMPACTION, State.REQUESTED)
+    table.store.create(requested, compaction_plan_content(plan))
+    return requested
+
+
+def test_a_compaction_that_was_planned_since_conflicts() -> None:
+    storage = table_with_logs()
+    to, other = writer(storage), writer(storage).table
+    slices = other.view().slices_for_writing()
+    written = write_files(to, [Row("a", 3, 3)])
+    assert request(other.access, lambda _: slices) is None
+    compaction = planned_by_others(other, CompactionPlan.of(slices))
+    with pytest.raises(WriteConflict, match="both write file group"):
+        to.commit(written, {})
+    to.abandon()
+    assert contents(storage) == {"a": (2, 2), "b": (2, 2)}
+    commit(to, [Row("a", 3, 3)])
+    assert any(compaction.requested_at in path for path in data_files(storage))
+    assert contents(storage) == {"a": (3, 3), "b": (2, 2)}
+    to.compact_if_due(CompactionPolicy(9), LocalRunner(1))
+    assert contents(storage) == {"a": (3, 3), "b": (2, 2)}
+
+
+def test_a_dead_writers_log_is_found_by_its_blocks() -> None:
+    storage = table_with_logs()
+    before = data_files(storage)
+    write_files(writer(storage), [Row("a", 3, 3)])
+    for info in storage.list_tree(".hoodie/.temp"):
+        storage.delete([info.path])
+    assert data_files(storage) != before
+    assert recover(writer(storage).table.access)
+    assert data_files(storage) == before
+    assert contents(storage) == {"a": (2, 2), "b": (2, 2)}
+
+
+class _BesideCleaner(WrappedStorage):
+    """Another writer's clean deletes logs right after they were listed."""
+
+    def _reading(self, method: str, path: str, call: Callable[[], T]) -> T:
+        if method == "open" and ".log." in path:
+            self.inner.delete([path])
+        return call()
+
+
+def test_a_log_that_was_cleaned_meanwhile_is_nobodys() -> None:
+    storage = table_with_logs()
+    write_files(writer(storage), [Row("a", 3, 3)])
+    dead = writer(storage).table
+    access = replace(dead.access, storage=_BesideCleaner(storage))
+    assert not [path for path in files_of(access, "20200101000000000") if ".log." in path]
+
+
+class _StopsInMetadataCompaction(WrappedStorage):
+    """The process dies before a compaction of the metadata table completes."""
+
+    def _writing(self, method: str, path: str, call: Callable[[], T]) -> T:
+        if path.startswith(".hoodie/metadata/.hoodie/") and path.endswith("001.commit"):
+            raise SimulatedCrash
+        return call()
+
+
+def test_a_clean_after_a_dead_metadata_compaction_is_not_lost() -> None:
+    storage = new_storage()
+    make_plain(storage, TableType.COPY_ON_WRITE, FormatVersion.V6)
+    dying = writer(_StopsInMetadataCompaction(storage))
+    dying.table.keep_metadata_table()
+    with pytest.raises(SimulatedCrash):
+        for v in range(12):
+            commit(dying, [Row("a", v, v)])
+    next_one = writer(storage)
+    next_one.recover()
+    assert clean(next_one.table, CleaningPolicy(Retention.FILE_VERSIONS, file_versions=1))
+    assert writer(storage).table.metadata_differences() == []
+    for v in range(12, 24):
+        commit(next_one, [Row("a", v, v)])
+        assert writer(storage).table.metadata_differences() == []
+
+
+def test_a_log_that_was_appended_to_is_left_to_apache_hudi() -> None:
+    storage = table_with_logs()
+    last = commit(writer(storage), [Row("a", 3, 3), Row("b", 3, 3)])
+    first, second = sorted(p for p in data_files(storage) if ".log." in p and "00000000" in p)[:2]
+    storage.put(second, storage.read(first) + storage.read(second))
+    with pytest.raises(Unsupported, match="an older release appended to it; roll back with"):
+        roll_back_named(writer(storage).table.access, last.requested_at)
+    assert contents(storage) == {"a": (3, 3), "b": (3, 3)}
+
+
+def test_a_store_that_keeps_no_times_takes_a_downgrade_without_logs_only() -> None:
+    storage = new_storage()
+    make(storage)
+    to = writer(storage)
+    for v in (1, 2):
+        commit(to, [Row("a", v, v), Row("b", v, v)])
+    with pytest.raises(Refused, match="first: lakemark table compact TABLE --run"):
+        change_version(to.table.access, FormatVersion.V6)
+    to.compact_if_due(CompactionPolicy(1), LocalRunner(1))
+    clean(to.table, CleaningPolicy(Retention.FILE_VERSIONS, file_versions=1))
+    change_version(to.table.access, FormatVersion.V6)
+    assert contents(storage) == {"a": (2, 2), "b": (2, 2)}
+    commit(writer(storage), [Row("a", 3, 3)])
+    assert contents(storage) == {"a": (3, 3), "b": (2, 2)}
+
+
+@pytest.mark.parametrize("version", [FormatVersion.V6, FormatVersion.V8])
+def test_a_commit_since_the_compaction_is_not_lost(version: FormatVersion, tmp_path: Path) -> None:
+    storage = open_storage(StorageLocation(str(tmp_path)))
+    make(storage)
+    to = writer(storage)
+    rows = {str(at): (1, 1) for at in range(9)}
+    commit(to, [Row(key, 1, 1) for key in rows])
+    to.compact_if_due(CompactionPolicy(1), LocalRunner(1))
+    commit(to, [Row("1", 3, 3)])
+    with pytest.raises(Refused, match="is not merged yet; stop the table's writers"):
+        change_version(to.table.access, version)
+    assert contents(storage) == {**rows, "1": (3, 3)}
+    assert writer(storage).table.version is FormatVersion.V9
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(FormatVersion.V6, FormatVersion.V9), (FormatVersion.V9, FormatVersion.V6)],
+)
+def test_a_writer_of_the_old_version_writes_nothing(
+    before: FormatVersion, after: FormatVersion, tmp_path: Path
+) -> None:
+    storage = open_storage(StorageLocation(str(tmp_path)))
+    make_plain(storage, version=before)
+    to = writer(storage)
+    commit(to, [Row("a", 1, 1)])
+    change_version(writer(storage).table.access, after)
+    files = data_files(storage)
+    with pytest.raises(Refused, match=f"is of version {after:d} now; start again"):
+        commit(to, [Row("a", 2, 2)])
+    assert data_files(storage) == files
+    commit(writer(storage), [Row("a", 3, 3)])
+    assert contents(storage) == {"a": (3, 3)}
+
+
+def test_a_writer_of_the_old_version_completes_nothing() -> None:
+    storage = new_storage()
+    make_plain(storage, version=FormatVersion.V8)
+    late = writer(storage)
+    late.table.refresh()
+    change_version(writer(storage).table.access, FormatVersion.V9)
+    with pytest.raises(Refused, match="was of version 8 when it was opened and is of version 9"):
+        commit(late, [Row("a", 2, 2)])
+    with pytest.raises(Refused, match="start again"):
+        late.abandon()
+    assert not data_files(storage)
+    assert not late.table.store.load().pending()

@@ -1,0 +1,26 @@
+"""A run as whoever monitors it asks it, over HTTP."""
+
+from __future__ import annotations
+
+import urllib.error
+import urllib.request
+
+from prometheus_client.parser import text_string_to_metric_families
+
+
+def get(port: int, path: str) -> tuple[int, str]:
+    """Status and text of an answer."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def scraped(port: int) -> dict[str, float]:
+    """Every sample, by its name; those of a partition by name and number."""
+    return {
+        sample.name + sample.labels.get("partition", ""): sample.value
+        for family in text_string_to_metric_families(get(port, "/metrics")[1])
+        for sample in family.samples
+    }

@@ -1,0 +1,61 @@
+"""``lakemark table upgrade`` and ``downgrade``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from streamer.cli import FAILED, MISUSED, OK, main
+from table.hudi_table import open_table
+from table.model.action import Action, State
+from table.model.instant import Instant
+from table.storage import StorageLocation
+from tests.golden.golden_table import unpack
+
+
+def tree(root: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file()}
+
+
+def test_what_is_planned_is_done(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = unpack("v6_cow_simple", tmp_path).root
+    before = tree(root)
+    command = ["table", "upgrade", str(root), "--to", "8", "--json"]
+    assert main(command) == OK
+    planned = capsys.readouterr().out
+    assert tree(root) == before
+    steps = [json.loads(line) for line in planned.splitlines()]
+    assert {step["step"] for step in steps} >= {"rewrite", "set"}
+    version = {"step": "set", "what": "hoodie.table.version=6", "becomes": "8"}
+    assert version in steps
+    assert main([*command, "--run"]) == OK
+    assert capsys.readouterr().out == planned
+    assert open_table(StorageLocation(str(root))).version == 8
+    for step in steps:
+        if step["step"] == "rewrite":
+            assert not (root / step["what"]).exists()
+            assert (root / step["becomes"]).exists()
+
+
+def test_the_way_back_is_the_other_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = unpack("v9_cow_simple", tmp_path).root
+    assert main(["table", "upgrade", str(root), "--to", "8"]) == MISUSED
+    assert "lakemark table downgrade TABLE --to 8" in capsys.readouterr().err
+
+
+def test_what_is_unfinished_is_to_be_ended_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    golden = unpack("v9_cow_simple", tmp_path)
+    clean = Instant("29990101000000000", Action.CLEAN, State.REQUESTED)
+    golden.table.store.create(clean)
+    before = tree(golden.root)
+    command = ["table", "downgrade", str(golden.root), "--to", "6"]
+    for step in ("--plan", "--run"):
+        assert main([*command, step]) == FAILED
+        assert "has not ended; end it first" in capsys.readouterr().err
+    assert tree(golden.root) == before
