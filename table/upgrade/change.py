@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from table.config import keys
 from table.config.table_properties import PROPERTIES_PATH, TableProperties
 from table.config.table_spec import check_maintained, check_readable
 from table.errors import Refused
@@ -133,6 +134,13 @@ def _planned(access: TableAccess, version: FormatVersion) -> VersionChange:
     after = before if before.version == version else properties_of(before, version)
     old, new = layout_of(before, store.version), layout_of(after, version)
     is_moved = old.names_completion != new.names_completion
+    if is_moved and old.folder == new.folder:
+        message = (
+            f"{storage.location.url}: its timeline lies in {old.folder}, where that of version "
+            f"{version} has its place ({keys.TIMELINE_PATH} is empty), so the two cannot stand "
+            "side by side; leave the table in its version, or let Apache Hudi change it"
+        )
+        raise Refused(message)
     return VersionChange(
         before,
         after,

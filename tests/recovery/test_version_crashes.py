@@ -8,6 +8,7 @@ from shutil import copytree
 
 import pytest
 
+from table.errors import Refused
 from table.hudi_table import HudiTable, open_table
 from table.model.format_version import FormatVersion
 from table.storage import StorageLocation
@@ -73,3 +74,17 @@ def test_an_archive_that_lies_beside_all_else_is_all_that_goes(tmp_path: Path) -
     assert open_table(StorageLocation(str(golden))).version is FormatVersion.V9
     assert rows_of(golden) == rows
     assert not archive_log.exists()
+
+
+def test_a_timeline_in_the_place_of_the_other_is_left_alone(tmp_path: Path) -> None:
+    golden = unpack("v9_cow_simple", tmp_path).root
+    home, path = golden / ".hoodie", golden / ".hoodie/hoodie.properties"
+    said = [line for line in path.read_text().splitlines() if "timeline.path" not in line]
+    path.write_text("\n".join([*said, "hoodie.timeline.path="]))
+    for file in (home / "timeline").iterdir():
+        file.rename(home / file.name)
+    rows, files = rows_of(golden), {p for p in home.rglob("*") if p.is_file()}
+    with pytest.raises(Refused, match=r"hoodie\.timeline\.path is empty"):
+        change_version(open_table(StorageLocation(str(golden))).access, FormatVersion.V6)
+    assert rows_of(golden) == rows
+    assert files <= set(home.rglob("*"))
