@@ -14,6 +14,9 @@ from table.model.commit_metadata import CommitMetadata
 from table.model.instant import Instant
 from table.timeline.timeline import Timeline
 
+#: Digits of an instant down to its second; a time that is cut there is before all of that second.
+_TO_THE_SECOND = 14
+
 
 def progress_of(
     table: HudiTable, timeline: Timeline, identity: str = DEFAULT_IDENTITY
@@ -48,18 +51,29 @@ def book_of(table: HudiTable, timeline: Timeline, *, passes_damaged: bool = Fals
         DamagedCheckpoint: a commit that may tell the newest cannot be read.
         SnapshotChanged, CorruptData: as for ``progress_of``.
     """
-    completed = timeline.completed(*COMMITS)
-    as_of = completed[-1].completed_at if completed else None
     stands = _standing(table, timeline)
     told = newest_book(_active(table, timeline), stands, passes_damaged=passes_damaged)
     if _may_lack_archived(told, timeline):
         told = newest_book(_all(table, timeline), stands, passes_damaged=passes_damaged)
-    return Book(told.streamers, as_of or "")
+    is_quiet = passes_damaged and not timeline.pending(*COMMITS)
+    return Book(told.streamers, _known_up_to(timeline, is_quiet=is_quiet))
 
 
 def commits_kept_active(table: HudiTable, timeline: Timeline) -> frozenset[str]:
     """The commits that archival must leave; see ``commits_to_keep``."""
     return commits_to_keep(_active(table, timeline), _standing(table, timeline))
+
+
+def _known_up_to(timeline: Timeline, *, is_quiet: bool) -> str:
+    """Up to when all that completes is on a timeline.
+
+    In layout 1 a store may tell no more than the second, and others may complete in the same one.
+    """
+    completed = timeline.completed(*COMMITS)
+    if not completed:
+        return ""
+    newest = completed[-1].completed_at or ""
+    return newest[:_TO_THE_SECOND] if completed[-1].is_legacy and not is_quiet else newest
 
 
 def _may_lack_archived(told: Book, timeline: Timeline) -> bool:
@@ -68,8 +82,7 @@ def _may_lack_archived(told: Book, timeline: Timeline) -> bool:
     Ours leaves those in the active timeline. Other writers' archival knows nothing of them, and may
     leave no commit but such as were written beside the newest one that counts.
     """
-    is_cut = timeline.has_history and timeline.start is not None
-    return is_cut and "" < told.as_of < (timeline.start or "")
+    return timeline.has_history and "" < told.as_of < (timeline.start or "")
 
 
 def _active(table: HudiTable, timeline: Timeline) -> Commits:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import TypeAlias
 
-from checkpoints import book
+from checkpoints import book, codec
 from checkpoints.book import DEFAULT_IDENTITY, Book, Progress
 from checkpoints.codec import DamagedCheckpoint
 from table.model.action import Action
@@ -65,13 +66,21 @@ def commits_to_keep(commits: Commits, stands: Stands = _any) -> frozenset[str]:
     """Requested times of the commits that tell the newest progress of each streamer.
 
     For whoever archives: as long as these stay in the active timeline, no streamer loses its
-    place. Once a newer commit of ours is there, it alone tells of all.
+    place. Once a newer commit of ours is there, it alone tells all of ours. Apache Hudi's streamer
+    reads no book, so the commit that it would go on from stays, too, until the default streamer has
+    made another, or was reset. Commits of others do not carry its keys on: what these knew may be
+    older than what it commits meanwhile, and it would take the newest for its own.
 
     Raises:
         DamagedCheckpoint: a commit that may tell the newest cannot be read.
     """
-    newest, _ = _newest(commits, None, stands)
-    return frozenset(found.carrier.requested_at for found in newest.values())
+    listed = list(commits)
+    newest, _ = _newest(listed, None, stands)
+    kept = {found.carrier.requested_at for found in newest.values()}
+    shared = newest.get(DEFAULT_IDENTITY)
+    if shared is not None and shared.progress.checkpoint is not None:
+        kept |= _known_to_apache(listed, shared.progress.commit)
+    return frozenset(kept)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +122,20 @@ def _newest(
             if known is None or known.progress.known_at < progress.known_at:
                 found[identity] = _Found(progress, instant)
     return found, as_of
+
+
+def _known_to_apache(commits: Commits, newest: str) -> set[str]:
+    """The commit with a checkpoint under Apache Hudi's keys, from ``newest`` back; maybe none.
+
+    Its streamer looks at delta commits only, where there are any (``StreamerCheckpointUtils``); a
+    compaction that took the checkpoint over does not count.
+    """
+    ingest = [(i, extra) for i, extra in commits if i.is_completed and i.action.is_ingest]
+    looked_at = [c for c in ingest if c[0].action is Action.DELTA_COMMIT] or ingest
+    older = [c for c in looked_at if c[0].requested_at <= newest]
+    older.sort(key=lambda c: c[0].requested_at, reverse=True)
+    holders = (i.requested_at for i, extra in older if codec.checkpoint_key(extra) is not None)
+    return set(islice(holders, 1))
 
 
 def _page(

@@ -14,7 +14,9 @@ import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from streamer.table_arguments import add_location, add_table, positive
+from streamer.own_logs import own_logs_told
+from streamer.stopping import end_at_once
+from streamer.table_arguments import add_location, add_sharing, add_table, positive
 from table.errors import HudiError, InvalidConfig
 
 QUERY_TYPES = ("snapshot", "read_optimized", "incremental", "cdc")
@@ -25,25 +27,13 @@ _LARGEST_PORT = 65_535
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code."""
+    """Run one command and return its exit code; what a stream left at work ends with it."""
     parsed = parser().parse_args(arguments)
-    try:
-        name = getattr(parsed, "module", parsed.command)
-        command = importlib.import_module(f"streamer.commands.{name}")
-        return int(command.execute(parsed))
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read our output has seen enough; Python would complain once more at exit.
-        sys.stderr.close()
-        return OK
-    except Exception as error:
-        return _report(error, parsed)
-
-
-def exit_code(error: Exception) -> int:
-    """How a command ends that an error ended."""
-    return MISUSED if isinstance(error, InvalidConfig) else FAILED
+    code = _execute(parsed)
+    loop = getattr(parsed, "loop", None)
+    if loop is not None and loop.left_work:
+        end_at_once(code)
+    return code
 
 
 def parser() -> argparse.ArgumentParser:
@@ -135,6 +125,7 @@ def _add_checkpoint(checkpoint: argparse.ArgumentParser) -> None:
     checkpoint.description = "Shows where the streamers of a table go on, or changes it."
     checkpoint.add_argument("action", choices=("get", "set", "reset"))
     add_location(checkpoint)
+    add_sharing(checkpoint)
     checkpoint.add_argument(
         "checkpoint", nargs="?", metavar="OFFSETS", help="topic,partition:offset,… (set)"
     )
@@ -177,8 +168,27 @@ def _comma_list(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
+def _execute(parsed: argparse.Namespace) -> int:
+    try:
+        name = getattr(parsed, "module", parsed.command)
+        command = importlib.import_module(f"streamer.commands.{name}")
+        with own_logs_told(lambda *told: _warn(parsed, *told)):
+            return int(command.execute(parsed))
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has seen enough; Python would complain once more at exit.
+        sys.stderr.close()
+        return OK
+    except Exception as error:
+        return _report(error, parsed)
+
+
 def _report(error: Exception, parsed: argparse.Namespace) -> int:
     """Tell the user, once and without secrets, and choose the exit code."""
+    code = MISUSED if isinstance(error, InvalidConfig) else FAILED
+    if getattr(parsed, "is_told", False):
+        return code
     redacted = _redaction(parsed)
     if parsed.debug:
         sys.stderr.write(redacted("".join(traceback.format_exception(error))))
@@ -188,7 +198,12 @@ def _report(error: Exception, parsed: argparse.Namespace) -> int:
         hint = "" if parsed.debug else " (--debug shows the trace)"
         told = f"unexpected {type(error).__name__}: {error}{hint}"
     print(f"lakemark: {redacted(told)}", file=sys.stderr)
-    return exit_code(error)
+    return code
+
+
+def _warn(parsed: argparse.Namespace, level: str, _part: str, message: str) -> None:
+    """A line for what a part of the project warns of; a run tells of it among its events."""
+    print(f"lakemark: {level}: {_redaction(parsed)(message)}", file=sys.stderr)
 
 
 def _redaction(parsed: argparse.Namespace) -> Callable[[str], str]:

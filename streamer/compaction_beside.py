@@ -12,20 +12,26 @@ One plan is at work at a time, whatever the number of tables, so memory is that 
 
 from __future__ import annotations
 
-import math
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sinks.hudi.compactions import Planned
+from sinks.hudi.compactions import Compaction, Planned
 from sinks.hudi.table_writer import TableWriter
+from streamer.backoff import pause_after
 from streamer.events import CompactionBegun, CompactionDone, CompactionFailed, Listener, ServiceDone
-from table.errors import Permanent, WriteConflict
+from table.errors import LockTimeout, Permanent, WriteConflict
 from table.execution.runner import CancellableRunner, Cancelled
+from table.model.commit_metadata import WriteStat
 from table.services.compaction import CompactionPolicy, delta_commits_uncompacted
+from table.write.new_file import OtherBytes
 
-#: How long a plan is passed over that another writer was found at work on.
+#: How long a plan is passed over that another writer is at work on, or in the way of.
 _LEFT_TO_OTHERS_S = 60.0
+
+#: How often a batch that waits looks whether the run is to end.
+_LOOK_S = 0.1
 
 
 class CompactionGivenUp(Permanent):
@@ -46,7 +52,8 @@ class BesidePolicy:
 
     Attributes:
         compaction: when one is planned.
-        wait_budget_s: how long a batch waits for it at most.
+        wait_budget_s: how long a batch waits for it at most; and so, for how long it waits for the
+            table's lock when it has the turn. It tries again later.
         backlog_commits: with more delta commits than so many that are not compacted, batches wait.
         give_up_after_s: failing for so long ends the run; 0: never.
         backoff_s: seconds after the first failure; doubled after each further one.
@@ -81,7 +88,7 @@ class _Job:
 
     @property
     def is_shared(self) -> bool:
-        """Whether others write the table, whose work may stand against the plan for good."""
+        """Whether others write the table, whose work may stand against the plan."""
         return self.writer.table.access.sharing is not None
 
     @property
@@ -139,16 +146,20 @@ class CompactionBeside:
         if self._job is not None or self._ending.is_set():
             return False
         now = time.monotonic()
-        passed_over = {name for name, until in self._passed_over_until.items() if until > now}
-        todo = writer.compactions_to_do(self._policy.compaction, passed_over)
+        later = {name: until for name, until in self._passed_over_until.items() if until > now}
+        self._passed_over_until = later
+        todo = writer.compactions_to_do(self._policy.compaction, later)
         if todo:
             self._start(_Job(writer, todo[0]))
         return bool(todo)
 
-    def wait(self) -> None:
+    def wait(self, stopping: threading.Event) -> None:
         """Give the turn to what only has to be published; behind too far, wait for its end.
 
         No longer than the budget, and not for what has failed. In turn, once after a batch.
+
+        Args:
+            stopping: set when the run is to end, which this must not hold up.
         """
         job = self._job
         if job is None or job.failures:
@@ -156,10 +167,11 @@ class CompactionBeside:
         behind = delta_commits_uncompacted(job.writer.table.timeline)
         if not job.is_written and behind <= self._policy.backlog_commits:
             return
-        started = time.monotonic()
-        is_over = self.turn.wait_for(
-            lambda: self._job is not job or job.failures > 0, self._policy.wait_budget_s
-        )
+        started = now = time.monotonic()
+        ends_at = started + self._policy.wait_budget_s
+        while not (is_over := self._is_over(job)) and not stopping.is_set() and now < ends_at:
+            self.turn.wait(min(_LOOK_S, ends_at - now))
+            now = time.monotonic()
         text = f"{job.instant}: {'over' if is_over else 'still at work'}, {behind:,} commits behind"
         self._listener(ServiceDone("compaction_wait", text, time.monotonic() - started))
 
@@ -175,6 +187,9 @@ class CompactionBeside:
         self._runner.cancel()
         self._thread.join(within_s)
         return self._thread.is_alive()
+
+    def _is_over(self, job: _Job) -> bool:
+        return self._job is not job or job.failures > 0
 
     def _start(self, job: _Job) -> None:
         self._job = job
@@ -194,7 +209,7 @@ class CompactionBeside:
                 except Exception as error:
                     self._note_failure(job, error)
                     if isinstance(error, WriteConflict) and job.is_shared:
-                        self._passed_over_until[job.instant] = math.inf
+                        self._leave_to_others(job)
                         return
         finally:
             with self.turn:
@@ -206,9 +221,9 @@ class CompactionBeside:
             if self._ending.is_set():
                 return
             started = time.monotonic()
-            compaction = job.writer.begin_compaction(job.planned)
+            compaction = job.writer.begin_compaction(job.planned, self._policy.wait_budget_s)
             if compaction is None:
-                self._passed_over_until[job.instant] = started + _LEFT_TO_OTHERS_S
+                self._leave_to_others(job)
                 return
         try:
             operations = compaction.execution.plan.operations
@@ -216,15 +231,35 @@ class CompactionBeside:
             self._listener(CompactionBegun(job.instant, len(operations), log_bytes))
             stats = compaction.rewrite(self._runner)
             job.is_written = True
+            while not self._is_settled(job, compaction, stats, started):
+                pass
+        except OtherBytes:
             with self.turn:
-                if self._ending.is_set():
-                    return
-                job.writer.publish_compaction(compaction, stats)
-                seconds = time.monotonic() - started
-                self._listener(CompactionDone.of(job.instant, stats, seconds))
+                compaction.undo()
+            raise
         finally:
             job.is_written = False
             compaction.leave()
+
+    def _is_settled(
+        self, job: _Job, compaction: Compaction, stats: Sequence[WriteStat], started: float
+    ) -> bool:
+        """Publish, unless the run ends; False when the lock was kept: what is written stands."""
+        try:
+            with self.turn:
+                if self._ending.is_set():
+                    return True
+                job.writer.publish_compaction(compaction, stats)
+                seconds = time.monotonic() - started
+                self._listener(CompactionDone.of(job.instant, stats, seconds))
+        except LockTimeout as error:
+            self._note_failure(job, error)
+            return False
+        return True
+
+    def _leave_to_others(self, job: _Job) -> None:
+        """Pass the plan over for a while: what stands against it may end, or its writer die."""
+        self._passed_over_until[job.instant] = time.monotonic() + _LEFT_TO_OTHERS_S
 
     def _note_failure(self, job: _Job, error: Exception) -> None:
         """Tell of it, and pause; or give up."""
@@ -232,7 +267,7 @@ class CompactionBeside:
         job.failing_since = job.failing_since if job.failures else now
         job.failures += 1
         failing_s = now - job.failing_since
-        pause_s = min(policy.backoff_s * 2 ** min(job.failures - 1, 30), policy.max_backoff_s)
+        pause_s = pause_after(job.failures, policy.backoff_s, policy.max_backoff_s)
         name = type(error).__name__
         self._listener(
             CompactionFailed(job.instant, str(error), job.failures, failing_s, pause_s, name)

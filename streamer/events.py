@@ -76,6 +76,37 @@ class GroupCommitFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class Alive:
+    """The stream runs; told from time to time, whatever else happens.
+
+    Attributes:
+        checkpoint: next offset of each partition, as committed.
+        lag: offsets of each partition that are unread beyond it; empty when the topic did not
+            answer.
+        idle_s: seconds since the run's last commit, or since it began.
+    """
+
+    checkpoint: Mapping[int, int]
+    lag: Mapping[int, int]
+    idle_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class PartWarned:
+    """A part of this project has something to say that is no event of its own.
+
+    Attributes:
+        level: ``warning`` or ``error``.
+        part: the module.
+        message: what it says.
+    """
+
+    level: str
+    part: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class BatchPlanned:
     """A batch is about to be read.
 
@@ -214,10 +245,8 @@ class CompactionDone:
     @classmethod
     def of(cls, instant: str, stats: Sequence[WriteStat], seconds: float) -> CompactionDone:
         """What the new base files say."""
-        rows, size_bytes = (
-            sum(s.num_writes for s in stats),
-            sum(s.file_size_in_bytes for s in stats),
-        )
+        rows = sum(stat.num_writes for stat in stats)
+        size_bytes = sum(stat.file_size_in_bytes for stat in stats)
         return cls(instant, len(stats), rows, size_bytes, seconds)
 
 
@@ -294,6 +323,8 @@ Event: TypeAlias = (
     | RunStarted
     | OffsetsSkipped
     | GroupCommitFailed
+    | Alive
+    | PartWarned
     | BatchPlanned
     | BatchWritten
     | RecordsRejected
@@ -311,7 +342,8 @@ Event: TypeAlias = (
 class Listener(Protocol):
     """Is told of each event, in order, on the thread that made it.
 
-    Of compactions beside the batches it is told on a thread of their own.
+    Of compactions beside the batches, of signs of life, and of what a part warns of, it is told on
+    threads of their own.
     """
 
     def __call__(self, event: Event, /) -> None:

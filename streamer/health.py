@@ -8,11 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from streamer.events import (
+    Alive,
     BatchPlanned,
     BatchWritten,
     CompactionDone,
     CompactionFailed,
     Event,
+    PartWarned,
     Retrying,
     RunFailed,
     RunStarted,
@@ -41,10 +43,10 @@ class Verdict:
 class Health:
     """A listener that judges; may be asked from any thread.
 
-    A sign of life is an event, other than the failure of a compaction beside the batches, or the
-    loop waiting for records, which it says several times a second whatever the trigger interval. So
-    what is found stuck is a start, a batch or a service that takes too long, or a loop whose JVM no
-    longer answers.
+    A sign of life is an event of the loop's own, which others' are not, or the loop waiting for
+    records, which it says several times a second whatever the trigger interval. So what is found
+    stuck is a start, a batch or a service that takes too long, or a loop whose JVM no longer
+    answers.
 
     Args:
         stuck_after_s: seconds without a sign of life, or with nothing but retries, until the run
@@ -78,7 +80,7 @@ class Health:
         with self._lock:
             if isinstance(event, CompactionFailed):
                 self._note_failed_compaction(event)
-            else:
+            elif not isinstance(event, Alive | PartWarned):
                 self._told_at = self._clock()
                 self._note(event)
 

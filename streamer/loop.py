@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -22,6 +23,7 @@ from checkpoints.checkpoint import KafkaCheckpoint
 from sinks.batch import BatchResult, KafkaBatch
 from sinks.hudi.exchange import Exchange
 from sinks.hudi.sink import HudiSink
+from streamer.backoff import pause_after
 from streamer.config.run import RunConfig
 from streamer.events import (
     BatchPlanned,
@@ -37,6 +39,7 @@ from streamer.events import (
 from streamer.services import TableServices
 from streamer.sources.errors import TopicReplaced
 from streamer.sources.kafka import KafkaSource
+from streamer.sources.kafka_admin import ANSWER_WITHIN_S
 from streamer.sources.kafka_offsets import Start
 from streamer.sources.offset_log import planned_end, scratch_folder
 from streamer.stopping import StopRequested
@@ -56,10 +59,11 @@ class StreamLoop:
     """One pipeline, running.
 
     Attributes:
-        left_work: whether a thread is still busy with a batch or a compaction that the run did not
-            wait for.
+        left_work: whether a thread may still be busy with something that the run did not wait
+            for: a batch, a compaction, the end of the stream.
         waiting_at: when the stream was last seen running with no batch in progress, in seconds of
             ``time.monotonic``.
+        committed_at: when it last committed a batch, or was made; on the same clock.
 
     Args:
         name: of the pipeline, for events.
@@ -91,10 +95,16 @@ class StreamLoop:
         self.left_work = False
         self._stop_by = math.inf
         self.waiting_at = 0.0
+        self.committed_at = time.monotonic()
         self._failure: BaseException | None = None
         self._position: KafkaCheckpoint | None = None
         self._begun: Start | None = None
         self._totals: Counter[str] = Counter()
+
+    @property
+    def position(self) -> KafkaCheckpoint | None:
+        """What is committed; None unless the stream runs."""
+        return self._position if self._is_streaming else None
 
     def stop(self) -> bool:
         """Ask the run to end after the batch in progress; safe from a signal handler.
@@ -115,11 +125,16 @@ class StreamLoop:
         """
         started = time.monotonic()
         try:
-            with suppress(StopRequested):
-                self._run_with_retries()
-                self._let_services_finish()
+            self._run_with_retries()
+            self._let_services_finish()
+        except StopRequested:
+            self.left_work = True  # threads of what was interrupted
+        except KeyboardInterrupt:  # asked again: nothing is waited for any more
+            self.left_work, self._stop_by = True, -math.inf
+            raise
         finally:
-            self.left_work |= self._services.end(_CANCEL_S)
+            self.left_work |= self._services.end(self._at_most_s(_CANCEL_S))
+            self._source.finish_group(self._at_most_s(ANSWER_WITHIN_S))
         reason = "interrupted" if self._stopping.is_set() else "caught up"
         position = dict(self._position.offsets) if self._position else {}
         stopped = RunStopped(
@@ -144,7 +159,7 @@ class StreamLoop:
                 batches_before = self._totals["batches"]
                 if not is_transient(error) or failures >= limits.max_attempts:
                     raise
-                pause_s = min(limits.backoff_s * 2 ** (failures - 1), limits.max_backoff_s)
+                pause_s = pause_after(failures, limits.backoff_s, limits.max_backoff_s)
                 self._listener(
                     Retrying(
                         str(error), failures, limits.max_attempts, pause_s, type(error).__name__
@@ -186,7 +201,7 @@ class StreamLoop:
         rolled_back = self._sink.recover()
         if rolled_back:
             self._listener(ServiceDone("rollback", ", ".join(rolled_back), 0.0))
-        self._services.run()
+        self._serve_tables()
         return self._sink.progress()
 
     def _stream(self, start: KafkaCheckpoint, scratch: Path) -> None:
@@ -225,14 +240,21 @@ class StreamLoop:
         """Stop the stream; False when the batch was not done in time.
 
         Spark then cancels its jobs, but would wait for as long as Python writes or is kept waiting:
-        such a batch is left to itself.
+        such a batch is left to itself. So is a stream without a batch once the run is to end: Spark
+        may be asking a broker that is away, which nothing interrupts.
         """
         in_time = self._idle.wait(STOP_GRACE_S)
-        stop = threading.Thread(target=query.stop, daemon=True)
+        stop = threading.Thread(target=_stop, args=(query,), daemon=True)
         stop.start()
-        stop.join(None if in_time else _CANCEL_S)
+        while in_time and stop.is_alive() and not self._stopping.is_set():
+            stop.join(_POLL_S)
+        stop.join(_CANCEL_S)
         self.left_work |= stop.is_alive()
         return in_time
+
+    def _at_most_s(self, seconds: float) -> float:
+        """So long, or less when the run was asked to stop."""
+        return max(0.0, min(seconds, self._stop_by + _CANCEL_S - time.monotonic()))
 
     def _on_batch(self, records: DataFrame, batch_id: int, scratch: Path) -> None:
         """One micro-batch. Failures are kept for the thread that waits: Spark would print them."""
@@ -274,7 +296,7 @@ class StreamLoop:
     def _write(self, batch: KafkaBatch, batch_id: int) -> None:
         self._listener(BatchPlanned(batch_id, batch.end.distance_from(batch.start)))
         result = self._sink.write(batch, self._exchange)
-        self._position = batch.end
+        self._position, self.committed_at = batch.end, time.monotonic()
         self._begun = Start(batch.end, topic_id=batch.topic_id)
         self._source.show_group(batch.end)
         self._totals.update(batches=1, rows=result.rows)
@@ -286,7 +308,16 @@ class StreamLoop:
             self._listener(
                 RecordsRejected(batch_id, result.rejected, first, self._sink.dead_letters)
             )
+        self._serve_tables()
+
+    def _serve_tables(self) -> None:
         self._services.run()
+        self._services.wait(self._stopping)
+
+
+def _stop(query: StreamingQuery) -> None:
+    with suppress(Py4JError, OSError):  # it has ended with Spark's JVM
+        query.stop()
 
 
 def _written(batch_id: int, result: BatchResult, lag: Mapping[int, int]) -> BatchWritten:

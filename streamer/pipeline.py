@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -20,12 +20,14 @@ from sinks.hudi.settings import SinkSettings
 from sinks.hudi.sink import NO_REJECTS, HudiSink, RejectLimit
 from sinks.hudi.spark_exchange import SparkExchange
 from sinks.hudi.table_writer import TableWriter
+from streamer.cluster_runner import ClusterRunner, ClusterRunnerBeside
 from streamer.compaction_beside import BesidePolicy, CompactionBeside
 from streamer.config.decode import AvroDecodeConfig, DecodeConfig
 from streamer.config.pipeline import PipelineConfig
 from streamer.config.source import METADATA_PREFIX
 from streamer.events import Listener
 from streamer.executors import check_executors, is_local
+from streamer.jvm_end import jvm_end_told
 from streamer.loop import StreamLoop
 from streamer.services import ServicePolicies, TableServices
 from streamer.session import spark_session
@@ -49,7 +51,6 @@ from table.model.commit_metadata import Operation
 from table.model.format_version import FormatVersion
 from table.model.meta_columns import without_meta_columns
 from table.services.compaction import CompactionPolicy
-from table.spark.runner import SparkRunner, SparkRunnerBeside
 from table.storage import StorageLocation
 from table.storage.probe import check_conditional_puts
 from transforms.decode.avro import AvroDecoder
@@ -57,6 +58,7 @@ from transforms.decode.avro_differences import column_types
 from transforms.decode.decoder import ColumnDecoder
 from transforms.decode.json import JsonDecoder
 from transforms.decode.json_inference import infer_schema
+from transforms.decode.schema_policy import SchemaPolicy
 from transforms.kafka_changes import ToChanges
 from transforms.rejects import REJECTS_SCHEMA
 
@@ -66,11 +68,16 @@ _SAMPLE_RECORDS = 1_000
 
 @dataclass(frozen=True)
 class Pipeline:
-    """Everything that one run needs, opened and checked; nothing has been read yet."""
+    """Everything that one run needs, opened and checked; nothing has been read yet.
+
+    Attributes:
+        tables: that of the rows, and of the dead letters, if they are kept.
+    """
 
     loop: StreamLoop
     sink: HudiSink
     source: KafkaSource
+    tables: Sequence[HudiTable] = ()
 
 
 @contextmanager
@@ -93,8 +100,11 @@ def build(
     spark = spark_session(config)
     check_executors(spark)
     keeps_keys = config.dead_letters.enabled
-    with KafkaSource(spark, config.source, listener, keeps_keys=keeps_keys) as source:
-        sink, writers = _open_sink(config, source)
+    with (
+        jvm_end_told(),
+        KafkaSource(spark, config.source, listener, keeps_keys=keeps_keys) as source,
+    ):
+        sink, writers = open_sink(config, source)
         beside = _beside(config, spark, listener)
         services = TableServices(writers, _policies(config), _runner(spark), listener, beside)
         loop = StreamLoop(
@@ -106,7 +116,7 @@ def build(
             config.run,
             listener,
         )
-        yield Pipeline(loop, sink, source)
+        yield Pipeline(loop, sink, source, [writer.table for writer in writers])
 
 
 def _policies(config: PipelineConfig) -> ServicePolicies:
@@ -119,47 +129,87 @@ def _policies(config: PipelineConfig) -> ServicePolicies:
     )
 
 
-def _open_sink(config: PipelineConfig, source: KafkaSource) -> tuple[HudiSink, list[TableWriter]]:
+def open_sink(config: PipelineConfig, source: KafkaSource) -> tuple[HudiSink, list[TableWriter]]:
+    """The sink, and the writers of its tables; all is checked before a table is made or changed.
+
+    Raises:
+        HudiError: a setting, the topic or a table does not fit.
+    """
     location, spec = config.table.location(), table_spec(config)
     index = BucketIndex(config.table.buckets, spec.record_key)
-    table = _find_table(config, location)
-    to_changes = _to_changes(config, spec, _value_schema(config, source, table))
-    if table is None:
+    found = find_table(location)
+    to_changes = _to_changes(config, spec, _value_schema(config, source, found))
+    if found is None:
         source.start_map(None)  # a topic that cannot be read must not leave an empty table
-        table = create_table(location, spec)
     else:
-        check_conditional_puts(table.storage)
-    agree_with_others(table, config.concurrency)
-    check_partial_rows(table, config.table.partial_update)
-    check_table(table, spec, index, to_changes.table_schema, config.decode.policy())
+        check_partial_rows(found, config.table.partial_update)
+        columns, policy = to_changes.table_schema, config.decode.policy()
+        _check_found(config, found, spec, index, columns, policy)
+    letters = _find_dead_letters(config, location) if config.dead_letters.enabled else None
+    # Nothing is made or removed before all of it is checked.
+    table = _ready(config, location, spec, found)
+    rejects = None if letters is None else _dead_letters(config, *letters)
     to_changes = to_changes.onto(columns_with(table, to_changes.table_schema))
     operation = Operation(config.table.operation.upper())
     settings = SinkSettings(
         index, config.table.log_format, operation, config.table.merger, config.table.metadata_table
     )
     rows = TableWriter(table, to_changes.table_schema, settings, follows_others=True)
-    rejects = _dead_letters(config, location) if config.dead_letters.enabled else None
     prepare = PrepareChunk(to_changes, index, DEAD_LETTER_INDEX)
-    letters = config.dead_letters
-    limit = RejectLimit(letters.max_share, letters.tolerated) if rejects else NO_REJECTS
+    bad = config.dead_letters
+    limit = RejectLimit(bad.max_share, bad.tolerated) if rejects else NO_REJECTS
     sink = HudiSink(rows, rejects, prepare, limit, config.source.checkpoint_id)
     return sink, [rows, *([rejects] if rejects else [])]
 
 
-def _dead_letters(config: PipelineConfig, rows: StorageLocation) -> TableWriter:
+def _find_dead_letters(
+    config: PipelineConfig, rows: StorageLocation
+) -> tuple[StorageLocation, TableSpec, HudiTable | None]:
+    """Where rejects go, what that table is to be, and what is there."""
     location = StorageLocation(config.dead_letters.path, rows.options)
     spec = dead_letter_spec(f"{config.table.name}_dead_letters")
     version = FormatVersion(config.table.version)
     spec = replace(spec, metadata_table=config.table.metadata_table, version=version)
-    table = _find_table(config, location) or create_table(location, spec)
-    agree_with_others(table, config.concurrency)
-    check_table(table, spec, DEAD_LETTER_INDEX, REJECTS_SCHEMA)
+    found = find_table(location)
+    if found is not None:
+        _check_found(config, found, spec, DEAD_LETTER_INDEX, REJECTS_SCHEMA, SchemaPolicy())
+    return location, spec, found
+
+
+def _dead_letters(
+    config: PipelineConfig, location: StorageLocation, spec: TableSpec, found: HudiTable | None
+) -> TableWriter:
+    table = _ready(config, location, spec, found)
     settings = SinkSettings(DEAD_LETTER_INDEX, metadata_table=config.table.metadata_table)
     return TableWriter(table, REJECTS_SCHEMA, settings)
 
 
-def _find_table(config: PipelineConfig, location: StorageLocation) -> HudiTable | None:
-    return find_table(location, config.table.drop_metadata_table, config.table.metadata_table)
+def _check_found(
+    config: PipelineConfig,
+    table: HudiTable,
+    spec: TableSpec,
+    index: BucketIndex,
+    columns: pa.Schema,
+    policy: SchemaPolicy,
+) -> None:
+    check_conditional_puts(table.storage)
+    dropping = _drops_metadata_table(config)
+    check_table(table, spec, index, columns, policy, drops_metadata_table=dropping)
+
+
+def _ready(
+    config: PipelineConfig, location: StorageLocation, spec: TableSpec, found: HudiTable | None
+) -> HudiTable:
+    """The table to write: made where there is none, rid of a metadata table that is not wanted."""
+    table = found or create_table(location, spec)
+    agree_with_others(table, config.concurrency)
+    if found is not None and _drops_metadata_table(config) and table.properties.metadata_partitions:
+        table.drop_metadata_table()
+    return table
+
+
+def _drops_metadata_table(config: PipelineConfig) -> bool:
+    return config.table.drop_metadata_table or not config.table.metadata_table
 
 
 def _value_schema(
@@ -232,7 +282,7 @@ def _exchange(spark: SparkSession, source: KafkaSource) -> AdaptiveExchange:
 
 
 def _runner(spark: SparkSession) -> Runner:
-    return LocalRunner() if is_local(spark) else SparkRunner(spark)
+    return LocalRunner() if is_local(spark) else ClusterRunner(spark)
 
 
 def _beside(
@@ -255,4 +305,4 @@ def _beside(
 def _runner_beside(config: PipelineConfig, spark: SparkSession) -> CancellableRunner:
     if is_local(spark):
         return LocalRunner(max(1, (os.cpu_count() or 1) // 2))
-    return SparkRunnerBeside(spark, f"compaction of {config.name}")
+    return ClusterRunnerBeside(spark, f"compaction of {config.name}")

@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from streamer.events import (
+    Alive,
     BatchPlanned,
     BatchWritten,
     CompactionBegun,
@@ -25,6 +26,7 @@ from streamer.events import (
     Listener,
     MetricsServed,
     OffsetsSkipped,
+    PartWarned,
     RecordsRejected,
     Retrying,
     RunFailed,
@@ -98,7 +100,7 @@ class LiveDisplay:
             self._planned, self._planned_at = event, time.monotonic()
         elif isinstance(event, BatchWritten):
             self._add(event)
-        elif not isinstance(event, RunFailed):  # the command's message, once it has ended
+        elif not isinstance(event, Alive | RunFailed):  # it moves; the command's message at its end
             self._notes.append(self._redacted(describe(event)))
 
     def render(self) -> RenderableType:
@@ -160,6 +162,11 @@ def describe(event: Event) -> str:
             return f"records of {event.topic} are lost and passed over: {'; '.join(event.ranges)}"
         case GroupCommitFailed():
             return f"consumer group {event.group} was not told the offsets: {event.reason}"
+        case Alive():
+            lag = f"{sum(event.lag.values()):,} behind" if event.lag else "lag unknown"
+            return f"alive: {lag}, last commit {event.idle_s:.0f} s ago"
+        case PartWarned():
+            return f"{event.level} ({event.part}): {event.message}"
         case BatchPlanned():
             return f"batch {event.batch_id}: {event.records:,} records planned"
         case BatchWritten():

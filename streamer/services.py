@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -17,7 +18,7 @@ from table.services.archival import Archived
 from table.services.archival_plan import ArchivalPolicy
 from table.services.cleaning_plan import CleaningPolicy
 from table.services.compaction import CompactionPolicy
-from table.services.metadata_upkeep import Tended
+from table.services.metadata_upkeep import MetadataPolicies, Tended
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +93,11 @@ class TableServices:
             self._clean(writer.table)
             self._archive(writer.table)
             self._tend_metadata(writer.table)
+
+    def wait(self, stopping: threading.Event) -> None:
+        """Let what is done beside the batches catch up; see ``CompactionBeside.wait``."""
         if self._beside is not None:
-            self._beside.wait()
+            self._beside.wait(stopping)
 
     def _clear_dead(self, writer: TableWriter) -> None:
         started = time.monotonic()
@@ -132,7 +136,8 @@ class TableServices:
 
     def _tend_metadata(self, table: HudiTable) -> None:
         started = time.monotonic()
-        tended = tend_metadata_table(table)
+        beside = MetadataPolicies.beside(self._policies.cleaning, self._policies.archival)
+        tended = tend_metadata_table(table, beside)
         if tended is not None:
             self._done("metadata", _tended(tended), started)
 

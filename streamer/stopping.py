@@ -11,7 +11,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import NoReturn
 
@@ -95,11 +95,12 @@ def signals_held() -> Iterator[None]:
             signal.raise_signal(number)
 
 
-def end_at_once() -> NoReturn:
-    """End the process as a success, whatever its threads do: Python would wait for them."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(0)
+def end_at_once(code: int) -> NoReturn:
+    """End the process with an exit code, whatever its threads do: Python would wait for them."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):  # nobody reads it any more, or it is closed
+            stream.flush()
+    os._exit(code)
 
 
 def _nothing_runs() -> bool:

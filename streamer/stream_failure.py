@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
+from streamer.jvm_end import OutOfMemory, jvm_end
 from streamer.sources.errors import SourceError
-from table.errors import HudiError, OutcomeUnknown, Permanent, Retriable
+from table.errors import HudiError, OutcomeUnknown, Permanent, Retriable, WriteConflict
+from table.write.new_file import OtherBytes
 
 
 class DataLoss(SourceError, Retriable):
@@ -40,6 +42,8 @@ _PASSING = (
     "SparkException: Job aborted due to stage failure: ShuffleMapStage",
 )
 
+_MEMORY = re.compile(r"java\.lang\.OutOfMemoryError[^\n]*")
+
 #: The line in which a Python traceback says what was raised.
 _RAISED = re.compile(r"^.*Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.*)", re.MULTILINE)
 
@@ -53,8 +57,20 @@ def is_transient(error: BaseException) -> bool:
 
 def translated(error: BaseException) -> BaseException:
     """The project's own error for what Spark threw; others as they are."""
-    if isinstance(error, HudiError) or not isinstance(error, PySparkException | Py4JJavaError):
+    if isinstance(error, HudiError):
         return error
+    ended = jvm_end(error)
+    if ended is not None:
+        return ended
+    if not isinstance(error, PySparkException | Py4JJavaError):
+        return error
+    try:
+        return _as_told(error)
+    except (Py4JError, OSError) as gone:  # the JVM, while it was asked
+        return jvm_end(gone) or gone
+
+
+def _as_told(error: BaseException) -> BaseException:
     own = _raised_in_a_worker(error)
     if own is not None:
         return own
@@ -66,6 +82,9 @@ def translated(error: BaseException) -> BaseException:
             + loss.strip().removeprefix("Caused by: ")
         )
         return DataLoss(message)
+    memory = _MEMORY.search(text)
+    if memory is not None:
+        return OutOfMemory(memory[0])
     if any(word in text for word in _PASSING):
         return StreamInterrupted(told)
     return StreamFailed(told)
@@ -94,7 +113,9 @@ _OWN_ROOMS = ("table.", "transforms.")
 
 _OWN_ERRORS: dict[str, type[HudiError]] = {
     "StorageUnavailable": Retriable,
-    "WriteConflict": Retriable,
+    "WriteConflict": WriteConflict,
+    "OtherBytes": OtherBytes,
+    "ExecutorsDiffer": Permanent,
     "CorruptData": Permanent,
     "Unsupported": Permanent,
     "InvalidConfig": Permanent,

@@ -12,6 +12,9 @@ _VIEWS = {
 }
 
 
+_DELETING = "where files are deleted"
+
+
 def add_table(table: argparse.ArgumentParser, debug: argparse.ArgumentParser) -> None:
     """Every command below ``table``; its module is ``streamer.commands.<module>``."""
     table.description = "Looks into a table, and does one thing to it that keeps it in shape."
@@ -27,7 +30,7 @@ def add_table(table: argparse.ArgumentParser, debug: argparse.ArgumentParser) ->
 
     def change(name: str, text: str, module: str) -> argparse.ArgumentParser:
         command = add(name, text, module)
-        _add_sharing(command)
+        add_sharing(command)
         return command
 
     for name, text in _VIEWS.items():
@@ -57,7 +60,7 @@ def add_location(command: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_sharing(command: argparse.ArgumentParser) -> None:
+def add_sharing(command: argparse.ArgumentParser) -> None:
     """How the table is shared with writers that run meanwhile."""
     text = "a pipeline that writes the table: its lock, clock skew, heartbeats, storage options, …"
     command.add_argument("--config", metavar="PIPELINE", help=text)
@@ -87,11 +90,13 @@ def _add_merger(command: argparse.ArgumentParser) -> None:
 
 def _add_clean(clean: argparse.ArgumentParser) -> None:
     _add_steps(clean, "do what is pending, then all that has expired", can_schedule=True)
+    _add_runner(clean, _DELETING)
     _add_retention(clean)
 
 
 def _add_archive(archive: argparse.ArgumentParser) -> None:
     _add_steps(archive, "do it")
+    _add_runner(archive, "where files of late writers are deleted; this process does the rest")
     archive.add_argument("--min-commits", type=positive, metavar="N", help="so many stay (20)")
     text = "with more than so many it begins (30)"
     archive.add_argument("--max-commits", type=positive, metavar="N", help=text)
@@ -111,12 +116,15 @@ def _add_retention(command: argparse.ArgumentParser) -> None:
 def _add_rollback(rollback: argparse.ArgumentParser) -> None:
     rollback.add_argument("instant", metavar="INSTANT", help="requested time, as in the timeline")
     _add_steps(rollback, "undo it")
+    _add_runner(rollback, _DELETING)
 
 
 def _add_savepoint(savepoint: argparse.ArgumentParser) -> None:
     what = savepoint.add_mutually_exclusive_group()
     what.add_argument("--create", metavar="INSTANT", help="keep the state as of this commit")
     what.add_argument("--delete", metavar="INSTANT", help="let its files be cleaned again")
+    _add_steps(savepoint, "do it")
+    _add_runner(savepoint, "of one file, which this process writes all the same")
     savepoint.add_argument("--user", default="", help="who asks for it")
     savepoint.add_argument("--comment", default="", help="why")
 
@@ -125,6 +133,7 @@ def _add_restore(restore: argparse.ArgumentParser) -> None:
     text = "a savepoint or a commit; left out: finish the restore that is pending"
     restore.add_argument("--to", metavar="INSTANT", help=text)
     _add_steps(restore, "do it; the metadata table is made anew")
+    _add_runner(restore, _DELETING)
 
 
 def _add_version(command: argparse.ArgumentParser, versions: Sequence[int]) -> None:
@@ -153,8 +162,8 @@ def _add_steps(command: argparse.ArgumentParser, run_help: str, can_schedule: bo
     command.set_defaults(step="plan")
 
 
-def _add_runner(command: argparse.ArgumentParser) -> None:
-    text = "where the work is done: threads of this process, or a Spark session"
+def _add_runner(command: argparse.ArgumentParser, what: str = "where the work is done") -> None:
+    text = f"{what} (threads of this process, or a Spark session)"
     command.add_argument("--runner", choices=("local", "spark"), default="local", help=text)
 
 

@@ -16,7 +16,7 @@ from table.config.merger_name import MergerName
 from table.config.table_properties import TableType
 from table.config.table_spec import TableSpec, check_writable
 from table.errors import InvalidConfig, TableNotFound, Unsupported
-from table.hudi_table import HudiTable, open_table
+from table.hudi_table import HudiTable, check_empty, open_table
 from table.index.bucket import BucketIndex
 from table.merge.custom.loading import load_merger
 from table.model.format_version import FormatVersion
@@ -24,7 +24,7 @@ from table.model.meta_columns import without_meta_columns
 from table.read.renamed_columns import LATEST_SCHEMA
 from table.schema.evolution import changes_between, common_type, united
 from table.schema.field_path import column_at
-from table.storage import StorageLocation
+from table.storage import StorageLocation, open_storage
 from table.timeline.lock import open_lock
 from transforms.decode.schema_policy import SchemaPolicy
 
@@ -63,25 +63,17 @@ def table_spec(config: PipelineConfig) -> TableSpec:
     )
 
 
-def find_table(
-    location: StorageLocation, drop_metadata_table: bool, keep_metadata_table: bool = True
-) -> HudiTable | None:
+def find_table(location: StorageLocation) -> HudiTable | None:
     """The table at a place, or None when the place is empty.
 
-    Args:
-        location: of the table.
-        drop_metadata_table: consent to remove a metadata table, to be made anew.
-        keep_metadata_table: whether the pipeline wants one; without, it is removed.
+    Raises:
+        InvalidConfig: something that is no table lies there.
     """
     try:
-        table = open_table(location)
+        return open_table(location)
     except TableNotFound:
+        check_empty(open_storage(location))
         return None
-    is_unwanted = drop_metadata_table or not keep_metadata_table
-    if is_unwanted and table.properties.metadata_partitions:
-        check_writable(table.properties.without_metadata_table(), location.url)
-        table.drop_metadata_table()
-    return table
 
 
 def check_table(
@@ -90,6 +82,8 @@ def check_table(
     index: BucketIndex,
     columns: pa.Schema,
     policy: SchemaPolicy = _STRICT,
+    *,
+    drops_metadata_table: bool = False,
 ) -> None:
     """Pass when the pipeline may go on with the table.
 
@@ -99,12 +93,16 @@ def check_table(
         index: where the pipeline puts records.
         columns: of the pipeline's rows.
         policy: how far the columns of the two may differ.
+        drops_metadata_table: whether the table's metadata table is to go, whatever is in it.
 
     Raises:
         Unsupported: a table that this project does not write.
         InvalidConfig: keys, ordering, merge mode, buckets or columns contradict the pipeline.
     """
-    spec.check(table.properties, table.location.url)
+    properties = table.properties
+    if drops_metadata_table:
+        properties = properties.without_metadata_table()
+    spec.check(properties, table.location.url)
     if table.schema is None:
         return
     _check_evolution(table)

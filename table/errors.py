@@ -44,7 +44,7 @@ class Retriable(HudiError):
 
 
 class WriteConflict(Retriable):
-    """Another writer changed what this one was about to change."""
+    """Another writer, or another attempt, changed what this one was about to change."""
 
 
 class LockTimeout(Retriable):

@@ -355,11 +355,16 @@ class HudiTable:
         )
 
     def _metadata_with(self, kind: PartitionKind) -> MetadataTable | None:
-        """The metadata table, if it has a partition of that kind."""
+        """The metadata table, if it has a partition of that kind and tells of the whole table.
+
+        Where it does not, storage is listed, and no statistics or index rule anything out.
+        """
         if self._metadata is None:
             self._metadata = open_metadata_table(self.storage, self.properties, self.timeline)
         metadata = self._metadata
-        return metadata if metadata is not None and metadata.of_kind(kind) else None
+        if metadata is None or metadata.disagreement is not None:
+            return None
+        return metadata if metadata.of_kind(kind) else None
 
     def _statistics(self) -> FileStatistics | None:
         metadata = self._metadata_with(PartitionKind.COLUMN_STATS)
@@ -408,27 +413,43 @@ def open_table(location: StorageLocation, mergers: Sequence[CustomMerger] = ()) 
 
 
 def create_table(location: StorageLocation, spec: TableSpec) -> HudiTable:
+    """Make an empty table at a place; errors as for ``create_on``."""
+    return create_on(open_storage(location), spec)
+
+
+def create_on(storage: Storage, spec: TableSpec) -> HudiTable:
     """Make an empty table; its properties appear at once and whole.
+
+    They are what makes it a table, so a crash leaves none, or one whose metadata table the next
+    writer makes.
 
     Raises:
         InvalidConfig: something that is no table lies there.
         Unsupported: the store has no conditional puts.
         AlreadyExists: another writer made a table with other properties at the same moment.
     """
-    storage = open_storage(location)
+    check_empty(storage)
+    check_conditional_puts(storage)
+    properties = spec.to_properties()
+    table = HudiTable(storage, properties)
+    table.store.make_folder()
+    storage.create(PROPERTIES_PATH, properties.to_bytes())
+    if spec.metadata_table:
+        table.keep_metadata_table()
+    return table
+
+
+def check_empty(storage: Storage) -> None:
+    """Pass when a table may be made there.
+
+    Raises:
+        InvalidConfig: something that is no table lies there.
+    """
     folders, objects = storage.list_folder("")
     strangers = [f for f in folders if f != ".hoodie"] + [info.path for info in objects]
     if strangers:
         message = (
-            f"{location.url} is not empty and no Hudi table (it holds {sorted(strangers)[0]!r}); "
-            "name an empty folder, or an existing table"
+            f"{storage.location.url} is not empty and no Hudi table (it holds "
+            f"{sorted(strangers)[0]!r}); name an empty folder, or an existing table"
         )
         raise InvalidConfig(message)
-    check_conditional_puts(storage)
-    properties = spec.to_properties()
-    storage.create(PROPERTIES_PATH, properties.to_bytes())
-    table = HudiTable(storage, properties)
-    table.store.make_folder()
-    if spec.metadata_table:
-        table.keep_metadata_table()
-    return table

@@ -28,6 +28,7 @@ from table.execution.runner import LocalRunner
 from table.hudi_table import HudiTable, create_table, open_table
 from table.index.bucket import BucketIndex
 from table.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
+from table.model.format_version import FormatVersion
 from table.model.meta_columns import without_meta_columns
 from table.schema.evolution import united
 from table.services.compaction import CompactionPolicy
@@ -59,6 +60,13 @@ class InThisProcess:
         return run_here(records, prepare, open_write, LocalRunner(1))
 
 
+def _opened(location: StorageLocation, spec: TableSpec) -> HudiTable:
+    try:
+        return open_table(location)
+    except TableNotFound:
+        return create_table(location, spec)
+
+
 @dataclass
 class JsonStream:
     """A producer and a pipeline; each ``write`` is one batch of one partition.
@@ -70,11 +78,13 @@ class JsonStream:
         rescue_column: that it has.
         table_type: of the table.
         log_format: of its data blocks.
+        version: of the table, when it is new.
         topic: of the producer.
         identity: of the pipeline, among those of the table.
         sharing: what is owed to other pipelines of the table and its dead letters.
         metadata_table: whether the two tables have one.
-        equip: gives each of the two tables, once it is open, what a test wants it to have.
+        limit: of rejects.
+        opened: opens each of the two tables, or makes it.
     """
 
     location: StorageLocation
@@ -83,11 +93,13 @@ class JsonStream:
     rescue_column: str | None = None
     table_type: TableType = TableType.MERGE_ON_READ
     log_format: str = "parquet"
+    version: FormatVersion = FormatVersion.V9
     topic: str = TOPIC
     identity: str = DEFAULT_IDENTITY
     sharing: Sharing | None = None
     metadata_table: bool = True
-    equip: Callable[[HudiTable], HudiTable] = lambda table: table
+    limit: RejectLimit = field(default_factory=lambda: RejectLimit(1.0))
+    opened: Callable[[StorageLocation, TableSpec], HudiTable] = _opened
     exchange: InThisProcess = field(default_factory=InThisProcess)
 
     def __post_init__(self) -> None:
@@ -95,8 +107,8 @@ class JsonStream:
         decoder = JsonDecoder(parse_schema(self.columns), self.rescue_column, policy=self.policy)
         keys = KeyGenerator(KeyGeneratorConfig(("id",)))
         to_changes = ToChanges(decoder, keys, ("ts",), topic=self.topic)
-        spec = replace(spec, metadata_table=self.metadata_table)
-        table = self.equip(_opened(self.location, spec))
+        spec = replace(spec, metadata_table=self.metadata_table, version=self.version)
+        table = self.opened(self.location, spec)
         if table.schema is not None:
             own = without_meta_columns(table.schema)
             to_changes = to_changes.onto(united(own, to_changes.table_schema, ""))
@@ -104,13 +116,13 @@ class JsonStream:
         self.rows = TableWriter(table, to_changes.table_schema, settings, follows_others=True)
         place = StorageLocation(f"{self.location.url}_rejects", self.location.options)
         spec = replace(dead_letter_spec("rejects"), metadata_table=self.metadata_table)
-        letters = self.equip(_opened(place, spec))
+        letters = self.opened(place, spec)
         settings = SinkSettings(DEAD_LETTER_INDEX, metadata_table=self.metadata_table)
         self.rejects = TableWriter(letters, REJECTS_SCHEMA, settings)
         prepare = PrepareChunk(to_changes, INDEX, DEAD_LETTER_INDEX)
         for one in (table, letters):
             one.access = replace(one.access, sharing=self.sharing)
-        self.sink = HudiSink(self.rows, self.rejects, prepare, RejectLimit(1.0), self.identity)
+        self.sink = HudiSink(self.rows, self.rejects, prepare, self.limit, self.identity)
         self.sink.recover()
         known = self.sink.checkpoint()
         self.offset = known.offsets[0] if known else 0
@@ -169,10 +181,3 @@ def _present(value: object) -> object:
     if isinstance(value, dict):
         return present(value)
     return [_present(element) for element in value] if isinstance(value, list) else value
-
-
-def _opened(location: StorageLocation, spec: TableSpec) -> HudiTable:
-    try:
-        return open_table(location)
-    except TableNotFound:
-        return create_table(location, spec)

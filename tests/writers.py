@@ -6,21 +6,27 @@ import json
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from sinks.hudi.table_writer import TableWriter
-from sinks.hudi.upkeep import clean
+from sinks.hudi.upkeep import archive, clean, tend_metadata_table_now
+from table.codec import avro_container
 from table.config.table_properties import PROPERTIES_PATH, MergeMode, TableType
 from table.config.table_spec import TableSpec
 from table.errors import OutcomeUnknown, Retriable
 from table.execution.runner import LocalRunner
-from table.model.action import COMMITS
+from table.model.action import COMMITS, Action, State
+from table.model.file_slice import FileGroupId
+from table.model.instant import Instant
+from table.services.archival_plan import ArchivalPolicy
 from table.services.cleaning_plan import CleaningPolicy
 from table.services.compaction import CompactionPolicy
+from table.services.metadata_upkeep import MetadataPolicies
 from table.storage import Storage
-from table.timeline.lock import LockProvider, open_lock
+from table.timeline.clock import next_instant
+from table.timeline.lock import LockProvider, SystemClock, open_lock
 from table.transaction.heartbeat import HEARTBEAT_FOLDER, HeartbeatPolicy
 from table.transaction.sharing import Sharing
 from tests.storages import FaultyStorage, SimulatedCrash
@@ -28,15 +34,30 @@ from tests.storages.faulty_storage import When
 from tests.tables import Row, commit, contents, data_files, writer
 
 BATCH = "test.batch"
-REGIONS = ("north", "south", "west")
+REGIONS = ("east", "north", "south", "west", "up", "down", "here", "there")
+
+#: Two writers of so few keys often meet in a file group.
+FEW_KEYS = 6
 
 #: Short, so that the dead are soon out of the way; long enough for a busy machine.
 SHARING = Sharing(HeartbeatPolicy(0.5, 4), clock_skew_ms=1)
 LEASE_S = 2.0
 
+#: Small enough to be busy; what a clean keeps, an archival keeps.
+COMPACTION = CompactionPolicy(4)
+CLEANING = CleaningPolicy(commits=6)
+ARCHIVAL = ArchivalPolicy(8, 12, delta_commits_to_compact=COMPACTION.every_delta_commits)
+
 #: Before one of so many writes an actor fails: within three or four batches.
 _WRITES = 40
-_PAUSE_S, _END_S = 0.2, 60.0
+_END_S = 60.0
+
+
+class _BusyLock(SystemClock):
+    """Of a lock that many want: who waits looks again soon."""
+
+    def sleep(self, seconds: float) -> None:
+        super().sleep(min(seconds, 0.03))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +74,11 @@ class Batch:
     values: Mapping[str, int]
 
     @classmethod
-    def at_random(cls, name: str, number: int) -> Batch:
+    def at_random(cls, name: str, number: int, keys: int = FEW_KEYS) -> Batch:
         """The same for the same name and number, as records of a topic are."""
         dice = random.Random(f"{name} {number}")
-        keys = dice.sample(range(24), 3)
-        return cls(name, number, {f"k{key}": dice.randrange(10**9) for key in keys})
+        chosen = dice.sample(range(keys), 2)
+        return cls(name, number, {f"k{key}": dice.randrange(10**9) for key in chosen})
 
     @classmethod
     def of(cls, text: str) -> Batch:
@@ -86,7 +107,7 @@ def shared_writer(
     """A writer of a shared table, as a process that just started has it."""
     to = writer(storage)
     to.settings = replace(to.settings, metadata_table=has_metadata)
-    lock = open_lock(storage, lease_s=lease_s, provider=provider)
+    lock = open_lock(storage, lease_s=lease_s, clock=_BusyLock(), provider=provider)
     to.table.access = replace(to.table.access, lock=lock, sharing=sharing)
     return to
 
@@ -153,17 +174,19 @@ class Streamer(Actor):
 
     Attributes:
         batches: how many it writes.
+        keys: of how many keys.
         compacts: whether it compacts, too.
         compactions: how many it did.
     """
 
     batches: int = 0
+    keys: int = FEW_KEYS
     compacts: bool = True
     compactions: int = 0
 
     def _work(self, to: TableWriter) -> None:
         while (number := self._next_number(to)) < self.batches:
-            batch = Batch.at_random(self.name, number)
+            batch = Batch.at_random(self.name, number, self.keys)
             try:
                 commit(to, batch.rows(), {BATCH: str(batch)})
             except Exception:
@@ -175,8 +198,11 @@ class Streamer(Actor):
 
     def _next_number(self, to: TableWriter) -> int:
         to.table.refresh()
-        numbers = [b.number for b in history(to) if b.name == self.name]
-        return max(numbers, default=-1) + 1
+        active = self._numbers(_batches(to, to.table.timeline.completed(*COMMITS)))
+        return max(active or self._numbers(history(to)), default=-1) + 1
+
+    def _numbers(self, batches: Iterable[Batch]) -> list[int]:
+        return [batch.number for batch in batches if batch.name == self.name]
 
 
 @dataclass
@@ -185,29 +211,38 @@ class Servant(Actor):
 
     Attributes:
         service: what it does; returns what came of it.
+        pause_s: from one time to the next.
         stop: tells it.
         done: how much it did.
     """
 
     service: Callable[[TableWriter], Sized] = field(default=lambda _: ())
+    pause_s: float = 0.2
     stop: threading.Event = field(default_factory=threading.Event)
     done: int = 0
 
     def _work(self, to: TableWriter) -> None:
-        while not self.stop.wait(_PAUSE_S):
+        while not self.stop.wait(self.pause_s):
             to.table.refresh()
             to.clear_dead()
             self.done += len(self.service(to))
 
 
 def compact(to: TableWriter) -> Sized:
-    """What is pending, and what is due after four delta commits."""
-    return to.compact_if_due(CompactionPolicy(4), LocalRunner(1))
+    """What is pending, and what is due."""
+    return to.compact_if_due(COMPACTION, LocalRunner(1))
 
 
 def clean_up(to: TableWriter) -> Sized:
-    """What the last six commits do not need."""
-    return clean(to.table, CleaningPolicy(commits=6))
+    """What the last commits do not need."""
+    return clean(to.table, CLEANING)
+
+
+def put_away(to: TableWriter) -> Sized:
+    """Instants into the history; the metadata table's as well."""
+    archived = archive(to.table, ARCHIVAL, CLEANING)
+    tend_metadata_table_now(to.table, MetadataPolicies.beside(CLEANING, ARCHIVAL))
+    return archived.instants if archived else ()
 
 
 @contextmanager
@@ -245,7 +280,19 @@ def run_all(streamers: list[Streamer], limit_s: float) -> None:
 
 def history(to: TableWriter) -> Iterator[Batch]:
     """The batches of the completed commits, in the order in which they became visible."""
-    for instant in to.table.timeline.completed(*COMMITS):
+    return _batches(to, completed_commits(to))
+
+
+def completed_commits(to: TableWriter) -> list[Instant]:
+    """All there ever were, active or archived, oldest completion first."""
+    active = to.table.timeline.completed(*COMMITS)
+    archived = to.table.store.load_archived().instants()
+    both = {i.requested_at: i for i in (*archived, *active) if i.action in COMMITS}
+    return sorted(both.values(), key=lambda i: (i.completed_at or "", i.requested_at))
+
+
+def _batches(to: TableWriter, commits: Iterable[Instant]) -> Iterator[Batch]:
+    for instant in commits:
         text = to.table.store.read_commit(instant).extra_metadata.get(BATCH)
         if text:
             yield Batch.of(text)
@@ -270,12 +317,27 @@ def check_nothing_is_left(storage: Storage, to: TableWriter) -> None:
     to.recover()
     to.compact_if_due(CompactionPolicy(10**6), LocalRunner(1))
     clean_up(to)
-    timeline = writer(storage).table.timeline
-    assert not timeline.pending()
+    table = writer(storage).table
+    assert not table.timeline.pending()
     assert not storage.list_folder(HEARTBEAT_FOLDER)[1], "heartbeats of nobody"
-    completed = {i.requested_at for i in timeline.completed()}
+    archived = table.store.load_archived().instants()
+    completed = {i.requested_at for i in (*table.timeline.completed(), *archived)}
     names = [path.rsplit("/", 1)[-1] for path in data_files(storage)]
     assert not [name for name in names if not any(instant in name for instant in completed)]
+
+
+def plan_clustering(storage: Storage, group: FileGroupId) -> Instant:
+    """What a writer leaves that plans to replace a file group."""
+    store = writer(storage).table.store
+    name = next_instant(store.load().newest_time)
+    one = {"partitionPath": group.partition_path, "fileId": group.file_id}
+    record: dict[str, object] = {
+        "operationType": "CLUSTER",
+        "clusteringPlan": {"inputGroups": [{"slices": [one]}]},
+    }
+    planned = Instant(name, Action.CLUSTERING, State.REQUESTED)
+    store.create(planned, avro_container.encode("HoodieRequestedReplaceMetadata", record))
+    return planned
 
 
 @contextmanager

@@ -28,11 +28,14 @@ from table.model.instant import Instant
 from table.model.meta_columns import with_meta_columns, without_meta_columns
 from table.schema import avro
 from table.schema.evolution import united
-from table.services.compaction import Execution, request, schedule
+from table.services.compaction import Execution, completed, request, schedule
 from table.services.slice_rewrite import SliceRewriter
 from table.timeline.timeline import Timeline
+from table.transaction.access import LOCK_WAIT_S
+from table.transaction.rollback import roll_back
 from table.write.file_group_write import WriteContext
 from table.write.log_format import log_format_for
+from table.write.new_file import OtherBytes
 
 #: A compaction that was requested, and its plan.
 Planned = tuple[Instant, CompactionPlan]
@@ -82,26 +85,40 @@ class Compaction:
 
     @classmethod
     def begin(
-        cls, table: HudiTable, planned: Planned, merger_class: str | None = None
+        cls,
+        table: HudiTable,
+        planned: Planned,
+        merger_class: str | None = None,
+        lock_wait_s: float = LOCK_WAIT_S,
     ) -> Compaction:
         """Take a plan up. What is written depends on it alone, whoever does it and however late.
+
+        Files that the plan leaves out of its slices are taken, too; see ``completed``.
 
         Args:
             table: the open table.
             planned: the compaction.
             merger_class: of a table of mode ``CUSTOM``.
+            lock_wait_s: how long this and ``publish`` wait for the table's lock.
 
         Raises:
+            LockTimeout: another writer kept it.
             WriteConflict: another writer is doing it, or has done it, or has removed it.
         """
-        name = planned[0].requested_at
+        pending, plan = planned
+        name = pending.requested_at
         context = _context(table, name, merger_class)
-        execution = Execution.begin(table.access, *planned)
+        plan = completed(plan, name, table.view())
+        execution = Execution.begin(table.access, pending, plan, lock_wait_s)
         table.note_begun(execution.instant)
         return cls(table, execution, SliceRewriter(context))
 
     def rewrite(self, runner: Runner) -> list[WriteStat]:
-        """Write the new base files, which no reader sees yet."""
+        """Write the new base files, which no reader sees yet.
+
+        Raises:
+            OtherBytes: who was at it before wrote other bytes; ``undo`` it, and begin again.
+        """
         return self.execution.rewrite(self._rewriter, runner)
 
     def publish(
@@ -112,6 +129,9 @@ class Compaction:
         Args:
             stats: what ``rewrite`` wrote.
             own_metadata: what the commit says beside the checkpoint.
+
+        Raises:
+            LockTimeout: another writer kept the table's lock; it may be called again.
         """
         newest = self.table.newest_metadata()
         carried = codec.carried_forward(newest.extra_metadata) if newest else {}
@@ -119,9 +139,26 @@ class Compaction:
         self.table.note_commit(instant, metadata, timeline)
         return instant, metadata
 
+    def undo(self) -> None:
+        """Delete what was written for the plan, which stands."""
+        roll_back(self.table.access, self.execution.instant)
+        self.table.refresh()
+
     def leave(self) -> None:
         """Let others take the plan up, unless it was published."""
         self.execution.leave()
+
+    def run(self, runner: Runner) -> tuple[Instant, CommitMetadata]:
+        """All of it, where no pipeline says what the commit does beside the checkpoint."""
+        try:
+            stats = self.rewrite(runner)
+            self.table.refresh()
+            return self.publish(stats, carried_metadata(self.table))
+        except OtherBytes:
+            self.undo()
+            raise
+        finally:
+            self.leave()
 
 
 def write_context(
@@ -157,7 +194,7 @@ def write_context(
         if table.properties.metadata_partitions
         else (),
         version=table.version,
-        visible=table.visible_instants,
+        is_visible=table.visible_instants,
     ).sharing(table.storage)
 
 

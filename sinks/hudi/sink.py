@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -56,7 +57,7 @@ from transforms.schema_request import SchemaRequest
 
 
 class TooManyRejects(HudiError):
-    """More of a batch was rejected than the pipeline allows; nothing of it was published."""
+    """More was rejected than the pipeline allows; nothing of the batch was published."""
 
     def __init__(self, rejected: int, records: int, max_share: float, first: str) -> None:
         super().__init__(
@@ -69,11 +70,11 @@ class TooManyRejects(HudiError):
 
 @dataclass(frozen=True, slots=True)
 class RejectLimit:
-    """How many bad records are too many to go on.
+    """How many bad records are too many to go on, in a batch or in the last ones together.
 
     Attributes:
-        max_share: of a batch.
-        tolerated: so many never are, however small the batch: the share of a few says nothing.
+        max_share: of the records.
+        tolerated: so many never are, however few the records: the share of a few says nothing.
     """
 
     max_share: float
@@ -110,6 +111,9 @@ _MAX_ATTEMPTS = 5
 _MAX_CONFLICTS = 2
 _LONGEST_PAUSE_S = 0.5
 
+#: Records of earlier batches, as far as this run has written them, that count beside a batch's.
+_RECENT_RECORDS = 10_000
+
 #: Without dead letters the first bad record stops a run.
 NO_REJECTS = RejectLimit(0.0)
 
@@ -125,7 +129,7 @@ class HudiSink:
         rows: the pipeline's table.
         rejects: the dead-letter table, if there is one.
         prepare: raw records to portions, in the workers.
-        limit: of rejects in a batch; above it nothing is published.
+        limit: of rejects; the batch that passes it is not published.
         identity: under which the table keeps this streamer's progress; see ``checkpoints.book``.
     """
 
@@ -143,6 +147,8 @@ class HudiSink:
         self._limit = limit
         self._identity = identity
         self._known: KafkaCheckpoint | None = None
+        #: Rejects and records of the batches of this run, newest first.
+        self._recent: list[tuple[int, int]] = []
 
     @property
     def table(self) -> HudiTable:
@@ -184,10 +190,12 @@ class HudiSink:
         """
         published = self._prepare, self._rows.schema
         try:
-            return self._write(batch, exchange, published)
+            result = self._write(batch, exchange, published)
         except BaseException:
             self._go_back(published)
             raise
+        self._recent = _recent([(result.rejected, result.records), *self._recent])
+        return result
 
     def _write(self, batch: KafkaBatch, exchange: Exchange, published: _Columns) -> BatchResult:
         seconds: dict[str, float] = {}
@@ -291,9 +299,14 @@ class HudiSink:
         rejects = [w for w in written if w.target is Target.REJECTS]
         rejected = sum(w.arrived for w in rejects)
         records = sum(w.arrived for w in written)
-        if self._limit.is_exceeded(rejected, records):
-            first = rejects[0].first_reject or "unknown"
-            raise TooManyRejects(rejected, records, self._limit.max_share, first)
+        if not rejects:
+            return 0
+        recent = _recent([(rejected, records), *self._recent])
+        together = sum(r for r, _ in recent), sum(n for _, n in recent)
+        for counted in ((rejected, records), together):
+            if self._limit.is_exceeded(*counted):
+                first = rejects[0].first_reject or "unknown"
+                raise TooManyRejects(*counted, self._limit.max_share, first)
         return rejected
 
     def _commit_rejects(self, written: list[Written]) -> None:
@@ -348,6 +361,12 @@ class HudiSink:
 
     def _writers(self) -> list[TableWriter]:
         return [w for w in (self._rows, self._rejects) if w is not None]
+
+
+def _recent(counts: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Of rejects and records, newest first, no more than make up the recent records."""
+    before = accumulate((records for _, records in counts), initial=0)
+    return [one for one, newer in zip(counts, before, strict=False) if newer < _RECENT_RECORDS]
 
 
 def _audited(batch: KafkaBatch, written: list[Written], rejected: int) -> Audit:

@@ -37,6 +37,7 @@ from sinks.hudi.exchange import (
     Written,
 )
 from table.merge.merge_stream import in_batches
+from table.spark.versions import SameVersions
 from table.write.partitioner import Bucket
 
 _PORTIONS = b"lakemark.portions"
@@ -60,12 +61,12 @@ class SparkExchange:
     def run(self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite) -> list[Written]:
         """Read the batch once, prepare it, write every bucket; only statuses come back."""
         max_payload_bytes = self._limit_arrow_batches(batch.records.sparkSession)
-        mapper = _Mapper(prepare, routes(self._reduce_tasks), max_payload_bytes)
-        write = open_write(True)
+        mapper = SameVersions(_Mapper(prepare, routes(self._reduce_tasks), max_payload_bytes))
+        reducer = SameVersions(_Reducer(open_write(True)))
         results = (
             batch.records.mapInArrow(mapper, "route int, order string, payload binary")
             .repartition(self._reduce_tasks, f.col("route"))
-            .mapInArrow(_Reducer(write), "written binary")
+            .mapInArrow(reducer, "written binary")
             .collect()
         )
         return [written for row in results for written in pickle.loads(row.written)]

@@ -31,10 +31,12 @@ from table.schema import avro
 from table.schema.evolution import united
 from table.services.compaction import CompactionPolicy, is_due
 from table.timeline.timeline import Timeline
+from table.transaction.access import LOCK_WAIT_S
 from table.transaction.heartbeat import is_fresh
 from table.transaction.rollback import recover, roll_back
 from table.transaction.transaction import Transaction
 from table.write.file_group_write import WriteContext
+from table.write.new_file import OtherBytes
 
 
 @dataclass
@@ -176,6 +178,10 @@ class TableWriter:
         On a shared table those are left that another writer is at work on, or that conflict with
         what others did. Looks at the timeline as ``recover`` or ``commit`` left it; the plan is
         made from a new one.
+
+        Raises:
+            OtherBytes: one was begun by another release, which wrote other bytes; what it wrote is
+                gone, and the next call does it anew.
         """
         done = [one for p in pending_compactions(self.table) for one in self._compact(p, runner)]
         requested = self._plan_if_due(policy)
@@ -198,12 +204,23 @@ class TableWriter:
         requested = None if pending else self._plan_if_due(policy)
         return pending if requested is None else [requested]
 
-    def begin_compaction(self, planned: Planned) -> Compaction | None:
-        """Take a plan up; None when another writer is doing it, or has done or removed it."""
+    def begin_compaction(
+        self, planned: Planned, lock_wait_s: float = LOCK_WAIT_S
+    ) -> Compaction | None:
+        """Take a plan up; None when another writer is doing it, or has done or removed it.
+
+        Args:
+            planned: the plan.
+            lock_wait_s: how long to wait for the table's lock, now and to publish.
+
+        Raises:
+            LockTimeout: another writer kept it.
+        """
         if self.follows_others:
             self.table.refresh()
         try:
-            return Compaction.begin(self.table, planned, self.settings.merger_class)
+            merger = self.settings.merger_class
+            return Compaction.begin(self.table, planned, merger, lock_wait_s)
         except WriteConflict:
             self.table.refresh()
             return None
@@ -216,6 +233,7 @@ class TableWriter:
         Raises:
             WriteConflict: it conflicts with what others did.
             Fenced: it was undone, or done, by another writer.
+            LockTimeout: another writer kept the table's lock; it may be called again.
         """
         if self.follows_others:
             self.table.refresh()
@@ -248,6 +266,9 @@ class TableWriter:
             return []
         try:
             return [self.publish_compaction(compaction, compaction.rewrite(runner))]
+        except OtherBytes:
+            compaction.undo()
+            raise
         except WriteConflict:
             if self.table.access.sharing is None:
                 raise

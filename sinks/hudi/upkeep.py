@@ -15,7 +15,7 @@ from table.services import archival, cleaning
 from table.services.archival import Archived, metadata_compacted_at, metadata_table_limit
 from table.services.archival_plan import ArchivalPolicy
 from table.services.cleaning_plan import CleaningPolicy
-from table.services.metadata_upkeep import Tended, tend
+from table.services.metadata_upkeep import MetadataPolicies, Tended, tend
 from table.timeline.timeline import Timeline
 from table.transaction.undoable import check_no_restore
 from table.view.file_system_view import FileSystemView
@@ -86,24 +86,24 @@ def archive(
     return archived
 
 
-def tend_metadata_table(table: HudiTable) -> Tended | None:
+def tend_metadata_table(table: HudiTable, policies: MetadataPolicies) -> Tended | None:
     """Clean and archive the table's metadata table itself; None when neither is due.
 
     Looks at its timeline as our own commits know it; without one there is nothing to do yet.
     """
     own = table.metadata_timeline
-    tended = tend(table.access, own, table.timeline) if own is not None else None
+    tended = tend(table.access, own, table.timeline, policies) if own is not None else None
     if tended is not None:
         table.note_metadata_upkeep(tended.timeline)
     return tended
 
 
-def tend_metadata_table_now(table: HudiTable) -> Tended | None:
+def tend_metadata_table_now(table: HudiTable, policies: MetadataPolicies) -> Tended | None:
     """The same for who has not committed: looks itself, and compacts it, too, if that is due."""
     if not table.properties.metadata_partitions:
         return None
     table.compact_metadata_table()
-    return tend_metadata_table(table)
+    return tend_metadata_table(table, policies)
 
 
 def _keep_from(table: HudiTable, compacted_at: str | None, timeline: Timeline) -> Iterable[str]:

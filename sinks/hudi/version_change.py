@@ -7,12 +7,11 @@ from dataclasses import dataclass, replace
 from sinks.hudi.compactions import (
     Compaction,
     Planned,
-    carried_metadata,
     pending_compactions,
     request_compaction,
 )
 from table.execution.runner import Runner
-from table.hudi_table import HudiTable, open_table
+from table.hudi_table import HudiTable
 from table.model.action import COMMITS
 from table.model.compaction_plan import CompactionOperation
 from table.model.format_version import FormatVersion
@@ -40,11 +39,12 @@ def plan_version(table: HudiTable, version: FormatVersion) -> PlannedChange:
     """What ``take_to_version`` would do now. Errors as for ``plan_change``."""
     change = plan_change(table.access, version)
     pending = tuple(i.requested_at for i in table.timeline.pending(*COMMITS))
-    merges = _merges(table, version)
-    pending_plans = [plan for _, plan in pending_compactions(table)] if merges else []
-    # What was written beside a pending compaction has to be merged once that is done.
-    planned = [*pending_plans, schedule(table.view().slices_for_writing())] if merges else []
-    operations = tuple(one for plan in planned for one in plan.operations)
+    plans = []
+    if _merges(table, version):
+        # What was written beside a pending compaction has to be merged once that is done.
+        after = schedule(table.view().slices_for_writing())
+        plans = [*(plan for _, plan in pending_compactions(table)), after]
+    operations = tuple(one for plan in plans for one in plan.operations)
     return PlannedChange(pending, operations, change)
 
 
@@ -71,7 +71,7 @@ def take_to_version(
             operations += _compact(table, requested, runner, merger_class)
     change = change_version(table.access, version)
     if change.metadata_partitions and not change.is_none:
-        changed = open_table(table.location)
+        changed = HudiTable(table.storage, change.after, table.mergers)
         agreed = table.access
         changed.access = replace(changed.access, lock=agreed.lock, sharing=agreed.sharing)
         changed.rebuild_metadata_table()
@@ -85,9 +85,5 @@ def _merges(table: HudiTable, version: FormatVersion) -> bool:
 def _compact(
     table: HudiTable, planned: Planned, runner: Runner, merger_class: str | None
 ) -> tuple[CompactionOperation, ...]:
-    compaction = Compaction.begin(table, planned, merger_class)
-    try:
-        compaction.publish(compaction.rewrite(runner), carried_metadata(table))
-    finally:
-        compaction.leave()
+    Compaction.begin(table, planned, merger_class).run(runner)
     return planned[1].operations

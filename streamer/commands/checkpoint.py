@@ -12,7 +12,7 @@ from checkpoints.book import DEFAULT_IDENTITY, Progress
 from checkpoints.checkpoint import KafkaCheckpoint
 from checkpoints.edit import write_checkpoint
 from checkpoints.of_table import book_of, progress_of
-from streamer.commands.location import open_named_table
+from streamer.commands.service_table import open_beside_writers
 from streamer.grid import print_facts
 from table.errors import InvalidConfig
 from table.hudi_table import HudiTable
@@ -23,11 +23,11 @@ def execute(arguments: argparse.Namespace) -> int:
 
     Raises:
         InvalidConfig: what to set it to is missing, unreadable, or given where nothing is set.
-        WriterPending: a writer of the table may be at work.
+        WriterPending: Apache Hudi's streamer may be at work.
         HudiError: the table cannot be read, or not be written.
     """
     wanted = _wanted(arguments.action, arguments.checkpoint)
-    table = open_named_table(arguments.table, arguments.storage)
+    table = open_beside_writers(arguments)
     if arguments.action == "get":
         _show(describe(table, arguments.id), arguments.json)
         return 0

@@ -7,8 +7,7 @@ that follow, and the table goes on where its newest commit says.
 from __future__ import annotations
 
 import argparse
-import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,15 +22,14 @@ from streamer.commands import table as table_command
 from streamer.commands.broker import FOLDER as BROKER_FOLDER
 from streamer.config.load import validated
 from streamer.config.pipeline import PipelineConfig
-from streamer.demo import create_topic, produce
+from streamer.demo import create_topic
 from streamer.demo.backlog import StopWhenCaughtUp, sent_so_far
-from streamer.stopping import StopSignals, end_at_once, ends_on_signals
-from table.errors import TableNotFound
-from table.hudi_table import open_table
+from streamer.demo.sender import Sender
+from streamer.stopping import StopSignals, ends_on_signals
+from table.hudi_table import HudiTable, open_table
 from table.storage import StorageLocation
 
 TOPIC = "orders"
-_RATE_PER_S = 2_000
 _SHOWN_INSTANTS = 12
 _SHOWN_ROWS = 5
 
@@ -50,12 +48,10 @@ def execute(arguments: argparse.Namespace) -> int:
             text = yaml.safe_dump(tree, sort_keys=False)
             (home / "orders.yaml").write_text(text, encoding="utf-8")
             config = validated(tree)
-            lag, left_work = _stream(config, arguments.records, console, signals)
-        _show(config, lag, console)
+            lag = _stream(config, arguments, console, signals)
+        show(config, lag, console)
         port = bootstrap.rpartition(":")[2]
         console.print(_hints(arguments.home, port), highlight=False, markup=False, soft_wrap=True)
-        if left_work:
-            end_at_once()
     return 0
 
 
@@ -98,12 +94,10 @@ def _broker(folder: Path) -> Iterator[str]:
 
 
 def _stream(
-    config: PipelineConfig, count: int, console: Console, signals: StopSignals
-) -> tuple[Mapping[int, int], bool]:
-    """Send orders and stream them until all are in the table.
-
-    Returns what is left unread, and whether a thread is still busy with a batch.
-    """
+    config: PipelineConfig, arguments: argparse.Namespace, console: Console, signals: StopSignals
+) -> Mapping[int, int]:
+    """Send orders and stream them until all are in the table; returns what is left unread."""
+    count: int = arguments.records
     create_topic(config.source.bootstrap, TOPIC)
     first = sent_so_far(config.source.bootstrap, TOPIC)
     with progress.display(console) as shown:
@@ -111,39 +105,26 @@ def _stream(
         with pipeline.build(config, listener) as built:
             signals.watch(built.loop.stop)
             listener.stop = built.loop.stop
-            sender = _Sender(config.source.bootstrap, first, count, built.loop.stop)
+            sender = Sender(config.source.bootstrap, TOPIC, first, count, built.loop.stop)
             sender.start()
-            built.loop.run()
+            arguments.loop = built.loop
+            try:
+                built.loop.run()
+            finally:
+                sender.end()
             sender.raise_failure()
             checkpoint = built.sink.checkpoint()
-            lag = {} if checkpoint is None else built.source.lag(checkpoint)
-            return lag, built.loop.left_work
+            return {} if checkpoint is None else built.source.lag(checkpoint)
 
 
-class _Sender(threading.Thread):
-    """Sends orders in the background; ends with the process."""
+def show(config: PipelineConfig, lag: Mapping[int, int], console: Console) -> None:
+    """Print what became of the orders.
 
-    def __init__(self, bootstrap: str, first: int, count: int, stop: Callable[[], object]) -> None:
-        super().__init__(name="orders", daemon=True)
-        # Not ``_bootstrap``: a thread has a method of that name.
-        self._brokers, self._first, self._count, self._stop_run = bootstrap, first, count, stop
-        self._failure: Exception | None = None
-
-    def run(self) -> None:
-        """Send; a failure ends the stream, which would wait for ever."""
-        try:
-            produce(self._brokers, TOPIC, self._count, rate_per_s=_RATE_PER_S, first=self._first)
-        except Exception as error:
-            self._failure = error
-            self._stop_run()
-
-    def raise_failure(self) -> None:
-        """Raise what made it stop, if anything did."""
-        if self._failure is not None:
-            raise self._failure
-
-
-def _show(config: PipelineConfig, lag: Mapping[int, int], console: Console) -> None:
+    Args:
+        config: of the pipeline.
+        lag: records of each partition that were not read.
+        console: where to.
+    """
     table = open_table(config.table.location())
     console.rule("the table")
     table_command.show(table_command.describe(table), console, as_json=False)
@@ -152,23 +133,28 @@ def _show(config: PipelineConfig, lag: Mapping[int, int], console: Console) -> N
     table_command.show_rows(rows, console, as_json=False)
     console.rule("its file slices")
     table_command.show_rows(table_command.file_rows(table), console, as_json=False)
-    console.rule("the orders changed last")
-    columns = ["order_id", "customer", "status", "amount", "quantity", "updated_at"]
-    newest = table.snapshot(columns).read_all().sort_by([("updated_at", "descending")])
-    shown = newest.slice(0, _SHOWN_ROWS)
-    row_output.print_rows(shown.to_batches(), console)
+    if table.schema is not None:
+        _show_rows(table, console)
     console.rule("records that could not become rows")
     _show_rejects(config.dead_letters.path, console)
     unread = ", ".join(f"partition {p}: {count:,}" for p, count in lag.items())
     console.print(f"not read yet: {unread or 'nothing known'}", highlight=False)
 
 
+def _show_rows(table: HudiTable, console: Console) -> None:
+    console.rule("the orders changed last")
+    columns = ["order_id", "customer", "status", "amount", "quantity", "updated_at"]
+    newest = table.snapshot(columns).read_all().sort_by([("updated_at", "descending")])
+    shown = newest.slice(0, _SHOWN_ROWS)
+    row_output.print_rows(shown.to_batches(), console)
+
+
 def _show_rejects(path: str, console: Console) -> None:
-    try:
-        rejects = open_table(StorageLocation(path)).snapshot(["reason", "offset"]).read_all()
-    except TableNotFound:
+    table = open_table(StorageLocation(path))
+    if table.schema is None:
         console.print("none")
         return
+    rejects = table.snapshot(["reason", "offset"]).read_all()
     # Reasons quote the value: without it, equal ones can be counted.
     general = pc.replace_substring_regex(rejects.column("reason"), r"'[^']*'|\d+", "…")
     counted = pa.table({"reason": general}).group_by("reason").aggregate([([], "count_all")])

@@ -5,17 +5,18 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 from streamer import pipeline, progress
-from streamer.cli import exit_code
 from streamer.config.load import load
 from streamer.config.pipeline import PipelineConfig
 from streamer.config.secrets import redaction
 from streamer.event_log import JsonLines, event_log
-from streamer.events import Listener, RunFailed
+from streamer.events import Listener, PartWarned, RunFailed
+from streamer.life_signs import telling_of_life
 from streamer.metrics.observation import observed
-from streamer.stopping import StopSignals, end_at_once, ends_on_signals
+from streamer.own_logs import own_logs_told
+from streamer.stopping import StopSignals, ends_on_signals
 
 
 def execute(arguments: argparse.Namespace) -> int:
@@ -28,19 +29,26 @@ def execute(arguments: argparse.Namespace) -> int:
     """
     config = load(arguments.pipeline, [*arguments.overrides, *_overrides(arguments)])
     arguments.redacted = redaction(config)
-    with ends_on_signals() as signals:
-        with (
-            _output(arguments, config) as shown,
-            observed(config, shown) as observation,
-            _failures_told(observation.listener, arguments, signals),
-            pipeline.build(config, observation.listener) as built,
-            observation.watching(built),
-        ):
-            signals.watch(built.loop.stop)
-            built.loop.run()
-        if built.loop.left_work:
-            end_at_once()
+    with (
+        ends_on_signals() as signals,
+        _output(arguments, config) as shown,
+        observed(config, shown) as observation,
+        own_logs_told(lambda *told: observation.listener(PartWarned(*told))),
+        _failures_told(observation.listener, arguments, signals),
+        pipeline.build(config, observation.listener) as built,
+        observation.watching(built),
+        _alive(built, observation.listener, config),
+    ):
+        signals.watch(built.loop.stop)
+        arguments.loop = built.loop
+        built.loop.run()
     return 0
+
+
+def _alive(
+    built: pipeline.Pipeline, listener: Listener, config: PipelineConfig
+) -> AbstractContextManager[None]:
+    return telling_of_life(built.loop, built.source, listener, config.run.alive_interval_s)
 
 
 @contextmanager
@@ -67,8 +75,7 @@ def _failures_told(
         if signals.is_asked_early:  # it is how an interrupted call ends
             raise
         listener(RunFailed(type(error).__name__, str(error)))
-        if arguments.log_format == "json" and not arguments.debug:
-            raise SystemExit(exit_code(error)) from None
+        arguments.is_told = arguments.log_format == "json" and not arguments.debug
         raise
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from streamer.commands.location import open_named_table
 from streamer.commands.table import Facts
@@ -98,6 +99,15 @@ def _concurrency(arguments: argparse.Namespace, config: PipelineConfig | None) -
     return meant
 
 
+def work_where_chosen(table: HudiTable, arguments: argparse.Namespace) -> None:
+    """Let files be deleted where ``--runner`` says.
+
+    Raises:
+        SessionFailed: Spark did not start.
+    """
+    table.access = replace(table.access, runner=chosen_runner(arguments))
+
+
 def chosen_runner(arguments: argparse.Namespace) -> Runner:
     """Where ``--runner`` says that the work is done.
 
@@ -107,10 +117,10 @@ def chosen_runner(arguments: argparse.Namespace) -> Runner:
     if arguments.runner == "local":
         return LocalRunner()
     # Only here: without it, no command but this needs Spark.
+    from streamer.cluster_runner import ClusterRunner
     from streamer.session import plain_session
-    from table.spark.runner import SparkRunner
 
-    return SparkRunner(plain_session("lakemark table service"))
+    return ClusterRunner(plain_session("lakemark table service"))
 
 
 def view_at(table: HudiTable, timeline: Timeline) -> FileSystemView:
@@ -129,6 +139,15 @@ def cleaning_policy(arguments: argparse.Namespace) -> CleaningPolicy:
     if arguments.retain_commits is None and config is not None:
         return config.cleaning.policy_of_table()
     return CleaningPolicy(commits=arguments.retain_commits or _COMMITS_RETAINED)
+
+
+def rows_of_files(instant: str | None, files: Mapping[str, Sequence[str]]) -> list[Facts]:
+    """One row for each file that an instant keeps or deletes, by partition."""
+    return [
+        {"instant": instant, "partition": partition, "file": name}
+        for partition, names in files.items()
+        for name in names
+    ]
 
 
 def file_rows(undone: RollbackPlan) -> list[Facts]:

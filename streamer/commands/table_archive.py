@@ -12,12 +12,14 @@ from streamer.commands.service_table import (
     cleaning_policy,
     open_for_service,
     pipeline_of,
+    work_where_chosen,
 )
 from streamer.commands.table import Facts, show_rows
 from streamer.config.archival import ArchivalConfig
 from streamer.config.run import CompactionConfig
 from table.model.instant import Instant
 from table.services.archival_plan import ArchivalPolicy
+from table.services.metadata_upkeep import MetadataPolicies
 from table.transaction.undoable import check_no_restore
 
 
@@ -32,9 +34,10 @@ def execute(arguments: argparse.Namespace) -> int:
     policy = _policy(arguments)
     check_no_restore(table.timeline)
     if arguments.step == "run":
+        work_where_chosen(table, arguments)
         done = archive(table, policy, cleaning)
         instants = done.instants if done else ()
-        tended = tend_metadata_table_now(table)
+        tended = tend_metadata_table_now(table, MetadataPolicies.beside(cleaning, policy))
         rows = [*map(_row, instants), *_metadata_rows(tended.archived if tended else ())]
     else:
         rows = [*map(_row, archivable(table, policy, cleaning))]

@@ -10,16 +10,17 @@ from sinks.hudi.upkeep import clean, tend_metadata_table_now
 from streamer.commands.service_table import (
     cleaning_policy,
     open_for_service,
+    rows_of_files,
     view_at,
+    work_where_chosen,
 )
 from streamer.commands.table import Facts, show_rows
 from table.hudi_table import HudiTable
 from table.metadata.opening import METADATA_FOLDER
 from table.model.action import Action
-from table.model.clean import CleanPlan
 from table.services.cleaning import propose, request
 from table.services.cleaning_plan import CleaningPolicy
-from table.services.metadata_upkeep import Tended
+from table.services.metadata_upkeep import MetadataPolicies, Tended
 from table.transaction.undoable import check_no_restore
 
 
@@ -36,11 +37,16 @@ def execute(arguments: argparse.Namespace) -> int:
             rows = _planned_rows(table, policy)
         case "schedule":
             requested = request(table.access, lambda timeline: view_at(table, timeline), policy)
-            rows = _file_rows(requested[0].requested_at, requested[1]) if requested else []
+            rows = rows_of_files(requested[0].requested_at, requested[1].files) if requested else []
         case _:
+            work_where_chosen(table, arguments)
             done = clean(table, policy)
-            rows = [row for one in done for row in _file_rows(one.instant.requested_at, one.plan)]
-            rows += _metadata_rows(tend_metadata_table_now(table))
+            rows = [
+                row
+                for one in done
+                for row in rows_of_files(one.instant.requested_at, one.plan.files)
+            ]
+            rows += _metadata_rows(tend_metadata_table_now(table, MetadataPolicies.beside(policy)))
     show_rows(rows, Console(), arguments.json)
     return 0
 
@@ -50,17 +56,9 @@ def _planned_rows(table: HudiTable, policy: CleaningPolicy) -> list[Facts]:
     rows: list[Facts] = []
     for pending in table.timeline.pending(Action.CLEAN):
         name = pending.requested_at
-        rows += _file_rows(name, table.store.read_clean_plan(name))
+        rows += rows_of_files(name, table.store.read_clean_plan(name).files)
     proposed = propose(table.store, table.timeline, table.view, policy)
-    return rows if proposed is None else rows + _file_rows(None, proposed)
-
-
-def _file_rows(instant: str | None, plan: CleanPlan) -> list[Facts]:
-    return [
-        {"instant": instant, "partition": partition, "file": name}
-        for partition, names in plan.files.items()
-        for name in names
-    ]
+    return rows if proposed is None else rows + rows_of_files(None, proposed.files)
 
 
 def _metadata_rows(tended: Tended | None) -> list[Facts]:

@@ -10,7 +10,6 @@ from rich.console import Console
 from sinks.hudi.compactions import (
     Compaction,
     Planned,
-    carried_metadata,
     pending_compactions,
     plan_compaction,
     request_compaction,
@@ -93,12 +92,7 @@ def _compact(
     except WriteConflict as conflict:
         print(conflict, file=sys.stderr)
         return None
-    try:
-        stats = compaction.rewrite(runner)
-        table.refresh()
-        instant, metadata = compaction.publish(stats, carried_metadata(table))
-    finally:
-        compaction.leave()
+    instant, metadata = compaction.run(runner)
     return {
         "instant": instant.requested_at,
         "slices": len(metadata.write_stats),

@@ -6,7 +6,7 @@ import argparse
 
 from rich.console import Console
 
-from streamer.commands.service_table import file_rows, open_whatever_indexes
+from streamer.commands.service_table import file_rows, open_whatever_indexes, work_where_chosen
 from streamer.commands.table import Facts, show_rows
 from table.errors import InvalidConfig
 from table.hudi_table import HudiTable
@@ -24,7 +24,11 @@ def execute(arguments: argparse.Namespace) -> int:
     if arguments.to is None and not pending_restore(table.timeline, table.store):
         message = "no restore is pending; name what to restore to: --to INSTANT"
         raise InvalidConfig(message)
-    rows = _undo(table, arguments.to) if arguments.step == "run" else _plan(table, arguments.to)
+    if arguments.step == "run":
+        work_where_chosen(table, arguments)
+        rows = _undo(table, arguments.to)
+    else:
+        rows = _plan(table, arguments.to)
     show_rows(rows, Console(), arguments.json)
     return 0
 

@@ -6,7 +6,7 @@ import argparse
 
 from rich.console import Console
 
-from streamer.commands.service_table import file_rows, open_for_service
+from streamer.commands.service_table import file_rows, open_for_service, work_where_chosen
 from streamer.commands.table import show_rows
 from table.transaction.rollback import plan_rollback, roll_back_named
 
@@ -18,7 +18,11 @@ def execute(arguments: argparse.Namespace) -> int:
         InvalidConfig: no such commit is on the active timeline.
         Refused: it may not be undone; the message says what to do first.
     """
-    access = open_for_service(arguments).access
-    undo = roll_back_named if arguments.step == "run" else plan_rollback
-    show_rows(file_rows(undo(access, arguments.instant)), Console(), arguments.json)
+    table = open_for_service(arguments)
+    if arguments.step == "run":
+        work_where_chosen(table, arguments)
+        undone = roll_back_named(table.access, arguments.instant)
+    else:
+        undone = plan_rollback(table.access, arguments.instant)
+    show_rows(file_rows(undone), Console(), arguments.json)
     return 0

@@ -8,35 +8,62 @@ from datetime import UTC, datetime
 
 from rich.console import Console
 
-from streamer.commands.service_table import open_whatever_indexes, view_at
+from streamer.commands.service_table import open_whatever_indexes, rows_of_files, view_at
 from streamer.commands.table import Facts, show_rows
 from table.hudi_table import HudiTable
 from table.model.file_slice import FileSlice
-from table.services.savepoint import create_savepoint, delete_savepoint, savepoints
+from table.model.savepoint import SavepointMetadata
+from table.services.savepoint import (
+    SlicesAsOf,
+    create_savepoint,
+    delete_savepoint,
+    plan_deletion,
+    plan_savepoint,
+    savepoints,
+)
 from table.timeline.clock import format_instant
 from table.timeline.timeline import Timeline
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Make one, delete one, and list those that there are then.
+    """Print the files that would be kept, or let go; or do it, and list the savepoints.
 
     Raises:
         InvalidConfig: no such commit, or no such savepoint.
         Refused: the state is not whole, or something that changes it is under way.
     """
     table = open_whatever_indexes(arguments)
+    named = arguments.create or arguments.delete
+    if named and arguments.step == "plan":
+        rows = rows_of_files(named, _planned(table, arguments).files)
+    else:
+        _change(table, arguments)
+        rows = _rows(table)
+    show_rows(rows, Console(), arguments.json)
+    return 0
+
+
+def _planned(table: HudiTable, arguments: argparse.Namespace) -> SavepointMetadata:
+    if arguments.create is None:
+        return plan_deletion(table.access, arguments.delete)
+    user, comment = arguments.user, arguments.comment
+    return plan_savepoint(table.access, arguments.create, _slices_of(table), user, comment)
+
+
+def _change(table: HudiTable, arguments: argparse.Namespace) -> None:
     if arguments.create is not None:
-
-        def slices_as_of(timeline: Timeline, instant: str) -> Iterable[FileSlice]:
-            return view_at(table, timeline).as_of(instant).latest_slices()
-
         user, comment = arguments.user, arguments.comment
-        create_savepoint(table.access, arguments.create, slices_as_of, user, comment)
+        create_savepoint(table.access, arguments.create, _slices_of(table), user, comment)
     elif arguments.delete is not None:
         delete_savepoint(table.access, arguments.delete)
     table.refresh()
-    show_rows(_rows(table), Console(), arguments.json)
-    return 0
+
+
+def _slices_of(table: HudiTable) -> SlicesAsOf:
+    def slices_as_of(timeline: Timeline, instant: str) -> Iterable[FileSlice]:
+        return view_at(table, timeline).as_of(instant).latest_slices()
+
+    return slices_as_of
 
 
 def _rows(table: HudiTable) -> list[Facts]:

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from streamer.config.decode import AvroDecodeConfig, DecodeConfig
 from streamer.config.errors import Problem
-from streamer.config.run import DeadLettersConfig
+from streamer.config.run import CompactionConfig, DeadLettersConfig, dead_letters_path
 from streamer.config.source import METADATA_PREFIX, SourceConfig
 from streamer.config.table import TableConfig
 from table.config.merge_request import merge_properties, payload_class_of, word
@@ -36,7 +36,11 @@ _NAMES = {"delete_marker": "delete_when"}
 
 
 def find(
-    source: SourceConfig, decode: DecodeConfig, table: TableConfig, dead_letters: DeadLettersConfig
+    source: SourceConfig,
+    decode: DecodeConfig,
+    table: TableConfig,
+    compaction: CompactionConfig,
+    dead_letters: DeadLettersConfig,
 ) -> list[Problem]:
     """Every contradiction between the sections of one pipeline."""
     return [
@@ -44,6 +48,7 @@ def find(
         *_tombstones(decode, table),
         *_tombstone_ordering(decode, table),
         *_ordering(decode, table),
+        *_nested(decode, table),
         *_delete_marks(decode, table),
         *_absent_fields(decode, table),
         *_rescuing(decode),
@@ -51,6 +56,9 @@ def find(
         *_aliases(decode),
         *_columns(source, decode),
         *missing_columns(_known_columns(source, decode), table),
+        *_copy_on_write(table, compaction),
+        *_metadata_table(table),
+        *_no_dead_letters(table, dead_letters),
         *_places(table, dead_letters),
     ]
 
@@ -160,6 +168,21 @@ def _ordering(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:
                 "times or strings"
             )
             yield Problem("table.ordering", text)
+
+
+def _nested(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:
+    """Fields of keys and partitions that their column does not have."""
+    schema = _schema(decode)
+    for setting, columns in (
+        ("record_key", table.record_key),
+        ("partition_by", table.partition_by),
+    ):
+        for column in columns:
+            if schema is not None and _holds(schema, column):
+                try:
+                    column_at(schema.empty_table(), column)
+                except InvalidConfig as error:
+                    yield Problem(f"table.{setting}", str(error))
 
 
 def _delete_marks(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:
@@ -298,6 +321,41 @@ def _types(columns: Mapping[str, str] | str) -> Iterator[Problem]:
             parse_schema(typed)
         except InvalidConfig as error:
             yield Problem("decode.schema", str(error))
+
+
+def _copy_on_write(table: TableConfig, compaction: CompactionConfig) -> Iterator[Problem]:
+    if table.type != "copy_on_write":
+        return
+    reason = "has no meaning with table.type copy_on_write, which has no log files"
+    if table.log_format is not None:
+        yield Problem("table.log_format", f"{table.log_format} {reason}; leave it out")
+    if compaction.when == "beside":
+        yield Problem("compaction.when", f"beside {reason} to compact; leave it out")
+
+
+def _metadata_table(table: TableConfig) -> Iterator[Problem]:
+    if table.drop_metadata_table and not table.metadata_table:
+        text = (
+            "makes a metadata table anew and metadata_table is false, which removes it; leave one "
+            "of the two out"
+        )
+        yield Problem("table.drop_metadata_table", text)
+
+
+def _no_dead_letters(table: TableConfig, dead_letters: DeadLettersConfig) -> Iterator[Problem]:
+    """Settings of dead letters that are not kept; those that stand at their defaults pass."""
+    if dead_letters.enabled:
+        return
+    untold = {
+        "path": dead_letters_path(table.path),
+        "max_share": DeadLettersConfig().max_share,
+        "tolerated": DeadLettersConfig().tolerated,
+    }
+    for name, default in untold.items():
+        value = getattr(dead_letters, name)
+        if value not in (default, ""):
+            text = f"{value} has no meaning while dead_letters.enabled is false; leave it out"
+            yield Problem(f"dead_letters.{name}", text)
 
 
 def _places(table: TableConfig, dead_letters: DeadLettersConfig) -> Iterator[Problem]:

@@ -69,10 +69,11 @@ class DecodeConfig(Section):
         WithJsonSchema(_JSON_SCHEMA),
         Field(alias="schema"),
     ] = "infer"
-    """The columns: ``{order_id: string, amount: "decimal(10,2)"}``; ``infer`` them from the first
-    batch, or, of Avro, from the newest schema of the writers; or ``{avro: PATH}``, the record of a
-    schema file (url, or path from the folder of the pipeline file), which is replaced by its
-    columns when the file is loaded."""
+    """The columns: ``{order_id: string, amount: "decimal(10,2)"}``; ``infer`` them from about
+    1,000 records where the first run starts (the last ones before, where none follow), or, of Avro,
+    from the newest schema of the writers; or ``{avro: PATH}``, the record of a schema file (url, or
+    path from the folder of the pipeline file), which is replaced by its columns when the file is
+    loaded."""
 
     unknown_fields: Literal["ignore", "rescue", "evolve", "reject", "fail"] = "ignore"
     """What happens to fields that no column is declared for, nested ones included: they are left

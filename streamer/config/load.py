@@ -12,7 +12,7 @@ from streamer.config.errors import ConfigError, Problem
 from streamer.config.masking import name_only
 from streamer.config.pipeline import PipelineConfig
 from streamer.config.yaml_text import NotYaml, parse_yaml
-from table.errors import HudiError
+from table.errors import HudiError, Retriable
 from table.schema.avro import to_arrow
 from table.schema.canonical import canonical
 from table.storage import StorageLocation, open_storage
@@ -32,6 +32,7 @@ def load(location: str, overrides: Sequence[str] = ()) -> PipelineConfig:
     Raises:
         ConfigError: the file cannot be read, is not YAML, or does not describe a pipeline; all
             problems at once.
+        Retriable: its store does not answer.
     """
     tree = parse(read(location), location)
     for override in overrides:
@@ -57,12 +58,15 @@ def read(location: str) -> str:
 
     Raises:
         ConfigError: it cannot be read.
+        Retriable: its store does not answer.
     """
     try:
         if "://" not in location:
             return Path(location).read_text(encoding="utf-8")
         folder, _, name = location.rpartition("/")
         return open_storage(StorageLocation(folder)).read(name).decode("utf-8")
+    except Retriable:
+        raise
     except OSError as error:
         message = f"cannot read {location}: {error.strerror}"
         raise ConfigError([Problem("", message)]) from error

@@ -19,7 +19,14 @@ from streamer.config.decode import (
 )
 from streamer.config.errors import Contradiction, Problem
 from streamer.config.metrics import MetricsConfig
-from streamer.config.run import CompactionConfig, DeadLettersConfig, RunConfig, SparkConfig
+from streamer.config.run import (
+    CompactionConfig,
+    DeadLettersConfig,
+    RunConfig,
+    SparkConfig,
+    dead_letters_path,
+    retry_problems,
+)
 from streamer.config.section import Section, is_place
 from streamer.config.source import SourceConfig
 from streamer.config.table import TableConfig
@@ -51,7 +58,10 @@ class PipelineConfig(Section):
     @model_validator(mode="after")
     def _refuse_contradictions(self) -> PipelineConfig:
         problems = [
-            *contradictions.find(self.source, self.decode, self.table, self.dead_letters),
+            *contradictions.find(
+                self.source, self.decode, self.table, self.compaction, self.dead_letters
+            ),
+            *retry_problems(self.run.on_error),
             *archival_problems(self.cleaning, self.archival),
             *concurrency_problems(self.table.path, self.concurrency),
         ]
@@ -84,7 +94,7 @@ def _with_derived_defaults(given: Mapping[str, object]) -> dict[str, object]:
     path = table["path"].rstrip("/")
     filled.setdefault("name", table.get("name") or path.rpartition("/")[2])
     if is_place(table["path"]):  # a wrong path is told once, where it stands in the file
-        _fill_section(filled, "dead_letters", "path", f"{path}_dead_letters")
+        _fill_section(filled, "dead_letters", "path", dead_letters_path(path))
     single_key = isinstance(table.get("record_key"), str) or (
         isinstance(table.get("record_key"), list | tuple) and len(table["record_key"]) == 1
     )

@@ -101,12 +101,17 @@ def _expected(details: ErrorDetails) -> str:
 
 
 def _shown(location: Sequence[int | str], value: object) -> str:
-    if isinstance(value, Mapping):
+    if isinstance(value, Mapping) and not _is_of_numbers(value):
         return "a mapping"
     text = repr(value)
     if holds_secret(text) or any(sounds_secret(str(part)) for part in location):
         return MASK
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
+
+
+def _is_of_numbers(value: Mapping[object, object]) -> bool:
+    """Whether no text is among the values: it could be secret, whatever its name is."""
+    return all(isinstance(one, int | float) for one in value.values())
 
 
 def _is_handed_on(location: Sequence[int | str], model: type[BaseModel]) -> bool:

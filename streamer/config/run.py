@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from pydantic import Field
 
+from streamer.config.errors import Problem
 from streamer.config.section import Place, Section
 from streamer.config.settings import Settings
 
@@ -46,10 +48,16 @@ class DeadLettersConfig(Section):
     """A table of its own. Left out: the table's path and ``_dead_letters``."""
 
     max_share: Annotated[float, Field(ge=0, le=1)] = 0.05
-    """Stop, and commit nothing of the batch, when more than this share of it is bad."""
+    """Stop, and commit nothing of the batch, when more than this share of it is bad, or of the last
+    10,000 records (or of all since the start, while these are fewer)."""
 
     tolerated: Annotated[int, Field(ge=0)] = 9
-    """So many bad records in a batch never stop a run, however small the batch."""
+    """So many bad records, in a batch or among those last ones, never stop a run."""
+
+
+def dead_letters_path(table_path: str) -> str:
+    """Where the dead letters of a table go, unless the pipeline file says it."""
+    return f"{table_path.rstrip('/')}_dead_letters"
 
 
 class RetryConfig(Section):
@@ -74,6 +82,9 @@ class RunConfig(Section):
     trigger_interval_s: Annotated[float, Field(ge=0)] = 1.0
     """At least so many seconds from the start of one batch to the start of the next."""
 
+    alive_interval_s: Annotated[float, Field(gt=0)] = 60.0
+    """Seconds between two signs of life in the log (``Alive``: checkpoint and lag)."""
+
     on_error: RetryConfig = RetryConfig()
     """Retries."""
 
@@ -86,3 +97,13 @@ class SparkConfig(Section):
 
     conf: Settings
     """Any Spark property."""
+
+
+def retry_problems(retry: RetryConfig) -> Iterator[Problem]:
+    """Pauses that contradict each other."""
+    if retry.max_backoff_s < retry.backoff_s:
+        text = (
+            f"{retry.max_backoff_s:g} is less than backoff_s, {retry.backoff_s:g}; raise it, or "
+            "lower backoff_s"
+        )
+        yield Problem("run.on_error.max_backoff_s", text)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import os
+from typing import Annotated, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from table.errors import HudiError
 from table.storage import place_of
+
+T = TypeVar("T", bound=str)
 
 
 class Section(BaseModel):
@@ -28,10 +31,22 @@ class Section(BaseModel):
 def is_place(path: str) -> bool:
     """Whether a table may lie there: a local path, or a url of a known store."""
     try:
-        place_of(path)
+        _place(path)
     except (HudiError, ValueError):
         return False
     return True
+
+
+def each_once(names: tuple[T, ...]) -> tuple[T, ...]:
+    """The names, none of them empty or there twice.
+
+    Raises:
+        ValueError: one is.
+    """
+    if "" in names or len(set(names)) < len(names):
+        message = "expected names of columns, each once"
+        raise ValueError(message)
+    return names
 
 
 def _as_tuple(given: object) -> object:
@@ -43,18 +58,15 @@ def _as_names(given: object) -> object:
     return (given,) if isinstance(given, str) else _as_tuple(given)
 
 
-def _names(columns: tuple[str, ...]) -> tuple[str, ...]:
-    if "" in columns or len(set(columns)) < len(columns):
-        message = "expected names of columns, each once"
-        raise ValueError(message)
-    return columns
-
-
 def _place(path: str) -> str:
+    path = os.path.expanduser(path)
     try:
         place_of(path)
     except HudiError as error:
         raise ValueError(str(error)) from None
+    if path.startswith("~"):
+        message = "there is no such user on this machine; write the path from / on, or ./~ for a ~"
+        raise ValueError(message)
     return path
 
 
@@ -65,4 +77,4 @@ FromList = BeforeValidator(_as_tuple)
 Place = Annotated[str, Field(min_length=1), AfterValidator(_place)]
 
 #: Names of columns; one name may stand without brackets.
-Columns = Annotated[tuple[str, ...], BeforeValidator(_as_names), AfterValidator(_names)]
+Columns = Annotated[tuple[str, ...], BeforeValidator(_as_names), AfterValidator(each_once)]

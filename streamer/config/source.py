@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from checkpoints.book import IDENTITY_PATTERN
-from streamer.config.section import FromList, Section
+from streamer.config.section import FromList, Section, each_once
 from streamer.config.settings import Setting, Settings
 
 #: What Kafka tells of a record beside its value, as it can become a column.
@@ -35,6 +35,9 @@ RESERVED_PROPERTIES = {
 #: A broker as Kafka's clients take it; the protocol before it, which they ignore, is accepted.
 _BROKER = re.compile(r"([A-Za-z_]+://)?([\w.-]+|\[[\da-fA-F:.%\w]+\]):(\d{1,5})", re.ASCII)
 _LARGEST_PORT = 65_535
+
+#: As far as Kafka counts offsets and milliseconds.
+_LONG = 2**63 - 1
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -83,11 +86,12 @@ def _epoch_ms(given: object) -> int:
 
 
 def _natural(given: object) -> int | None:
-    """The number from 0 on that YAML (or a quoted key) gives, or None."""
+    """The number that YAML (or a quoted key) gives, from 0 to what Kafka can count; or None."""
     if isinstance(given, bool) or not isinstance(given, int | str):
         return None
     text = str(given)
-    return int(text) if text.isascii() and text.isdigit() else None
+    is_natural = text.isascii() and text.isdigit() and len(text) < len(str(_LONG)) + 1
+    return int(text) if is_natural and int(text) <= _LONG else None
 
 
 def _not_reserved(consumer: Mapping[str, Setting]) -> Mapping[str, Setting]:
@@ -136,7 +140,7 @@ class SourceConfig(Section):
     """Under which name the table keeps this pipeline's offsets. Several pipelines that write one
     table need one each. Left out: where Apache Hudi's streamer keeps them, too."""
 
-    max_records_per_batch: Annotated[int, Field(ge=1)] = 1_000_000
+    max_records_per_batch: Annotated[int, Field(ge=1, le=_LONG)] = 1_000_000
     """At most so many offsets in one commit."""
 
     on_offset_out_of_range: Literal["fail", "earliest", "latest"] = "fail"
@@ -154,5 +158,7 @@ class SourceConfig(Section):
     consumer: Annotated[Settings, AfterValidator(_not_reserved)]
     """Any other property of Kafka's consumer (``security.protocol``, ``sasl.jaas.config``, …)."""
 
-    metadata_columns: Annotated[tuple[MetadataColumn, ...], FromList] = ()
+    metadata_columns: Annotated[
+        tuple[MetadataColumn, ...], FromList, AfterValidator(each_once)
+    ] = ()
     """Which of these become columns of the table, named ``_hoodie_kafka_source_<name>``."""

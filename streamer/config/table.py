@@ -34,7 +34,7 @@ class TableConfig(Section):
     """A table in the Apache Hudi format; it is created by the first batch."""
 
     path: Place
-    """Where: a local path (from the working directory) or a url (``s3://``, ``gs://``, ``az://``,
+    """Where: a local path (from the working directory, or ``~``) or a url (``s3://``, ``gs://``, ``az://``,
     ``file:///``)."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$")] = ""

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import importlib
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
 from streamer.demo.producer import ProducerMissing
 from streamer.events import BatchPlanned, BatchWritten, Event, Listener, RunStarted, RunStopped
+from table.errors import Permanent
 
 _ANSWER_WITHIN_S = 10.0
+_PAUSE_S = 0.1
+
+
+class TopicSilent(Permanent):
+    """The broker does not say how much a topic holds."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the broker does not say how much the demo's topic holds: {reason}")
 
 
 def sent_so_far(bootstrap: str, topic: str) -> int:
@@ -19,21 +29,44 @@ def sent_so_far(bootstrap: str, topic: str) -> int:
 
     Raises:
         ProducerMissing: the extra ``lakemark[demo]`` is not installed.
+        TopicSilent: the broker does not answer.
     """
     try:
         kafka = importlib.import_module("confluent_kafka")
     except ImportError as error:
         raise ProducerMissing from error
     consumer = kafka.Consumer({"bootstrap.servers": bootstrap, "group.id": "lakemark-demo"})
-    try:
+
+    def ask() -> int:
         known = consumer.list_topics(timeout=_ANSWER_WITHIN_S).topics.get(topic)
         partitions = (
             [] if known is None else [kafka.TopicPartition(topic, p) for p in known.partitions]
         )
         ranges = [consumer.get_watermark_offsets(p, _ANSWER_WITHIN_S) for p in partitions]
         return sum(end for _, end in ranges)
+
+    try:
+        return answered(ask, kafka.KafkaException)
     finally:
         consumer.close()
+
+
+def answered(
+    ask: Callable[[], int], refusal: type[Exception], within_s: float = _ANSWER_WITHIN_S
+) -> int:
+    """What a broker answers, asked again for so long: a topic that was just made has no leaders.
+
+    Raises:
+        TopicSilent: it refuses to the last.
+    """
+    until = time.monotonic() + within_s
+    while True:
+        try:
+            return ask()
+        except refusal as error:
+            if time.monotonic() > until:
+                raise TopicSilent(str(error)) from error
+        time.sleep(_PAUSE_S)
 
 
 class StopWhenCaughtUp:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -103,6 +103,7 @@ def produce(
     mix: OrderMix = DEFAULT_MIX,
     first: int = 0,
     partitions: int = 4,
+    is_ended: Callable[[], bool] = bool,
 ) -> Produced:
     """Send messages ``first`` to ``first + count`` of an order stream; returns when all are taken.
 
@@ -116,25 +117,35 @@ def produce(
         mix: shares of late events, repeats, deletes and broken records.
         first: number of the first message, to go on where an earlier call ended.
         partitions: of the topic, when it is created.
+        is_ended: asked between messages; once true, no more of them are sent.
 
     Raises:
         ProducerMissing: the extra ``lakemark[demo]`` is not installed.
         ProduceFailed: the broker did not take all messages.
     """
     create_topic(bootstrap, topic, partitions)
-    sending = _Sending(bootstrap, topic, rate_per_s)
+    sending = _Sending(bootstrap, topic, rate_per_s, is_ended)
     for batch in order_messages(count, keys, seed, mix, first):
         sending.send(batch)
+        if is_ended():
+            break
     return sending.finish()
 
 
 class _Sending:
     """A producer, its pace and its failures."""
 
-    def __init__(self, bootstrap: str, topic: str, rate_per_s: float | None) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str,
+        rate_per_s: float | None,
+        is_ended: Callable[[], bool],
+    ) -> None:
         settings = {**_SETTINGS, "bootstrap.servers": bootstrap}
         self._producer: Producer = _client("confluent_kafka").Producer(settings)
         self._bootstrap, self._topic, self._rate_per_s = bootstrap, topic, rate_per_s
+        self._is_ended = is_ended
         self._failure: str | None = None
         self._message_count = self._value_bytes = 0
         self._began_s = time.monotonic()
@@ -145,6 +156,8 @@ class _Sending:
         for start in range(0, batch.num_rows, max(1, rows)):
             part = batch.slice(start, max(1, rows))
             self._wait_for_turn()
+            if self._is_ended():
+                return
             self._hand_over(part)
             self._message_count += part.num_rows
             self._value_bytes += pc.sum(pc.binary_length(part["value"])).as_py() or 0

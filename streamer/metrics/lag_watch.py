@@ -3,33 +3,33 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from streamer.metrics.run_metrics import RunMetrics
 from streamer.metrics.table_shape import shape_of
 from streamer.sources.kafka import KafkaSource
-from streamer.sources.kafka_unread import UnreadRecords
+from streamer.sources.kafka_peek import KafkaPeek
 from table.hudi_table import HudiTable
 
 #: A look that takes longer than this is left to itself when the run ends.
-_END_WITHIN_S = 5.0
+_END_WITHIN_S = 1.0
 
 
 @contextmanager
 def looking(
-    source: KafkaSource, table: HudiTable, metrics: RunMetrics, every_s: float
+    source: KafkaSource, tables: Mapping[str, HudiTable], metrics: RunMetrics, every_s: float
 ) -> Iterator[None]:
-    """A block during which a thread keeps the metrics of topic and table true.
+    """A block during which a thread keeps the metrics of topic and tables true.
 
     Args:
         source: is asked for the lag.
-        table: its carried view is measured; nothing is listed.
+        tables: by name; their carried views are measured, nothing is listed.
         metrics: is told.
         every_s: seconds between two looks.
     """
     ending = threading.Event()
-    watch = _LagWatch(source, table, metrics)
+    watch = _LagWatch(source, tables, metrics)
     thread = threading.Thread(
         target=watch.run, args=(ending, every_s), name="lakemark-lag", daemon=True
     )
@@ -42,9 +42,11 @@ def looking(
 
 
 class _LagWatch:
-    def __init__(self, source: KafkaSource, table: HudiTable, metrics: RunMetrics) -> None:
-        self._source, self._table, self._metrics = source, table, metrics
-        self._records: UnreadRecords | None = None
+    def __init__(
+        self, source: KafkaSource, tables: Mapping[str, HudiTable], metrics: RunMetrics
+    ) -> None:
+        self._source, self._tables, self._metrics = source, tables, metrics
+        self._records: KafkaPeek | None = None
 
     def run(self, ending: threading.Event, every_s: float) -> None:
         """Until ``ending``; a look that fails is counted, and the next one follows."""
@@ -58,16 +60,17 @@ class _LagWatch:
             self._records.close()
 
     def _look(self) -> None:
-        view = self._table.carried_view
-        if view is not None:
-            self._metrics.note_table(shape_of(view))
+        for name, table in self._tables.items():
+            view = table.carried_view
+            if view is not None:
+                self._metrics.note_table(name, shape_of(view))
         position = self._metrics.position
         if position is None:
             return
         lag = self._source.lag(position)
         unread = {p: position.offsets[p] for p, n in lag.items() if n and p in position.offsets}
         if unread and self._records is None:
-            self._records = self._source.unread_records()
+            self._records = self._source.peek()
         oldest = self._records.timestamps(unread) if unread and self._records else {}
         if self._metrics.position == position:  # else a batch was written meanwhile
             self._metrics.note_lag(lag, oldest)

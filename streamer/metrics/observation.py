@@ -13,6 +13,7 @@ from streamer.health import Health
 from streamer.metrics.endpoint import endpoint
 from streamer.metrics.lag_watch import looking
 from streamer.metrics.run_metrics import RunMetrics
+from streamer.metrics.table_shape import DEAD_LETTERS, ROWS
 from streamer.pipeline import Pipeline
 
 
@@ -64,6 +65,7 @@ class Observation:
             if self._metrics is not None and self._health is not None:
                 self._health.watch(lambda: pipeline.loop.waiting_at)
                 every_s = self._config.look_interval_s
-                look = looking(pipeline.source, pipeline.sink.table, self._metrics, every_s)
+                tables = dict(zip((ROWS, DEAD_LETTERS), pipeline.tables, strict=False))
+                look = looking(pipeline.source, tables, self._metrics, every_s)
                 ended.enter_context(look)
             yield

@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 
 from checkpoints.checkpoint import KafkaCheckpoint
 from streamer.events import (
+    Alive,
     BatchPlanned,
     BatchWritten,
     CompactionBegun,
@@ -23,6 +24,7 @@ from streamer.events import (
     GroupCommitFailed,
     MetricsServed,
     OffsetsSkipped,
+    PartWarned,
     RecordsRejected,
     Retrying,
     RunFailed,
@@ -32,7 +34,7 @@ from streamer.events import (
     ServiceDone,
 )
 from streamer.metrics.families import BoundedLabel, Families
-from streamer.metrics.table_shape import TableShape
+from streamer.metrics.table_shape import ROWS, TableShape
 
 
 class RunMetrics:
@@ -51,6 +53,7 @@ class RunMetrics:
         self._batches = _Batches(families, now)
         self._lag = _Lag(families, now)
         self._table = _Table(families, now)
+        self._tables = _Tables(families)
         self._troubles = _Troubles(families)
         self._services = _Services(families, now)
         build = families.gauge("build_info", "Always 1; the version that runs", "version")
@@ -101,9 +104,13 @@ class RunMetrics:
                 self._troubles.in_a_row.set(event.attempt)
             case RunFailed():
                 self._troubles.fail(event.error_type)
+                self._services.compacting.set(0)
             case RunStopped():
                 self._batches.planned.set(0)
-            case MetricsServed():
+                self._services.compacting.set(0)
+            case PartWarned():
+                self._troubles.warnings.inc()
+            case MetricsServed() | Alive():
                 pass  # whoever reads this knows
             case GroupCommitFailed():
                 self._troubles.group_commits.inc()
@@ -120,9 +127,16 @@ class RunMetrics:
         """
         self._lag.note(lag, oldest)
 
-    def note_table(self, shape: TableShape) -> None:
-        """What the table looks like."""
-        self._table.note(shape)
+    def note_table(self, name: str, shape: TableShape) -> None:
+        """What one of the pipeline's tables looks like.
+
+        Args:
+            name: ``ROWS`` or ``DEAD_LETTERS``.
+            shape: of it.
+        """
+        self._tables.note(name, shape)
+        if name == ROWS:
+            self._table.note(shape)
 
     def note_failed_look(self) -> None:
         """Topic or table did not answer; what was seen before stands."""
@@ -284,6 +298,27 @@ class _Table:
         return 0.0 if since is None else max(0.0, self._now() - _instant_s(since))
 
 
+class _Tables:
+    """What is told of the dead letters as well."""
+
+    def __init__(self, families: Families) -> None:
+        self._run, gauge = families.run, families.gauge
+        self._instants = gauge("table_active_instants", "Of the active timeline", "table")
+        self._pending = gauge(
+            "table_pending_services", "Services requested, not completed", "table", "action"
+        )
+        self._files = gauge(
+            "table_files", "Files that a query reads, by size", "table", "kind", "size"
+        )
+
+    def note(self, name: str, shape: TableShape) -> None:
+        self._instants.labels(*self._run, name).set(shape.active_instants)
+        for action, count in shape.pending.items():
+            self._pending.labels(*self._run, name, action).set(count)
+        for (kind, size), count in shape.files.items():
+            self._files.labels(*self._run, name, kind, size).set(count)
+
+
 class _Services:
     """What was done for the table between batches, and beside them."""
 
@@ -331,6 +366,7 @@ class _Troubles:
         self.group_commits = one(
             "group_commit_failures", "Offsets that Kafka did not take for a consumer group"
         )
+        self.warnings = one("warnings", "Warnings of parts that go on all the same")
         self.in_a_row = families.one_gauge("failures_in_a_row", "Since the last commit")
         self._failures = families.counter("failures", "Failures, by class of error", "type")
 

@@ -2,10 +2,33 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import product
 
+from table.model.action import Action
+from table.model.file_slice import FileSlice
 from table.services.compaction import delta_commits_since_compaction, delta_commits_uncompacted
 from table.view.file_system_view import FileSystemView
+
+#: The tables of a pipeline.
+ROWS, DEAD_LETTERS = "rows", "dead_letters"
+
+#: What others do to a table beside its batches, and may have left undone.
+_SERVICES = (
+    Action.COMPACTION,
+    Action.LOG_COMPACTION,
+    Action.CLUSTERING,
+    Action.CLEAN,
+    Action.ROLLBACK,
+    Action.RESTORE,
+    Action.INDEXING,
+)
+
+#: Classes of files, by the largest size in bytes of each, which the next one begins above.
+_SIZES = {"64KiB": 64 << 10, "1MiB": 1 << 20, "16MiB": 16 << 20, "128MiB": 128 << 20}
+_LARGER = "larger"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +44,9 @@ class TableShape:
         delta_commits: completed since the last compaction was requested.
         uncompacted_delta_commits: that no completed compaction has merged.
         pending_since: requested time of the oldest pending compaction; None without.
+        pending: services that were requested and not completed, by action; 0 for none.
+        files: how many, by kind (``base`` or ``log``) and size class: up to ``1MiB``, say.
+        active_instants: of the active timeline.
     """
 
     file_groups: int
@@ -31,6 +57,9 @@ class TableShape:
     delta_commits: int
     uncompacted_delta_commits: int
     pending_since: str | None
+    pending: Mapping[str, int]
+    files: Mapping[tuple[str, str], int]
+    active_instants: int
 
 
 def shape_of(view: FileSystemView) -> TableShape:
@@ -45,4 +74,20 @@ def shape_of(view: FileSystemView) -> TableShape:
         delta_commits_since_compaction(view.timeline),
         delta_commits_uncompacted(view.timeline),
         min(view.compactions.values(), default=None),
+        {action.value: len(view.timeline.pending(action)) for action in _SERVICES},
+        _files_by_size(slices),
+        len(view.timeline.instants),
     )
+
+
+def _files_by_size(slices: Iterable[FileSlice]) -> dict[tuple[str, str], int]:
+    counts: Counter[tuple[str, str]] = Counter()
+    for one in slices:
+        counts.update(("log", _class_of(log.size_bytes)) for log in one.logs)
+        if one.base is not None:
+            counts["base", _class_of(one.base.size_bytes)] += 1
+    return {each: counts[each] for each in product(("base", "log"), (*_SIZES, _LARGER))}
+
+
+def _class_of(size_bytes: int) -> str:
+    return next((name for name, most in _SIZES.items() if size_bytes <= most), _LARGER)

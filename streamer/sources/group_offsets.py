@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
+
 from checkpoints.checkpoint import KafkaCheckpoint
 from streamer.events import GroupCommitFailed, Listener
-from streamer.sources.kafka_admin import GroupCommit, KafkaAdmin
+from streamer.sources.kafka_admin import ANSWER_WITHIN_S, GroupCommit, KafkaAdmin
 
 
 class GroupOffsets:
@@ -28,16 +30,18 @@ class GroupOffsets:
             self._finish()
             self._send()
 
-    def close(self) -> None:
-        """Wait for the answer, for so long as any question may take, and show the newest."""
+    def close(self, within_s: float = ANSWER_WITHIN_S) -> None:
+        """Wait for the answer, show the newest, and wait for that; all within so many seconds."""
+        ends_at = time.monotonic() + within_s
         while self._under_way is not None:
-            self._finish()
-            self._send()
+            self._finish(max(0.0, ends_at - time.monotonic()))
+            if time.monotonic() < ends_at:
+                self._send()
 
-    def _finish(self) -> None:
+    def _finish(self, within_s: float = ANSWER_WITHIN_S) -> None:
         if self._under_way is None:
             return
-        reason = self._under_way.refusal()
+        reason = self._under_way.refusal(within_s)
         self._under_way = None
         if reason is not None:
             self._listener(GroupCommitFailed(self._group, reason))

@@ -15,6 +15,7 @@ from checkpoints.checkpoint import KafkaCheckpoint
 from streamer.config import settings
 from streamer.config.source import SourceConfig, StartingTime
 from streamer.events import Listener, OffsetsSkipped, ignore
+from streamer.executors import is_local
 from streamer.sources import kafka_offsets
 from streamer.sources.errors import (
     ForeignCheckpoint,
@@ -26,14 +27,20 @@ from streamer.sources.errors import (
 from streamer.sources.group_offsets import GroupOffsets
 from streamer.sources.kafka_admin import KafkaAdmin
 from streamer.sources.kafka_offsets import Fallback, Start, Starting
-from streamer.sources.kafka_unread import UnreadRecords
+from streamer.sources.kafka_peek import KafkaPeek
+from streamer.sources.poll_size import looks, poll_records
 
-#: Fewer, larger fetches: a sixth to a quarter less time for a batch of small records than with
-#: the consumer's own limits (1 MiB and 500 records). The pipeline file may set others.
-_FETCH_PROPERTIES = {
-    "max.partition.fetch.bytes": str(8 << 20),
-    "max.poll.records": "10000",
-}
+#: Fewer, larger fetches: with ``poll_size``, a sixth to a quarter less time for a batch of small
+#: records than with the consumer's own limits (1 MiB and 500 records). The pipeline file may set
+#: others.
+_FETCH_PROPERTIES = {"max.partition.fetch.bytes": str(8 << 20)}
+_POLL_RECORDS = "max.poll.records"
+
+#: Values that a schema is inferred from, together.
+_SAMPLE_BYTES = 16 << 20
+
+#: For each look at the lengths of records, in seconds.
+_LOOK_WITHIN_S = 2.0
 
 
 class KafkaSource:
@@ -119,6 +126,11 @@ class KafkaSource:
         if self._group is not None:
             self._group.show(checkpoint)
 
+    def finish_group(self, within_s: float) -> None:
+        """Wait until that group has been shown the newest, for so many seconds at most."""
+        if self._group is not None:
+            self._group.close(within_s)
+
     def lag(self, checkpoint: KafkaCheckpoint) -> dict[int, int]:
         """Offsets of each partition that are in the topic and were not read.
 
@@ -127,9 +139,9 @@ class KafkaSource:
         """
         return kafka_offsets.lag(checkpoint, self._admin.ranges())
 
-    def unread_records(self) -> UnreadRecords:
-        """A connection of its own that tells how old unread records are; close it."""
-        return UnreadRecords(self._spark, self._properties, self._config.topic)
+    def peek(self) -> KafkaPeek:
+        """A connection of its own that looks at a few records; close it."""
+        return KafkaPeek(self._spark, self._properties, self._config.topic)
 
     def max_message_bytes(self) -> int:
         """The longest message that the topic takes; Kafka's own default where we may not ask.
@@ -147,9 +159,15 @@ class KafkaSource:
 
         Args:
             start: names every partition, as ``start_map`` returns it.
+
+        Raises:
+            SourceError: the topic cannot be asked how long its records are.
         """
+        properties = {_POLL_RECORDS: str(self.poll_records(start)), **self._properties}
         reader = self._spark.readStream.format("kafka").options(
-            **self._options(start),
+            **{f"kafka.{name}": value for name, value in properties.items()},
+            subscribe=start.topic,
+            startingOffsets=json.dumps({start.topic: dict(start.offsets)}),
             maxOffsetsPerTrigger=str(self._config.max_records_per_batch),
             # Whatever is to become of losses: a batch has all records of its offsets, or fails,
             # and the next start decides for each partition.
@@ -157,22 +175,34 @@ class KafkaSource:
         )
         return reader.load().select(*self._columns())
 
-    def sample(self, count: int) -> pa.Array:
-        """Values of about ``count`` records from where a first run starts, to infer a schema from.
+    def poll_records(self, start: KafkaCheckpoint) -> int:
+        """How many records a consumer may hold at once: by their lengths, or as the file says.
 
         Raises:
             SourceError: the topic cannot be asked.
         """
-        start = self.start_map(None)
+        if _POLL_RECORDS in self._properties:
+            return int(self._properties[_POLL_RECORDS])
         available = self._admin.ranges()
+        asked = looks(start.offsets, available)
+        with self._admin.translating(), self.peek() as peek:
+            longest = max((peek.longest_bytes(look, _LOOK_WITHIN_S) for look in asked), default=0)
+        return poll_records(_heap_bytes(self._spark), len(available), longest)
+
+    def sample(self, count: int) -> pa.Array:
+        """Values of about ``count`` records from where a first run starts, to infer a schema from.
+
+        Where fewer follow, they are the last ones before; fewer, too, where they are long.
+
+        Raises:
+            SourceError: the topic cannot be asked.
+        """
+        start, available = self.start_map(None), self._admin.ranges()
         share = -(-count // max(len(available), 1))
         ends = {p: min(start.offsets[p] + share, r.end) for p, r in available.items()}
-        reader = self._spark.read.format("kafka").options(
-            **self._options(start),
-            endingOffsets=json.dumps({start.topic: ends}),
-        )
-        rows = reader.load().select("value").where("value is not null").collect()
-        return pa.array([bytes(row.value) for row in rows], pa.binary())
+        begins = {p: max(ends[p] - share, r.earliest) for p, r in available.items()}
+        with self._admin.translating(), self.peek() as peek:
+            return pa.array(peek.values(begins, ends, _SAMPLE_BYTES), pa.binary())
 
     def close(self) -> None:
         """Ends the connection that answers questions; streams go on."""
@@ -224,14 +254,6 @@ class KafkaSource:
         policy = self._config.on_offset_out_of_range
         return "earliest" if policy == "fail" else policy
 
-    def _options(self, start: KafkaCheckpoint) -> dict[str, str]:
-        """What every reader of the topic is told, stream or not."""
-        return {
-            **{f"kafka.{name}": value for name, value in self._properties.items()},
-            "subscribe": start.topic,
-            "startingOffsets": json.dumps({start.topic: dict(start.offsets)}),
-        }
-
     def _columns(self) -> list[Column]:
         value, key = F.col("value"), F.col("key")
         wanted = self._config.metadata_columns
@@ -240,3 +262,13 @@ class KafkaSource:
             key = F.when(value.isNull(), key).alias("key")
         topic = [F.col("topic")] if "topic" in wanted else []
         return [value, key, F.col("partition"), F.col("offset"), F.col("timestamp"), *topic]
+
+
+def _heap_bytes(spark: SparkSession) -> int:
+    """Heap of the JVM in which the stream's consumers are: the driver's, or an executor's."""
+    context = spark.sparkContext
+    if not is_local(spark):
+        return int(context._jsc.sc().executorMemory()) << 20
+    jvm = context._jvm
+    assert jvm is not None
+    return int(jvm.java.lang.Runtime.getRuntime().maxMemory())

@@ -6,7 +6,8 @@ the other, and nothing else needs to be installed. Every question is bounded in 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 from py4j.java_gateway import JavaClass, JavaObject
@@ -39,6 +40,12 @@ _REFUSALS = (
     "SaslStateException",
 )
 _UNKNOWN_TOPIC = ("UnknownTopicOrPartitionException", "InvalidTopicException")
+
+
+_DESERIALIZERS = dict.fromkeys(
+    ("key.deserializer", "value.deserializer"),
+    "org.apache.kafka.common.serialization.ByteArrayDeserializer",
+)
 
 
 class KafkaAdmin:
@@ -125,6 +132,18 @@ class KafkaAdmin:
             return DEFAULT_MAX_MESSAGE_BYTES
         return int(described.get("max.message.bytes").value())
 
+    @contextmanager
+    def translating(self) -> Iterator[None]:
+        """A block in which Kafka's client is used otherwise; what it raises is told as from here.
+
+        Raises:
+            SourceError: as ``ranges``.
+        """
+        try:
+            yield
+        except Py4JJavaError as error:
+            raise self._translate(error) from None
+
     def close(self) -> None:
         """Ends the connection; calling twice is harmless."""
         self._admin.close(self._jvm.java.time.Duration.ofSeconds(1))
@@ -169,8 +188,9 @@ class KafkaAdmin:
             asked.put(partition, spec)
         return self._admin.listOffsets(asked, self._isolation)
 
-    def _answer(self, future: JavaObject) -> JavaObject:
-        return future.get(ANSWER_WITHIN_S, self._jvm.java.util.concurrent.TimeUnit.SECONDS)
+    def _answer(self, future: JavaObject, within_s: float = ANSWER_WITHIN_S) -> JavaObject:
+        milliseconds = self._jvm.java.util.concurrent.TimeUnit.MILLISECONDS
+        return future.get(round(within_s * 1000), milliseconds)
 
     @property
     def _kafka(self) -> Any:
@@ -181,15 +201,22 @@ class KafkaAdmin:
             scala = self._jvm.scala.util.Properties.versionNumberString().rpartition(".")[0]
             coordinate = f"org.apache.spark:spark-sql-kafka-0-10_{scala}:{spark.version}"
             raise ConnectorMissing(coordinate)
-        bounded = self._jvm.java.util.HashMap()
-        for name, value in properties.items():
-            bounded.put(name, value)
-        bounded.put("request.timeout.ms", str(ANSWER_WITHIN_S * 1000 // 2))
-        bounded.put("default.api.timeout.ms", str(ANSWER_WITHIN_S * 1000))
+        limits = {
+            "request.timeout.ms": str(ANSWER_WITHIN_S * 1000 // 2),
+            "default.api.timeout.ms": str(ANSWER_WITHIN_S * 1000),
+        }
         try:
-            return self._kafka.admin.AdminClient.create(bounded)
+            # The admin's client does not look at what only a consumer knows.
+            self._kafka.consumer.ConsumerConfig(self._java_map({**properties, **_DESERIALIZERS}))
+            return self._kafka.admin.AdminClient.create(self._java_map({**properties, **limits}))
         except Py4JJavaError as error:
             raise self._unusable(str(_root_cause(error).getMessage())) from None
+
+    def _java_map(self, properties: Mapping[str, str]) -> JavaObject:
+        made = self._jvm.java.util.HashMap()
+        for name, value in properties.items():
+            made.put(name, value)
+        return made
 
     def _unusable(self, reason: str) -> SourceError:
         if reason.startswith("No resolvable bootstrap"):
@@ -215,7 +242,9 @@ class KafkaAdmin:
 class GroupCommit:
     """A commit of offsets to a consumer group, under way."""
 
-    def __init__(self, future: JavaObject, answer: Callable[[JavaObject], JavaObject]) -> None:
+    def __init__(
+        self, future: JavaObject, answer: Callable[[JavaObject, float], JavaObject]
+    ) -> None:
         self._future, self._answer = future, answer
 
     @property
@@ -223,10 +252,10 @@ class GroupCommit:
         """Whether ``refusal`` returns at once."""
         return bool(self._future.isDone())
 
-    def refusal(self) -> str | None:
-        """Why the broker did not take the offsets; None when it did. Waits for its answer."""
+    def refusal(self, within_s: float) -> str | None:
+        """Why the broker did not take the offsets, or not in time; None when it did."""
         try:
-            self._answer(self._future)
+            self._answer(self._future, within_s)
         except Py4JJavaError as error:
             cause = _root_cause(error)
             return str(cause.getMessage() or cause.getClass().getSimpleName())

@@ -47,6 +47,8 @@ def _decode(cursors: Cursors, node: Node) -> pa.Array:
     options = (node, *node.narrower)
     valid: Mask = np.logical_or.reduce([branches == option.branch for option in options])
     cursors.check(valid | (branches == node.null_branch), "a branch of the union")
+    if not valid.any():
+        return pa.nulls(len(cursors), node.arrow)
     if len(options) == 1 and valid.all():
         return read_value(cursors, node)
     parts, places, count = [], np.zeros(len(cursors), np.intp), 0

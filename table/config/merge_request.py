@@ -15,11 +15,11 @@ from functools import cached_property
 
 from table.config import keys
 from table.config.merge_settings import (
-    MODE_PAYLOADS,
     PAYLOAD_CLASSES,
     PAYLOAD_STRATEGY,
     MergeSettings,
     PartialUpdateMode,
+    has_rules,
     payload_of_mode,
     payload_settings,
     strategy_of_mode,
@@ -261,10 +261,8 @@ def _old_merge_properties(
             )
             raise InvalidConfig(message)
     payload = payload_class or payload_of_mode(settings.mode)
-    strategy = settings.strategy_id or (
-        PAYLOAD_STRATEGY if said and payload_class not in MODE_PAYLOADS else None
-    )
-    strategy = strategy or strategy_of_mode(settings.mode)
+    of_rules = PAYLOAD_STRATEGY if has_rules(payload_class) else strategy_of_mode(settings.mode)
+    strategy = settings.strategy_id or of_rules
     key = keys.OLD_MERGE_STRATEGY_ID if version is FormatVersion.V6 else keys.MERGE_STRATEGY_ID
     named = {keys.PAYLOAD_CLASS: payload, key: strategy}
     return {key: text for key, text in named.items() if text is not None}

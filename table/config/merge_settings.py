@@ -102,6 +102,11 @@ def payload_settings(payload_class: str) -> MergeSettings:
     return _PAYLOADS[Payload(payload_class)]
 
 
+def has_rules(payload_class: str | None) -> bool:
+    """Whether there is a payload, and it says more than a merge mode."""
+    return payload_class is not None and payload_class not in _MODES
+
+
 def payload_of_mode(mode: MergeMode) -> str | None:
     """The payload that says no more than a mode; None for ``CUSTOM``."""
     return next((name for name, meant in _MODES.items() if meant is mode), None)
@@ -125,9 +130,6 @@ _MODES = {
     f"{_MODELS}EventTimeAvroPayload": MergeMode.EVENT_TIME,
     f"{_MODELS}OverwriteWithLatestAvroPayload": MergeMode.COMMIT_TIME,
 }
-
-#: Their Java classes.
-MODE_PAYLOADS = tuple(_MODES)
 
 #: The Java classes of the payloads that are known here.
 PAYLOAD_CLASSES = (*_MODES, *(payload.value for payload in Payload))

@@ -45,11 +45,10 @@ class KeyGeneratorType(StrEnum):
     NON_PARTITION = "NON_PARTITION"
 
 
-_SIMPLE = str(KeyGeneratorType.SIMPLE)
-_KEY_GENERATORS = {
-    str(KeyGeneratorType.SIMPLE): "org.apache.hudi.keygen.SimpleKeyGenerator",
-    str(KeyGeneratorType.COMPLEX): "org.apache.hudi.keygen.ComplexKeyGenerator",
-    str(KeyGeneratorType.NON_PARTITION): "org.apache.hudi.keygen.NonpartitionedKeyGenerator",
+_KEY_GENERATORS: Mapping[str, str] = {
+    KeyGeneratorType.SIMPLE: "org.apache.hudi.keygen.SimpleKeyGenerator",
+    KeyGeneratorType.COMPLEX: "org.apache.hudi.keygen.ComplexKeyGenerator",
+    KeyGeneratorType.NON_PARTITION: "org.apache.hudi.keygen.NonpartitionedKeyGenerator",
 }
 
 
@@ -126,10 +125,10 @@ class TableProperties:
     def key_generator(self) -> str:
         """Stored word of the key generator; releases of version 6 stored its class instead."""
         stored = self.values.get(keys.KEY_GENERATOR_TYPE)
-        if stored is None:
-            named = self.values.get(keys.KEY_GENERATOR_CLASS)
-            return next((w for w, n in _KEY_GENERATORS.items() if n == named), named or _SIMPLE)
-        return stored
+        if stored is not None:
+            return stored
+        named = self.values.get(keys.KEY_GENERATOR_CLASS) or KeyGeneratorType.SIMPLE
+        return next((kind for kind, name in _KEY_GENERATORS.items() if name == named), named)
 
     @property
     def key_generator_is_a_class(self) -> bool:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from table.config import keys
 from table.config.merge_request import MergeRequest, merge_properties
 from table.config.merge_settings import (
-    MODE_PAYLOADS,
     MergeSettings,
     PartialUpdateMode,
+    has_rules,
     merge_settings,
     stored_payload,
 )
@@ -86,7 +86,7 @@ class TableSpec:
         """
         merging = self.merging
         mode = merging.mode
-        if self.version is not FormatVersion.V9 and self._has_payload_rules:
+        if self.version is not FormatVersion.V9 and has_rules(self._request.payload_class):
             mode = MergeMode.CUSTOM
         return new_table_properties(
             self.name,
@@ -132,11 +132,6 @@ class TableSpec:
                 "change the pipeline, or write to another path"
             )
             raise InvalidConfig(message)
-
-    @property
-    def _has_payload_rules(self) -> bool:
-        """Whether the payload says more than a merge mode."""
-        return self._request.payload_class not in (None, *MODE_PAYLOADS)
 
     @property
     def _request(self) -> MergeRequest:

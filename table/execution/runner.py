@@ -36,7 +36,11 @@ class Cancelled(Exception):
 
 
 class LocalRunner:
-    """Threads of this process; Arrow's kernels and file I/O let go of the interpreter's lock."""
+    """Threads of this process; Arrow's kernels and file I/O let go of the interpreter's lock.
+
+    When ``map`` is interrupted (by what a signal handler raises), threads that are at a task are
+    left to themselves: a process that is to end then must not wait for them.
+    """
 
     def __init__(self, threads: int | None = None) -> None:
         self._threads = threads or os.cpu_count() or 1
@@ -52,8 +56,17 @@ class LocalRunner:
 
         if len(tasks) <= 1 or self._threads == 1:
             return [run(task) for task in tasks]
-        with ThreadPoolExecutor(min(self._threads, len(tasks))) as pool:
-            return list(pool.map(run, tasks))
+        pool = ThreadPoolExecutor(min(self._threads, len(tasks)))
+        try:
+            results = list(pool.map(run, tasks))
+        except Exception:
+            pool.shutdown()
+            raise
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+        pool.shutdown()
+        return results
 
     def cancel(self) -> None:
         """See ``CancellableRunner.cancel``."""

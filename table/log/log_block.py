@@ -31,6 +31,8 @@ from table.storage.storage import StreamingFile
 
 MAGIC = b"#HUDI#"
 FORMAT_VERSION = 1
+#: The command (``HeaderKey.COMMAND_BLOCK_TYPE``) that takes the blocks of an instant back.
+ROLLBACK_COMMAND = "0"
 
 
 class BlockType(IntEnum):
@@ -44,6 +46,15 @@ class BlockType(IntEnum):
     HFILE_DATA = 4
     PARQUET_DATA = 5
     CDC_DATA = 6
+
+
+#: Those that hold rows, or keys of deleted ones.
+CHANGING = (
+    BlockType.DELETE,
+    BlockType.AVRO_DATA,
+    BlockType.HFILE_DATA,
+    BlockType.PARQUET_DATA,
+)
 
 
 class HeaderKey(IntEnum):
@@ -149,6 +160,16 @@ def encode(block_type: BlockType, header: Header, content: bytes | memoryview) -
     """The bytes of a whole block."""
     before, after = _frame(block_type, header, len(content))
     return b"".join((before, content, after))
+
+
+def rollback_block(rollback: str, target: str) -> bytes:
+    """The bytes of a block by which a rollback takes the target's blocks out of a slice."""
+    header = {
+        HeaderKey.INSTANT_TIME: rollback,
+        HeaderKey.TARGET_INSTANT_TIME: target,
+        HeaderKey.COMMAND_BLOCK_TYPE: ROLLBACK_COMMAND,
+    }
+    return encode(BlockType.COMMAND, header, b"")
 
 
 def _frame(block_type: BlockType, header: Header, content_bytes: int) -> tuple[bytes, bytes]:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from table.model.column_ranges import NO_SIZE, ColumnSize
 from table.schema.avro import to_json
 
 #: Largest row group, log block or batch, in bytes of Arrow memory (a larger record is alone).
@@ -38,6 +39,20 @@ def parquet_writer(sink: io.RawIOBase | pa.NativeFile, schema: pa.Schema) -> pq.
         store_schema=False,
         use_compliant_nested_type=True,
     )
+
+
+def column_sizes(footer: pq.FileMetaData) -> dict[str, ColumnSize]:
+    """Bytes of each column over all row groups, by its path."""
+    sizes: dict[str, ColumnSize] = {}
+    for number in range(footer.num_row_groups):
+        group = footer.row_group(number)
+        for chunk in map(group.column, range(group.num_columns)):
+            known = sizes.get(chunk.path_in_schema, NO_SIZE)
+            sizes[chunk.path_in_schema] = ColumnSize(
+                known.size_bytes + chunk.total_compressed_size,
+                known.uncompressed_bytes + chunk.total_uncompressed_size,
+            )
+    return sizes
 
 
 def avro_key_values(avro_schema: Mapping[str, object]) -> dict[str, str]:

@@ -1,14 +1,24 @@
-"""Whether a metadata table tells of every commit of its data table, and of nothing else.
+"""Whether a metadata table tells of every commit and clean of its data table, and of nothing else.
 
-A commit that it lacks hides the commit's rows; one that it has beyond the data table's shows files
-that are not there. Neither may be trusted, and neither mends itself.
+A commit that it lacks hides the commit's rows, a clean that it lacks shows files that are gone, and
+so does a commit that it has beyond the data table's. None of them may be trusted, and none mends
+itself. Rollbacks and restores are not asked for: Apache Hudi 1.2.0 tells a metadata table of those
+under times of its own, and what they took back must not be there any more.
 """
 
 from __future__ import annotations
 
-from table.metadata.valid_instants import INITIAL
+from dataclasses import replace
+
+from table.metadata.valid_instants import INITIAL, MILLIS_DIGITS, first_initial
 from table.model.action import COMMITS, Action
+from table.model.instant import Instant
 from table.timeline.timeline import Timeline
+
+#: What a metadata table is told of under the same time.
+TOLD = (*COMMITS, Action.CLEAN)
+
+_NO_MILLIS = "000"
 
 
 def disagreement(data: Timeline, metadata: Timeline) -> str | None:
@@ -18,27 +28,43 @@ def disagreement(data: Timeline, metadata: Timeline) -> str | None:
         data: the data table's timeline, without others writing meanwhile.
         metadata: the metadata table's.
     """
-    missing = next((name for name in _must_have(data, metadata) if not _has(metadata, name)), None)
+    missing = next((i for i in _must_have(data, metadata) if not _has(metadata, i)), None)
     if missing is not None:
-        return f"it lacks commit {missing}"
+        return f"it lacks {missing.action} {missing.requested_at}"
     stranger = next(iter(_strangers(data, metadata)), None)
     if stranger is not None:
         return f"it has commit {stranger}, which the table has not"
     return None
 
 
-def _must_have(data: Timeline, metadata: Timeline) -> list[str]:
-    """Commits that completed after the metadata table was made, and have not left its timeline."""
-    made = metadata.find(f"{INITIAL}000") or metadata.find(f"{INITIAL}010")  # of version 6
+def disagreement_for_readers(data: Timeline, metadata: Timeline) -> str | None:
+    """The same while others write.
+
+    Args:
+        data: the data table's timeline, loaded before ``metadata`` was. A commit is told first, so
+            all that it shows must be there; what was requested since does not count yet.
+        metadata: the metadata table's.
+    """
+    newest = data.newest_time or ""
+    seen = [i for i in metadata.instants if i.requested_at <= newest]
+    return disagreement(data, replace(metadata, instants=tuple(seen)))
+
+
+def _must_have(data: Timeline, metadata: Timeline) -> list[Instant]:
+    """What completed after the metadata table was made, and has not left its timeline."""
+    told, made = data.completed(*TOLD), first_initial(metadata)
     if made is None:
         start = metadata.start or ""
-        return [i.requested_at for i in data.completed(*COMMITS) if i.requested_at > start]
+        return [i for i in told if i.requested_at > start]
     listed_at = made.completed_at or "9"
-    return [i.requested_at for i in data.completed(*COMMITS) if (i.completed_at or "") > listed_at]
+    if made.is_legacy and listed_at.endswith(_NO_MILLIS):
+        # A store that tells times to the second: what completed in that one may be older.
+        listed_at = listed_at.removesuffix(_NO_MILLIS) + "999"
+    return [i for i in told if (i.completed_at or "") > listed_at]
 
 
-def _has(metadata: Timeline, name: str) -> bool:
-    found = metadata.find(name)
+def _has(metadata: Timeline, instant: Instant) -> bool:
+    found = metadata.find(instant.requested_at)
     return found is not None and found.is_completed
 
 
@@ -49,7 +75,7 @@ def _strangers(data: Timeline, metadata: Timeline) -> list[str]:
         i.requested_at
         for i in metadata.completed(Action.DELTA_COMMIT)
         if not i.requested_at.startswith(INITIAL)
-        and data.find(i.requested_at) is None
+        and data.find(i.requested_at[:MILLIS_DIGITS]) is None
         and (start is None or i.requested_at > start)
         and not any(r.requested_at < i.requested_at < (r.completed_at or "") for r in restores)
     ]

@@ -8,7 +8,7 @@ them. Source: ``initializeFromFilesystem`` of ``HoodieBackedTableMetadataWriter`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -31,14 +31,17 @@ from table.metadata.range_records import (
     partition_statistics,
 )
 from table.metadata.record_changes import RecordChanges
+from table.metadata.remaining_ranges import files_of
 from table.model.column_ranges import ColumnRanges
-from table.model.file_slice import LogFile
+from table.model.file_slice import LogFile, join
 from table.model.format_version import FormatVersion
 from table.storage.folder_storage import FolderStorage
 from table.storage.storage import Storage
 from table.timeline.timeline import Timeline
 from table.timeline.timeline_store import TimelineStore
 from table.view.file_lister import DataFile, StorageFileLister
+from table.view.file_system_view import FileSystemView
+from table.view.view_loader import load_view
 
 #: Partitions, how the ids of their file groups begin, and how many there are of these.
 PARTITIONS = (
@@ -46,15 +49,8 @@ PARTITIONS = (
     (PartitionKind.COLUMN_STATS, "col-stats-", 2),
     (PartitionKind.PARTITION_STATS, "partition-stats-", 1),
 )
-
-
-_NEWER = frozenset(kind for kind, _, _ in PARTITIONS)
-#: Which of them metadata tables have.
-_KINDS = {
-    FormatVersion.V6: _NEWER - {PartitionKind.PARTITION_STATS},
-    FormatVersion.V8: _NEWER,
-    FormatVersion.V9: _NEWER,
-}
+#: Those of table version 6.
+_PARTITIONS_V6 = PARTITIONS[:2]
 
 
 def visible(
@@ -106,16 +102,19 @@ def bootstrap(
     Raises:
         CorruptData, Unsupported: a data file cannot be read.
     """
-    version = FormatVersion.of(properties.version, storage.location.url)
-    files = visible(StorageFileLister(storage).list_files(), timeline, version)
+    data = TimelineStore.of_table(storage, properties)
+    version = data.version
+    view = load_view(data, timeline, StorageFileLister(storage), version)
+    files = visible(_listed(view), timeline, version)
     ranges = _ranges(storage, files, columns, check_lease)
-    changes = _changes(files, ranges, version.column_statistics)
+    latest = {file.path for file in files_of(view.latest_slices())}
+    changes = _changes(files, ranges, latest, version.column_statistics)
     own = FolderStorage(storage, METADATA_FOLDER)
     own_properties = metadata_table_properties(properties)
     own.create(PROPERTIES_PATH, own_properties.to_bytes())
     instants = TimelineStore.of_table(own, own_properties)
     store = MetadataStore(own, instants, instants.load())
-    partitions = [one for one in PARTITIONS if one[0] in _KINDS[instants.version]]
+    partitions = _PARTITIONS_V6 if version is FormatVersion.V6 else PARTITIONS
     for number, (kind, prefix, count) in enumerate(partitions):
         store.initialise(number, kind.stored_name, prefix, changes[kind].by_shard(count))
     if len(columns):
@@ -124,6 +123,14 @@ def bootstrap(
     properties = properties.with_metadata_partitions(kind.stored_name for kind, _, _ in partitions)
     replace_properties(storage, properties)
     return properties
+
+
+def _listed(view: FileSystemView) -> dict[str, list[DataFile]]:
+    """All files of a view, seen by readers or not, by partition."""
+    files: dict[str, list[DataFile]] = {partition: [] for partition in view.partitions}
+    for group in view.groups.values():
+        files[group.id.partition_path] += group.files.values()
+    return files
 
 
 def _ranges(
@@ -145,17 +152,21 @@ def _ranges(
 def _changes(
     files: Mapping[str, Sequence[DataFile]],
     ranges: Mapping[str, Mapping[str, ColumnRanges]],
+    latest: Collection[str],
     version: str,
 ) -> dict[PartitionKind, RecordChanges]:
+    """The first records; those of partitions tell of the files ``latest``, paths from the root."""
     of_files = [
         RangesOf(partition, name, one)
         for partition, named in ranges.items()
         for name, one in named.items()
     ]
-    of_partitions = [
-        RangesOf(partition, "", carried(None, [*named.values()]))
+    read = {
+        partition: [one for name, one in named.items() if join(partition, name) in latest]
         for partition, named in ranges.items()
-        if named
+    }
+    of_partitions = [
+        RangesOf(partition, "", carried(None, some)) for partition, some in read.items() if some
     ]
     listed = (
         FilesOfPartition(path, {str(file.name): file.size_bytes for file in some})

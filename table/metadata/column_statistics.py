@@ -9,7 +9,7 @@ so keep wider bounds than these.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from table.codec.hfile.selection import Keys, Prefixes, Selection
-from table.merge.key_codes import KeyCodes, key_codes
+from table.merge.key_codes import key_codes
 from table.metadata.index_keys import (
     FILE_KEY_BYTES,
     column_prefix,
@@ -35,6 +35,7 @@ from table.read.file_statistics import statistics_schema
 
 _PAYLOAD = PartitionKind.COLUMN_STATS.payload
 _FILE_NAME, _PARTITION_PATH = "file_name", "partition_path"
+_LABEL = "label"
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,41 @@ class ColumnStatistics:
         """The same of single files, each a partition path and a name; reads only their blocks."""
         keys = [column_stats_key(column, partition, name) for partition, name in files]
         return self._read(column, data_type, Keys.of_any(pa.array(keys, pa.binary())))
+
+    def ranges(
+        self, files: Mapping[str, Collection[str]], columns: pa.Schema
+    ) -> dict[str, ColumnRanges]:
+        """What the files of each partition hold together.
+
+        Of a column of which one of the files has no statistics nothing is known.
+
+        Args:
+            files: names by partition path.
+            columns: with the types that they have now.
+
+        Raises:
+            SnapshotChanged, CorruptData, Unsupported: as ``of_column``.
+        """
+        keys = {field.name: _file_keys(field.name, files) for field in columns}
+        partition_of = {key: path for one in keys.values() for key, path in one.items()}
+        wanted = Keys.of_any(pa.array(list(partition_of), pa.binary()))
+        rows = self.metadata.history(self.metadata.parts(self.partition, wanted), _PAYLOAD)
+        stored = [key.encode() for key in rows.column(KEY).to_pylist()]
+        rows = rows.append_column(_LABEL, pa.array([partition_of[k] for k in stored], pa.string()))
+        told = {stored[at] for at in np.flatnonzero(_stands(rows))}
+        found: dict[str, list[ColumnRanges]] = {path: [] for path in files}
+        lost: dict[str, set[str]] = {path: set() for path in files}
+        for field in columns:
+            known = folded(rows, field.name, field.type, _PARTITION_PATH, _LABEL)
+            for at, path in enumerate(known.column(_PARTITION_PATH).to_pylist()):
+                found[path] += _ranges(field.name, known.slice(at, 1))
+            for key, path in keys[field.name].items():
+                if key not in told:
+                    lost[path].add(field.name)
+        unknown = {path: {*lost[path], *_untold(parts, columns)} for path, parts in found.items()}
+        return {
+            path: ColumnRanges.united(parts).without(unknown[path]) for path, parts in found.items()
+        }
 
     def _read(self, column: str, data_type: pa.DataType, selection: Selection) -> pa.Table:
         parts = self.metadata.parts(self.partition, selection)
@@ -114,15 +150,41 @@ class PartitionStatistics:
         Raises:
             SnapshotChanged, CorruptData, Unsupported: as ``of_column``.
         """
-        keys = [partition_stats_key(name, path) for name in columns.names for path in partitions]
-        wanted = Keys.of_any(pa.array(keys, pa.binary()))
-        rows = self.metadata.history(self.metadata.parts(self.partition, wanted), _PAYLOAD)
+        rows = self._rows(partitions, columns)
         found: dict[str, list[ColumnRanges]] = {path: [] for path in partitions}
         for field in columns:
             known = folded(rows, field.name, field.type, _PARTITION_PATH)
             for at, stored in enumerate(known.column(_PARTITION_PATH).to_pylist()):
                 found[partition_path_of(stored)] += _ranges(field.name, known.slice(at, 1))
         return {path: ColumnRanges.united(parts) for path, parts in found.items()}
+
+    def tight(self, partitions: Sequence[str], columns: pa.Schema) -> set[tuple[str, str]]:
+        """Partitions and columns whose bounds claim to be exact; arguments as ``ranges``."""
+        rows = self._rows(partitions, columns)
+        payload = rows.column(PAYLOAD).combine_chunks()
+        claims = pa.array(_stands(rows) & _flags(payload, "isTightBound"))
+        names = (_field(payload, name).filter(claims) for name in ("fileName", "columnName"))
+        stored, named = (column.to_pylist() for column in names)
+        return {(partition_path_of(path), name) for path, name in zip(stored, named, strict=True)}
+
+    def _rows(self, partitions: Sequence[str], columns: pa.Schema) -> pa.Table:
+        keys = [partition_stats_key(name, path) for name in columns.names for path in partitions]
+        wanted = Keys.of_any(pa.array(keys, pa.binary()))
+        return self.metadata.history(self.metadata.parts(self.partition, wanted), _PAYLOAD)
+
+
+def _file_keys(column: str, files: Mapping[str, Collection[str]]) -> dict[bytes, str]:
+    """The keys of a column's statistics in these files, and the partition of each."""
+    return {
+        column_stats_key(column, path, name): path
+        for path, names in files.items()
+        for name in names
+    }
+
+
+def _untold(parts: Iterable[ColumnRanges], columns: pa.Schema) -> set[str]:
+    """Columns of which the parts, of one column each, say nothing."""
+    return {*columns.names} - {name for part in parts for name in part.columns}
 
 
 def _ranges(name: str, row: pa.Table) -> list[ColumnRanges]:
@@ -147,7 +209,9 @@ def _with_partition_paths(statistics: pa.Table) -> pa.Table:
     return statistics.set_column(0, statistics.schema.field(0), pa.array(paths, pa.string()))
 
 
-def folded(rows: pa.Table, column: str, data_type: pa.DataType, of_what: str) -> pa.Table:
+def folded(
+    rows: pa.Table, column: str, data_type: pa.DataType, of_what: str, label: str | None = None
+) -> pa.Table:
     """The statistics that a history of records amounts to.
 
     Args:
@@ -155,6 +219,8 @@ def folded(rows: pa.Table, column: str, data_type: pa.DataType, of_what: str) ->
         column: whose statistics they are.
         data_type: its type.
         of_what: name of the first column of the result.
+        label: a column of ``rows`` that says what each is of; keys of one label are united. None
+            for what the records themselves say.
 
     Returns:
         ``statistics_schema(of_what, data_type)``.
@@ -163,14 +229,16 @@ def folded(rows: pa.Table, column: str, data_type: pa.DataType, of_what: str) ->
     # Of two columns whose names have one hash the records lie side by side.
     is_other = pc.fill_null(pc.not_equal(_field(payload, "columnName"), column), fill_value=False)
     rows = rows.filter(pc.invert(is_other))
+    rows = rows.filter(pa.array(_stands(rows)))
     payload = rows.column(PAYLOAD).combine_chunks()
-    codes = key_codes(rows, [KEY])
-    standing = np.flatnonzero(_standing(payload, codes))
-    return _united(payload.take(pa.array(standing)), codes.codes[standing], data_type, of_what)
+    names = _field(payload, "fileName") if label is None else rows.column(label).combine_chunks()
+    codes = key_codes(rows, [label or KEY]).codes
+    return _united(payload, names, codes, data_type, of_what)
 
 
-def _standing(payload: pa.StructArray, codes: KeyCodes) -> npt.NDArray[np.bool_]:
-    """Records that still say something."""
+def _stands(rows: pa.Table) -> npt.NDArray[np.bool_]:
+    """Whether a record still says something."""
+    payload, codes = rows.column(PAYLOAD).combine_chunks(), key_codes(rows, [KEY])
     is_deleted = _flags(payload, "isDeleted") | np.asarray(payload.is_null())
     decisive = codes.last(np.flatnonzero(is_deleted | _flags(payload, "isTightBound")))
     is_later = np.arange(len(payload)) >= decisive[codes.codes]
@@ -180,6 +248,7 @@ def _standing(payload: pa.StructArray, codes: KeyCodes) -> npt.NDArray[np.bool_]
 
 def _united(
     payload: pa.StructArray,
+    names: pa.Array,
     codes: npt.NDArray[np.int64],
     data_type: pa.DataType,
     of_what: str,
@@ -194,7 +263,7 @@ def _united(
     groups, first, group_of = np.unique(codes[known], return_index=True, return_inverse=True)
     picked = pa.array(known)
     columns = [
-        _field(payload, "fileName").take(pa.array(known[first])),
+        names.take(pa.array(known[first])),
         _extreme(low.take(picked), group_of, "ascending"),
         _extreme(high.take(picked), group_of, "descending"),
         _total(_field(payload, "nullCount").take(picked), group_of, len(groups)),

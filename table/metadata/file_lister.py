@@ -50,10 +50,11 @@ class MetadataFileLister:
         listed = self._read([ALL_PARTITIONS])
         return sorted(partition_path_of(name) for name, _ in listed.get(ALL_PARTITIONS, ()))
 
-    def list_partition(self, partition_path: str) -> list[DataFile]:
-        """Data files of one partition, none when it is not there; errors as ``list_files``."""
-        name = stored_path(partition_path)
-        return _data_files(partition_path, self._read([name]).get(name, ()))
+    def list_some(self, partition_paths: Iterable[str]) -> dict[str, list[DataFile]]:
+        """Data files of these partitions; none where one is not there. Errors as ``list_files``."""
+        names = {path: stored_path(path) for path in partition_paths}
+        listed = self._read(list(names.values()))
+        return {path: _data_files(path, listed.get(name, ())) for path, name in names.items()}
 
     def records(self) -> dict[str, dict[str, int]]:
         """Names and sizes as they are stored, by key; partitions are under ``ALL_PARTITIONS``."""

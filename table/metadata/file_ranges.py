@@ -8,6 +8,7 @@ bound still, if a wider one; only writers that are known to cut none are believe
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,8 +16,9 @@ import pyarrow.parquet as pq
 from table.log.data_block import read_rows
 from table.log.log_block import BlockType
 from table.log.log_reader import read_blocks
-from table.model.column_ranges import ColumnRanges
-from table.model.file_slice import BaseFile, LogFile
+from table.log.parquet_format import column_sizes
+from table.model.column_ranges import ColumnRanges, ColumnSize
+from table.model.file_slice import LogFile
 from table.read.base_file import open_data_file, read_base_file, read_footer
 from table.storage.storage import Storage
 from table.view.file_lister import DataFile
@@ -41,20 +43,22 @@ def ranges_in(storage: Storage, file: DataFile, schema: pa.Schema) -> ColumnRang
     if isinstance(file, LogFile):
         tables = _log_rows(storage, file, schema.names)
         return ColumnRanges.united([ColumnRanges.of(rows, schema.names) for rows in tables])
-    told = _told_by_footer(storage, file, schema)
+    if file.name.extension != "parquet":
+        told, sizes = ColumnRanges.united([]), dict[str, ColumnSize]()
+    else:
+        footer = read_footer(storage, file)
+        told, sizes = _told_by_footer(footer, schema), column_sizes(footer)
     asked = [field for field in schema if field.name not in {*told.columns, *told.unknown}]
     if not asked:
-        return told
+        return replace(told, sizes=sizes)
     tables = read_base_file(storage, file, pa.schema(asked))
     names = [field.name for field in asked]
-    return ColumnRanges.united([told, *(ColumnRanges.of(rows, names) for rows in tables)])
+    whole = ColumnRanges.united([told, *(ColumnRanges.of(rows, names) for rows in tables)])
+    return replace(whole, sizes=sizes)
 
 
-def _told_by_footer(storage: Storage, file: BaseFile, schema: pa.Schema) -> ColumnRanges:
+def _told_by_footer(footer: pq.FileMetaData, schema: pa.Schema) -> ColumnRanges:
     """The ranges of those columns of which each row group has statistics that are exact."""
-    if file.name.extension != "parquet":
-        return ColumnRanges.united([])
-    footer = read_footer(storage, file)
     stored = footer.schema.to_arrow_schema()
     places = {footer.schema.column(n).path: n for n in range(footer.num_columns)}
     cuts_none = (footer.created_by or "").startswith(_CUT_NO_TEXTS)

@@ -15,12 +15,13 @@ from typing import Any
 
 from table.errors import CorruptData
 from table.metadata.partition_kind import PartitionKind
+from table.model.format_version import FormatVersion
 from table.storage.storage import NotFound, Storage
 
 DEFINITIONS_PATH = ".hoodie/.index_defs/index.json"
 
-#: Of the newest column statistics, those of table version 9.
-VERSION = "V2"
+#: Of the newest column statistics.
+VERSION = FormatVersion.V9.column_statistics
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ import pyarrow as pa
 from table.metadata.file_lister import ALL_PARTITIONS, MetadataFileLister
 from table.metadata.file_records import FilesOfPartition, encode_files
 from table.metadata.index_keys import partition_path_of
-from table.metadata.metadata_store import MetadataStore, commit_metadata
+from table.metadata.metadata_store import MetadataStore, commit_metadata, compaction_v6
 from table.metadata.metadata_table import MetadataTable
 from table.metadata.partition_kind import PartitionKind
 from table.metadata.record_changes import RecordChanges
@@ -65,7 +65,7 @@ def compact_if_due(store: MetadataStore, data: Timeline) -> None:
 
 def _is_new(instant: Instant, store: MetadataStore) -> bool:
     if store.instants.version.logs_name_their_slice:
-        return f"{instant.requested_at}001" > last_compaction(store.timeline)
+        return compaction_v6(instant.requested_at) > last_compaction(store.timeline)
     return (instant.completed_at or "") > last_compaction(store.timeline)
 
 

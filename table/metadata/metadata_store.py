@@ -38,7 +38,7 @@ from table.metadata.metadata_files import (
     log_file,
 )
 from table.metadata.record_changes import RecordChanges, stored_schema
-from table.metadata.valid_instants import INITIAL
+from table.metadata.valid_instants import FIRST, FIRST_V6, INITIAL, initial
 from table.model.action import Action, State
 from table.model.commit_metadata import CommitMetadata, WriteStat
 from table.model.file_names import BaseFileName, LogFileName
@@ -53,7 +53,6 @@ from table.timeline.timeline_store import TimelineStore, commit_content
 from table.view.file_lister import PARTITION_METAFILE, data_file
 
 _DELTA = Action.DELTA_COMMIT
-_FIRST_INITIAL_V6, _COMPACTION_V6 = 10, "001"
 _UPSERT, _INITIALISE = "UPSERT_PREPPED", "BULK_INSERT_PREPPED"
 
 
@@ -125,8 +124,7 @@ class MetadataStore:
             prefix: of the ids of its file groups.
             shards: the first records of each file group.
         """
-        first = _FIRST_INITIAL_V6 if self._names_slices else 0
-        instant = f"{INITIAL}{first + number:03d}"
+        instant = initial(number + (FIRST_V6 if self._names_slices else FIRST))
         pending = self.begin(Instant(instant, _DELTA, State.REQUESTED))
         text = f"#partition metadata\ncommitTime={instant}\npartitionDepth=1\n"
         self.storage.create(join(partition, PARTITION_METAFILE), text.encode())
@@ -193,8 +191,7 @@ class MetadataStore:
         """The requested time of a compaction of all commits so far."""
         if not self._names_slices:
             return self.next_time(Turn.SERVICE)
-        newest = max(i.requested_at for i in self.timeline.completed(_DELTA))
-        return f"{newest}{_COMPACTION_V6}"
+        return compaction_v6(max(i.requested_at for i in self.timeline.completed(_DELTA)))
 
     def next_time(self, turn: Turn | None = None) -> str:
         """A time later than every time on the timeline; see ``next_instant``."""
@@ -265,6 +262,11 @@ class MetadataStore:
                 if instant in wrote:
                     found.append(info.path)
         return found
+
+
+def compaction_v6(newest: str) -> str:
+    """The requested time, in table version 6, of a compaction of commits up to ``newest``."""
+    return f"{newest}001"
 
 
 def commit_metadata(

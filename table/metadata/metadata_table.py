@@ -40,12 +40,14 @@ class MetadataTable:
         slices: where the rows of a partition lie.
         rows: reads them.
         definitions: of its indexes, by partition.
+        disagreement: why none of it may be trusted; None when it may.
     """
 
     partitions: frozenset[str]
     slices: Slices
     rows: SliceRows
     definitions: Mapping[str, IndexDefinition] = field(default_factory=dict)
+    disagreement: str | None = None
 
     def of_kind(self, kind: PartitionKind) -> list[str]:
         """Partitions of that kind that readers may trust."""

@@ -2,7 +2,8 @@
 
 What it knows is carried from call to call, since one driver writes: the metadata table's timeline
 and file groups, and the ranges of the partitions that were written to. It is read again when the
-data table's timeline shows that others changed the table.
+data table's timeline shows that others changed the table, and when they made the metadata table
+anew.
 
 Source: ``HoodieBackedTableMetadataWriter`` and the ``convertMetadataTo…Records`` of
 ``HoodieTableMetadataUtil``, Apache Hudi 1.2.0.
@@ -38,13 +39,18 @@ from table.metadata.range_records import (
     partition_statistics,
 )
 from table.metadata.record_changes import RecordChanges
+from table.metadata.remaining_ranges import (
+    is_outdated,
+    partitions_that_lose_files,
+    remaining_ranges,
+    view_of,
+)
 from table.metadata.statistics_records import deleted_column_statistics
 from table.model.column_ranges import ColumnRanges
 from table.model.commit_metadata import CommitMetadata, WriteStat
-from table.model.format_version import FormatVersion
 from table.model.instant import Instant
 from table.storage.folder_storage import FolderStorage
-from table.storage.storage import NotFound, Storage
+from table.storage.storage import NotFound, ObjectInfo, Storage
 from table.timeline.timeline import Timeline
 from table.timeline.timeline_store import TimelineStore
 from table.view.file_lister import data_file
@@ -60,19 +66,19 @@ class _Known:
 
     Attributes:
         store: writes it.
+        made: its properties' file; another one when it was made anew.
         partitions: its own, those that readers trust.
         told: requested times of the data table's instants that it tells of.
         columns: those that have statistics.
-        version: of these.
         paths: partitions of the data table.
         ranges: what is known of those partitions that were written to.
     """
 
     store: MetadataStore
+    made: ObjectInfo | None
     partitions: frozenset[str]
     told: set[str]
     columns: list[str]
-    version: str
     paths: set[str]
     ranges: dict[str, ColumnRanges] = field(default_factory=dict)
 
@@ -102,15 +108,16 @@ class MetadataWriter:
         if known is None:
             return
         compact_if_due(known.store, timeline)
+        version = self._instants.version.column_statistics
         stats = [stat for stat in metadata.write_stats if stat.path]
         changes = {_FILES: _files_added(stats)}
         if _COLUMNS in known.partitions:
-            changes[_COLUMNS] = column_statistics(_ranges_of(stats), known.version)
+            changes[_COLUMNS] = column_statistics(_ranges_of(stats), version)
             self._define(known, stats)
         if _PARTITIONS in known.partitions:
-            ranges = self._carry(known, stats, timeline)
+            ranges = self._carry(known, (instant, metadata), timeline)
             changes[_PARTITIONS] = partition_statistics(
-                [RangesOf(path, "", one) for path, one in ranges.items()], known.version
+                [RangesOf(path, "", one) for path, one in ranges.items()], version
             )
             known.ranges.update(ranges)
         known.store.commit(instant.requested_at, changes, lambda: self._check_standing(instant))
@@ -184,7 +191,7 @@ class MetadataWriter:
         if not properties.metadata_partitions:
             return "there is none"
         check_maintained(properties, self._storage.location.url)
-        return _trouble(self._storage, properties, timeline)
+        return self._trouble(timeline)
 
     @property
     def timeline(self) -> Timeline | None:
@@ -213,18 +220,26 @@ class MetadataWriter:
         if not partitions:
             return None
         completed = {i.requested_at for i in timeline.instants if i.is_completed}
-        if known is None or known.partitions != partitions or completed - known.told:
+        made = self._storage.head(f"{METADATA_FOLDER}/{PROPERTIES_PATH}")
+        is_known = known is not None and (known.made, known.partitions) == (made, partitions)
+        if known is None or not is_known or completed - known.told:
             check_maintained(properties, self._storage.location.url)
-            known = self._load(properties, timeline, completed)
+            known = self._load(properties, made, timeline, completed)
         return known
 
     def _give_back(self, known: _Known, instant: Instant) -> None:
         known.told.add(instant.requested_at)
         self._known = known
 
-    def _load(self, properties: TableProperties, timeline: Timeline, completed: set[str]) -> _Known:
+    def _load(
+        self,
+        properties: TableProperties,
+        made: ObjectInfo | None,
+        timeline: Timeline,
+        completed: set[str],
+    ) -> _Known:
         place = self._storage.location.url
-        reason = _trouble(self._storage, properties, timeline)
+        reason = self._trouble(timeline)
         if reason is not None:
             message = (
                 f"the metadata table of {place} cannot be continued: {reason}; make it anew with "
@@ -236,27 +251,47 @@ class MetadataWriter:
         definition = read_definitions(self._storage).get(_COLUMNS)
         return _Known(
             _open_store(self._storage),
+            made,
             frozenset(properties.metadata_partitions),
             completed,
             list(definition.source_fields) if definition else [],
-            _statistics_version(properties, self._storage),
             set(MetadataFileLister(metadata).list_partitions()),
         )
 
+    def _trouble(self, timeline: Timeline) -> str | None:
+        try:
+            store = _open_store(self._storage)
+        except NotFound:
+            return f"{METADATA_FOLDER} is not there"
+        definition = read_definitions(self._storage).get(_COLUMNS)
+        wanted = self._instants.version.column_statistics
+        if definition is not None and definition.version != wanted:
+            return f"its column statistics are of version {definition.version}, not {wanted}"
+        return disagreement(timeline, store.timeline)
+
     def _carry(
-        self, known: _Known, stats: Iterable[WriteStat], timeline: Timeline
+        self, known: _Known, commit: tuple[Instant, CommitMetadata], timeline: Timeline
     ) -> dict[str, ColumnRanges]:
         """What is known of the partitions that a commit touches, its files among theirs."""
-        files: dict[str, list[ColumnRanges | None]] = defaultdict(list)
-        for stat in stats:
-            files[stat.partition_path or ""].append(stat.column_ranges)
-        unread = sorted(path for path in files if path in known.paths - known.ranges.keys())
-        if unread:
+        files = _ranges_by_partition(commit[1])
+        losing = sorted(partitions_that_lose_files(commit[1]) & known.paths)
+        unread = sorted((files.keys() & known.paths) - known.ranges.keys() - {*losing})
+        before: dict[str, ColumnRanges | None] = {**known.ranges}
+        if losing or unread:
             columns = _columns_of(one for ranges in files.values() for one in ranges)
             metadata = open_metadata_table(self._storage, read_properties(self._storage), timeline)
             assert metadata is not None
-            known.ranges |= PartitionStatistics(metadata).ranges(unread, columns)
-        return {path: carried(known.ranges.get(path), ranges) for path, ranges in files.items()}
+            view = view_of(metadata, self._instants, timeline, [*losing, *unread])
+            anew = [p for p in unread if is_outdated(view.latest_slices(p), timeline)] + losing
+            told = [path for path in unread if path not in anew]
+            before |= PartitionStatistics(metadata).ranges(told, columns)
+            before |= remaining_ranges(metadata, self._instants, view, commit, anew, columns)
+        # Of a column that is only in what was written before, nobody else says that it is lost.
+        lost = {path: known.columns if None in ranges else [] for path, ranges in files.items()}
+        return {
+            path: carried(before.get(path), ranges).without(lost[path])
+            for path, ranges in files.items()
+        }
 
     def _define(self, known: _Known, stats: Iterable[WriteStat]) -> None:
         """Say of which columns there are statistics, once there are new ones."""
@@ -264,7 +299,8 @@ class MetadataWriter:
         new = [name for name in written if name not in known.columns]
         if new:
             known.columns += new
-            define_column_statistics(self._storage, known.columns, known.version)
+            version = self._instants.version.column_statistics
+            define_column_statistics(self._storage, known.columns, version)
 
     def _check_standing(self, instant: Instant) -> None:
         if not self._instants.is_prepared(instant):
@@ -276,22 +312,6 @@ def _open_store(storage: Storage) -> MetadataStore:
     properties = TableProperties.parse(own.read(PROPERTIES_PATH))
     instants = TimelineStore.of_table(own, properties)
     return MetadataStore(own, instants, instants.load())
-
-
-def _statistics_version(properties: TableProperties, storage: Storage) -> str:
-    return FormatVersion.of(properties.version, storage.location.url).column_statistics
-
-
-def _trouble(storage: Storage, properties: TableProperties, timeline: Timeline) -> str | None:
-    try:
-        store = _open_store(storage)
-    except NotFound:
-        return f"{METADATA_FOLDER} is not there"
-    definition = read_definitions(storage).get(_COLUMNS)
-    wanted = _statistics_version(properties, storage)
-    if definition is not None and definition.version != wanted:
-        return f"its column statistics are of version {definition.version}, not {wanted}"
-    return disagreement(timeline, store.timeline)
 
 
 def _files_added(stats: Iterable[WriteStat]) -> RecordChanges:
@@ -312,6 +332,15 @@ def _ranges_of(stats: Iterable[WriteStat]) -> list[RangesOf]:
     ]
 
 
+def _ranges_by_partition(commit: CommitMetadata) -> dict[str, list[ColumnRanges | None]]:
+    """Those of the files of a commit."""
+    files: dict[str, list[ColumnRanges | None]] = defaultdict(list)
+    for stat in commit.write_stats:
+        if stat.path:
+            files[stat.partition_path or ""].append(stat.column_ranges)
+    return files
+
+
 def _columns_of(ranges: Iterable[ColumnRanges | None]) -> pa.Schema:
     """All columns of which something is known, with their types."""
     fields = {f.name: f for one in ranges if one is not None for f in one.bounds.schema}
@@ -324,8 +353,7 @@ def _data_files(partition_path: str, names: Iterable[str]) -> list[str]:
 
 def _lists_any(metadata: MetadataTable, files: Mapping[str, Iterable[str]]) -> bool:
     lister = MetadataFileLister(metadata)
+    listed = lister.list_some(files)
     return any(
-        str(file.name) in set(names)
-        for path, names in files.items()
-        for file in lister.list_partition(path)
+        str(file.name) in set(names) for path, names in files.items() for file in listed[path]
     )

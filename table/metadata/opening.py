@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from table.config.table_properties import PROPERTIES_PATH, TableProperties
 from table.errors import CorruptData
+from table.metadata.agreement import disagreement_for_readers
 from table.metadata.index_definition import read_definitions
 from table.metadata.metadata_table import MetadataTable
 from table.metadata.slice_rows import SliceRows
@@ -27,7 +28,9 @@ METADATA_FOLDER = ".hoodie/metadata"
 def open_metadata_table(
     storage: Storage, properties: TableProperties, timeline: Timeline
 ) -> MetadataTable | None:
-    """The metadata table as of the data table's timeline; None when readers trust no such table.
+    """The metadata table as of the data table's timeline; None when there is none for readers.
+
+    It says itself when it disagrees with that timeline.
 
     Args:
         storage: the data table's root.
@@ -51,6 +54,7 @@ def open_metadata_table(
         _LatestSlices(own, store, own_timeline, version),
         SliceRows(own, ValidInstants(timeline, own_timeline)),
         read_definitions(storage),
+        disagreement_for_readers(timeline, own_timeline),
     )
 
 

@@ -113,6 +113,8 @@ def read_payload(values: pa.BinaryArray, avro_schema: str, payload: str, path: s
 
 def _conformed(column: pa.Array, target: pa.DataType) -> pa.Array:
     """The column with the fields that readers expect."""
+    if pa.types.is_null(column.type):
+        return pa.nulls(len(column), target)
     if not pa.types.is_struct(target) or column.type == target:
         return column if column.type == target else column.cast(target)
     if not pa.types.is_struct(column.type):
@@ -198,6 +200,8 @@ def _where_there(optional: _Optional, read: _Read) -> _Read:
         branches = cursors.longs()
         valid = branches == optional.branch
         cursors.check(valid | (branches == optional.null_branch), "a branch of the union")
+        if not valid.any():
+            return pa.nulls(len(cursors))
         picked = cursors.pick(valid)
         values = read(picked)
         cursors.put(valid, picked)

@@ -1,9 +1,9 @@
 """Column ranges of files and partitions as records of the metadata table.
 
-What is known of a partition is carried from commit to commit: the ranges of its files together,
-files that are gone among them, so that nobody has to read the statistics of all of its files at
-each commit. They are bounds, and each record stands for itself. A column whose range is not known
-in one file has no record of its partition from then on.
+What is known of a partition is carried from commit to commit: the ranges of its files together, so
+that nobody has to read the statistics of all of them at each commit (``remaining_ranges`` does when
+files go). Each record stands for itself. A column whose range is not known in one file has no
+record of its partition from then on.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from table.metadata.statistics_records import (
     encode_partition_statistics,
     statistics_columns,
 )
-from table.model.column_ranges import ColumnRanges
+from table.model.column_ranges import NO_SIZE, ColumnRanges, ColumnSize
 
 #: So many files or partitions are encoded one by one.
 _FEW = 256
 
 _NO_RECORDS = pa.array([], pa.large_binary())
 
-_MakeRecord: TypeAlias = Callable[[str, str, pa.Array, int, int], bytes]
+_MakeRecord: TypeAlias = Callable[[str, str, pa.Array, int, int, ColumnSize], bytes]
 
 
 class RangesOf(NamedTuple):
@@ -111,14 +111,25 @@ def _encoders(
                 make = statistics_encoder(record_type, bounds.type, version, is_tight=is_tight)
                 makers[bounds.type] = make
             counts = ranges.null_counts[place], ranges.value_counts[place]
-            record = partial(_record, makers[bounds.type], column, bounds, counts)
+            size = _size_of(item, column)
+            record = partial(_record, makers[bounds.type], column, bounds, counts, size)
             yield item, column, record
 
 
+def _size_of(item: RangesOf, column: str) -> ColumnSize:
+    """That of a column in a file; of partitions none is kept."""
+    return item.ranges.sizes.get(column, NO_SIZE) if item.file_name else NO_SIZE
+
+
 def _record(
-    make: _MakeRecord, column: str, bounds: pa.Array, counts: tuple[int, int], of_what: str
+    make: _MakeRecord,
+    column: str,
+    bounds: pa.Array,
+    counts: tuple[int, int],
+    size: ColumnSize,
+    of_what: str,
 ) -> bytes:
-    return make(of_what, column, bounds, *counts)
+    return make(of_what, column, bounds, *counts, size)
 
 
 def _by_column(items: Iterable[RangesOf]) -> list[tuple[str, pa.Table]]:
@@ -132,7 +143,7 @@ def _by_column(items: Iterable[RangesOf]) -> list[tuple[str, pa.Table]]:
 
 def _statistics(kind: pa.DataType, found: Sequence[tuple[RangesOf, int]]) -> pa.Table:
     bounds = pa.concat_arrays([item.ranges.bounds.column(place) for item, place in found])
-    nothing = [0] * len(found)
+    sizes = [_size_of(item, item.ranges.columns[place]) for item, place in found]
     columns = [
         [item.partition_path for item, _ in found],
         [item.file_name for item, _ in found],
@@ -140,8 +151,8 @@ def _statistics(kind: pa.DataType, found: Sequence[tuple[RangesOf, int]]) -> pa.
         bounds[1::2],
         [item.ranges.null_counts[place] for item, place in found],
         [item.ranges.value_counts[place] for item, place in found],
-        nothing,
-        nothing,
+        [size.size_bytes for size in sizes],
+        [size.uncompressed_bytes for size in sizes],
     ]
     schema = statistics_columns(kind)
     return pa.Table.from_arrays(

@@ -19,6 +19,7 @@ from table.metadata.index_definition import VERSION
 from table.metadata.partition_kind import PartitionKind
 from table.metadata.record_changes import around_payload
 from table.metadata.statistics_records import as_stored, value_type_of, wrapper_of
+from table.model.column_ranges import ColumnSize
 
 _THERE, _NOTHING = b"\x02", b"\x00"
 
@@ -36,23 +37,25 @@ def files_record(record_type: int, entries: Iterable[tuple[str, int, bool]]) -> 
 
 def statistics_encoder(
     record_type: int, data_type: pa.DataType, version: str = VERSION, *, is_tight: bool
-) -> Callable[[str, str, pa.Array, int, int], bytes]:
+) -> Callable[[str, str, pa.Array, int, int, ColumnSize], bytes]:
     """What makes a record of the statistics of one column of this type.
 
     Its arguments are what the record is of, the column, the smallest and the largest value in one
-    array, and how many nulls and values there are.
+    array, how many nulls and values there are, and the column's size.
     """
     before, after = around_payload(record_type, PartitionKind.COLUMN_STATS.payload)
     value_type, wrapper, encode = _form(data_type, version)
-    sizes = _THERE + _NOTHING + _THERE + _NOTHING
-    end = sizes + bytes([False, is_tight]) + value_type + after
+    end = bytes([False, is_tight]) + value_type + after
 
-    def record(of_what: str, column: str, bounds: pa.Array, nulls: int, values: int) -> bytes:
+    def record(
+        of_what: str, column: str, bounds: pa.Array, nulls: int, values: int, size: ColumnSize
+    ) -> bytes:
         bare = _bare(as_stored(bounds, version))
         wrapped = [_NOTHING if one is None else wrapper + encode(one) for one in bare]
         counts = _THERE + zigzag(values) + _THERE + zigzag(nulls)
         names = _THERE + _name(of_what) + _THERE + _name(column)
-        return b"".join([before, names, *wrapped, counts, end])
+        sizes = [_THERE + zigzag(one) for one in size]
+        return b"".join([before, names, *wrapped, counts, *sizes, end])
 
     return record
 

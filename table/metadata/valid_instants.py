@@ -10,11 +10,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from table.model.instant import Instant
 from table.timeline.timeline import Timeline
 
-_MILLIS_DIGITS = 17
+#: Of a time; table version 6 appends more to it in a metadata table.
+MILLIS_DIGITS = 17
 #: How the instants begin that made a partition of the metadata table.
 INITIAL = "0" * 14
+#: How the first of them ends, in table version 6 and since.
+FIRST_V6, FIRST = 10, 0
+
+
+def initial(number: int) -> str:
+    """The instant of that number among those that made a partition."""
+    return f"{INITIAL}{number:03d}"
+
+
+def first_initial(metadata: Timeline) -> Instant | None:
+    """The instant that made a metadata table, while it is on its timeline."""
+    return metadata.find(initial(FIRST)) or metadata.find(initial(FIRST_V6))
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,4 +54,4 @@ class ValidInstants:
         # appends three digits to the data table's instant), or left that timeline, or was
         # requested after it was loaded.
         newest = self.data.newest_time or ""
-        return instant.startswith(INITIAL) or instant[:_MILLIS_DIGITS] <= newest
+        return instant.startswith(INITIAL) or instant[:MILLIS_DIGITS] <= newest

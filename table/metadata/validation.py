@@ -5,22 +5,27 @@ Source: ``HoodieMetadataTableValidator`` of Apache Hudi 1.2.0.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from table.execution.runner import Runner
+from table.log.log_block import CHANGING
+from table.log.log_writers import writers_in
 from table.metadata.bootstrap import visible
 from table.metadata.column_statistics import ColumnStatistics, PartitionStatistics
 from table.metadata.file_lister import MetadataFileLister
 from table.metadata.file_ranges import ranges_in
 from table.metadata.metadata_table import MetadataTable
+from table.metadata.opening import METADATA_FOLDER
 from table.metadata.partition_kind import PartitionKind
+from table.metadata.remaining_ranges import files_of, is_outdated
 from table.model.column_ranges import ColumnRanges
-from table.model.file_slice import FileSlice, join
+from table.model.file_slice import FileSlice, LogFile, join
 from table.model.format_version import FormatVersion
-from table.storage.storage import Storage
+from table.storage.storage import NotFound, Storage
 from table.timeline.timeline import Timeline
 from table.view.file_lister import DataFile, StorageFileLister
 
@@ -30,8 +35,9 @@ class Difference:
     """Something that the metadata table says otherwise than the files.
 
     Attributes:
-        place: a file, from the table's root, or a partition.
-        what: size, or the column whose statistics differ.
+        place: a file, from the table's root or, once it is gone, by its name alone; a partition; or
+            the metadata table.
+        what: size, the column whose statistics differ, or the timeline.
         stored: what the metadata table says.
         found: what is true.
     """
@@ -53,8 +59,9 @@ def differences(
 ) -> list[Difference]:
     """Everything that differs; of every data file its footer, or its rows, are read.
 
-    A file or partition of which the metadata table tells nothing is no difference, and a range that
-    is wider than need be is none of a partition.
+    Statistics of a column of which the index keeps none are no difference when they are absent, nor
+    are those of a partition. A range that is wider than need be is none of a partition, unless it
+    claims to be tight.
 
     Args:
         storage: the data table's root.
@@ -69,10 +76,18 @@ def differences(
         SnapshotChanged: others changed the table meanwhile; call again.
         CorruptData, Unsupported: a file cannot be read.
     """
-    there = visible(StorageFileLister(storage).list_files(), timeline, version)
-    files = [file for listed in there.values() for file in listed]
+    on_storage = StorageFileLister(storage).list_files()
+    there = visible(on_storage, timeline, version)
     listed = [file for some in MetadataFileLister(metadata).list_files().values() for file in some]
-    found = list(_listing_differences(listed, files))
+    known = {file.path for file in listed}
+    files = [
+        file
+        for some in there.values()
+        for file in some
+        if file.path in known or _counts(storage, file, timeline, version)
+    ]
+    found = list(_timeline_differences(metadata))
+    found += _listing_differences(listed, files)
     if metadata.of_kind(PartitionKind.COLUMN_STATS):
         recomputed = dict(
             zip(
@@ -81,11 +96,32 @@ def differences(
                 strict=True,
             )
         )
-        found += _file_differences(metadata, files, recomputed, columns)
+        names = {str(file.name) for some in on_storage.values() for file in some}
+        found += _file_differences(metadata, files, names, recomputed, columns)
+        whole = [file for file in files if not _may_be_written_to(file, version)]
+        indexed = _indexed(metadata, columns, version)
+        found += _absent_statistics(metadata, whole, recomputed, indexed)
         if metadata.of_kind(PartitionKind.PARTITION_STATS):
-            read = _files_of(latest)
-            found += _partition_differences(metadata, read, recomputed, columns)
+            found += _partition_differences(metadata, list(latest), timeline, recomputed, columns)
     return found
+
+
+def _counts(storage: Storage, file: DataFile, timeline: Timeline, version: FormatVersion) -> bool:
+    """Whether a file that is visible by its name holds rows, or deletes, of a completed commit.
+
+    A log of table version 6 does not before its commit completes, and not once that was undone.
+    """
+    if not (isinstance(file, LogFile) and version.logs_name_their_slice):
+        return True
+    with suppress(NotFound):  # undone since it was listed
+        return any(map(timeline.is_committed, writers_in(storage, file, CHANGING)))
+    return False
+
+
+def _timeline_differences(metadata: MetadataTable) -> Iterator[Difference]:
+    if metadata.disagreement is not None:
+        found = "what the table's own has"
+        yield Difference(METADATA_FOLDER, "timeline", metadata.disagreement, found)
 
 
 def _listing_differences(
@@ -101,6 +137,7 @@ def _listing_differences(
 def _file_differences(
     metadata: MetadataTable,
     files: Sequence[DataFile],
+    names: Container[str],
     recomputed: dict[str, ColumnRanges],
     columns: pa.Schema,
 ) -> Iterator[Difference]:
@@ -108,36 +145,64 @@ def _file_differences(
     for field in columns:
         rows = ColumnStatistics(metadata).of_column(field.name, field.type)
         for row in rows.to_pylist():
-            file = by_name.get(row.pop("file_name"))
+            name = row.pop("file_name")
+            if name not in names:
+                yield Difference(name, field.name, _text(row), "no such file")
+            file = by_name.get(name)
             actual = _range(recomputed[file.path], field.name) if file else None
             if file is not None and actual is not None and row != actual:
                 yield Difference(file.path, field.name, _text(row), _text(actual))
 
 
-def _partition_differences(
+def _may_be_written_to(file: DataFile, version: FormatVersion) -> bool:
+    """Whether a commit that is pending, of which nobody was told, may have written to it."""
+    return isinstance(file, LogFile) and version.logs_name_their_slice
+
+
+def _indexed(metadata: MetadataTable, columns: pa.Schema, version: FormatVersion) -> pa.Schema:
+    """The columns of which each file must have statistics; version 6 need not say which."""
+    definition = metadata.definitions.get(PartitionKind.COLUMN_STATS.stored_name)
+    if definition is not None:
+        return pa.schema([field for field in columns if field.name in definition.source_fields])
+    return pa.schema([]) if version is FormatVersion.V6 else columns
+
+
+def _absent_statistics(
     metadata: MetadataTable,
     files: Sequence[DataFile],
     recomputed: dict[str, ColumnRanges],
     columns: pa.Schema,
 ) -> Iterator[Difference]:
-    paths = sorted({file.partition_path for file in files})
-    stored = PartitionStatistics(metadata).ranges(paths, columns)
+    """Files that hold values of an indexed column of which nothing is said."""
+    for field in columns:
+        rows = ColumnStatistics(metadata).of_column(field.name, field.type)
+        told = set(rows.column("file_name").to_pylist())
+        for file in files:
+            actual = _range(recomputed[file.path], field.name)
+            if str(file.name) not in told and actual is not None and actual["max"] is not None:
+                yield Difference(file.path, field.name, "nothing", _text(actual))
+
+
+def _partition_differences(
+    metadata: MetadataTable,
+    latest: Sequence[FileSlice],
+    timeline: Timeline,
+    recomputed: dict[str, ColumnRanges],
+    columns: pa.Schema,
+) -> Iterator[Difference]:
+    paths = sorted({one.group.partition_path for one in latest})
+    statistics = PartitionStatistics(metadata)
+    stored, tight = statistics.ranges(paths, columns), statistics.tight(paths, columns)
     for path in paths:
-        here = (file.path for file in files if file.partition_path == path)
-        parts = [recomputed[name] for name in here if name in recomputed]
-        whole = ColumnRanges.united([stored[path], *parts])
+        here = [one for one in latest if one.group.partition_path == path]
+        parts = [recomputed[f.path] for f in files_of(here) if f.path in recomputed]
+        exact, widened = ColumnRanges.united(parts), ColumnRanges.united([stored[path], *parts])
+        may_be_wide = is_outdated(here, timeline)
         for name in stored[path].columns:
-            told, actual = _range(stored[path], name), _range(whole, name)
+            told, is_tight = _range(stored[path], name), (path, name) in tight and not may_be_wide
+            actual = _range(exact if is_tight else widened, name)
             if told is None or actual is None or _bounds(told) != _bounds(actual):
                 yield Difference(join(path, ""), name, _text(told), _text(actual))
-
-
-def _files_of(slices: Iterable[FileSlice]) -> list[DataFile]:
-    files: list[DataFile] = []
-    for one in slices:
-        files += [one.base] if one.base else []
-        files += one.logs
-    return files
 
 
 def _range(ranges: ColumnRanges, name: str) -> dict[str, object] | None:

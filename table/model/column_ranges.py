@@ -7,10 +7,10 @@ whose values have an order. Source: ``HoodieTableMetadataUtil.getColumnsToIndex`
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -47,6 +47,17 @@ _ORDERED = (
 )
 
 
+class ColumnSize(NamedTuple):
+    """Bytes that a column takes in a file, with its pages compressed and not."""
+
+    size_bytes: int
+    uncompressed_bytes: int
+
+
+#: Of what has no footer.
+NO_SIZE = ColumnSize(0, 0)
+
+
 @dataclass(frozen=True)
 class ColumnRanges:
     """Bounds and counts of columns, of one file or of several; pickles to the driver.
@@ -57,12 +68,14 @@ class ColumnRanges:
         null_counts: of each column.
         value_counts: of each column, nulls counted.
         unknown: columns that hold values whose bounds are not kept.
+        sizes: of columns of one file, as its footer tells them; of no column where none does.
     """
 
     bounds: pa.RecordBatch
     null_counts: tuple[int, ...]
     value_counts: tuple[int, ...]
     unknown: frozenset[str] = frozenset()
+    sizes: Mapping[str, ColumnSize] = field(default_factory=dict)
 
     @cached_property
     def columns(self) -> list[str]:
@@ -117,6 +130,7 @@ class ColumnRanges:
             tuple(self.null_counts[place] for place in kept),
             tuple(self.value_counts[place] for place in kept),
             unknown,
+            self.sizes,
         )
 
     @cached_property

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
-from typing import Any
+from itertools import accumulate
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,6 +21,12 @@ from table.read.row_filter import columns_of, may_hold
 
 #: Text from here on is not ordered in Java, which made some of the bounds, as it is in Arrow.
 _FIRST_SURROGATE = "\ud800"
+
+#: What the rows of a slice may be, so that each of them meets one.
+_Cases: TypeAlias = list[pc.Expression]
+_ANYTHING: _Cases = [pc.scalar(True)]
+#: Each column that has both nulls and values doubles them.
+_MAX_CASES = 16
 
 
 @dataclass(frozen=True)
@@ -50,11 +56,11 @@ class Pruning:
         in_partitions = self._in_partitions(slices, condition)
         if self.statistics is None or not in_partitions:
             return in_partitions
-        guarantees = [pc.scalar(True)] * len(in_partitions)
+        cases = [[pc.scalar(True)] for _ in in_partitions]
         for name in columns_of(condition, self.schema):
             known = self._of_column(self.statistics, name, in_partitions)
-            guarantees = [one & more for one, more in zip(guarantees, known, strict=True)]
-        return _chosen(in_partitions, may_hold(condition, guarantees, self.schema))
+            cases = [_both(one, more) for one, more in zip(cases, known, strict=True)]
+        return _chosen(in_partitions, _may_hold_in_one(condition, cases, self.schema))
 
     def _in_partitions(
         self, slices: Sequence[FileSlice], condition: pc.Expression
@@ -71,18 +77,18 @@ class Pruning:
 
     def _of_column(
         self, statistics: FileStatistics, name: str, slices: Sequence[FileSlice]
-    ) -> list[pc.Expression]:
-        """What is known of one column in each slice."""
+    ) -> list[_Cases]:
+        """What is known of one column in each slice, as cases of which each row meets one."""
         data_type = self.schema.field(name).type
         if not _is_ordered(data_type):
-            return [pc.scalar(True)] * len(slices)
+            return [_ANYTHING] * len(slices)
         partitions = sorted({s.group.partition_path for s in slices})
         rows = statistics.of_column(name, data_type, partitions)
         ranges = {
             file: _Range(low, high, may_be_null=nulls != 0)
             for file, low, high, nulls, _ in zip(*rows.to_pydict().values(), strict=True)
         }
-        return [_slice_guarantee(name, data_type, _names(s), ranges) for s in slices]
+        return [_cases(name, data_type, _names(s), ranges) for s in slices]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,19 +100,38 @@ class _Range:
     may_be_null: bool
 
 
-def _slice_guarantee(
+def _cases(
     name: str, data_type: pa.DataType, files: Sequence[str], ranges: dict[str, _Range]
-) -> pc.Expression:
+) -> _Cases:
     known = [ranges[file] for file in files if file in ranges]
-    if len(known) < len(files) or any(_is_odd(one) for one in known):
-        return pc.scalar(True)
+    if not files or len(known) < len(files) or any(_is_odd(one) for one in known):
+        return _ANYTHING
     column, with_values = pc.field(name), [one for one in known if one.low is not None]
-    may_be = [column.is_null()] if any(one.may_be_null for one in known) else []
+    cases = [column.is_null()] if any(one.may_be_null for one in known) else []
     if with_values:
         low = pa.scalar(min(one.low for one in with_values), data_type)
         high = pa.scalar(max(one.high for one in with_values), data_type)
-        may_be.append((column >= low) & (column <= high))
-    return reduce(lambda one, other: one | other, may_be, pc.scalar(not files))
+        cases.append((column >= low) & (column <= high))
+    return cases
+
+
+def _both(some: _Cases, more: _Cases) -> _Cases:
+    """The cases of two columns; of the first alone where that were too many."""
+    if len(some) * len(more) > _MAX_CASES:
+        return some
+    return [one & other for one in some for other in more]
+
+
+def _may_hold_in_one(
+    condition: pc.Expression, cases: Sequence[_Cases], schema: pa.Schema
+) -> list[bool]:
+    """For the cases of each slice: whether a row in one of them may meet the condition.
+
+    Arrow is asked of each case alone: it simplifies nothing by a guarantee that has an "or".
+    """
+    answers = may_hold(condition, [case for each in cases for case in each], schema)
+    ends = accumulate(map(len, cases))
+    return [any(answers[end - len(each) : end]) for each, end in zip(cases, ends, strict=True)]
 
 
 def _is_odd(one: _Range) -> bool:

@@ -18,20 +18,10 @@ from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 from table.errors import Unsupported
-from table.log.log_block import BlockType, HeaderKey, LogBlock
+from table.log.log_block import CHANGING, ROLLBACK_COMMAND, BlockType, HeaderKey, LogBlock
 
 #: Whether a commit of that instant is part of the snapshot being read.
 IsVisible: TypeAlias = Callable[[str], bool]
-
-_CHANGING = (
-    BlockType.DELETE,
-    BlockType.AVRO_DATA,
-    BlockType.HFILE_DATA,
-    BlockType.PARQUET_DATA,
-)
-
-#: The one command that there is.
-_ROLLBACK = "0"
 
 
 def standing_blocks(blocks: Iterable[LogBlock], is_visible: IsVisible) -> list[LogBlock]:
@@ -63,14 +53,16 @@ def _by_instant(blocks: Iterable[LogBlock], is_visible: IsVisible) -> dict[str, 
     for block in blocks:
         if block.type is BlockType.COMMAND:
             found.pop(_target_of(block), None)
-        elif block.type in _CHANGING and is_visible(block.instant_time):
+        elif block.type in CHANGING and is_visible(block.instant_time):
             found.setdefault(block.instant_time, []).append(block)
     return found
 
 
 def _target_of(command: LogBlock) -> str:
     kind = command.header.get(HeaderKey.COMMAND_BLOCK_TYPE)
-    if kind != _ROLLBACK:
-        message = f"{command.path} holds the command {kind}; known is {_ROLLBACK}, a rollback"
+    if kind != ROLLBACK_COMMAND:
+        message = (
+            f"{command.path} holds the command {kind}; known is {ROLLBACK_COMMAND}, a rollback"
+        )
         raise Unsupported(message)
     return command.header.get(HeaderKey.TARGET_INSTANT_TIME, "")

@@ -28,7 +28,7 @@ from table.timeline.lock import Lease
 from table.timeline.timeline import Timeline
 from table.timeline.timeline_store import TimelineStore
 from table.transaction.access import LOCK_WAIT_S, TableAccess
-from table.transaction.instant_files import files_of
+from table.transaction.instant_files import files_by_instant, is_taken_back
 from table.transaction.undoable import check_no_restore
 from table.write.markers import drop_markers_before
 
@@ -160,13 +160,16 @@ def _delete_leftovers(
     Only names that a rollback or a restore took back count, so that a history that others have
     lost costs no data; and the folders are listed only when there are such names.
     """
+    names = _taken_back(access.timeline, before, after)
+    files = files_by_instant(access, names) if names else {}
     found = [
         path
-        for name in _taken_back(access.timeline, before, after)
-        for path in files_of(access, name)
+        for name, paths in files.items()
+        for path in paths
+        if not is_taken_back(access, path, name)
     ]
     lease.check()
-    access.storage.delete(found)
+    access.delete_files(found)
     return tuple(found)
 
 

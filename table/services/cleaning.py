@@ -128,7 +128,7 @@ def _execute(access: TableAccess, pending: Instant, planned: CleanPlan) -> tuple
     inflight = pending.inflight()
     if pending.state is State.REQUESTED:
         access.timeline.create(inflight)
-    access.storage.delete(planned.paths)
+    access.delete_files(planned.paths)
     for partition in planned.dropped_partitions:
         _drop_if_empty(access.storage, partition)
     took_ms = int((time.monotonic() - started) * 1000)

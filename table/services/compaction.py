@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from table.errors import WriteConflict
 from table.execution.runner import Runner
 from table.model.action import COMMITS, Action, State
 from table.model.commit_metadata import CommitMetadata, Operation, WriteStat
@@ -24,6 +23,7 @@ from table.timeline.timeline import Timeline
 from table.timeline.timeline_store import compaction_plan_content
 from table.transaction.access import LOCK_WAIT_S, TableAccess
 from table.transaction.transaction import Transaction
+from table.view.file_system_view import FileSystemView
 
 #: Rewrites one slice; given the compaction's instant.
 Rewrite = Callable[["SliceRewrite"], WriteStat]
@@ -67,6 +67,30 @@ def schedule(slices: Iterable[FileSlice]) -> CompactionPlan:
     return CompactionPlan.of(slices)
 
 
+def completed(plan: CompactionPlan, requested_at: str, view: FileSystemView) -> CompactionPlan:
+    """The plan with every file of the slices that it takes.
+
+    Who planned may have trusted a metadata table that lacked a commit. The files of that commit
+    belong to the slices that the compaction ends, and their rows would be gone with these. Apache
+    Hudi does not look. In table version 6 a slice may have logs that need not count, so the plan
+    stays as it is.
+
+    Args:
+        plan: of the compaction, pending.
+        requested_at: its requested time.
+        view: the table's, with the compaction pending.
+    """
+    if view.version.logs_name_their_slice:
+        return plan
+    found = (_slice_to_rewrite(view, operation, requested_at) for operation in plan.operations)
+    return CompactionPlan(
+        tuple(
+            operation if there is None or _has_all(operation, there) else there
+            for operation, there in zip(plan.operations, found, strict=True)
+        )
+    )
+
+
 def request(
     access: TableAccess, slices_at: Callable[[Timeline], Iterable[FileSlice]]
 ) -> tuple[Instant, CompactionPlan] | None:
@@ -104,18 +128,19 @@ class Execution:
     _transaction: Transaction
 
     @classmethod
-    def begin(cls, access: TableAccess, pending: Instant, plan: CompactionPlan) -> Execution:
-        """Take a plan up, whoever made it, and whoever began it before.
+    def begin(
+        cls,
+        access: TableAccess,
+        pending: Instant,
+        plan: CompactionPlan,
+        lock_wait_s: float = LOCK_WAIT_S,
+    ) -> Execution:
+        """Take a plan up, whoever made it, and whoever began it before; as ``take_up``.
 
         Raises:
             WriteConflict: another writer is doing it, or has done it, or has removed it.
         """
-        timeline = access.timeline.load()
-        standing = timeline.find(pending.requested_at)
-        if standing is None or standing.is_completed:
-            message = f"{pending} was completed or removed by another writer"
-            raise WriteConflict(message)
-        transaction = Transaction.take_up(access, standing, timeline)
+        transaction = Transaction.take_up(access, pending, lock_wait_s)
         return cls(transaction.instant, plan, transaction)
 
     def rewrite(self, rewrite: Rewrite, runner: Runner) -> list[WriteStat]:
@@ -140,3 +165,17 @@ class Execution:
     def leave(self) -> None:
         """Show no more signs of life; harmless once completed."""
         self._transaction.leave()
+
+
+def _slice_to_rewrite(
+    view: FileSystemView, operation: CompactionOperation, requested_at: str
+) -> CompactionOperation | None:
+    """What a plan of that time has to say of a group: the newest slice that began before."""
+    group = view.groups.get(operation.group)
+    before = [s for s in group.slices if s.base_instant < requested_at] if group else []
+    return CompactionOperation.of(before[-1]) if before else None
+
+
+def _has_all(operation: CompactionOperation, there: CompactionOperation) -> bool:
+    is_same_base = there.data_file is None or operation.data_file == there.data_file
+    return is_same_base and set(there.log_files) <= set(operation.log_files)

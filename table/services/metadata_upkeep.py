@@ -1,28 +1,31 @@
 """Keeps the metadata table itself small: old slices are deleted, old instants archived.
 
-It is a table like any other, one folder down; whoever changes it holds its data table's lock. With
-a compaction every ten of its delta commits, three versions of each file group are what readers of
-the last twenty commits need. Its timeline reaches back as far as the data table's does. Source:
-``HoodieBackedTableMetadataWriter.performTableServices`` and ``HoodieMetadataWriteUtils`` of Apache
-Hudi 1.2.0.
+It is a table like any other, one folder down; whoever changes it holds its data table's lock. How
+much of it stays follows from what stays of the data table, and its timeline reaches back as far as
+that one's does. Source: ``HoodieBackedTableMetadataWriter.performTableServices`` and
+``HoodieMetadataWriteUtils.createMetadataWriteConfig`` of Apache Hudi 1.2.0.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from math import ceil
 
+from table.metadata.agreement import TOLD
 from table.metadata.metadata_compaction import EVERY_DELTA_COMMITS
 from table.metadata.opening import METADATA_FOLDER
 from table.metadata.property_file import read_properties
-from table.metadata.valid_instants import INITIAL
+from table.metadata.valid_instants import INITIAL, MILLIS_DIGITS, first_initial
 from table.model.action import COMMITS, Action
 from table.model.instant import Instant
 from table.services import archival, cleaning
 from table.services.archival_plan import ArchivalPolicy, limit_of_metadata_table, plan
-from table.services.cleaning_plan import CleaningPolicy, Retention
+from table.services.cleaning_plan import CleaningPolicy, Retention, earliest_retained
 from table.storage.folder_storage import FolderStorage
+from table.timeline.clock import parse_instant
 from table.timeline.timeline import Timeline
 from table.timeline.timeline_store import TimelineStore
 from table.transaction.access import TableAccess
@@ -30,8 +33,56 @@ from table.view.file_lister import StorageFileLister
 from table.view.file_system_view import FileSystemView
 from table.view.view_loader import load_view
 
-CLEANING = CleaningPolicy(Retention.FILE_VERSIONS, file_versions=3)
-ARCHIVAL = ArchivalPolicy(20, 30, delta_commits_to_compact=EVERY_DELTA_COMMITS)
+_MIN_COMMITS, _FACTOR = 20, 1.2
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataPolicies:
+    """How much of a metadata table stays.
+
+    Attributes:
+        cleaning: which of its files.
+        archival: how long its active timeline may be.
+    """
+
+    cleaning: CleaningPolicy
+    archival: ArchivalPolicy
+
+    @classmethod
+    def beside(
+        cls, cleaning: CleaningPolicy | None = None, archival: ArchivalPolicy | None = None
+    ) -> MetadataPolicies:
+        """Those of a data table's metadata table.
+
+        A fifth more than of the data table, but no fewer than twenty commits
+        (``hoodie.metadata.derive.from.datatable.clean.policy``); one instant more stays active than
+        there, and one more than cleans look at.
+
+        Args:
+            cleaning: of the data table; None when it is left to others, which may have any.
+            archival: the same.
+        """
+        of_data, active = cleaning or CleaningPolicy(), archival or ArchivalPolicy()
+        own = CleaningPolicy(
+            of_data.retention,
+            commits=max(_MIN_COMMITS, int(of_data.commits * _FACTOR)),
+            hours=ceil(of_data.hours * _FACTOR),
+            file_versions=ceil(of_data.file_versions * _FACTOR),
+        )
+        least = active.min_commits + 1
+        if own.retention is Retention.COMMITS:
+            least = max(least, own.commits + 1)
+        most = least + active.max_commits - active.min_commits
+        return cls(own, ArchivalPolicy(least, most, EVERY_DELTA_COMMITS))
+
+
+class _MetadataAccess(TableAccess):
+    """To a metadata table. Times pass on all clocks; who is at work on it, nobody asks."""
+
+    @contextmanager
+    def alive(self, instant: str) -> Iterator[None]:
+        """Shows nothing."""
+        yield
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,49 +100,65 @@ class Tended:
     timeline: Timeline
 
 
-def tend(access: TableAccess, own: Timeline, data: Timeline) -> Tended | None:
+def tend(
+    access: TableAccess, own: Timeline, data: Timeline, policies: MetadataPolicies | None = None
+) -> Tended | None:
     """Clean and archive a metadata table; None when neither is due, and then nothing is read.
 
     Args:
         access: the data table.
         own: the metadata table's timeline, as last known.
         data: the data table's, as last known; an older one keeps more.
+        policies: how much stays; beside Apache's defaults for the data table when left out.
     """
-    is_clean_due = _is_clean_due(own)
-    is_long = bool(_archivable(own, data))
+    policies = policies or MetadataPolicies.beside()
+    is_clean_due = _is_clean_due(own, policies.cleaning)
+    is_long = bool(plan(own, policies.archival, _keep_from(own, data)))
     if not (is_clean_due or is_long):
         return None
     metadata = _as_table(access)
-    deleted = _clean(metadata, own) if is_clean_due else ()
-    archived = _archive(metadata, data) if is_long else ()
+    deleted = _clean(metadata, own, policies.cleaning) if is_clean_due else ()
+    archived = _archive(metadata, data, policies) if is_long else ()
     return Tended(deleted, archived, metadata.timeline.load())
 
 
-def _is_clean_due(own: Timeline) -> bool:
-    """Whether a compaction has made more versions than stay, or a clean was left undone."""
-    compactions = own.completed(Action.COMMIT)
-    last = cleaning.last_clean(own)
-    new = (i for i in compactions if last is None or i.requested_at > last.requested_at)
-    # Archival may take compactions away as fast as they come.
-    is_over = len(compactions) >= CLEANING.file_versions or own.has_history
-    return (is_over and any(new)) or bool(own.pending(Action.CLEAN))
+def _is_clean_due(own: Timeline, policy: CleaningPolicy) -> bool:
+    """Whether a compaction has made versions that need not stay, or a clean was left undone."""
+    if own.pending(Action.CLEAN):
+        return True
+    compactions, last = own.completed(Action.COMMIT), cleaning.last_clean(own)
+    if policy.retention is Retention.FILE_VERSIONS:
+        new = (i for i in compactions if last is None or i.requested_at > last.requested_at)
+        # Archival may take compactions away as fast as they come.
+        is_over = len(compactions) >= policy.file_versions or own.has_history
+        return is_over and any(new)
+    until, since = _retained_from(own, policy), ""
+    if last is not None:
+        then = Timeline.of(i for i in own.instants if i.requested_at < last.requested_at)
+        since = _retained_from(then, policy)
+    return any(since <= i.requested_at < until for i in compactions)
 
 
-def _archivable(own: Timeline, data: Timeline) -> tuple[Instant, ...]:
-    return plan(own, ARCHIVAL, _keep_from(own, data))
+def _retained_from(own: Timeline, policy: CleaningPolicy) -> str:
+    """The commit as of which all stays, as of the newest one; "" when that is everything."""
+    newest = max((i.requested_at for i in own.completed(*COMMITS)), default=INITIAL)
+    if newest.startswith(INITIAL):
+        return ""
+    earliest = earliest_retained(own, policy, parse_instant(newest[:MILLIS_DIGITS]))
+    return earliest.requested_at if earliest else ""
 
 
 def _keep_from(own: Timeline, data: Timeline) -> Iterator[str]:
     """What the data table's timeline still speaks of.
 
-    The instant that made the metadata table stays while there are commits from before it: it says
-    that these need not be told of.
+    The instant that made the metadata table stays while there is something from before it: it says
+    that this need not be told of.
     """
     yield from limit_of_metadata_table(data)
-    made = own.find(f"{INITIAL}000") or own.find(f"{INITIAL}010")  # of version 6
+    made = first_initial(own)
     if made is not None:
         at = made.completed_at or ""
-        if any((i.completed_at or "") <= at for i in data.completed(*COMMITS)):
+        if any((i.completed_at or "") <= at for i in data.completed(*TOLD)):
             yield made.requested_at
 
 
@@ -99,15 +166,15 @@ def _as_table(access: TableAccess) -> TableAccess:
     """The metadata table, under its data table's lock; nobody is to be told of its changes."""
     storage = FolderStorage(access.storage, METADATA_FOLDER)
     instants = TimelineStore.of_table(storage, read_properties(storage))
-    return TableAccess(storage, instants, access.lock)
+    return _MetadataAccess(storage, instants, access.lock, sharing=access.sharing)
 
 
-def _clean(metadata: TableAccess, own: Timeline) -> tuple[str, ...]:
+def _clean(metadata: TableAccess, own: Timeline, policy: CleaningPolicy) -> tuple[str, ...]:
     """Finish what was planned, or plan; returns what was deleted."""
     store = metadata.timeline
     todo = [(i, store.read_clean_plan(i.requested_at)) for i in own.pending(Action.CLEAN)]
     if not todo:
-        requested = cleaning.request(metadata, partial(_view_at, metadata), CLEANING)
+        requested = cleaning.request(metadata, partial(_view_at, metadata), policy)
         todo = [requested] if requested else []
     for pending, planned in todo:
         cleaning.execute(metadata, pending, planned)
@@ -119,6 +186,10 @@ def _view_at(metadata: TableAccess, own: Timeline) -> FileSystemView:
     return load_view(metadata.timeline, own, lister, metadata.timeline.version)
 
 
-def _archive(metadata: TableAccess, data: Timeline) -> tuple[Instant, ...]:
-    archived = archival.archive(metadata, ARCHIVAL, CLEANING, lambda own: _keep_from(own, data))
+def _archive(
+    metadata: TableAccess, data: Timeline, policies: MetadataPolicies
+) -> tuple[Instant, ...]:
+    archived = archival.archive(
+        metadata, policies.archival, policies.cleaning, lambda own: _keep_from(own, data)
+    )
     return archived.instants if archived else ()

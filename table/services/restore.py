@@ -21,12 +21,13 @@ they stay here, since they tell late writers that they were fenced.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from table.errors import InvalidConfig, Refused
 from table.metadata.bootstrap import drop
 from table.metadata.property_file import read_properties
 from table.model.action import COMMITS, Action, State
+from table.model.file_names import LogFileName
 from table.model.instant import Instant
 from table.model.restore import RestorePlan, UndoneInstant
 from table.model.rollback import RollbackPlan
@@ -156,9 +157,27 @@ def _obstacles(
         check_not_cleaned(timeline, access.timeline, restore_to)
         return
     kept = access.timeline.read_savepoint(savepoints[restore_to]).files
+    later = _logs_of_later_commits(kept, restore_to, timeline, access.timeline)
     for partition, names in kept.items():
-        for name in sorted(set(names) - _names_in(access.storage, partition)):
+        for name in sorted(set(names) - later - _names_in(access.storage, partition)):
             yield f"{name} of partition {partition!r}, which its savepoint keeps, is gone"
+
+
+def _logs_of_later_commits(
+    kept: Mapping[str, Iterable[str]], restore_to: str, timeline: Timeline, store: TimelineStore
+) -> set[str]:
+    """Logs that a savepoint lists beyond its commit's state: an earlier restore took them back.
+
+    In table version 6 it lists all logs of a slice. Which of them belong to the state is known of
+    the commits on the active timeline; of archived ones none is missed.
+    """
+    if not store.version.logs_name_their_slice:
+        return set()
+    commits = (i for i in timeline.completed(*COMMITS) if i.requested_at <= restore_to)
+    stats = (stat for commit in commits for stat in store.read_commit(commit).write_stats)
+    needed = {(stat.path or "").rpartition("/")[2] for stat in stats}
+    listed = {name for names in kept.values() for name in names if LogFileName.parse(name)}
+    return listed - needed
 
 
 def _names_in(storage: Storage, partition: str) -> set[str]:
@@ -213,7 +232,7 @@ def _undo(access: TableAccess, instant: UndoneInstant, files: Sequence[str]) -> 
     if standing is not None and standing.is_completed:
         access.timeline.unpublish(standing)
         standing = _write_of(access.timeline.load(), name)
-    access.storage.delete(files)
+    access.delete_files(files)
     if standing is not None:
         access.timeline.forget(standing)
     drop_markers(access.storage, name)

@@ -33,6 +33,14 @@ def savepoints(timeline: Timeline, store: TimelineStore) -> dict[str, SavepointM
     return {instant.requested_at: store.read_savepoint(instant) for instant in found}
 
 
+def plan_savepoint(
+    access: TableAccess, requested_at: str, slices_as_of: SlicesAsOf, user: str, comment: str
+) -> SavepointMetadata:
+    """What ``create_savepoint`` would keep, as of now. Errors as there."""
+    timeline = access.timeline.load()
+    return _plan(timeline, access.timeline, requested_at, slices_as_of, user, comment)
+
+
 def create_savepoint(
     access: TableAccess, requested_at: str, slices_as_of: SlicesAsOf, user: str, comment: str
 ) -> SavepointMetadata:
@@ -45,10 +53,7 @@ def create_savepoint(
     """
     with access.lock.hold(LOCK_WAIT_S) as lease:
         timeline = access.timeline.load()
-        check_may_keep(timeline, access.timeline, requested_at)
-        slices = slices_as_of(timeline, requested_at)
-        now_ms = time.time_ns() // 1_000_000
-        metadata = SavepointMetadata.of(slices, user, comment, now_ms)
+        metadata = _plan(timeline, access.timeline, requested_at, slices_as_of, user, comment)
         pending = Instant(requested_at, Action.SAVEPOINT, State.INFLIGHT)
         access.timeline.create(pending)
         access.timeline.prepare(pending, savepoint_content(metadata))
@@ -59,6 +64,12 @@ def create_savepoint(
     return metadata
 
 
+def plan_deletion(access: TableAccess, requested_at: str) -> SavepointMetadata:
+    """What ``delete_savepoint`` would let go: nothing of one that is pending. Errors as there."""
+    found = _standing(access.timeline.load(), requested_at)
+    return access.timeline.read_savepoint(found) if found.is_completed else SavepointMetadata()
+
+
 def delete_savepoint(access: TableAccess, requested_at: str) -> None:
     """Let cleaning have the files again; a savepoint that was begun and not ended goes, too.
 
@@ -67,19 +78,33 @@ def delete_savepoint(access: TableAccess, requested_at: str) -> None:
         Refused: a restore is pending.
     """
     with access.lock.hold(LOCK_WAIT_S):
-        timeline = access.timeline.load()
-        check_no_restore(timeline)
-        found = [
-            i
-            for i in timeline.instants
-            if i.action is Action.SAVEPOINT and i.requested_at == requested_at
-        ]
-        if not found:
-            message = f"there is no savepoint {requested_at}; lakemark table savepoint lists them"
-            raise InvalidConfig(message)
-        if found[0].is_completed:
-            access.timeline.unpublish(found[0])
+        found = _standing(access.timeline.load(), requested_at)
+        if found.is_completed:
+            access.timeline.unpublish(found)
         access.timeline.forget(Instant(requested_at, Action.SAVEPOINT, State.INFLIGHT))
+
+
+def _plan(
+    timeline: Timeline,
+    store: TimelineStore,
+    requested_at: str,
+    slices_as_of: SlicesAsOf,
+    user: str,
+    comment: str,
+) -> SavepointMetadata:
+    check_may_keep(timeline, store, requested_at)
+    slices = slices_as_of(timeline, requested_at)
+    return SavepointMetadata.of(slices, user, comment, time.time_ns() // 1_000_000)
+
+
+def _standing(timeline: Timeline, requested_at: str) -> Instant:
+    """The savepoint of that instant, ended or not."""
+    check_no_restore(timeline)
+    for instant in timeline.instants:
+        if instant.action is Action.SAVEPOINT and instant.requested_at == requested_at:
+            return instant
+    message = f"there is no savepoint {requested_at}; lakemark table savepoint lists them"
+    raise InvalidConfig(message)
 
 
 def check_may_keep(timeline: Timeline, store: TimelineStore, requested_at: str) -> None:

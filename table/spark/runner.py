@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pyspark.sql import SparkSession
 
 from table.execution.runner import Cancelled, Result, Task
+from table.spark.versions import SameVersions
 
 _POOL = "spark.scheduler.pool"
 
@@ -19,11 +20,16 @@ class SparkRunner:
         self._spark = spark
 
     def map(self, function: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
-        """One result for each task; Spark retries a failed task where it pleases."""
+        """One result for each task; Spark retries a failed task where it pleases.
+
+        Raises:
+            Exception: Spark's, with the traceback of what a task raised; ``ExecutorsDiffer`` where
+                an executor does not run what the driver runs.
+        """
         if not tasks:
             return []
         context = self._spark.sparkContext
-        return context.parallelize(tasks, len(tasks)).map(function).collect()
+        return context.parallelize(tasks, len(tasks)).map(SameVersions(function)).collect()
 
 
 class SparkRunnerBeside:

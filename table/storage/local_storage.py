@@ -53,6 +53,9 @@ _HIDDEN = re.compile(rf"\A\..*\.crc\Z|{REFUSED_IN_PATHS}")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
+#: How often a folder is read at most that changes each time.
+_SCANS = 10
+
 
 class LocalStorage:
     """A folder of a local (or mounted) file system; made with the first write."""
@@ -179,20 +182,35 @@ class LocalStorage:
         return os.path.join(self._root, check_path(path))
 
     def _scan(self, folder: str) -> tuple[list[str], list[ObjectInfo]]:
+        """What is there at one moment, unless the folder does not stop changing.
+
+        Names come at once, sizes one by one. A file that goes in between may have had a successor
+        that is not among the names (as lock files have), so the names are read again.
+        """
+        for _ in range(_SCANS):
+            folders, objects, is_whole = self._scan_once(folder)
+            if is_whole:
+                break
+        return folders, objects
+
+    def _scan_once(self, folder: str) -> tuple[list[str], list[ObjectInfo], bool]:
         place = self._place(folder) if folder else self._root
         folders: list[str] = []
         objects: list[ObjectInfo] = []
+        is_whole = True
         with suppress(FileNotFoundError, NotADirectoryError), os.scandir(place) as entries:
             for entry in entries:
                 if _HIDDEN.search(entry.name):
                     continue
                 path = f"{folder}/{entry.name}" if folder else entry.name
-                with suppress(FileNotFoundError):  # deleted since the folder was read
+                try:
                     if entry.is_dir():
                         folders.append(path)
                     elif entry.is_file():
                         objects.append(_object_info(path, entry.stat()))
-        return folders, objects
+                except FileNotFoundError:
+                    is_whole = False
+        return folders, objects, is_whole
 
     def _link(self, staging: str, path: str, data: bytes) -> bool:
         """Whether ``path`` holds the data now; if not, what was there has just been deleted."""

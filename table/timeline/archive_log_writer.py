@@ -16,6 +16,7 @@ from typing import Any
 import fastavro
 
 from table.codec import avro_container
+from table.log.data_block import AVRO_BLOCK_VERSION
 from table.log.log_block import BlockType, HeaderKey, encode
 from table.model.action import Action, State
 from table.storage.storage import Storage
@@ -24,7 +25,7 @@ from table.timeline.content import decode_any
 from table.timeline.lsm_writer import ArchivedInstant
 
 _ENTRY = "HoodieArchivedMetaEntry"
-_CONTENT_VERSION, _ENTRY_VERSION = 3, 1
+_ENTRY_VERSION = 1
 _WRITE_TOKEN = "1-0-1"
 _PREFIX, _LENGTH = struct.Struct(">ii"), struct.Struct(">i")
 
@@ -77,7 +78,7 @@ def archive_log(instants: Iterable[ArchivedInstant]) -> bytes:
     blocks = []
     for instant in instants:
         bodies = [_encoded(schema, entry) for entry in _entries(instant)]
-        content = _PREFIX.pack(_CONTENT_VERSION, len(bodies))
+        content = _PREFIX.pack(AVRO_BLOCK_VERSION, len(bodies))
         content += b"".join(_LENGTH.pack(len(body)) + body for body in bodies)
         # Apache's say no instant; who asks each block of a log which one wrote it finds one.
         named = {**header, HeaderKey.INSTANT_TIME: instant.requested_at}
@@ -93,10 +94,9 @@ def _encoded(schema: Any, entry: Mapping[str, Any]) -> bytes:
 
 def _entries(instant: ArchivedInstant) -> Iterator[Mapping[str, Any]]:
     path = f"archived instant {instant.requested_at}"
-    planned_as, field = _PLANS.get(instant.action, (None, None))
-    is_planned = instant.plan and field is not None
-    plan = {field: decode_any(instant.plan, path)} if is_planned and instant.plan else {}
-    pending = planned_as if plan and planned_as is not None else instant.action
+    planned_as, field = _PLANS.get(instant.action, (instant.action, ""))
+    plan = {field: decode_any(instant.plan, path)} if field and instant.plan else {}
+    pending = planned_as if plan else instant.action
     yield _entry(instant, str(pending), State.REQUESTED, instant.requested_at, plan)
     done = _METADATA.get(instant.action)
     content = {done: decode_any(instant.metadata, path)} if done and instant.metadata else {}

@@ -175,7 +175,7 @@ class GenerationLockFiles:
         if not self.stands(claim):
             return None
         self._storage.put(path, record.to_bytes())
-        if max(self._numbers()) == int(claim.version):
+        if max(self._numbers(), default=0) == int(claim.version):
             return Claim(record, claim.version)
         self._storage.delete([path])
         return None

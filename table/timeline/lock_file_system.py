@@ -46,7 +46,9 @@ class FileSystemLockFile:
         self._ours = GenerationLockFiles(storage)
 
     def try_take(self, ours: LockRecord, is_free: Callable[[LockRecord], bool]) -> Claim | None:
-        """See ``LockFile.try_take``."""
+        """See ``LockFile.try_take``; writes nothing while Apache holds the lock."""
+        if self._is_apaches(self._read()) and not self._is_expired():
+            return None
         claim = self._ours.try_take(ours, is_free)
         if claim is None or self._take_apaches(claim.record):
             return claim

@@ -29,6 +29,7 @@ from table.timeline.archive_log import ArchiveLogs
 from table.timeline.archive_log_writer import ArchiveLogWriter
 from table.timeline.archived_timeline import ArchivedTimeline
 from table.timeline.archiving import ArchiveWriter, TimelineArchive
+from table.timeline.clock import parse_instant
 from table.timeline.content import Record, commit_json, decode_as, decode_commit
 from table.timeline.layout import LayoutV1, LayoutV2, TimelineLayout, layout_of
 from table.timeline.lsm_history import LsmHistory
@@ -152,15 +153,20 @@ class TimelineStore:
     def publish(self, pending: Instant, completed_at: str) -> Instant:
         """Make the prepared content the completed instant: from here on readers see it.
 
+        In layout 1 an instant completes when its file was written, which here is when it was
+        prepared, so the store is told the time; one that takes no times says when it copied it.
+
         Returns:
-            The instant as ``load`` shows it. In layout 1 the store says when it completed.
+            The instant as ``load`` shows it.
 
         Raises:
             NotFound: somebody removed the prepared content; nothing was published.
         """
         completed = pending.completed(completed_at)
-        path = self.path_of(completed)
-        self._storage.publish(self._prepared_path(pending), path)
+        prepared, path = self._prepared_path(pending), self.path_of(completed)
+        if not self._layout.names_completion:
+            self._storage.set_modified_at(prepared, parse_instant(completed_at))
+        self._storage.publish(prepared, path)
         if self._layout.names_completion:
             return completed
         written = self._storage.head(path)

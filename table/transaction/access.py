@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from table.execution.runner import LocalRunner, Runner
 from table.storage.storage import Storage
 from table.timeline.clock import Turn, next_instant
 from table.timeline.lock import TableLock
 from table.timeline.timeline_store import TimelineStore
+from table.transaction.deletion import delete_files
 from table.transaction.participant import NoParticipant, Participant
 from table.transaction.sharing import Sharing
 
@@ -24,6 +26,7 @@ class TableAccess:
     Attributes:
         participant: is told of each change before it is published.
         sharing: what is owed to other writers; None when there is to be no other.
+        runner: where many files are deleted.
     """
 
     storage: Storage
@@ -31,6 +34,11 @@ class TableAccess:
     lock: TableLock
     participant: Participant = field(default_factory=NoParticipant)
     sharing: Sharing | None = None
+    runner: Runner = field(default_factory=lambda: LocalRunner(1))
+
+    def delete_files(self, paths: Sequence[str]) -> None:
+        """Remove files of the table, as ``Storage.delete``."""
+        delete_files(self.storage, paths, self.runner)
 
     def mint(self, newest_time: str | None, turn: Turn | None = None) -> str:
         """A time later than every time on the timeline, under the lock; see ``next_instant``.

@@ -9,11 +9,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 
-from table.errors import Unsupported
-from table.log.log_writers import writers_in
-from table.model.file_slice import LogFile
+from table.errors import CorruptData, Unsupported
+from table.log.log_writers import targets_in, writers_in
+from table.model.action import Action
+from table.model.file_names import LogFileName
+from table.model.file_slice import LogFile, join
 from table.storage.storage import NotFound, ObjectInfo, Storage
 from table.timeline.clock import parse_instant
+from table.timeline.timeline import Timeline
+from table.timeline.timeline_store import TimelineStore
 from table.transaction.access import TableAccess
 from table.view.file_lister import data_file, objects_beside_timeline
 from table.write.markers import marked_files
@@ -54,7 +58,8 @@ def _find_writer(storage: Storage, info: ObjectInfo, found: Mapping[str, set[str
     """Add a log to what the instant wrote whose blocks it holds.
 
     A marker may name a log that was there before, to be appended to: that is not to be deleted. One
-    that was last changed well before the first of the instants is not opened.
+    that was last changed well before the first of the instants is not opened, and one that nobody
+    can read is left to its readers, who say so.
     """
     marked = [paths for paths in found.values() if info.path in paths]
     if not marked and (not found or info.modified_at < parse_instant(min(found)) - _LONGEST_SKEW):
@@ -63,6 +68,10 @@ def _find_writer(storage: Storage, info: ObjectInfo, found: Mapping[str, set[str
         wrote = writers_in(storage, info)
     except NotFound:
         return  # cleaned since it was listed
+    except CorruptData:
+        if marked:
+            raise
+        return
     ours = wrote & found.keys()
     if ours and len(wrote) > 1:
         message = (
@@ -74,6 +83,43 @@ def _find_writer(storage: Storage, info: ObjectInfo, found: Mapping[str, set[str
         paths.discard(info.path)
     for instant in ours:
         found[instant].add(info.path)
+
+
+def is_taken_back(access: TableAccess, path: str, instant: str) -> bool:
+    """Whether a later block in the slice of a log takes the instant's blocks back for good.
+
+    So Apache Hudi rolls back in table version 6: the log stays, compactions are planned with it,
+    and metadata tables tell of it.
+    """
+    folder, _, name = path.rpartition("/")
+    log = LogFileName.parse(name)
+    if log is None or not access.timeline.version.logs_name_their_slice:
+        return False
+    beside = access.storage.list_folder(folder)[1]
+    later = [info for info in beside if _comes_after(info.name, log)]
+    return any(instant in targets_in(access.storage, info) for info in later)
+
+
+def _comes_after(name: str, log: LogFileName) -> bool:
+    """Whether a log of that name is read after this one, in the same slice."""
+    other = LogFileName.parse(name)
+    is_of_slice = other and (other.file_id, other.instant) == (log.file_id, log.instant)
+    return bool(is_of_slice and other and other.version > log.version)
+
+
+def awaited_logs(store: TimelineStore, timeline: Timeline) -> set[str]:
+    """Logs that a pending compaction is to read, whether their commits completed or not.
+
+    Only in table version 6, where another writer's plan may name what was being written then; who
+    executes it must find them. Later ones hold what has completed, and that stays.
+    """
+    if not store.version.logs_name_their_slice:
+        return set()
+    plans = (
+        store.read_compaction_plan(i.requested_at) for i in timeline.pending(Action.COMPACTION)
+    )
+    operations = (operation for plan in plans for operation in plan.operations)
+    return {join(one.group.partition_path, name) for one in operations for name in one.log_files}
 
 
 def as_planned(storage: Storage, paths: Iterable[str]) -> dict[str, tuple[str, ...]]:

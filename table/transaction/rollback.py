@@ -20,6 +20,7 @@ import time
 from collections.abc import Collection
 
 from table.errors import Fenced, Refused
+from table.log.log_block import rollback_block
 from table.model.action import COMMITS, Action, State
 from table.model.instant import Instant
 from table.model.rollback import RollbackPlan
@@ -29,7 +30,7 @@ from table.timeline.timeline import Timeline
 from table.timeline.timeline_store import rollback_metadata_content, rollback_plan_content
 from table.transaction.access import LOCK_WAIT_S, TableAccess
 from table.transaction.heartbeat import clear_expired, forget_heartbeat
-from table.transaction.instant_files import as_planned, files_of, names_of
+from table.transaction.instant_files import as_planned, awaited_logs, files_of, names_of
 from table.transaction.sharing import dead
 from table.transaction.undoable import check_no_restore, check_undoable, named_instant
 from table.write.markers import drop_markers
@@ -102,7 +103,7 @@ def plan_rollback(access: TableAccess, requested_at: str) -> RollbackPlan:
     check_no_restore(timeline)
     target = named_instant(timeline, requested_at)
     _check_undoable(access, target, timeline)
-    return _plan(access, target)
+    return _plan(access, target, timeline)
 
 
 def roll_back_named(access: TableAccess, requested_at: str) -> RollbackPlan:
@@ -175,13 +176,14 @@ def _roll_back(
     name = access.mint(timeline.newest_time, Turn.SERVICE)
     rollback = Instant(name, Action.ROLLBACK, State.REQUESTED)
     lease.check()
-    access.timeline.create(rollback, rollback_plan_content(_plan(access, target)))
+    access.timeline.create(rollback, rollback_plan_content(_plan(access, target, timeline)))
     return _finish(access, rollback, timeline, lease)
 
 
-def _plan(access: TableAccess, target: Instant) -> RollbackPlan:
-    files = as_planned(access.storage, files_of(access, target.requested_at))
-    return RollbackPlan(target.requested_at, target.action, files)
+def _plan(access: TableAccess, target: Instant, timeline: Timeline) -> RollbackPlan:
+    awaited = awaited_logs(access.timeline, timeline)
+    gone = [path for path in files_of(access, target.requested_at) if path not in awaited]
+    return RollbackPlan(target.requested_at, target.action, as_planned(access.storage, gone))
 
 
 def _finish(
@@ -209,7 +211,7 @@ def _execute(
         access.timeline.unpublish(target)
         timeline = access.timeline.load()
         target = timeline.find(plan.instant)
-    done = _delete_files(access, plan)
+    done = _delete_files(access, rollback, plan, timeline)
     took_ms = int((time.monotonic() - started) * 1000)
     content = rollback_metadata_content(done, rollback.requested_at, took_ms)
     access.timeline.prepare(pending, content)
@@ -227,14 +229,20 @@ def _execute(
     return done
 
 
-def _delete_files(access: TableAccess, plan: RollbackPlan) -> RollbackPlan:
+def _delete_files(
+    access: TableAccess, rollback: Instant, plan: RollbackPlan, timeline: Timeline
+) -> RollbackPlan:
     """Delete what the instant left; the plan with all that is gone.
 
     Files are looked up again, not only read from the plan: a late attempt of the dead writer may
-    have written since, and paths in another's plan are absolute in another's notation.
+    have written since, and paths in another's plan are absolute in another's notation. Of logs that
+    a compaction is to read a block is left that takes the instant back (Apache Hudi leaves the log,
+    too, and adds such a block to the slice).
     """
-    files = files_of(access, plan.instant)
-    access.storage.delete(files)
+    files, awaited = files_of(access, plan.instant), awaited_logs(access.timeline, timeline)
+    for path in awaited.intersection(files):
+        access.storage.put(path, rollback_block(rollback.requested_at, plan.instant))
+    access.delete_files([path for path in files if path not in awaited])
     gone = {**plan.files, **as_planned(access.storage, files)}
     return RollbackPlan(plan.instant, plan.action, gone)
 
@@ -252,7 +260,7 @@ def _forget_undone(access: TableAccess, timeline: Timeline) -> None:
 def _delete_late_files(access: TableAccess, instant: str, timeline: Timeline) -> None:
     """Delete files of an instant that is gone, if it was undone: else it was archived."""
     if _rollbacks_of(access, instant, timeline) or _was_restored(access, instant, timeline):
-        access.storage.delete(files_of(access, instant))
+        access.delete_files(files_of(access, instant))
         drop_markers(access.storage, instant)
 
 

@@ -61,13 +61,15 @@ class Transaction:
         access: TableAccess,
         instant: Instant,
         began_with: Timeline,
-        heartbeat: Heartbeat | None = None,
+        heartbeat: Heartbeat | None,
+        lock_wait_s: float,
     ) -> None:
         assert instant.state is State.INFLIGHT, instant
         self.instant = instant
         self._access = access
         self._began_with = began_with
         self._heartbeat = heartbeat
+        self._lock_wait_s = lock_wait_s
 
     @classmethod
     def begin(cls, access: TableAccess, action: Action, timeline: Timeline) -> Transaction:
@@ -93,23 +95,26 @@ class Transaction:
         return begun
 
     @classmethod
-    def take_up(cls, access: TableAccess, pending: Instant, timeline: Timeline) -> Transaction:
+    def take_up(
+        cls, access: TableAccess, pending: Instant, lock_wait_s: float = LOCK_WAIT_S
+    ) -> Transaction:
         """Go on with a planned service, whoever planned or began it.
 
+        Args:
+            access: the table.
+            pending: the service.
+            lock_wait_s: how long this and ``commit`` wait for the table's lock.
+
         Raises:
-            WriteConflict: another writer is doing it, or has done it.
+            WriteConflict: another writer is doing it, or has done it, or has removed it.
         """
         if access.sharing is None:
-            return cls._begun(access, pending, timeline)
-        with access.lock.hold(LOCK_WAIT_S):
-            standing = access.timeline.load().find(pending.requested_at)
-            if standing is None or standing.is_completed:
-                message = f"{pending} was done by another writer meanwhile"
-                raise WriteConflict(message)
-            if not access.sharing.is_free(access.storage, standing):
+            return cls._begun(access, pending, lock_wait_s)
+        with access.lock.hold(lock_wait_s):
+            if not access.sharing.is_free(access.storage, pending):
                 message = f"{pending} is being done by another writer, whose heartbeat is alive"
                 raise WriteConflict(message)
-            return cls._begun(access, standing, timeline)
+            return cls._begun(access, pending, lock_wait_s)
 
     @classmethod
     def _requested(
@@ -122,22 +127,28 @@ class Transaction:
                 access.timeline.create(requested)
                 content = _owned_content(action, access.timeline.version)
                 access.timeline.create(requested.inflight(), content)
-                return cls(access, requested.inflight(), timeline, heartbeat)
+                return cls(access, requested.inflight(), timeline, heartbeat, LOCK_WAIT_S)
         message = f"instant {newest_time} and those before it were taken by other writers"
         raise WriteConflict(message)
 
     @classmethod
-    def _begun(cls, access: TableAccess, pending: Instant, timeline: Timeline) -> Transaction:
-        with _heartbeat(access, pending.requested_at) as heartbeat:
-            if pending.state is State.REQUESTED:
-                pending = pending.inflight()
-                access.timeline.create(pending)
-            return cls(access, pending, timeline, heartbeat)
+    def _begun(cls, access: TableAccess, planned: Instant, lock_wait_s: float) -> Transaction:
+        timeline = access.timeline.load()
+        standing = timeline.find(planned.requested_at)
+        if standing is None or standing.is_completed:
+            message = f"{planned} was completed or removed by another writer"
+            raise WriteConflict(message)
+        with _heartbeat(access, planned.requested_at) as heartbeat:
+            if standing.state is State.REQUESTED:
+                access.timeline.create(standing.inflight())
+            return cls(access, standing.inflight(), timeline, heartbeat, lock_wait_s)
 
     def commit(
         self, metadata: CommitMetadata, precondition: Precondition | None = None
     ) -> tuple[Instant, Timeline]:
         """Steps 4 to 8: make the written files visible, all of them or none.
+
+        May be called again after ``LockTimeout``.
 
         Returns:
             The completed instant, and the timeline that holds it.
@@ -145,13 +156,14 @@ class Transaction:
         Raises:
             Fenced: the instant was taken from us; nothing was published.
             WriteConflict: another commit touched the same file groups.
+            LockTimeout: another writer kept the table's lock.
             HeartbeatExpired: others may count us as dead.
             OutcomeUnknown: the store did not say whether it published.
         """
         self._reconcile(stat.path for stat in metadata.write_stats if stat.path)
         content = commit_content(self.instant.action, metadata, self._access.timeline.version)
         self._access.timeline.prepare(self.instant, content)
-        with self._access.lock.hold(LOCK_WAIT_S) as lease:
+        with self._access.lock.hold(self._lock_wait_s) as lease:
             timeline = self._access.timeline.load()
             self._check_alive()
             self._check_standing(timeline)
@@ -241,8 +253,9 @@ class Transaction:
             found = self._access.timeline.load().find(self.instant.requested_at)
         except StorageUnavailable:
             return None
-        is_ours = found is not None and (found.is_legacy or found.completed_at == completed_at)
-        return found if is_ours and found is not None and found.is_completed else None
+        if found is None or not found.is_completed:
+            return None
+        return found if found.is_legacy or found.completed_at == completed_at else None
 
 
 @contextmanager

@@ -44,8 +44,9 @@ def archived_instants(archive: ArchiveLogs | LsmHistory) -> list[ArchivedInstant
 
 def _of_history(history: LsmHistory) -> Iterator[ArchivedInstant]:
     version = history.newest_version()
-    for file in history.current() if version is not None else ():
-        assert version is not None
+    if version is None:
+        return
+    for file in history.manifest(version):
         for batch in history.rows_of(file, version):
             for row in batch.to_pylist():
                 yield ArchivedInstant(

@@ -10,7 +10,8 @@ versions. The steps, and what a crash right after each leaves, all of it under t
                                  files that nobody reads; step 2 of the next attempt
 4. **properties replaced**       the table has the new version
 5. old timeline and archive deleted
-                                 files that nobody reads; ``change_version`` again deletes them
+                                 files that nobody reads; ``change_version`` again deletes them,
+                                 but for an archive of version 6
 
 Apache Hudi moves file by file and replaces the properties last; a crash in between leaves a
 timeline of two layouts there. Source: ``UpgradeDowngrade``, ``UpgradeDowngradeUtils`` and the

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from table.config import keys
 from table.config.merge_request import merge_properties
-from table.config.merge_settings import MODE_PAYLOADS, merge_settings, stored_payload
+from table.config.merge_settings import has_rules, merge_settings, stored_payload
 from table.config.table_properties import (
     MergeMode,
     TableProperties,
@@ -26,6 +26,7 @@ from table.model.format_version import FormatVersion
 _VERSIONED = frozenset(
     {
         keys.TABLE_VERSION,
+        keys.INITIAL_VERSION,
         keys.TIMELINE_LAYOUT_VERSION,
         keys.TIMELINE_PATH,
         keys.TIMELINE_HISTORY_PATH,
@@ -57,20 +58,16 @@ def properties_of(properties: TableProperties, version: FormatVersion) -> TableP
     """
     settings, payload = merge_settings(properties), stored_payload(properties)
     mode = settings.mode
-    if version is FormatVersion.V8 and payload is not None and payload not in MODE_PAYLOADS:
+    if version is FormatVersion.V8 and has_rules(payload):
         mode = MergeMode.CUSTOM
     ordering = ",".join(settings.ordering_fields or properties.ordering_fields)
     bare = properties.without_metadata_table().values
-    values = {key: text for key, text in bare.items() if key not in _VERSIONED}
-    initial = values.get(keys.INITIAL_VERSION, str(properties.version))
     layout = layout_properties(version)
     if keys.INITIAL_VERSION in layout:
-        layout[keys.INITIAL_VERSION] = initial
-    else:
-        values.pop(keys.INITIAL_VERSION, None)
+        layout[keys.INITIAL_VERSION] = bare.get(keys.INITIAL_VERSION, str(properties.version))
     return TableProperties(
         {
-            **values,
+            **{key: text for key, text in bare.items() if key not in _VERSIONED},
             keys.TABLE_VERSION: str(int(version)),
             **layout,
             **({ordering_key(version): ordering} if ordering else {}),
@@ -85,10 +82,9 @@ def changed_properties(
     before: TableProperties, after: TableProperties
 ) -> list[tuple[str, str | None, str | None]]:
     """Each key that changes, its value before, and after; None where there is none."""
-    names = sorted(before.values.keys() | after.values.keys())
+    names = sorted((before.values.keys() | after.values.keys()) - {keys.TABLE_CHECKSUM})
     pairs = ((name, before.values.get(name), after.values.get(name)) for name in names)
-    own = (keys.TABLE_CHECKSUM,)
-    return [(name, old, new) for name, old, new in pairs if old != new and name not in own]
+    return [(name, old, new) for name, old, new in pairs if old != new]
 
 
 def _key_generator(properties: TableProperties, version: FormatVersion) -> dict[str, str]:

@@ -67,14 +67,10 @@ def moves(
 
 def content_of(storage: Storage, move: Move, version: FormatVersion) -> bytes:
     """What a file holds in a table of that version."""
-    data = storage.read(move.source)
-    action = move.instant.action.completes_as
-    is_commit = action in COMMITS and (
-        move.instant.is_completed or move.instant.state is State.INFLIGHT
-    )
-    if not data or not is_commit or move.instant.action not in COMMITS:
+    data, instant = storage.read(move.source), move.instant
+    if not data or instant.action not in COMMITS or instant.state is State.REQUESTED:
         return data
-    return commit_content(action, decode_commit(data, move.source), version)
+    return commit_content(instant.action, decode_commit(data, move.source), version)
 
 
 def _moved(

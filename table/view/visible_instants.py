@@ -36,7 +36,3 @@ class VisibleInstants:
         if self.until is not None and instant > self.until:
             return False
         return self.timeline is None or self.timeline.is_committed(instant)
-
-
-#: Of table version 8 and later, whose logs are visible as a whole.
-ALL_VISIBLE = VisibleInstants()

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 
 from table.codec.bloom import BloomFilterBuilder
-from table.log.parquet_format import avro_key_values, parquet_writer
+from table.log.parquet_format import avro_key_values, column_sizes, parquet_writer
 from table.model.column_ranges import ColumnRanges
 from table.model.meta_columns import RECORD_KEY
 from table.storage.storage import Storage, StreamingFile
+from table.write.new_file import made_visible
 from table.write.row_groups import RowGroups
 from table.write.write_status import WriteStatus
 
@@ -94,21 +96,25 @@ class BaseFileWriter:
         """Finish the footer and make the file visible.
 
         Raises:
-            AlreadyExists: a file with other bytes lies at the path.
+            OtherBytes: a file with other bytes lies at the path; see ``made_visible``.
         """
         for row_group in self._row_groups.rest():
             self._write_row_group(row_group)
         footer = {**avro_key_values(self._avro_schema), **self._keys.footer()}
         self._parquet.add_key_value_metadata(footer)
         self._parquet.close()
-        ranges = ColumnRanges.united(self._ranges) if self._indexed else None
-        return WriteStatus(self._file.close(), self._num_writes, column_ranges=ranges)
+        ranges = self._united() if self._indexed else None
+        return WriteStatus(made_visible(self._file), self._num_writes, column_ranges=ranges)
 
     def abort(self) -> None:
         """Forget the file, unless it was closed."""
         self._sink.discard()
         self._parquet.close()
         self._file.abort()
+
+    def _united(self) -> ColumnRanges:
+        sizes = column_sizes(self._parquet.writer.metadata)
+        return replace(ColumnRanges.united(self._ranges), sizes=sizes)
 
     def _write_row_group(self, rows: pa.Table) -> None:
         for keys in rows.column(self._key_column).chunks:

@@ -31,9 +31,9 @@ from table.model.file_names import BaseFileName, LogFileName
 from table.model.file_slice import FileGroupId, FileSlice, join
 from table.model.format_version import FormatVersion
 from table.model.meta_columns import RECORD_KEY
-from table.read.file_group_reader import FileGroupReader
+from table.read.file_group_reader import FileGroupReader, every_instant
+from table.read.log_changes import IsVisible
 from table.storage import Storage, StorageLocation, open_storage
-from table.view.visible_instants import ALL_VISIBLE, VisibleInstants
 from table.write.base_file_writer import BaseFileWriter
 from table.write.log_file_writer import LogFileWriter
 from table.write.markers import mark, mark_partition
@@ -63,7 +63,7 @@ class WriteContext:
         log_format: ``parquet`` or ``avro``, the content of data blocks.
         indexed: columns whose ranges the metadata table keeps; none without one.
         version: the table's.
-        visible: which blocks of its logs count.
+        is_visible: whether log blocks of an instant count, as for ``FileGroupReader``.
     """
 
     location: StorageLocation
@@ -76,7 +76,7 @@ class WriteContext:
     log_format: str = "parquet"
     indexed: tuple[str, ...] = ()
     version: FormatVersion = FormatVersion.V9
-    visible: VisibleInstants = ALL_VISIBLE
+    is_visible: IsVisible = every_instant
 
     @cached_property
     def storage(self) -> Storage:
@@ -93,7 +93,7 @@ class WriteContext:
         """Reads file slices of the table, to write them anew."""
         marker = self.merge.delete_marker
         return FileGroupReader(
-            self.storage, self.schema, self.merger, self.visible, delete_marker=marker
+            self.storage, self.schema, self.merger, self.is_visible, delete_marker=marker
         )
 
     @cached_property
@@ -139,6 +139,9 @@ def write_file_group(
         context: the commit.
         task: the bucket and what it holds so far.
         changes: tables of changes in order of arrival, not folded; streamed.
+
+    Raises:
+        OtherBytes: another attempt at the task was given other changes.
     """
     changes = _settled(context, task, changes)
     if task.current is None:

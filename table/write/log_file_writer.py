@@ -26,6 +26,7 @@ from table.model.written_columns import is_written, own_columns
 from table.schema.avro import to_json
 from table.schema.field_path import column_at
 from table.storage.storage import Storage
+from table.write.new_file import made_visible
 from table.write.row_groups import cut
 from table.write.write_status import WriteStatus
 
@@ -125,10 +126,10 @@ class LogFileWriter:
         """Make the file visible.
 
         Raises:
-            AlreadyExists: a file with other bytes lies at the path.
+            OtherBytes: a file with other bytes lies at the path; see ``made_visible``.
         """
         return WriteStatus(
-            self._file.close(),
+            made_visible(self._file),
             self._num_writes,
             self._num_deletes,
             self._num_data_blocks,

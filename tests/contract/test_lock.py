@@ -159,6 +159,16 @@ def test_a_renewed_lease_counts_from_the_renewal(
     other.acquire(wait_s=0)
 
 
+def test_a_step_may_take_longer_than_a_lease(storage_location: StorageLocation) -> None:
+    lease_s = 2.0
+    lock, other = (open_lock(open_storage(storage_location), lease_s=lease_s) for _ in range(2))
+    with lock.hold(0) as lease:
+        with pytest.raises(LockTimeout):
+            other.acquire(1.5 * lease_s)
+        lease.check()
+    other.acquire(0).release()
+
+
 @each_lock
 def test_a_check_leaves_time_for_what_it_guards(
     lock: TableLock, other: TableLock, clock: ManualClock
@@ -324,6 +334,7 @@ def test_apaches_lock_file_keeps_us_out_until_it_goes(local: Storage, clock: Man
     local.create(APACHE_LOCK_PATH, b"")  # as Apache Hudi 1.2 leaves it
     with pytest.raises(LockTimeout, match=r"Apache Hudi \(its \.hoodie/lock"):
         file_lock(local, clock).acquire(wait_s=120)
+    assert not local.list_tree(LOCK_FOLDER), "however often we looked"
     local.delete([APACHE_LOCK_PATH])
     lease = file_lock(local, clock).acquire(wait_s=0)
     lease.check()

@@ -10,6 +10,7 @@ from sinks.hudi.upkeep import archive, clean
 from table.hudi_table import HudiTable, open_table
 from table.model.action import Action
 from table.model.clean import CleanMetadata, CleanPlan
+from table.services import archival
 from table.services.archival_plan import ArchivalPolicy
 from table.services.cleaning_plan import CleaningPolicy
 from table.storage import StorageLocation
@@ -42,6 +43,22 @@ def test_apaches_history_grows_by_ours(name: str, tmp_path: Path) -> None:
     assert sorted([*left, *more]) == sorted([*active, *archived])
     assert sorted_rows(after.snapshot().read_all()) == rows
     assert all(after.store.read_commit(i) == metadata for i, metadata in commits.items())
+
+
+@pytest.mark.parametrize("name", ["v6_mor_failed_write", "v6_mor_rollback"])
+def test_logs_that_apache_rolled_back_stay_with_the_block_that_says_so(
+    name: str, tmp_path: Path
+) -> None:
+    table = unpack(name, tmp_path).table
+    rows = sorted_rows(table.snapshot().read_all())
+    (rollback,) = table.timeline.completed(Action.ROLLBACK)
+    undone = table.store.read_rollback(rollback).instant
+    table.keep_metadata_table()
+    assert archival.archive(table.access, ArchivalPolicy(1, 2, 1), None, lambda timeline: ())
+    after = opened(table)
+    assert after.timeline.is_archived(undone)
+    assert sorted_rows(after.snapshot().read_all()) == rows
+    assert after.metadata_differences() == []
 
 
 @pytest.mark.parametrize("name", ["v9_cow_cdc", "v9_mor_compacted", "v9_cow_savepoint"])

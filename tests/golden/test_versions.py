@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from sinks.hudi.version_change import plan_version, take_to_version
+from table.errors import Refused
 from table.execution.runner import LocalRunner
 from table.hudi_table import HudiTable, open_table
 from table.model.action import COMMITS
@@ -24,6 +25,10 @@ V6, V8, V9 = FormatVersion
 
 def opened(table: HudiTable) -> HudiTable:
     return open_table(StorageLocation(table.location.url))
+
+
+def opened_at(folder: Path) -> HudiTable:
+    return open_table(StorageLocation(str(folder)))
 
 
 def rows_of(table: HudiTable) -> list[object]:
@@ -108,3 +113,31 @@ def test_it_is_written_on_in_its_version(name: str, tmp_path: Path) -> None:
     table = opened(table)
     assert table.version is version
     assert table.metadata_differences() == []
+
+
+def test_an_archive_that_lies_beside_all_else_is_all_that_goes(tmp_path: Path) -> None:
+    golden = unpack("v6_cow_simple", tmp_path).root
+    rows = rows_of(opened_at(golden))
+    path = golden / ".hoodie/hoodie.properties"
+    said = [line for line in path.read_text().splitlines() if "archivelog.folder" not in line]
+    path.write_text("\n".join([*said, "hoodie.archivelog.folder="]))
+    archive_log = golden / ".hoodie/.commits_.archive.1_1-0-1"
+    archive_log.touch()
+    change_version(opened_at(golden).access, V9)
+    assert opened_at(golden).version is V9
+    assert rows_of(opened_at(golden)) == rows
+    assert not archive_log.exists()
+
+
+def test_a_timeline_in_the_place_of_the_other_is_left_alone(tmp_path: Path) -> None:
+    golden = unpack("v9_cow_simple", tmp_path).root
+    home, path = golden / ".hoodie", golden / ".hoodie/hoodie.properties"
+    said = [line for line in path.read_text().splitlines() if "timeline.path" not in line]
+    path.write_text("\n".join([*said, "hoodie.timeline.path="]))
+    for file in (home / "timeline").iterdir():
+        file.rename(home / file.name)
+    rows, files = rows_of(opened_at(golden)), {p for p in home.rglob("*") if p.is_file()}
+    with pytest.raises(Refused, match=r"hoodie\.timeline\.path is empty"):
+        change_version(opened_at(golden).access, V6)
+    assert rows_of(opened_at(golden)) == rows
+    assert files <= set(home.rglob("*"))

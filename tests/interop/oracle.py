@@ -6,7 +6,8 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -88,8 +89,7 @@ class ApacheTable:
             "hoodie.bucket.index.num.buckets": str(self.bucket_count),
             "hoodie.logfile.data.block.format": self.log_format,
             "hoodie.metadata.enable": str(self.has_metadata).lower(),
-            "hoodie.write.table.version": str(self.version),
-            "hoodie.write.auto.upgrade": "false",
+            **self.version_options,
             "hoodie.table.timeline.timezone": "UTC",
             "hoodie.compact.inline": "false",
             "hoodie.compact.schedule.inline": "false",
@@ -97,6 +97,14 @@ class ApacheTable:
             "hoodie.archive.automatic": "false",
             **({"hoodie.table.ordering.fields": ",".join(self.ordering)} if self.ordering else {}),
             **self.extra,
+        }
+
+    @property
+    def version_options(self) -> dict[str, str]:
+        """What keeps any command of Hudi's from taking the table to version 9."""
+        return {
+            "hoodie.write.table.version": str(self.version),
+            "hoodie.write.auto.upgrade": "false",
         }
 
 
@@ -219,15 +227,8 @@ class Oracle:
 
     def delete_where(self, path: Path | str, condition: str, table: ApacheTable) -> None:
         """SQL's ``DELETE FROM``, which deletes whatever the ordering value of a record is."""
-        self.execute(f"CREATE TABLE {table.name} USING hudi LOCATION '{path}'")
-        try:
-            for key, value in table.write_options().items():
-                self.execute(f"SET {key} = {value}")
+        with self.named(table.name, path), self.settings(table.write_options()):
             self.execute(f"DELETE FROM {table.name} WHERE {condition}")
-        finally:
-            for key in table.write_options():
-                self.execute(f"RESET {key}")
-            self.execute(f"DROP TABLE {table.name}")
 
     def compact(
         self,
@@ -304,6 +305,26 @@ class Oracle:
         answer = self._new_path()
         self._ask("sql", statement=statement, answer_path=str(answer))
         return _take_rows(answer)
+
+    @contextmanager
+    def named(self, name: str, path: Path | str) -> Iterator[None]:
+        """A table under a name that SQL and procedures know, for the length of a block."""
+        self.execute(f"CREATE TABLE {name} USING hudi LOCATION '{path}'")
+        try:
+            yield
+        finally:
+            self.execute(f"DROP TABLE {name}")
+
+    @contextmanager
+    def settings(self, options: Mapping[str, str]) -> Iterator[None]:
+        """Settings of the session, for the length of a block."""
+        try:
+            for key, value in options.items():
+                self.execute(f"SET {key} = {value}")
+            yield
+        finally:
+            for key in options:
+                self.execute(f"RESET {key}")
 
     def _ask(self, operation: str, /, **arguments: object) -> Any:
         assert self._process.stdin is not None

@@ -220,9 +220,15 @@ class ApacheHudi:
         return builder.setConf(conf).setBasePath(path).build()
 
     def _write_client(self, path: str, options: Options) -> Any:
+        """A client that leaves the table in its version."""
+        version = self._meta_client(path).getTableConfig().getTableVersion().versionCode()
+        kept = {"hoodie.write.table.version": str(version), "hoodie.write.auto.upgrade": "false"}
         to_scala = self._jvm.org.apache.spark.api.python.PythonUtils.toScalaMap
         return self._jvm.org.apache.hudi.HoodieCLIUtils.createHoodieWriteClient(
-            self.spark._jsparkSession, path, to_scala(dict(options)), self._jvm.scala.Option.empty()
+            self.spark._jsparkSession,
+            path,
+            to_scala({**kept, **options}),
+            self._jvm.scala.Option.empty(),
         )
 
     def _pending_compactions(self, path: str) -> list[str]:

@@ -26,8 +26,12 @@ META_COLUMNS = [
 ]
 
 
-def _trips(name: str) -> ApacheTable:
-    return ApacheTable(name, record_key=["id"], partition=["region"], ordering=["ts"])
+#: The timelines of versions 8 and 9 are alike.
+both_layouts = pytest.mark.parametrize("version", [9, 6])
+
+
+def _trips(name: str, version: int = 9) -> ApacheTable:
+    return ApacheTable(name, ["id"], ["region"], ["ts"], version=version)
 
 
 def _rows(*rows: tuple[str, str, int]) -> pa.Table:
@@ -38,8 +42,11 @@ def _own_columns(rows: pa.Table) -> pa.Table:
     return rows.select(SCHEMA.names)
 
 
-def test_rows_of_several_commits_merge_by_ordering_value(oracle: Oracle, tmp_path: Path) -> None:
-    path, trips = tmp_path / "trips", _trips("trips")
+@pytest.mark.parametrize("version", [9, 8, 6])
+def test_rows_of_several_commits_merge_by_ordering_value(
+    oracle: Oracle, tmp_path: Path, version: int
+) -> None:
+    path, trips = tmp_path / "trips", _trips("trips", version)
     first = oracle.write(path, _rows(("a", "n", 5), ("b", "n", 5), ("c", "s", 5)), trips, "insert")
     oracle.write(path, _rows(("a", "n", 6), ("b", "n", 4)), trips)
     oracle.write(path, _rows(("c", "s", 7)), trips, "delete")
@@ -53,8 +60,11 @@ def test_rows_of_several_commits_merge_by_ordering_value(oracle: Oracle, tmp_pat
     assert [i.action for i in oracle.timeline(path)] == ["deltacommit"] * 3
 
 
-def test_a_planned_compaction_is_pending_until_it_is_run(oracle: Oracle, tmp_path: Path) -> None:
-    path, trips = tmp_path / "trips", _trips("trips")
+@both_layouts
+def test_a_planned_compaction_is_pending_until_it_is_run(
+    oracle: Oracle, tmp_path: Path, version: int
+) -> None:
+    path, trips = tmp_path / "trips", _trips("trips", version)
     oracle.write(path, _rows(("a", "n", 1)), trips, "insert")
     oracle.write(path, _rows(("a", "n", 2)), trips)
     before = oracle.read(path)
@@ -76,8 +86,11 @@ def test_a_planned_compaction_is_pending_until_it_is_run(oracle: Oracle, tmp_pat
     assert_same_rows(oracle.read(path, "read_optimized"), oracle.read(path))
 
 
-def test_a_rollback_brings_the_rows_before_it_back(oracle: Oracle, tmp_path: Path) -> None:
-    path, trips = tmp_path / "trips", _trips("trips")
+@both_layouts
+def test_a_rollback_brings_the_rows_before_it_back(
+    oracle: Oracle, tmp_path: Path, version: int
+) -> None:
+    path, trips = tmp_path / "trips", _trips("trips", version)
     oracle.write(path, _rows(("a", "n", 1)), trips, "insert")
     before = oracle.read(path)
     undone = oracle.write(path, _rows(("a", "n", 2), ("b", "s", 2)), trips)

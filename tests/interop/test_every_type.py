@@ -20,20 +20,24 @@ pytestmark = pytest.mark.oracle
 
 LogFormat = Literal["parquet", "avro"]
 
-both_log_formats = pytest.mark.parametrize("log_format", ["parquet", "avro"])
+#: In version 8 types and files are those of version 9.
+each_case = pytest.mark.parametrize(
+    ("version", "log_format"), [(9, "parquet"), (9, "avro"), (6, "parquet"), (6, "avro")]
+)
 
 BEFORE, AFTER = rows_of_every_type(ts=1), rows_of_every_type(ts=2)
 
 
-def _table(log_format: LogFormat) -> ApacheTable:
-    return ApacheTable("every_type", ["id"], ["part"], ["ts"], log_format=log_format)
+def _table(log_format: LogFormat, version: int = 9) -> ApacheTable:
+    columns = ["id"], ["part"], ["ts"]
+    return ApacheTable("every_type", *columns, version=version, log_format=log_format)
 
 
 def _own_columns(rows: pa.Table) -> pa.Table:
     return rows.select(SCHEMA.names)
 
 
-@both_log_formats
+@pytest.mark.parametrize("log_format", ["parquet", "avro"])
 def test_apache_returns_what_it_was_given(
     oracle: Oracle, tmp_path: Path, log_format: LogFormat
 ) -> None:
@@ -44,11 +48,11 @@ def test_apache_returns_what_it_was_given(
     assert_same_rows(_own_columns(oracle.read(tmp_path / "t")), AFTER)
 
 
-@both_log_formats
+@each_case
 def test_lakemark_reads_and_compacts_what_apache_wrote(
-    oracle: Oracle, tmp_path: Path, log_format: LogFormat
+    oracle: Oracle, tmp_path: Path, version: int, log_format: LogFormat
 ) -> None:
-    path, table = tmp_path / "t", _table(log_format)
+    path, table = tmp_path / "t", _table(log_format, version)
     oracle.write(path, BEFORE, table, "insert")
     assert_same_rows(lakemark.read_snapshot(path), oracle.read(path))
     oracle.write(path, AFTER, table)
@@ -59,11 +63,11 @@ def test_lakemark_reads_and_compacts_what_apache_wrote(
     assert_same_rows(lakemark.read_snapshot(path), oracle.read(path))
 
 
-@both_log_formats
+@each_case
 def test_apache_reads_and_compacts_what_lakemark_wrote(
-    oracle: Oracle, tmp_path: Path, log_format: LogFormat
+    oracle: Oracle, tmp_path: Path, version: int, log_format: LogFormat
 ) -> None:
-    path, table = tmp_path / "t", _table(log_format)
+    path, table = tmp_path / "t", _table(log_format, version)
     writer = LakemarkWriter.open(path, table, SCHEMA)
     writer.upsert(BEFORE)
     assert_same_rows(_own_columns(oracle.read(path)), BEFORE)
@@ -76,8 +80,9 @@ def test_apache_reads_and_compacts_what_lakemark_wrote(
     assert_same_rows(lakemark.read_snapshot(path), oracle.read(path))
 
 
-def test_both_write_base_files_of_one_schema(oracle: Oracle, tmp_path: Path) -> None:
-    table = _table("parquet")
+@pytest.mark.parametrize("version", [9, 6])
+def test_both_write_base_files_of_one_schema(oracle: Oracle, tmp_path: Path, version: int) -> None:
+    table = _table("parquet", version)
     oracle.write(tmp_path / "theirs", BEFORE, table, "insert")
     LakemarkWriter.open(tmp_path / "ours", table, SCHEMA).upsert(BEFORE)
     ours, theirs = _base_file(tmp_path / "ours"), _base_file(tmp_path / "theirs")

@@ -21,6 +21,7 @@ from table.config.table_properties import MergeMode, TableType
 from table.config.table_spec import TableSpec
 from table.hudi_table import open_table
 from table.model.changes import ChangeKind
+from table.model.format_version import FormatVersion
 from table.storage import StorageLocation
 from tests.interop import lakemark
 from tests.interop.oracle import ApacheTable, Oracle, WriteOperation
@@ -99,12 +100,17 @@ class Way:
             extra=extra,
         )
 
-    def spec(self, table_type: TableType) -> TableSpec:
+    def spec(self, table_type: TableType, version: int = 9) -> TableSpec:
         """How lakemark is to write it."""
-        payload = self.payload.rpartition(".")[2] if self.payload else None
-        ordering = tuple(self.ordering)
         return TableSpec(
-            "t", (KEY,), table_type, (), ordering, merge_mode=self.mode, payload=payload
+            "t",
+            (KEY,),
+            table_type,
+            (),
+            tuple(self.ordering),
+            merge_mode=self.mode,
+            payload=self.payload.rpartition(".")[2] if self.payload else None,
+            version=FormatVersion(version),
         )
 
 
@@ -186,11 +192,12 @@ class Both:
         folder: Path,
         way: Way,
         table_type: Literal["MERGE_ON_READ", "COPY_ON_WRITE"],
+        version: int = 9,
     ) -> Both:
-        properties = way.spec(TableType(table_type)).to_properties()
+        properties = way.spec(TableType(table_type), version).to_properties()
         ours = WrittenTable.create(folder / "ours", way.schema, properties)
         ours = replace(ours, log_format=way.log_format)
-        return cls(way, ours, folder / "theirs", way.twin(table_type), oracle)
+        return cls(way, ours, folder / "theirs", way.twin(table_type, version), oracle)
 
     def upsert(self, rows: Sequence[Row]) -> None:
         self.oracle.write(self.theirs, pa.Table.from_pylist(rows, self.way.schema), self.twin)
@@ -283,9 +290,7 @@ class OlderTable:
         self._write(history.some())
         self._write(history.deleted(), "delete")
         self._write(history.some())
-        properties = open_table(StorageLocation(str(self.path))).properties
-        assert properties.version == version
-        assert str(stored_payload(properties)).endswith(f".{way.payload}")
+        _check_names_payload(self.path, way, version)
 
     def rows(self) -> tuple[pa.Table, pa.Table]:
         """As lakemark and as Apache Hudi read them."""
@@ -301,6 +306,12 @@ class OlderTable:
         self.oracle.write(self.path, table, self.twin, operation)
 
 
+def _check_names_payload(path: Path, way: Way, version: int) -> None:
+    properties = open_table(StorageLocation(str(path))).properties
+    assert properties.version == version
+    assert str(stored_payload(properties)).endswith(f".{way.payload}")
+
+
 def _sequence(row: Row) -> Row:
     """What older tables of MySQL order by, in one column: numbers of file and position."""
     if "_event_bin_file" not in row:
@@ -311,13 +322,21 @@ def _sequence(row: Row) -> Row:
 
 @pytest.mark.parametrize("version", [6, 8])
 @pytest.mark.parametrize("way", PAYLOADS.values(), ids=PAYLOADS)
-def test_payloads_of_older_tables_are_read_alike(
+def test_one_history_makes_the_same_rows_in_older_tables(
     oracle: Oracle, tmp_path: Path, way: Way, version: int
 ) -> None:
-    table = OlderTable(oracle, tmp_path / "t", way.twin("MERGE_ON_READ", version), way.schema)
-    table.write_history(way, version)
-    assert_same_rows(*table.rows())
-    table.assert_same_compacted()
+    both = Both.create(oracle, tmp_path, way, "MERGE_ON_READ", version)
+    history = History(way, _SEED)
+    both.upsert(history.all_keys())
+    both.upsert(history.some())
+    both.delete(history.deleted())
+    both.upsert(history.some())
+    for path in (both.ours.path, both.theirs):
+        _check_names_payload(path, way, version)
+    both.assert_same()
+    assert_same_rows(oracle.read(both.ours.path), lakemark.read_snapshot(both.ours.path))
+    both.compact()
+    both.assert_same()
 
 
 @pytest.mark.parametrize("version", [6, 8])

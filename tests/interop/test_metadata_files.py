@@ -21,7 +21,8 @@ from tests.interop.oracle import Oracle, OracleError
 
 pytestmark = pytest.mark.oracle
 
-#: Base files and logs of listings and statistics; all queried columns have statistics.
+#: Base files and logs of listings and statistics; all queried columns have statistics. Files of
+#: metadata tables are alike in all versions, but for what tests.interop.test_metadata_table shows.
 TABLE = "v9_cow_column_stats"
 OPTIONS = {"hoodie.metadata.enable": "true", "hoodie.enable.data.skipping": "true"}
 CREATED_MS = 1_795_000_000_000
@@ -68,12 +69,9 @@ def ask(oracle: Oracle, table: GoldenTable, name: str, condition: str = "true") 
         f"CREATE TABLE {name} USING hudi TBLPROPERTIES ({settings}) LOCATION '{table.root}'"
     )
     try:
-        for key, value in OPTIONS.items():
-            oracle.execute(f"SET {key} = {value}")
-        return oracle.query(f"SELECT * FROM {name} WHERE {condition}")
+        with oracle.settings(OPTIONS):
+            return oracle.query(f"SELECT * FROM {name} WHERE {condition}")
     finally:
-        for key in OPTIONS:
-            oracle.execute(f"RESET {key}")
         oracle.execute(f"DROP TABLE {name}")
 
 

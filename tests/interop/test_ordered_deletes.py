@@ -8,6 +8,7 @@ value before the row itself arrives, and again afterwards only the row of the mi
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -82,12 +83,17 @@ ORDERINGS = [
     ),
 ]
 
-each_ordering = pytest.mark.parametrize("ordering", [*ORDERINGS, DATE], ids=lambda o: str(o.kind))
-each_that_apache_writes = pytest.mark.parametrize("ordering", ORDERINGS, ids=lambda o: str(o.kind))
+INT, LONG, *_, TEXT, MOMENT, DECIMAL = ORDERINGS
 
 
-def _table(name: str) -> ApacheTable:
-    return ApacheTable(name, ["id"], ordering=["at"], bucket_count=1)
+def each_case(cases: Iterable[tuple[int, Ordering]]) -> pytest.MarkDecorator:
+    """A table version and a type of ordering value for each case."""
+    params = [pytest.param(version, o, id=f"{version}-{o.kind}") for version, o in cases]
+    return pytest.mark.parametrize(("version", "ordering"), params)
+
+
+def _table(name: str, version: int = 9) -> ApacheTable:
+    return ApacheTable(name, ["id"], ordering=["at"], version=version, bucket_count=1)
 
 
 def _schema(ordering: Ordering) -> pa.Schema:
@@ -112,11 +118,11 @@ def _ids(rows: pa.Table) -> set[str]:
     return set(rows["id"].to_pylist())
 
 
-@each_that_apache_writes
+@each_case([*((9, ordering) for ordering in ORDERINGS), (6, LONG)])
 def test_apache_decides_by_ordering_value(
-    oracle: Oracle, tmp_path: Path, ordering: Ordering
+    oracle: Oracle, tmp_path: Path, version: int, ordering: Ordering
 ) -> None:
-    path, table = tmp_path / "t", _table("deletes")
+    path, table = tmp_path / "t", _table("deletes", version)
     rows = _rows(ordering, dict.fromkeys(KEYS, ordering.middle), is_deleted=False)
     oracle.write(path, rows, table, "insert")
     oracle.write(path, _rows(ordering, _deletes(ordering), is_deleted=True), table)
@@ -136,11 +142,17 @@ def test_apache_cannot_write_a_delete_ordered_by_a_date(oracle: Oracle, tmp_path
         oracle.write(path, _rows(DATE, {"newer": DATE.newer}, is_deleted=True), table)
 
 
-@each_ordering
+@each_case(
+    [
+        *((9, ordering) for ordering in (*ORDERINGS, DATE)),
+        (8, LONG),
+        *((6, ordering) for ordering in (INT, LONG, TEXT, MOMENT, DECIMAL)),
+    ]
+)
 def test_apache_and_lakemark_decide_alike_on_what_lakemark_wrote(
-    oracle: Oracle, tmp_path: Path, ordering: Ordering
+    oracle: Oracle, tmp_path: Path, version: int, ordering: Ordering
 ) -> None:
-    path, table = tmp_path / "t", _table("deletes")
+    path, table = tmp_path / "t", _table("deletes", version)
     writer = LakemarkWriter.open(path, table, _schema(ordering))
     rows = _rows(ordering, dict.fromkeys(KEYS, ordering.middle), is_deleted=False)
     writer.upsert(rows)
@@ -154,11 +166,11 @@ def test_apache_and_lakemark_decide_alike_on_what_lakemark_wrote(
     assert _ids(oracle.read(path)) == ordering.survivors
 
 
-@each_ordering
+@each_case([*((9, ordering) for ordering in (*ORDERINGS, DATE)), (6, LONG)])
 def test_a_delete_that_came_early_holds_until_a_compaction_forgets_it(
-    oracle: Oracle, tmp_path: Path, ordering: Ordering
+    oracle: Oracle, tmp_path: Path, version: int, ordering: Ordering
 ) -> None:
-    path, table = tmp_path / "t", _table("early")
+    path, table = tmp_path / "t", _table("early", version)
     writer = LakemarkWriter.open(path, table, _schema(ordering))
     writer.upsert(_rows(ordering, {"other": ordering.older}, is_deleted=False))
     writer.delete(_rows(ordering, {"early": ordering.newer}, is_deleted=True))

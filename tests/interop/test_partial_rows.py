@@ -73,22 +73,29 @@ def _upsert(writer: LakemarkWriter, rows: list[Row]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ordering", "most_sets"),
-    [(["ts"], None), (["ts"], 1), ([], None)],
-    ids=["event_time", "event_time_rare_sets_whole", "commit_time"],
+    ("version", "log_format", "ordering", "most_sets"),
+    [
+        (9, "parquet", ["ts"], None),
+        (9, "avro", ["ts"], None),
+        (9, "parquet", ["ts"], 1),
+        (9, "avro", ["ts"], 1),
+        (9, "parquet", [], None),
+        # Logs of version 8 are those of 9; of version 6 they have no blocks of rows in part.
+        (8, "avro", [], None),
+    ],
 )
-@pytest.mark.parametrize("log_format", ["parquet", "avro"])
 def test_apache_reads_what_was_written_in_part(
     oracle: Oracle,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    version: int,
     log_format: Literal["parquet", "avro"],
     ordering: list[str],
     most_sets: int | None,
 ) -> None:
     monkeypatch.setattr(file_group_write, "MAX_COLUMN_SETS", most_sets)
     path, stream = tmp_path / "t", Stream(seed=len(ordering))
-    twin = ApacheTable("t", ["id"], ["region"], ordering, log_format=log_format)
+    twin = ApacheTable("t", ["id"], ["region"], ordering, version=version, log_format=log_format)
     writer = LakemarkWriter.open(path, twin, SCHEMA)
     for number in range(COMMITS):
         rows = stream.rows(in_part=number % 3 != 1)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import pyarrow as pa
 import pytest
 
 from table.config.table_properties import TableType
 from table.hudi_table import open_table
+from table.model.format_version import FormatVersion
 from table.model.meta_columns import without_meta_columns
 from table.storage import StorageLocation
 from tests.interop import lakemark
@@ -46,11 +48,20 @@ CHANGES: list[dict[str, object]] = [
 
 
 @pytest.mark.parametrize(
-    ("table_type", "log_format"),
-    [("MERGE_ON_READ", "parquet"), ("MERGE_ON_READ", "avro"), ("COPY_ON_WRITE", "parquet")],
+    ("version", "table_type", "log_format"),
+    [
+        (9, "MERGE_ON_READ", "parquet"),
+        (9, "MERGE_ON_READ", "avro"),
+        (9, "COPY_ON_WRITE", "parquet"),
+        (6, "MERGE_ON_READ", "avro"),
+    ],
 )
 def test_apache_reads_what_evolved_and_lakemark_what_apache_added(
-    oracle: Oracle, tmp_path: Path, table_type: str, log_format: str
+    oracle: Oracle,
+    tmp_path: Path,
+    version: int,
+    table_type: Literal["MERGE_ON_READ", "COPY_ON_WRITE"],
+    log_format: Literal["parquet", "avro"],
 ) -> None:
     path = tmp_path / "orders"
     stream = JsonStream(
@@ -59,6 +70,7 @@ def test_apache_reads_what_evolved_and_lakemark_what_apache_added(
         COLUMNS,
         table_type=TableType(table_type),
         log_format=log_format,
+        version=FormatVersion(version),
     )
     stream.write([{"id": f"k{n}", "ts": 1, **OLD} for n in range(12)])
     for number, change in enumerate(CHANGES):
@@ -68,7 +80,9 @@ def test_apache_reads_what_evolved_and_lakemark_what_apache_added(
         stream.compact()
         _agree(oracle, path)
 
-    twin = ApacheTable("orders", ["id"], [], ["ts"], table_type=table_type, log_format=log_format)  # type: ignore[arg-type]
+    twin = ApacheTable(
+        "orders", ["id"], [], ["ts"], table_type, version=version, log_format=log_format
+    )
     oracle.write(path, _apache_rows(path), twin)
     _agree(oracle, path)
     stream.write([{"id": "k9", "ts": 5, **OLD, "apache": 3, "later": 7}])

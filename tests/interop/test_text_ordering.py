@@ -24,9 +24,9 @@ IDS = [f"order {number}" for number in range(8)]
 NEWEST = dict.fromkeys(IDS[:-1], "paid") | {IDS[-1]: "made"}
 
 
-def _rows(path: Path, log_format: str | None) -> None:
+def _rows(path: Path, log_format: str | None, version: int = 9) -> None:
     """All orders are made; then all but the last are paid, and the last one's event is late."""
-    ours = LakemarkWriter.open(path, TWIN, SCHEMA)
+    ours = LakemarkWriter.open(path, replace(TWIN, version=version), SCHEMA)
     ours.writer.settings = replace(ours.writer.settings, log_format=log_format)
     made = [{"id": id, "at": "2026-01-02", "state": "made"} for id in IDS]
     paid = [{"id": id, "at": "2026-01-03", "state": "paid"} for id in IDS[:-1]]
@@ -39,8 +39,9 @@ def _states(rows: pa.Table) -> dict[str, str]:
     return {row["id"]: row["state"] for row in rows.to_pylist()}
 
 
-def test_apache_finds_the_newest_of_our_rows(oracle: Oracle, tmp_path: Path) -> None:
-    _rows(tmp_path / "t", log_format=None)
+@pytest.mark.parametrize("version", [9, 6])
+def test_apache_finds_the_newest_of_our_rows(oracle: Oracle, tmp_path: Path, version: int) -> None:
+    _rows(tmp_path / "t", log_format=None, version=version)
     assert _states(lakemark.read_snapshot(tmp_path / "t")) == NEWEST
     assert _states(oracle.read(tmp_path / "t")) == NEWEST
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Literal
 
 import pyarrow as pa
 import pytest
@@ -11,6 +12,8 @@ import pytest
 from sinks.hudi.upkeep import archive, clean
 from table.hudi_table import open_table
 from table.model.action import Action
+from table.model.clean import CleanMetadata
+from table.read.queries import Snapshot
 from table.services.archival_plan import ArchivalPolicy
 from table.services.cleaning import request
 from table.services.cleaning_plan import CleaningPolicy, Retention
@@ -25,10 +28,13 @@ pytestmark = pytest.mark.oracle
 SCHEMA = pa.schema([("id", pa.string()), ("region", pa.string()), ("at", pa.int64())])
 CLEANING = CleaningPolicy(commits=3)
 ARCHIVAL = ArchivalPolicy(4, 5, delta_commits_to_compact=2)
+CLEANS = {**CLEANS_AND_ARCHIVES, "hoodie.archive.automatic": "false"}
+
+TableKind = Literal["MERGE_ON_READ", "COPY_ON_WRITE"]
 
 
-def _twin(table_type: str = "MERGE_ON_READ") -> ApacheTable:
-    return ApacheTable("t", ["id"], ["region"], ["at"], table_type=table_type)  # type: ignore[arg-type]
+def _twin(version: int, table_type: TableKind = "MERGE_ON_READ") -> ApacheTable:
+    return ApacheTable("t", ["id"], ["region"], ["at"], table_type, version)
 
 
 def _rows(at: int) -> pa.Table:
@@ -36,17 +42,27 @@ def _rows(at: int) -> pa.Table:
     return pa.table([keys, [f"r{n % 2}" for n in range(4)], [at] * 4], schema=SCHEMA)
 
 
-def test_apache_goes_on_with_what_was_cleaned_and_archived(oracle: Oracle, tmp_path: Path) -> None:
-    path, twin = tmp_path / "t", _twin()
+@pytest.mark.parametrize(
+    ("version", "commits", "archive_file"),
+    [
+        # Ten files of the history become one of the next layer.
+        (9, 33, "timeline/history/*_1.parquet"),
+        (6, 15, "archived/.commits_.archive.3_*"),
+    ],
+)
+def test_apache_goes_on_with_what_was_cleaned_and_archived(
+    oracle: Oracle, tmp_path: Path, version: int, commits: int, archive_file: str
+) -> None:
+    path, twin = tmp_path / "t", _twin(version)
     writer = LakemarkWriter.open(path, twin, SCHEMA)
     table = writer.writer.table
-    for at in range(1, 34):
+    for at in range(1, commits + 1):
         writer.upsert(_rows(at))
         if at % 3 == 0:
             writer.compact()
         clean(table, CLEANING)
         archive(table, ARCHIVAL, CLEANING)
-    assert any("_1.parquet" in p.name for p in (path / ".hoodie/timeline/history").iterdir())
+    assert [*(path / ".hoodie").glob(archive_file)]
     assert_same_rows(lakemark.read_snapshot(path), oracle.read(path))
     assert_same_rows(_read_optimized(path), oracle.read(path, "read_optimized"))
     kept = sorted(i.requested_at for i in table.timeline.completed(Action.DELTA_COMMIT))
@@ -56,8 +72,9 @@ def test_apache_goes_on_with_what_was_cleaned_and_archived(oracle: Oracle, tmp_p
     for at in range(40, 43):
         oracle.write(path, _rows(at), twin, options=CLEANS_AND_ARCHIVES)
     assert_same_rows(lakemark.read_snapshot(path), oracle.read(path))
-    timeline = open_table(StorageLocation(str(path))).timeline
-    assert len(timeline.completed(Action.COMMIT, Action.DELTA_COMMIT)) <= 6
+    by_apache = open_table(StorageLocation(str(path)))
+    assert len(by_apache.timeline.completed(Action.COMMIT, Action.DELTA_COMMIT)) <= 6
+    assert by_apache.version == version
 
     writer = LakemarkWriter.open(path, twin, SCHEMA)
     table = writer.writer.table
@@ -72,12 +89,20 @@ def test_apache_goes_on_with_what_was_cleaned_and_archived(oracle: Oracle, tmp_p
     assert _archived(oracle, path) == _archived_here(path)
 
 
-@pytest.mark.parametrize("table_type", ["MERGE_ON_READ", "COPY_ON_WRITE"])
 @pytest.mark.parametrize("retention", [Retention.COMMITS, Retention.FILE_VERSIONS])
+@pytest.mark.parametrize(
+    ("version", "table_type"),
+    [
+        (9, "MERGE_ON_READ"),
+        (9, "COPY_ON_WRITE"),
+        # Base files are named alike in all versions, logs alike in 8 and 9.
+        (6, "MERGE_ON_READ"),
+    ],
+)
 def test_both_delete_the_same_files(
-    oracle: Oracle, tmp_path: Path, table_type: str, retention: Retention
+    oracle: Oracle, tmp_path: Path, version: int, table_type: TableKind, retention: Retention
 ) -> None:
-    path, twin = tmp_path / "t", _twin(table_type)
+    path, twin = tmp_path / "t", _twin(version, table_type)
     writer = LakemarkWriter.open(path, twin, SCHEMA)
     for at in range(1, 7):
         writer.upsert(_rows(at))
@@ -87,15 +112,12 @@ def test_both_delete_the_same_files(
     theirs = tmp_path / "theirs"
     shutil.copytree(path, theirs)
 
-    oracle.execute(f"CREATE TABLE theirs USING hudi LOCATION '{theirs}'")
-    try:
+    with oracle.named("theirs", theirs), oracle.settings(twin.version_options):
         oracle.query(
             "CALL run_clean(table => 'theirs', options => "
             f"'hoodie.clean.policy={retention},hoodie.clean.commits.retained=2,"
             "hoodie.clean.fileversions.retained=2,hoodie.metadata.enable=false')"
         )
-    finally:
-        oracle.execute("DROP TABLE theirs")
     (cleaned,) = clean(open_table(StorageLocation(str(path))), _two(retention))
     assert cleaned.plan.files
     assert _data_files(path) == _data_files(theirs)
@@ -106,8 +128,11 @@ def test_both_delete_the_same_files(
     )
 
 
-def test_each_executes_the_others_plan(oracle: Oracle, tmp_path: Path) -> None:
-    path, twin = tmp_path / "t", _twin("COPY_ON_WRITE")
+@pytest.mark.parametrize(("version", "folder"), [(9, ".hoodie/timeline"), (6, ".hoodie")])
+def test_each_executes_the_others_plan(
+    oracle: Oracle, tmp_path: Path, version: int, folder: str
+) -> None:
+    path, twin = tmp_path / "t", _twin(version, "COPY_ON_WRITE")
     writer = LakemarkWriter.open(path, twin, SCHEMA)
     oracle.write(path, _rows(0), twin)  # the first commit, into the table as it was made
     assert_same_rows(lakemark.read_snapshot(path), oracle.read(path))
@@ -119,9 +144,7 @@ def test_each_executes_the_others_plan(oracle: Oracle, tmp_path: Path) -> None:
     instant, plan = requested
     before = tmp_path / "before"
     shutil.copytree(path, before)
-    oracle.write(
-        path, _rows(9), twin, options={**CLEANS_AND_ARCHIVES, "hoodie.archive.automatic": "false"}
-    )
+    oracle.write(path, _rows(9), twin, options=CLEANS)
     by_apache = open_table(StorageLocation(str(path)))
     assert instant.requested_at in [
         i.requested_at for i in by_apache.timeline.completed(Action.CLEAN)
@@ -132,18 +155,13 @@ def test_each_executes_the_others_plan(oracle: Oracle, tmp_path: Path) -> None:
     for at in (10, 11):
         shutil.rmtree(before)
         shutil.copytree(path, before)
-        oracle.write(
-            path,
-            _rows(at),
-            twin,
-            options={**CLEANS_AND_ARCHIVES, "hoodie.archive.automatic": "false"},
-        )
+        oracle.write(path, _rows(at), twin, options=CLEANS)
     deleted = set(_data_files(before)) - set(_data_files(path))
     assert deleted
     for name in deleted:
         shutil.copy(before / name, path / name)
     newest = open_table(StorageLocation(str(path))).timeline.completed(Action.CLEAN)[-1]
-    for file in (path / ".hoodie/timeline").glob(f"{newest.requested_at}*"):
+    for file in (path / folder).glob(f"{newest.requested_at}*"):
         if not file.name.endswith(".requested"):
             file.unlink()
     ours = open_table(StorageLocation(str(path)))
@@ -157,7 +175,7 @@ def _two(retention: Retention) -> CleaningPolicy:
     return CleaningPolicy(retention, commits=2, file_versions=2)
 
 
-def _newest_clean(path: Path):  # type: ignore[no-untyped-def]
+def _newest_clean(path: Path) -> CleanMetadata:
     table = open_table(StorageLocation(str(path)))
     return table.store.read_clean(table.timeline.completed(Action.CLEAN)[-1])
 
@@ -167,22 +185,17 @@ def _read_optimized(path: Path) -> pa.Table:
 
 
 def _assert_same_past(oracle: Oracle, path: Path, instant: str) -> None:
-    from table.read.queries import Snapshot
-
     ours = open_table(StorageLocation(str(path))).scan(Snapshot(instant)).to_reader().read_all()
     assert_same_rows(ours, oracle.read(path, options={"as.of.instant": instant}))
 
 
 def _archived(oracle: Oracle, path: Path) -> list[str]:
     """Commits that are archived, as one of Apache's procedures lists them."""
-    oracle.execute(f"CREATE TABLE archived USING hudi LOCATION '{path}'")
-    try:
+    with oracle.named("archived", path):
         rows = oracle.query(
             "CALL show_archived_commits(table => 'archived', limit => 1000, "
             "start_ts => '20000101000000000', end_ts => '29990101000000000')"
         )
-    finally:
-        oracle.execute("DROP TABLE archived")
     return sorted(rows["commit_time"].to_pylist())
 
 

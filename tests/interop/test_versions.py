@@ -38,6 +38,20 @@ def test_both_write_on_after_each_change(oracle: Oracle, tmp_path: Path) -> None
         _agree(oracle, path, version)
 
 
+def test_we_go_on_when_apache_took_our_table_to_version_9(oracle: Oracle, tmp_path: Path) -> None:
+    """It keeps column statistics of the old form; we make the metadata table anew."""
+    path, stream, twin = tmp_path / "t", Stream(seed=8), replace(TABLE, version=6)
+    LakemarkWriter.open(path, twin, SCHEMA).upsert(stream.rows())
+    oracle.write(path, stream.rows(), TABLE, options={"hoodie.write.auto.upgrade": "true"})
+    _agree(oracle, path, 9)
+    writer = LakemarkWriter.open(path, TABLE, SCHEMA)
+    writer.writer.recover()
+    writer.upsert(stream.rows())
+    _agree(oracle, path, 9)
+    oracle.write(path, stream.rows(), TABLE)
+    _agree(oracle, path, 9)
+
+
 def _agree(oracle: Oracle, path: Path, version: int) -> None:
     table = open_table(StorageLocation(str(path)))
     assert table.version == version

@@ -5,37 +5,46 @@ A scenario's tables lie below one root, so that they can be copied together.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from typing import Protocol, TypeAlias
 from uuid import uuid4
 
 import pytest
 
+from checkpoints.book import DEFAULT_IDENTITY
+from checkpoints.checkpoint import KafkaCheckpoint
+from checkpoints.edit import write_checkpoint
+from checkpoints.of_table import progress_of
 from sinks.hudi.table_writer import TableWriter
 from sinks.hudi.upkeep import archivable, archive, clean
 from sinks.hudi.version_change import take_to_version
+from streamer.compaction_beside import BesidePolicy, CompactionBeside
 from table.config.table_properties import TableType
-from table.errors import Refused
-from table.execution.runner import LocalRunner
-from table.hudi_table import HudiTable, open_table
+from table.config.table_spec import TableSpec
+from table.errors import Refused, TableNotFound
+from table.execution.runner import LocalRunner, Result, Task
+from table.hudi_table import HudiTable, create_on
 from table.metadata.opening import METADATA_FOLDER
+from table.metadata.property_file import read_properties
 from table.model.action import COMMITS, Action
 from table.model.file_slice import FileSlice
 from table.model.format_version import FormatVersion
 from table.model.instant import Instant
 from table.services.archival import metadata_compacted_at
 from table.services.archival_plan import ArchivalPolicy
-from table.services.cleaning_plan import CleaningPolicy
+from table.services.cleaning_plan import CleaningPolicy, Retention
 from table.services.compaction import CompactionPolicy
 from table.services.metadata_upkeep import Tended, tend
 from table.services.restore import restore
 from table.services.savepoint import create_savepoint, delete_savepoint
-from table.storage import Storage, StorageLocation, open_storage
+from table.storage import Storage, StorageLocation
 from table.storage.folder_storage import FolderStorage
+from table.timeline.layout import LayoutV1
 from table.timeline.lock import open_lock
 from table.timeline.timeline import Timeline
 from table.timeline.timeline_store import TimelineStore
@@ -44,6 +53,7 @@ from table.transaction.rollback import roll_back_named
 from table.transaction.sharing import Sharing
 from tests.clocks import SharedClock, on_clock
 from tests.json_stream import JsonStream, Record
+from tests.recovery.places import storage_at
 from tests.storages import SimulatedCrash, WatchedStorage
 from tests.tables import Row, commit, contents, make, write_files, writer
 from tests.upkeep import HISTORY, active_names, archived_names, copy_of, make_plain
@@ -68,6 +78,7 @@ STATES: list[Rows] = [
     {row.id: (row.ts, row.v) for rows in COMMITTED[: count + 1] for row in rows}
     for count in range(len(COMMITTED))
 ]
+CHECKPOINT = KafkaCheckpoint("orders", {0: 7})
 CLEANING = CleaningPolicy(commits=1)
 ARCHIVAL = ArchivalPolicy(2, 3, delta_commits_to_compact=2)
 
@@ -104,6 +115,11 @@ class Scenario(Protocol):
         """Whether a metadata table is kept."""
         ...
 
+    @property
+    def makes_metadata(self) -> bool:
+        """Whether the metadata table is made; one that is there goes on otherwise."""
+        ...
+
     def lay_down(self, root: StorageLocation) -> None:
         """Make the tables."""
         ...
@@ -112,11 +128,11 @@ class Scenario(Protocol):
         """A process from its start to its end, its storages wrapped."""
         ...
 
-    def recover(self, root: StorageLocation) -> None:
+    def recover(self, root: StorageLocation, wrap: Wrap) -> None:
         """The start of the next process, and no more."""
         ...
 
-    def go_on(self, root: StorageLocation) -> None:
+    def go_on(self, root: StorageLocation, wrap: Wrap) -> None:
         """The next process from its start to its end."""
         ...
 
@@ -148,6 +164,7 @@ class OfTable:
         proves: whether a table shows that an undisturbed step did what it is named after.
         finish: what a process does that starts after one was stopped; the step when left out.
         has_metadata: whether the process keeps a metadata table.
+        makes_metadata: see ``Scenario``.
         is_shared: whether other writers are to be expected.
     """
 
@@ -157,28 +174,29 @@ class OfTable:
     states: tuple[Rows, ...] = ()
     finish: Step | None = None
     has_metadata: bool = True
+    makes_metadata: bool = False
     is_shared: bool = False
 
     def lay_down(self, root: StorageLocation) -> None:
-        self.prepare(open_storage(root.child(TABLE)))
+        self.prepare(storage_at(root.child(TABLE)))
 
     def act(self, root: StorageLocation, wrap: Wrap) -> None:
         """A process, from its start to its end."""
         self.step(self._started(root, wrap))
 
-    def recover(self, root: StorageLocation) -> None:
+    def recover(self, root: StorageLocation, wrap: Wrap) -> None:
         """The start of the next process, and no more."""
-        self._started(root, unchanged)
+        self._started(root, wrap)
 
-    def go_on(self, root: StorageLocation) -> None:
+    def go_on(self, root: StorageLocation, wrap: Wrap) -> None:
         """The next process, from its start to its end."""
-        (self.finish or self.step)(self._started(root, unchanged))
+        (self.finish or self.step)(self._started(root, wrap))
 
     def has_acted(self, root: StorageLocation) -> bool:
-        return bool(self.proves(writer(open_storage(root.child(TABLE))).table))
+        return bool(self.proves(writer(storage_at(root.child(TABLE))).table))
 
     def rows(self, root: StorageLocation) -> Rows:
-        return dict(contents(open_storage(root.child(TABLE))))
+        return dict(contents(storage_at(root.child(TABLE))))
 
     def write_more(self, root: StorageLocation) -> Rows:
         before = self.rows(root)
@@ -186,10 +204,10 @@ class OfTable:
         return {**before, "z": (9, 9)}
 
     def tables(self, root: StorageLocation) -> Iterator[HudiTable]:
-        yield _equipped(open_table(root.child(TABLE)), unchanged)
+        yield _opened(unchanged, root.child(TABLE))
 
     def _started(self, root: StorageLocation, wrap: Wrap) -> TableWriter:
-        to = on_clock(writer(wrap(open_storage(root.child(TABLE)))), CLOCK)
+        to = on_clock(writer(wrap(storage_at(root.child(TABLE)))), CLOCK)
         to.settings = replace(to.settings, metadata_table=self.has_metadata)
         if self.is_shared:
             sharing = Sharing(_SinceItsStart(), clock_skew_ms=0)
@@ -201,38 +219,52 @@ class OfTable:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """A batch of records, some new, one of them rejected; a ``Scenario``."""
+    """A pipeline from its start to the end of a batch of records, one of them rejected.
 
-    states: tuple[Rows, ...] = (
-        {"a": 1, "rejects": [1]},
-        {"a": 1, "rejects": [1, 3]},
-        {"a": 2, "b": 3, "rejects": [1, 3]},
-    )
-    has_metadata: bool = False
+    Attributes:
+        states: see ``Scenario``.
+        laid_down: how many records the pipeline has read before; None before its first start.
+        wanted: how many it has read in the end.
+    """
+
+    states: tuple[Rows, ...]
+    laid_down: int | None
+    wanted: int
+    has_metadata: bool = True
+
+    @property
+    def makes_metadata(self) -> bool:
+        return self.laid_down is None
 
     def lay_down(self, root: StorageLocation) -> None:
-        self._stream(root, unchanged).write(_RECORDS[:2])
+        if self.laid_down is not None:
+            self._stream(root, unchanged).write(_RECORDS[: self.laid_down])
 
     def act(self, root: StorageLocation, wrap: Wrap) -> None:
         stream = self._stream(root, wrap)
-        if stream.offset < len(_RECORDS):
-            stream.write(_RECORDS[stream.offset :])
+        if stream.offset < self.wanted:
+            stream.write(_RECORDS[stream.offset : self.wanted])
 
-    def recover(self, root: StorageLocation) -> None:
-        self._stream(root, unchanged)
+    def recover(self, root: StorageLocation, wrap: Wrap) -> None:
+        self._stream(root, wrap)
 
-    def go_on(self, root: StorageLocation) -> None:
-        self.act(root, unchanged)
+    def go_on(self, root: StorageLocation, wrap: Wrap) -> None:
+        self.act(root, wrap)
 
     def has_acted(self, root: StorageLocation) -> bool:
-        return self._stream(root, unchanged).offset == len(_RECORDS)
+        tables = list(self.tables(root))
+        are_made = len(tables) == len(_TABLES) and all(map(is_known, tables))
+        return are_made and self._stream(root, unchanged).offset == self.wanted
 
     def rows(self, root: StorageLocation) -> Rows:
-        of_table = open_table(root.child(TABLE)).snapshot(["id", "n"]).read_all().to_pylist()
-        of_rejects = open_table(root.child(_REJECTS)).snapshot(["offset"]).read_all()
+        assert all(map(has_timeline_folder, self.tables(root)))
+        of = {table.properties.table_name: table.snapshot() for table in self.tables(root)}
+        of_table, of_rejects = (
+            of[name].read_all().to_pylist() if name in of else [] for name in ("orders", "rejects")
+        )
         rows: Rows = {row["id"]: row["n"] for row in of_table}
         assert len(rows) == len(of_table), "a key is there twice"
-        return rows | {"rejects": of_rejects["offset"].to_pylist()}
+        return rows | {"rejects": [row["offset"] for row in of_rejects]}
 
     def write_more(self, root: StorageLocation) -> Rows:
         before = self.rows(root)
@@ -240,18 +272,16 @@ class Pipeline:
         return {**before, "z": 9}
 
     def tables(self, root: StorageLocation) -> Iterator[HudiTable]:
-        for name in (TABLE, _REJECTS):
-            yield _equipped(open_table(root.child(name)), unchanged)
+        for name in _TABLES:
+            with suppress(TableNotFound):
+                yield _opened(unchanged, root.child(name))
 
     def _stream(self, root: StorageLocation, wrap: Wrap) -> JsonStream:
-        return JsonStream(
-            root.child(TABLE),
-            metadata_table=self.has_metadata,
-            equip=lambda table: _equipped(table, wrap),
-        )
+        opened = partial(_opened, wrap)
+        return JsonStream(root.child(TABLE), metadata_table=self.has_metadata, opened=opened)
 
 
-_REJECTS = f"{TABLE}_rejects"
+_TABLES = (TABLE, f"{TABLE}_rejects")
 _RECORDS: tuple[Record, ...] = (
     {"id": "a", "ts": 1, "n": 1},
     b"no JSON",
@@ -261,11 +291,17 @@ _RECORDS: tuple[Record, ...] = (
 )
 
 
-def _equipped(table: HudiTable, wrap: Wrap) -> HudiTable:
-    wrapped = HudiTable(wrap(table.storage), table.properties)
-    lock = open_lock(wrapped.storage, clock=CLOCK)
-    wrapped.access = replace(wrapped.access, lock=lock)
-    return wrapped
+def _opened(wrap: Wrap, location: StorageLocation, spec: TableSpec | None = None) -> HudiTable:
+    """A table, made where there is none and a spec is given."""
+    storage = wrap(storage_at(location))
+    try:
+        table = HudiTable(storage, read_properties(storage))
+    except TableNotFound:
+        if spec is None:
+            raise
+        table = create_on(storage, spec)
+    table.access = replace(table.access, lock=open_lock(storage, clock=CLOCK))
+    return table
 
 
 # Tables
@@ -282,11 +318,15 @@ def committed(count: int, table_type: TableType = TableType.MERGE_ON_READ) -> Pr
     return prepare
 
 
-def plain(count: int, table_type: TableType = TableType.MERGE_ON_READ) -> Prepare:
+def plain(
+    count: int,
+    table_type: TableType = TableType.MERGE_ON_READ,
+    version: FormatVersion = FormatVersion.V9,
+) -> Prepare:
     """The same without a metadata table."""
 
     def prepare(storage: Storage) -> None:
-        make_plain(storage, table_type)
+        make_plain(storage, table_type, version)
         for rows in COMMITTED[:count]:
             commit(writer(storage), rows)
 
@@ -324,8 +364,32 @@ def left_by_the_dead(storage: Storage) -> None:
         commit(on_clock(writer(WatchedStorage(storage, die)), CLOCK), COMMITTED[1])
 
 
-def of_version_6(storage: Storage) -> None:
-    downgrade(writer(storage))
+def changed_to(version: FormatVersion) -> Prepare:
+    """Taken there from another version."""
+
+    def prepare(storage: Storage) -> None:
+        take_to(version)(writer(storage))
+
+    return prepare
+
+
+def with_metadata(storage: Storage) -> None:
+    writer(storage).table.keep_metadata_table()
+
+
+def archived(storage: Storage) -> None:
+    """All commits but one."""
+    assert archive(writer(storage).table, ArchivalPolicy(1, 2), None)
+
+
+def without_logs(storage: Storage) -> None:
+    compacted(storage)
+    cleaning = CleaningPolicy(Retention.FILE_VERSIONS, file_versions=1)
+    assert clean(writer(storage).table, cleaning)
+
+
+def with_checkpoint(storage: Storage) -> None:
+    set_checkpoint(writer(storage))
 
 
 def to_be_cleaned(storage: Storage) -> None:
@@ -425,12 +489,61 @@ def rebuild(to: TableWriter) -> None:
     to.table.rebuild_metadata_table()
 
 
-def downgrade(to: TableWriter) -> None:
-    take_to_version(to.table, FormatVersion.V6, LocalRunner(1))
+def take_to(version: FormatVersion) -> Step:
+    return lambda to: take_to_version(to.table, version, LocalRunner(1))
 
 
-def upgrade(to: TableWriter) -> None:
-    take_to_version(to.table, FormatVersion.V9, LocalRunner(1))
+def set_checkpoint(to: TableWriter) -> object:
+    return write_checkpoint(to.table, DEFAULT_IDENTITY, CHECKPOINT)
+
+
+def reset_checkpoint(to: TableWriter) -> object:
+    return write_checkpoint(to.table, DEFAULT_IDENTITY, None)
+
+
+def give_up(to: TableWriter) -> None:
+    """A batch that fails once its files are written."""
+    if not to.table.timeline.completed(Action.ROLLBACK):
+        write_files(to, COMMITTED[2])
+        to.abandon()
+
+
+class _Held(LocalRunner):
+    """Begins only when it is let."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.is_asked, self.may_go = threading.Event(), threading.Event()
+
+    def map(self, function: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
+        self.is_asked.set()
+        assert self.may_go.wait(_SOON_S)
+        return super().map(function, tasks)
+
+
+def compact_beside(to: TableWriter) -> None:
+    """Batch by batch: one is committed while the new base files are written, in another thread."""
+    runner = _Held()
+    policy = BesidePolicy(CompactionPolicy(every_delta_commits=1), backoff_s=0.0)
+    beside = CompactionBeside(policy, runner, lambda _: None)
+    try:
+        with beside.turn:
+            assert beside.advance(to)
+        assert runner.is_asked.wait(_SOON_S)
+        with beside.turn:
+            commit(to, COMMITTED[2])
+        runner.may_go.set()
+        with beside.turn:
+            assert beside.turn.wait_for(lambda: not to.table.timeline.pending(), _SOON_S)
+    finally:
+        runner.may_go.set()
+        assert not beside.end(_SOON_S)
+
+
+def commit_and_compact(to: TableWriter) -> None:
+    """What the next process does, all of it between its batches."""
+    commit(to, COMMITTED[2])
+    compact(to)
 
 
 def undo_newest(to: TableWriter) -> None:
@@ -502,7 +615,7 @@ def is_compacted(table: HudiTable) -> bool:
 
 def is_merged(table: HudiTable) -> bool:
     """Whether the history has a file of the second layer, and each instant is in one place."""
-    before = open_storage(laid_down("archival").child(TABLE))
+    before = storage_at(laid_down("archival").child(TABLE))
     archived, active = archived_names(table.storage), active_names(table.storage)
     assert len(set(archived)) == len(archived)
     assert not set(archived) & set(active)
@@ -510,12 +623,42 @@ def is_merged(table: HudiTable) -> bool:
     return any(info.name.endswith("_1.parquet") for info in table.storage.list_tree(HISTORY))
 
 
-def is_of(version: FormatVersion) -> Callable[[HudiTable], bool]:
-    return lambda table: table.version is version
+def is_of(version: FormatVersion, writes: int) -> Callable[[HudiTable], bool]:
+    """Whether it is of that version, knows its past, and no other timeline is left.
+
+    Args:
+        version: of the table.
+        writes: how many completed writes it knows, archived ones among them.
+    """
+
+    def shows(table: HudiTable) -> bool:
+        names = {*archived_names(table.storage), *active_names(table.storage)}
+        known = [action for _, action in names if Action(action).is_write]
+        _, objects = table.storage.list_folder(".hoodie")
+        layout_1 = [o for o in objects if LayoutV1().parse(o.name, o.modified_at) is not None]
+        layout_2 = table.storage.list_tree(".hoodie/timeline")
+        other = layout_2 if version is FormatVersion.V6 else layout_1
+        return table.version is version and len(known) == writes and not other
+
+    return shows
+
+
+def is_to_go_on_at(checkpoint: KafkaCheckpoint | None) -> Callable[[HudiTable], bool]:
+    def shows(table: HudiTable) -> bool:
+        progress = progress_of(table, table.timeline)
+        return progress is not None and progress.checkpoint == checkpoint
+
+    return shows
 
 
 def is_let_go(table: HudiTable) -> bool:
     return not table.timeline.completed(Action.SAVEPOINT)
+
+
+def has_timeline_folder(table: HudiTable) -> bool:
+    """Whether Apache Hudi, which lists it first of all, can read the table; S3 has no folders."""
+    folders, _ = table.storage.list_folder(".hoodie")
+    return table.storage.supports_compare_and_swap or ".hoodie/timeline" in folders
 
 
 def is_known(table: HudiTable) -> bool:
@@ -527,11 +670,23 @@ def is_tended(table: HudiTable) -> bool:
     return bool(own.completed(Action.CLEAN)) and own.has_history
 
 
-_MOR, _COW = TableType.MERGE_ON_READ, TableType.COPY_ON_WRITE
+_COW = TableType.COPY_ON_WRITE
+_V6, _V8, _V9 = FormatVersion
 _UNDONE = count_of(Action.ROLLBACK)
 
+_SOON_S = 60.0
+
 SCENARIOS: dict[str, Scenario] = {
-    "pipeline": Pipeline(),
+    "first start of a pipeline": Pipeline(({"rejects": []},), None, 0),
+    "pipeline": Pipeline(
+        (
+            {"a": 1, "rejects": [1]},
+            {"a": 1, "rejects": [1, 3]},
+            {"a": 2, "b": 3, "rejects": [1, 3]},
+        ),
+        2,
+        len(_RECORDS),
+    ),
     "commit": OfTable(
         committed(1), commit_second, has_ingested(2), (STATES[0], STATES[1]), is_shared=True
     ),
@@ -549,6 +704,14 @@ SCENARIOS: dict[str, Scenario] = {
         has_metadata=False,
     ),
     "compaction": OfTable(committed(2), compact, is_compacted, is_shared=True),
+    "compaction beside a batch": OfTable(
+        plain(2),
+        compact_beside,
+        lambda table: has_ingested(4)(table) and count_of(Action.COMMIT)(table),
+        (STATES[1], STATES[2]),
+        finish=commit_and_compact,
+        has_metadata=False,
+    ),
     "cleaning": OfTable(to_be_cleaned, clean_it, count_of(Action.CLEAN)),
     "archival": OfTable(
         to_be_archived, archive_it, is_merged, finish=archive_again, has_metadata=False
@@ -556,6 +719,7 @@ SCENARIOS: dict[str, Scenario] = {
     "rollback of the dead": OfTable(
         then(committed(1), left_by_the_dead), nothing, _UNDONE, is_shared=True
     ),
+    "rollback of a batch given up": OfTable(plain(2), give_up, _UNDONE, has_metadata=False),
     "rollback of a commit": OfTable(committed(3), undo_newest, _UNDONE, (STATES[2], STATES[1])),
     "rollback of a commit, copy-on-write": OfTable(
         plain(3, _COW), undo_newest, _UNDONE, (STATES[2], STATES[1]), has_metadata=False
@@ -572,6 +736,7 @@ SCENARIOS: dict[str, Scenario] = {
         restore_first,
         count_of(Action.RESTORE),
         (STATES[2], STATES[1], STATES[0]),
+        makes_metadata=True,
     ),
     "restore, copy-on-write": OfTable(
         plain(3, _COW),
@@ -580,12 +745,32 @@ SCENARIOS: dict[str, Scenario] = {
         (STATES[2], STATES[1], STATES[0]),
         has_metadata=False,
     ),
-    "upgrade": OfTable(
-        then(plain(2, _COW), of_version_6), upgrade, is_of(FormatVersion.V9), has_metadata=False
+    "checkpoint set": OfTable(committed(1), set_checkpoint, is_to_go_on_at(CHECKPOINT)),
+    "checkpoint reset": OfTable(
+        then(plain(1, _COW), with_checkpoint),
+        reset_checkpoint,
+        is_to_go_on_at(None),
+        has_metadata=False,
     ),
-    "downgrade": OfTable(plain(2, _COW), downgrade, is_of(FormatVersion.V6), has_metadata=False),
-    "making of the metadata table": OfTable(plain(2), nothing, is_known),
-    "metadata table made anew": OfTable(committed(2), rebuild, is_known),
+    "upgrade": OfTable(plain(2, version=_V6), take_to(_V9), is_of(_V9, 3), has_metadata=False),
+    "upgrade, copy-on-write": OfTable(
+        then(plain(3, _COW), archived, changed_to(_V6)),
+        take_to(_V9),
+        is_of(_V9, 3),
+        has_metadata=False,
+    ),
+    "downgrade": OfTable(
+        then(plain(2), without_logs), take_to(_V6), is_of(_V6, 3), has_metadata=False
+    ),
+    "downgrade, copy-on-write": OfTable(
+        then(plain(3, _COW), archived), take_to(_V6), is_of(_V6, 3), has_metadata=False
+    ),
+    "upgrade from version 8": OfTable(
+        then(plain(2, version=_V8), with_metadata), take_to(_V9), is_of(_V9, 2), makes_metadata=True
+    ),
+    "downgrade to version 8": OfTable(plain(2), take_to(_V8), is_of(_V8, 3), has_metadata=False),
+    "making of the metadata table": OfTable(plain(2), nothing, is_known, makes_metadata=True),
+    "metadata table made anew": OfTable(committed(2), rebuild, is_known, makes_metadata=True),
     "upkeep of the metadata table": OfTable(to_be_tended, tend_it, is_tended),
 }
 

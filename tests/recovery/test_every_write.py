@@ -2,17 +2,22 @@
 
 One undisturbed run of a scenario is a dry run that counts its writes, and shows the store as it was
 before each of them: what a process leaves that dies there, or right after the write before. Then it
-runs with an answer missing to each of its writes in turn: of those that are done and those that
-never arrived, each write has one on a local disk, and the other on S3. Whatever is left each time,
-queries find the model's rows, and a process that starts finishes the work.
+runs with an answer missing to each of its writes in turn, whether that was done or never arrived:
+of the two each write has one on a local disk, and the other on S3. Whatever is left each time,
+queries find the model's rows, and a process that starts finishes the work, without making a
+metadata table anew that can go on.
 
 States that look alike are set right once: the same files but for times and ids in their names, and
 the same content where that is written over. Of many files of one folder that are deleted one after
 the other, the first and the last count.
+
+With ``LAKEMARK_EVERY_DOUBT=1`` each write misses an answer in both ways on both stores, and each of
+many deletions counts.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -24,11 +29,12 @@ import pytest
 from table.config.table_properties import PROPERTIES_PATH
 from table.errors import HudiError
 from table.hudi_table import HudiTable
-from table.storage import Storage, StorageLocation, open_storage
+from table.metadata.opening import METADATA_FOLDER
+from table.storage import Storage, StorageLocation
 from table.transaction.access import LOCK_WAIT_S
 from table.transaction.heartbeat import HEARTBEAT_FOLDER
 from tests.fixtures.quick_s3 import QuickS3
-from tests.recovery.places import OnDisk, OnS3, Place, transfer
+from tests.recovery.places import OnDisk, OnS3, Place, storage_at, transfer
 from tests.recovery.scenarios import SCENARIOS, Rows, Scenario, laid_down
 from tests.storages import FaultyStorage, WatchedStorage
 from tests.storages.faulty_storage import When
@@ -39,6 +45,10 @@ if TYPE_CHECKING:
     from _pytest.mark import ParameterSet
 
 DOUBTS: tuple[When, ...] = ("lost", "doubtful")
+EVERY_DOUBT = os.environ.get("LAKEMARK_EVERY_DOUBT") == "1"
+
+#: Long on a local disk, too; other scenarios make a metadata table as well.
+LONG = ("making of the metadata table", "upgrade from version 8")
 
 #: What is written over in place, so that its name does not tell what it says.
 _WRITTEN_OVER = (PROPERTIES_PATH, f"{PROPERTIES_PATH}.backup", f"{HISTORY}/_version_")
@@ -51,9 +61,10 @@ _TIME = re.compile(r"\d{17}")
 def cases() -> Iterator[ParameterSet]:
     """Every scenario on either store; on S3 those of the metadata table take long."""
     for name, scenario in SCENARIOS.items():
-        yield pytest.param(name, "local", id=f"{name}, local")
-        marks = [pytest.mark.slow] if scenario.has_metadata else []
-        yield pytest.param(name, "s3", id=f"{name}, S3", marks=marks)
+        for kind in ("local", "S3"):
+            is_long = scenario.has_metadata and (kind == "S3" or name in LONG)
+            marks = [pytest.mark.slow] if is_long else []
+            yield pytest.param(name, kind, id=f"{name}, {kind}", marks=marks)
 
 
 @pytest.fixture
@@ -77,10 +88,10 @@ def test_whatever_a_stop_leaves_the_next_process_sets_right(name: str, place: Pl
         checked.check(left, f"dead before write {nth}")
     assert checked.seen == set(range(len(states))), "deaths on all sides of what is published"
     for nth in list(deaths)[:-1]:
-        when = DOUBTS[(nth + isinstance(place, OnS3)) % 2]
-        left = place.copy(origin)
-        is_done = _doubt(scenario, left, nth, when)
-        checked.check(left, f"write {nth} {when}", is_done)
+        for when in DOUBTS if EVERY_DOUBT else [DOUBTS[(nth + isinstance(place, OnS3)) % 2]]:
+            left = place.copy(origin)
+            is_done = _doubt(scenario, left, nth, when)
+            checked.check(left, f"write {nth} {when}", is_done)
 
 
 def _deaths(
@@ -98,7 +109,8 @@ def _deaths(
     scenario.act(root, lambda storage: WatchedStorage(storage, before_write))
     assert scenario.has_acted(root)
     assert len(left) > 2
-    return {nth: left[nth] for nth in _ends_of_runs(kinds)} | {len(left): root}
+    chosen = range(len(left)) if EVERY_DOUBT else _ends_of_runs(kinds)
+    return {nth: left[nth] for nth in chosen} | {len(left): root}
 
 
 def _ends_of_runs(kinds: Sequence[object]) -> list[int]:
@@ -151,10 +163,10 @@ class _Checked:
         scenario, left = self.scenario, self.scenario.rows(root)
         assert left in self.states, what
         look = _look(root)
-        scenario.recover(root)
+        scenario.recover(root, self._watched)
         if _look(root) != look:
             assert scenario.rows(root) in (left, self.states[-1]), what
-        scenario.go_on(root)
+        scenario.go_on(root, self._watched)
         assert scenario.rows(root) == self.states[-1], what
         assert scenario.has_acted(root), what
         for table in scenario.tables(root):
@@ -165,16 +177,24 @@ class _Checked:
             self._check_the_table_goes_on(root, what)
         return self.states.index(left)
 
+    def _watched(self, storage: Storage) -> Storage:
+        return WatchedStorage(storage, self._check_metadata_goes_on)
+
+    def _check_metadata_goes_on(self, method: str, path: str) -> None:
+        is_making = path == f"{METADATA_FOLDER}/{PROPERTIES_PATH}"
+        assert self.scenario.makes_metadata or not is_making, "the metadata table is made anew"
+
     def _check_the_table_goes_on(self, root: StorageLocation, what: str) -> None:
         expected = self.scenario.write_more(root)
         assert self.scenario.rows(root) == expected, what
         for table in self.scenario.tables(root):
+            table.access.lock.acquire(0.0).release()
             _check_nothing_is_left(table, what)
             assert table.metadata_differences() == [], what
 
 
 def _check_nothing_is_left(table: HudiTable, what: str) -> None:
-    """Nothing pending, no beat, no lock for longer than its lease, no file of nobody."""
+    """Nothing pending, no beat, no lock for longer than a dead owner's lease, no orphan."""
     storage, timeline = table.storage, table.timeline
     assert not timeline.pending(), what
     assert not storage.list_folder(HEARTBEAT_FOLDER)[1], what
@@ -188,7 +208,7 @@ def _check_nothing_is_left(table: HudiTable, what: str) -> None:
 
 def _look(root: StorageLocation, has_scratch: bool = True) -> str:
     """What is below a root: equal for tables that differ in times and ids alone."""
-    storage = open_storage(root)
+    storage = storage_at(root)
     passed_over = _LOCKS if has_scratch else _SCRATCH
     found = (info.path for info in storage.list_tree(""))
     lines = [path for path in found if not passed_over.search(path)]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
@@ -11,25 +13,29 @@ import pytest
 
 from sinks.hudi.upkeep import clean
 from table.config.table_properties import TableType
-from table.errors import Refused, Unsupported, WriteConflict
+from table.errors import CorruptData, Refused, Unsupported, WriteConflict
 from table.execution.runner import LocalRunner
 from table.hudi_table import HudiTable
 from table.model.action import Action, State
 from table.model.compaction_plan import CompactionPlan
+from table.model.file_slice import FileSlice
 from table.model.format_version import FormatVersion
 from table.model.instant import Instant
 from table.services.cleaning_plan import CleaningPolicy, Retention
 from table.services.compaction import CompactionPolicy, request
+from table.services.restore import restore
+from table.services.savepoint import create_savepoint
 from table.storage import Storage, StorageLocation, open_storage
-from table.timeline.clock import next_instant
+from table.timeline.clock import format_instant, next_instant
+from table.timeline.timeline import Timeline
 from table.timeline.timeline_store import compaction_plan_content
 from table.transaction.instant_files import files_of
 from table.transaction.rollback import recover, roll_back_named
 from table.upgrade.change import change_version
-from tests.storages.faulty_storage import SimulatedCrash
+from tests.storages import SimulatedCrash, WholeSeconds
 from tests.storages.wrapped_storage import WrappedStorage
 from tests.tables import Row, commit, contents, data_files, make, write_files, writer
-from tests.upkeep import make_plain, new_storage
+from tests.upkeep import as_of, make_plain, new_storage
 
 T = TypeVar("T")
 
@@ -51,12 +57,15 @@ def planned_by_others(table: HudiTable, plan: CompactionPlan) -> Instant:
     return requested
 
 
-def test_a_compaction_that_was_planned_since_conflicts() -> None:
+@pytest.mark.parametrize("names_the_log", [False, True])
+def test_a_compaction_that_was_planned_since_conflicts(names_the_log: bool) -> None:
     storage = table_with_logs()
     to, other = writer(storage), writer(storage).table
     slices = other.view().slices_for_writing()
     written = write_files(to, [Row("a", 3, 3)])
     assert request(other.access, lambda _: slices) is None
+    if names_the_log:  # Apache Hudi looks at the timeline, but not at what is pending there
+        slices = writer(storage).table.view().slices_for_writing()
     compaction = planned_by_others(other, CompactionPlan.of(slices))
     with pytest.raises(WriteConflict, match="both write file group"):
         to.commit(written, {})
@@ -67,6 +76,7 @@ def test_a_compaction_that_was_planned_since_conflicts() -> None:
     assert contents(storage) == {"a": (3, 3), "b": (2, 2)}
     to.compact_if_due(CompactionPolicy(9), LocalRunner(1))
     assert contents(storage) == {"a": (3, 3), "b": (2, 2)}
+    assert not writer(storage).table.timeline.pending()
 
 
 def test_a_dead_writers_log_is_found_by_its_blocks() -> None:
@@ -79,6 +89,27 @@ def test_a_dead_writers_log_is_found_by_its_blocks() -> None:
     assert recover(writer(storage).table.access)
     assert data_files(storage) == before
     assert contents(storage) == {"a": (2, 2), "b": (2, 2)}
+
+
+def test_a_savepoint_is_restored_to_again_though_it_lists_logs_of_later_commits() -> None:
+    storage = table_with_logs()
+    kept, *_ = reversed(writer(storage).table.timeline.completed())
+    commit(writer(storage), [Row("a", 3, 3)])
+    table = writer(storage).table
+
+    def slices_as_of(timeline: Timeline, instant: str) -> Iterable[FileSlice]:
+        table.refresh(timeline)
+        return table.view().as_of(instant).latest_slices()
+
+    create_savepoint(table.access, kept.requested_at, slices_as_of, "ann", "")
+    for v in (4, 5):
+        restore(writer(storage).table.access, kept.requested_at, is_merge_on_read=True)
+        assert contents(storage) == {"a": (2, 2), "b": (2, 2)}
+        commit(writer(storage), [Row("a", v, v)])
+    own = next(path for path in data_files(storage) if ".log." in path)
+    storage.delete([own])
+    with pytest.raises(Refused, match="which its savepoint keeps, is gone"):
+        restore(writer(storage).table.access, kept.requested_at, is_merge_on_read=True)
 
 
 class _BesideCleaner(WrappedStorage):
@@ -96,6 +127,60 @@ def test_a_log_that_was_cleaned_meanwhile_is_nobodys() -> None:
     dead = writer(storage).table
     access = replace(dead.access, storage=_BesideCleaner(storage))
     assert not [path for path in files_of(access, "20200101000000000") if ".log." in path]
+
+
+def test_a_damaged_log_is_nobodys_unless_a_marker_names_it() -> None:
+    storage = table_with_logs()
+    log = next(path for path in data_files(storage) if ".log." in path)
+    damaged = log.replace(".log.1_", ".log.9_")
+    storage.create(damaged, b"\0" * 100)
+    write_files(writer(storage), [Row("a", 3, 3)])
+    (undone,) = recover(writer(storage).table.access)
+    assert damaged in data_files(storage)
+    storage.create(f".hoodie/.temp/{undone}/{damaged}.marker.CREATE", b"")
+    with pytest.raises(CorruptData, match="a log block's magic"):
+        files_of(writer(storage).table.access, undone)
+
+
+def test_a_log_counts_for_the_metadata_table_once_its_commit_has_completed() -> None:
+    storage = table_with_logs()
+    writer(storage).recover()  # makes the metadata table
+    to = writer(storage)
+    written = write_files(to, [Row("a", 3, 3)])
+    assert writer(storage).table.metadata_differences() == []
+    to.commit(written, {})
+    assert writer(storage).table.metadata_differences() == []
+    log = next(path for path in data_files(storage) if ".log." in path)
+    copied = log.replace(".log.1_", ".log.9_")
+    storage.create(copied, storage.read(log))
+    (difference,) = writer(storage).table.metadata_differences()
+    assert (difference.place, difference.stored) == (copied, "absent")
+
+
+def test_a_metadata_table_that_was_made_in_the_second_of_a_commit_is_continued() -> None:
+    storage = WholeSeconds(new_storage())
+    make_plain(storage, version=FormatVersion.V6)
+    while datetime.now(UTC).microsecond > 500_000:
+        time.sleep(0.05)
+    first = commit(writer(storage), [Row("a", 1, 1)])
+    writer(storage).recover()  # makes the metadata table
+    made = storage.head(".hoodie/metadata/.hoodie/00000000000000010.deltacommit")
+    assert made is not None and format_instant(made.modified_at) < (first.completed_at or "")
+    commit(writer(storage), [Row("a", 2, 2)])
+    assert writer(storage).table.keep_metadata_table() is None
+    assert contents(storage) == {"a": (2, 2)}
+
+
+def test_the_past_is_read_by_requests_where_times_are_told_to_the_second() -> None:
+    storage = WholeSeconds(new_storage())
+    make_plain(storage, version=FormatVersion.V6)
+    past = {}
+    for v in range(1, 6):
+        to = writer(storage)
+        at = commit(to, [Row("ab"[v % 2], v, v)]).requested_at
+        past[at] = contents(storage)
+        to.compact_if_due(CompactionPolicy(2), LocalRunner(1))
+    assert {at: as_of(writer(storage).table, at) for at in past} == past
 
 
 class _StopsInMetadataCompaction(WrappedStorage):

@@ -10,15 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from table.codec import avro_container
 from table.config.table_properties import TableType
 from table.errors import Fenced, WriteConflict
 from table.execution.runner import LocalRunner
-from table.model.action import Action, State
-from table.model.instant import Instant
+from table.model.action import Action
 from table.services.compaction import CompactionPolicy
 from table.storage import Storage, StorageLocation, open_storage
-from table.timeline.clock import next_instant
 from table.timeline.lock import LockProvider
 from table.transaction.heartbeat import (
     HEARTBEAT_FOLDER,
@@ -35,6 +32,7 @@ from tests.writers import (
     check_history,
     check_nothing_is_left,
     make_shared,
+    plan_clustering,
     quiet_threads,
     run_all,
     shared_writer,
@@ -221,7 +219,7 @@ def test_a_group_that_a_clustering_is_about_to_replace_conflicts(local: Storage)
     group = next(s.group for s in writer(local).table.view().latest_slices())
     here, elsewhere = shared_writer(local), shared_writer(local)
     ours = write_files(here, [Row("a", 2, 2, region=group.partition_path)])
-    _plan_clustering(local, group.partition_path, group.file_id)
+    plan_clustering(local, group)
     other = "south" if group.partition_path == "north" else "north"
     theirs = write_files(elsewhere, [Row("b", 2, 2, region=other)])
     elsewhere.commit(theirs, {})
@@ -240,15 +238,3 @@ def test_an_instant_that_somebody_rolls_back_is_not_published(local: Storage) ->
         ours.commit(written, {})
     ours.abandon()
     assert not local.list_tree(HEARTBEAT_FOLDER)
-
-
-def _plan_clustering(storage: Storage, partition: str, file_id: str) -> None:
-    store = writer(storage).table.store
-    name = next_instant(store.load().newest_time)
-    one = {"partitionPath": partition, "fileId": file_id}
-    record: dict[str, object] = {
-        "operationType": "CLUSTER",
-        "clusteringPlan": {"inputGroups": [{"slices": [one]}]},
-    }
-    content = avro_container.encode("HoodieRequestedReplaceMetadata", record)
-    store.create(Instant(name, Action.CLUSTERING, State.REQUESTED), content)

@@ -1,21 +1,63 @@
-"""Spark jobs beside others of their session."""
+"""Spark jobs of the project: beside others of their session, and where executors differ."""
 
 from __future__ import annotations
 
+import platform
+import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from sinks.hudi.spark_exchange import SparkExchange
+from streamer.cluster_runner import ClusterRunner, ClusterRunnerBeside
+from streamer.stream_failure import translated
+from table.errors import Permanent
 from table.execution.runner import Cancelled
-from table.spark.runner import SparkRunnerBeside
+from table.spark.versions import versions
 
 pytestmark = pytest.mark.spark
 
 
+@pytest.fixture
+def old_driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """This process takes itself for one of an older Python than the executors'."""
+    monkeypatch.setattr(platform, "python_version_tuple", lambda: ("3", "7", "0"))
+    versions.cache_clear()
+    yield
+    versions.cache_clear()
+
+
+def run_tasks(spark: SparkSession) -> None:
+    ClusterRunner(spark).map(abs, [-1])
+
+
+def run_exchange(spark: SparkSession) -> None:
+    batch, anything = SimpleNamespace(records=spark.range(1)), cast(Any, len)
+    SparkExchange(1).run(cast(Any, batch), anything, lambda _: anything)
+
+
+@pytest.mark.parametrize("run", [run_tasks, run_exchange])
+@pytest.mark.usefixtures("old_driver")
+def test_an_executor_that_comes_later_must_run_what_the_driver_runs(
+    spark: SparkSession, run: Callable[[SparkSession], None]
+) -> None:
+    with pytest.raises((PySparkException, Permanent)) as raised:
+        run(spark)
+    error = translated(raised.value)
+    assert type(error) is Permanent, "the run ends: another start would meet the same"
+    here = ".".join(map(str, sys.version_info[:2]))
+    told = f"the executor on {platform.node()} differs from the driver: Python is {here} there and"
+    assert str(error).startswith(f"{told} 3.7 here; ship ")
+
+
 def test_jobs_beside_others_are_a_group_that_can_be_cancelled(spark: SparkSession) -> None:
-    runner, jobs = SparkRunnerBeside(spark, "beside"), spark.sparkContext.statusTracker()
+    runner, jobs = ClusterRunnerBeside(spark, "beside"), spark.sparkContext.statusTracker()
     ended: list[object] = []
 
     def work() -> None:

@@ -148,7 +148,7 @@ SENTENCES = {
         "payload-based configurations continue to work": [
             "test_a_payload_goes_on_working",
             "interop/test_histories.py::test_one_history_makes_the_same_rows",
-            "interop/test_histories.py::test_payloads_of_older_tables_are_read_alike",
+            "interop/test_histories.py::test_one_history_makes_the_same_rows_in_older_tables",
         ],
         "OverwriteWithLatest: of a batch the greatest value, then the latest record": [
             "test_overwriting_payloads_combine_a_batch_as_it_comes",

@@ -18,9 +18,9 @@ def get(port: int, path: str) -> tuple[int, str]:
 
 
 def scraped(port: int) -> dict[str, float]:
-    """Every sample, by its name; those of a partition by name and number."""
+    """Every sample, by its name; those of a partition, or a table, by name and that."""
     return {
-        sample.name + sample.labels.get("partition", ""): sample.value
+        sample.name + sample.labels.get("partition", sample.labels.get("table", "")): sample.value
         for family in text_string_to_metric_families(get(port, "/metrics")[1])
         for sample in family.samples
     }

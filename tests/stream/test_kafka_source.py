@@ -6,8 +6,6 @@ import time
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewPartitions
 from pyspark.sql import DataFrame, SparkSession
 
 from checkpoints.checkpoint import KafkaCheckpoint
@@ -45,17 +43,6 @@ def orders(kafka: Kafka) -> str:
     kafka.produce(topic, [(b"k", b"a%d" % i) for i in range(30)], partition=0)
     kafka.produce(topic, [(b"k", b"b%d" % i) for i in range(20)], partition=1)
     return topic
-
-
-def send_aborted(bootstrap: str, topic: str, count: int) -> None:
-    """Records of a transaction that is aborted, so that no reader may see them."""
-    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": topic})
-    producer.init_transactions(20)
-    producer.begin_transaction()
-    for _ in range(count):
-        producer.produce(topic, b"aborted", partition=0)
-    producer.flush(20)
-    producer.abort_transaction(20)
 
 
 Batch = tuple[KafkaCheckpoint, list[tuple[bytes | None, bytes | None, int, int]]]
@@ -96,9 +83,10 @@ def test_the_planned_ends_join_and_cover_each_record_once(
 
 
 def test_aborted_records_are_passed_over_and_the_end_lies_behind_them(
-    spark: SparkSession, bootstrap: str, orders: str
+    spark: SparkSession, kafka: Kafka, bootstrap: str, orders: str
 ) -> None:
-    send_aborted(bootstrap, orders, 5)
+    with kafka.transaction(orders, [(None, b"aborted")] * 5, aborts=True):
+        pass
     with KafkaSource(spark, config(bootstrap, orders)) as source:
         ((end, rows),) = drain(source, KafkaCheckpoint(orders, {0: 28, 1: 20}))
     assert [offset for *_, offset in rows] == [28, 29]
@@ -128,8 +116,7 @@ def test_the_longest_message_is_the_topics(spark: SparkSession, kafka: Kafka) ->
 def test_partitions_added_later_are_read_from_their_first_record(
     spark: SparkSession, kafka: Kafka, bootstrap: str, orders: str
 ) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_partitions([NewPartitions(orders, 3)])[orders].result()
+    kafka.add_partitions(orders, 3)
     kafka.produce(orders, [(b"k", b"new")], partition=2)
     with KafkaSource(spark, config(bootstrap, orders, starting="latest")) as source:
         start = source.start_map(KafkaCheckpoint(orders, {0: 30, 1: 20}))

@@ -5,13 +5,15 @@ from __future__ import annotations
 import time
 import urllib.error
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from streamer import pipeline
-from streamer.events import BatchWritten, Event, MetricsServed
+from streamer.events import Alive, BatchWritten, Event, MetricsServed
+from streamer.life_signs import telling_of_life
 from streamer.metrics.observation import observed
 from tests.fixtures.kafka import Kafka
 from tests.stream.monitoring import get, scraped
@@ -35,8 +37,11 @@ class Watcher:
     def __init__(self) -> None:
         self.port = 0
         self.amid: dict[str, float] = {}
+        self.alive: list[Alive] = []
 
     def __call__(self, event: Event) -> None:
+        if isinstance(event, Alive):
+            self.alive.append(event)
         if isinstance(event, MetricsServed):
             self.port = event.port
             assert get(self.port, "/health") == (200, "starting\n")
@@ -45,6 +50,7 @@ class Watcher:
             until(lambda: scraped(self.port)["lakemark_table_file_groups"] >= 1)
             until(lambda: scraped(self.port)["lakemark_lag_seconds0"] > 0)
             self.amid = scraped(self.port)
+            until(lambda: Alive({0: 15}, {0: 6}, 0) in [replace(a, idle_s=0) for a in self.alive])
             until(lambda: get(self.port, "/health")[0] == 503)
             assert get(self.port, "/health")[1].startswith("stuck for ")
             assert get(self.port, "/ready")[0] == 503
@@ -65,7 +71,12 @@ def test_metrics_and_health_of_a_real_run(
     )
     watcher = Watcher()
     with observed(config, watcher) as observation:
-        with pipeline.build(config, observation.listener) as built, observation.watching(built):
+        listener = observation.listener
+        with (
+            pipeline.build(config, listener) as built,
+            observation.watching(built),
+            telling_of_life(built.loop, built.source, listener, 0.1),
+        ):
             built.loop.run()
         after = scraped(watcher.port)
         assert get(watcher.port, "/health") == (503, "stopped: caught up\n")
@@ -73,6 +84,7 @@ def test_metrics_and_health_of_a_real_run(
     assert 0 < watcher.amid["lakemark_lag_seconds0"] < 300
     assert watcher.amid["lakemark_next_offset0"] == 15
     assert watcher.amid["lakemark_table_file_groups"] >= 1
+    assert watcher.amid["lakemark_table_active_instantsrows"] == 1
     assert watcher.amid["lakemark_failed_looks_total"] == 0
     assert after["lakemark_next_offset0"] == 21
     assert after["lakemark_lag_records0"] == after["lakemark_lag_seconds0"] == 0

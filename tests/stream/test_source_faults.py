@@ -39,6 +39,9 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 _WITHIN_S = 30
 
+#: What docs/cluster.md promises, whatever the broker does.
+END_WITHIN_S = 25
+
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
@@ -161,6 +164,94 @@ def test_a_broker_that_dies_and_comes_back_while_a_batch_is_read_costs_no_row(
     assert sum(audit["records"] for audit in audits(table)) == 600
     assert sum(audit["skipped"] for audit in audits(table)) == 0
     assert_offsets_chain(location, KafkaCheckpoint(topic, {0: 300, 1: 300}))
+
+
+def test_a_run_that_is_stopped_while_the_broker_is_away_does_not_wait_for_it(
+    broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path
+) -> None:
+    topic = Kafka(broker.bootstrap).create_topic()
+    Kafka(broker.bootstrap).produce(topic, [order(1, 1)])
+    pipeline_of = pipeline_config(
+        broker.bootstrap,
+        topic,
+        tmp_path / "orders",
+        source={"commit_group": f"{topic}-lag"},
+        run={"mode": "continuous", "trigger_interval_s": 0.1},
+    )
+    asked_at: list[float] = []
+
+    def stop() -> None:
+        time.sleep(1)  # by now Spark asks for the topic's newest offsets
+        asked_at.append(time.monotonic())
+        built.loop.stop()
+
+    stopping = threading.Thread(target=stop)
+
+    def listener(event: Event) -> None:
+        if isinstance(event, BatchWritten):
+            broker.kill()
+            stopping.start()
+
+    with pipeline.build(pipeline_of, listener, DriverExchange(LocalRunner(2))) as built:
+        ended = built.loop.run()
+    took_s = time.monotonic() - asked_at[0]
+    broker.start()
+    assert (ended.reason, ended.checkpoint) == ("interrupted", {0: 1})
+    assert took_s < END_WITHIN_S
+
+
+def test_aborted_transactions_and_a_new_partition_of_a_stream_that_never_stops(
+    kafka: Kafka, spark: SparkSession, tmp_path: Path
+) -> None:
+    topic = kafka.create_topic(partitions=2)
+    location = StorageLocation(str(tmp_path / "orders"))
+    pipeline_of = pipeline_config(
+        kafka.bootstrap,
+        topic,
+        location.url,
+        source={"max_records_per_batch": 100},
+        run={"mode": "continuous"},
+    )
+    kafka.produce(topic, [order(n, n) for n in range(100)], partition=0)
+
+    def happenings() -> Iterator[int]:
+        """What befalls the topic; gives how many records are to be read before the next."""
+        yield 100
+        with kafka.transaction(topic, [order(900 + n, n) for n in range(50)], aborts=True):
+            # Nothing behind what is undecided is read, though it is there.
+            kafka.produce(topic, [order(100 + n, n) for n in range(50)], partition=0)
+            kafka.produce(topic, [order(200 + n, n) for n in range(50)], partition=1)
+            yield 150
+        yield 200
+        kafka.add_partitions(topic, 3)
+        kafka.produce(topic, [order(300 + n, n) for n in range(50)], partition=2)
+        with kafka.transaction(topic, [order(400 + n, n) for n in range(50)], aborts=False):
+            pass
+        yield 300
+        built.loop.stop()
+
+    wanted, read, turns = 0, 0, happenings()
+
+    def listener(event: Event) -> None:
+        nonlocal wanted, read
+        assert not isinstance(event, Retrying), event
+        if isinstance(event, BatchWritten):
+            read += event.records_read
+        if isinstance(event, RunStarted | BatchWritten) and read == wanted:
+            wanted = next(turns, 0)
+
+    with pipeline.build(pipeline_of, listener, DriverExchange(LocalRunner(2))) as built:
+        end = built.loop.run().checkpoint
+    marks = 2  # the end of each transaction is an offset too
+    assert end == {0: 250 + marks, 1: 50, 2: 50}
+    table = open_table(location)
+    assert contents(table) == {
+        **{str(n): n for n in range(100)},
+        **{str(hundred + n): n for hundred in (100, 200, 300, 400) for n in range(50)},
+    }
+    skipped = sum(audit["skipped"] for audit in audits(table))
+    assert skipped == 50 + marks
+    assert_offsets_chain(location, KafkaCheckpoint(topic, end))
 
 
 class FailsOnce(DriverExchange):

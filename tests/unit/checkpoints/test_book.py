@@ -143,7 +143,21 @@ def test_only_commits_that_tell_something_newest_must_stay() -> None:
     foreign: Commit = (instant(3, 4), {})
     assert commits_to_keep([first, foreign]) == {at(1)}
     second = written([first, foreign], 5, 6, "a", 1)
-    assert commits_to_keep([first, foreign, second]) == {at(5)}
+    third = written([first, foreign, second], 7, 8, "b", 1)
+    assert commits_to_keep([second, third]) == {at(7)}
+    commits = [first, foreign, second, third]
+    assert commits_to_keep(commits) == {at(1), at(7)}, "Apache Hudi's streamer reads no other"
+    compaction: Commit = (instant(9, 10, Action.COMMIT), codec.carried_forward(first[1]))
+    assert commits_to_keep([*commits, compaction]) == {at(1), at(7)}
+    reset = written(commits, 11, 12, DEFAULT_IDENTITY, None)
+    assert commits_to_keep([*commits, reset]) == {at(11)}, "nobody goes on from there"
+
+
+def test_what_a_compaction_took_over_is_kept_where_apache_hudis_streamer_looks_for_it() -> None:
+    theirs: Commit = (instant(1, 2), {codec.CHECKPOINT_KEY_V2: "orders,0:20"})
+    compaction: Commit = (instant(3, 4, Action.COMMIT), codec.carried_forward(theirs[1]))
+    ours = written([theirs, compaction], 5, 6, "a", 1)
+    assert commits_to_keep([theirs, compaction, ours]) == {at(1), at(5)}
 
 
 def test_a_place_that_was_archived_is_found_behind_a_book_that_does_not_know_it() -> None:

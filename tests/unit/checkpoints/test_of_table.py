@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from uuid import uuid4
 
+import pytest
+
 from checkpoints import book
-from checkpoints.book import Progress
+from checkpoints.book import Book, Progress
 from checkpoints.of_table import book_of, progress_of
-from table.hudi_table import open_table
+from table.config.table_spec import TableSpec
+from table.hudi_table import HudiTable, create_table, open_table
 from table.model.action import Action
 from table.model.commit_metadata import CommitMetadata
-from table.storage import StorageLocation
+from table.model.format_version import FormatVersion
+from table.storage import Storage, StorageLocation
+from table.timeline.lock_file import LOCK_PATH
 from table.transaction.transaction import Transaction
 from tests.json_stream import JsonStream
+from tests.storages import WatchedStorage, WholeSeconds
+
+
+def publish(table: HudiTable, identity: str, known: Book) -> str:
+    """A commit of a streamer that knows this of the others; its requested time."""
+    one = Transaction.begin(table.access, Action.DELTA_COMMIT, table.timeline)
+    name = one.instant.requested_at
+    told = book.encode(known.with_progress(identity, Progress(None, name)), identity)
+    one.commit(CommitMetadata(extra_metadata=told), lambda _: None)
+    return name
 
 
 def test_no_streamer_goes_back_when_another_writer_archives_its_newest_commit() -> None:
@@ -23,10 +39,7 @@ def test_no_streamer_goes_back_when_another_writer_archives_its_newest_commit() 
     newest = stream.write([{"id": "y", "ts": 1}])
 
     table.refresh()
-    beside = Transaction.begin(table.access, Action.DELTA_COMMIT, table.timeline)
-    name = beside.instant.requested_at
-    told = book.encode(before.with_progress("b", Progress(None, name)), "b")
-    beside.commit(CommitMetadata(extra_metadata=told), lambda _: None)
+    name = publish(table, "b", before)
     table.refresh()
     *archived, _ = table.timeline.completed()
     table.store.archive(archived, lambda: None)
@@ -40,3 +53,38 @@ def test_no_streamer_goes_back_when_another_writer_archives_its_newest_commit() 
     again = JsonStream(stream.location, identity="a")
     again.write([{"id": "z", "ts": 1}])
     assert set(again.read()) == set("xyz")
+
+
+@pytest.mark.parametrize("is_local", [True, False])
+def test_a_commit_that_waited_for_the_lock_counts_in_version_6(
+    tmp_path: Path, is_local: bool
+) -> None:
+    url = str(tmp_path / "orders") if is_local else f"memory://{uuid4().hex}/orders"
+    spec = TableSpec("orders", ("id",), metadata_table=False, version=FormatVersion.V6)
+    made = create_table(StorageLocation(url), spec)
+    storage = made.storage if is_local else WholeSeconds(made.storage)
+
+    def opened(at: Storage = storage) -> HudiTable:
+        return HudiTable(at, made.properties)
+
+    def known() -> Book:
+        table = opened()
+        return book_of(table, table.timeline)
+
+    met: list[Book] = []
+
+    def others_come_first(method: str, path: str) -> None:
+        if path.startswith(LOCK_PATH) and not met:
+            publish(opened(), "b", known())
+            met.append(known())
+
+    publish(opened(), "a", Book())
+    publish(opened(), "b", known())
+    waited = publish(opened(WatchedStorage(storage, others_come_first)), "a", known())
+    publish(opened(), "b", met[0])
+
+    table = opened()
+    progress = progress_of(table, table.timeline, "a")
+    assert progress is not None
+    assert progress.commit == waited
+    assert known().streamers["a"] == progress

@@ -52,8 +52,8 @@ def test_partitions_come_and_go() -> None:
     listed = lister.list_files()
     assert [str(file.name) for file in listed["p"]] == NAMES[:1]
     assert listed["r"] == [] and list(listed) == ["p", "r"]
-    assert [file.path for file in lister.list_partition("q")] == [f"q/{NAMES[1]}"]
-    assert lister.list_partition("none") == []
+    assert [file.path for file in lister.list_some(["q"])["q"]] == [f"q/{NAMES[1]}"]
+    assert lister.list_some(["none"]) == {"none": []}
 
 
 def test_the_only_partition_of_a_table_without_partitions_is_the_root() -> None:
@@ -67,7 +67,7 @@ def test_the_only_partition_of_a_table_without_partitions_is_the_root() -> None:
     assert {file.path: file.size_bytes for file in lister.list_files()[""]} == {
         NAMES[0]: 5, log: 6, cdc: 7,
     }  # fmt: skip
-    assert len(lister.list_partition("")) == 3
+    assert len(lister.list_some([""])[""]) == 3
 
 
 def test_a_table_without_files_has_no_partitions() -> None:

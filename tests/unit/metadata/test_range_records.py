@@ -6,6 +6,7 @@ from datetime import UTC, date, datetime, time
 from decimal import Decimal
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from table.metadata import range_records
@@ -16,6 +17,12 @@ from table.metadata.range_records import (
     partition_statistics,
 )
 from table.model.column_ranges import ColumnRanges, indexed_columns
+from table.model.meta_columns import RECORD_KEY
+from table.write.base_file_writer import BaseFileWriter
+from tests.unit.metadata.written_tables import decoded
+from tests.upkeep import new_storage
+
+SCHEMA = pa.schema([(RECORD_KEY, pa.string()), ("ts", pa.int64())])
 
 VALUES = pa.table(
     {
@@ -50,6 +57,26 @@ def test_few_and_many_records_are_the_same_bytes(
     assert few.written.values.equals(many.written.values)
     assert few.deleted.equals(many.deleted)
     assert len(few.written.keys) == 2 * VALUES.num_columns - 1
+
+
+def test_a_base_file_says_how_many_bytes_its_columns_take() -> None:
+    storage = new_storage()
+    writer = BaseFileWriter(storage, "f", SCHEMA, {"type": "record", "name": "r", "fields": []},
+                            RECORD_KEY, indexed=["ts"])  # fmt: skip
+    rows = pa.table({RECORD_KEY: ["a", "b"], "ts": [1, 2]}, SCHEMA)
+    with writer:
+        writer.write(rows)
+        written = writer.close().column_ranges
+    assert written is not None
+    with storage.open("f") as stream:
+        chunk = pq.read_metadata(stream).row_group(0).column(1)
+    changes = column_statistics([RangesOf("p", "f", written)])
+    ((_, record),) = decoded(changes.written)
+    told = record["ColumnStatsMetadata"]
+    assert told["totalSize"] == chunk.total_compressed_size > 0
+    assert told["totalUncompressedSize"] == chunk.total_uncompressed_size > 0
+    ((_, record),) = decoded(partition_statistics([RangesOf("p", "", written)]).written)
+    assert record["ColumnStatsMetadata"]["totalSize"] == 0, "of a partition nobody adds them up"
 
 
 def test_a_partition_forgets_what_one_file_does_not_tell() -> None:

@@ -15,47 +15,7 @@ from hypothesis import strategies as st
 from table.model.meta_columns import PARTITION_PATH
 from table.read.partition_pruning import guarantee_of
 from table.read.row_filter import columns_of, matching, may_hold, row_groups_of
-
-SCHEMA = pa.schema(
-    [
-        ("a", pa.int64()),
-        ("b", pa.string()),
-        ("s", pa.struct([("x", pa.int32())])),
-        ("day", pa.date32()),
-        (PARTITION_PATH, pa.string()),
-    ]
-)
-
-TESTS = st.one_of(
-    st.integers(-2, 12).map(lambda n: pc.field("a") == n),
-    st.integers(-2, 12).map(lambda n: pc.field("a") > n),
-    st.integers(-2, 12).map(lambda n: pc.field("a") <= n),
-    st.lists(st.integers(-2, 12), max_size=3).map(
-        lambda ns: pc.field("a").isin(pa.array(ns, "int64"))
-    ),
-    st.sampled_from(["x", "y", ""]).map(lambda t: pc.field("b") == t),
-    st.just(pc.field("a").is_null()),
-    st.just(pc.field("b").is_valid()),
-)
-CONDITIONS = st.recursive(
-    TESTS,
-    lambda inner: st.one_of(
-        st.tuples(inner, inner).map(lambda two: two[0] & two[1]),
-        st.tuples(inner, inner).map(lambda two: two[0] | two[1]),
-        inner.map(lambda one: ~one),
-    ),
-    max_leaves=5,
-)
-ROWS = st.lists(
-    st.fixed_dictionaries(
-        {
-            "a": st.none() | st.integers(0, 10),
-            "b": st.none() | st.sampled_from(["x", "y", "z"]),
-        }
-    ),
-    min_size=1,
-    max_size=12,
-)
+from tests.unit.read.conditions import CONDITIONS, ROWS, SCHEMA
 
 
 @settings(max_examples=150, deadline=None)

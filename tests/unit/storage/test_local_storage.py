@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
 
@@ -173,3 +175,41 @@ def test_writing_into_a_folder_that_others_empty(storage: Storage, root: Path) -
         other.join()
     assert all(info.name == "theirs" for info in storage.list_tree(""))
     assert not [name for name in files(root) if "#" in name]
+
+
+def test_files_that_follow_each_other_while_they_are_listed_do_not_all_get_lost(
+    storage: Storage, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file is only deleted once two newer ones are there, as a lock's are."""
+    for number in ("1", "2"):
+        storage.create(f"lock/{number}", b"")
+
+    def hand_over_twice() -> None:
+        for number, old in (("3", "1"), ("4", "2")):
+            storage.create(f"lock/{number}", b"")
+            storage.delete([f"lock/{old}"])
+
+    with between_names_and_sizes(hand_over_twice, monkeypatch):
+        _, objects = storage.list_folder("lock")
+    assert [info.name for info in objects] == ["3", "4"]
+
+
+@contextmanager
+def between_names_and_sizes(
+    what: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """It happens once, in the middle of a listing."""
+    scandir, todo = os.scandir, [what]
+
+    @contextmanager
+    def interrupted(place: str) -> Iterator[Iterator[os.DirEntry[str]]]:
+        with scandir(place) as entries:
+            named = list(entries)
+        if todo:
+            todo.pop()()
+        yield iter(named)
+
+    with monkeypatch.context() as changed:
+        changed.setattr(os, "scandir", interrupted)
+        yield
+    assert not todo

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from checkpoints import codec
-from checkpoints.edit import WriterPending, write_checkpoint
+from checkpoints.edit import write_checkpoint
 from streamer.cli import FAILED, MISUSED, OK, main
 from streamer.commands.table import timeline_rows
 from table.config import keys
 from table.config.table_properties import TableType
 from table.errors import Fenced, WriteConflict
 from table.hudi_table import HudiTable, open_table
+from table.model.action import Action, State
+from table.model.format_version import FormatVersion
+from table.model.instant import Instant
 from table.storage import StorageLocation, open_storage
+from table.transaction import transaction
 from tests.json_stream import TOPIC, JsonStream
 from tests.tables import Row, commit, make, writer
 
 Run = Callable[..., dict[str, object]]
+NO_WAIT = ("--clock-skew-ms", "0")
 
 
 @pytest.fixture(params=TableType)
@@ -36,7 +42,7 @@ def run(stream: JsonStream, capsys: pytest.CaptureFixture[str]) -> Run:
     """Runs an action on the table, and returns what it printed as JSON."""
 
     def on_table(action: str, *options: str) -> dict[str, object]:
-        command = ["checkpoint", action, stream.location.url, *options, "--json"]
+        command = ["checkpoint", action, stream.location.url, *options, *NO_WAIT, "--json"]
         assert main(command) == OK
         printed: dict[str, object] = json.loads(capsys.readouterr().out)
         return printed
@@ -125,16 +131,73 @@ def test_a_damaged_checkpoint_is_mended(stream: JsonStream, run: Run) -> None:
     assert run("get")["offsets"] == {"0": 1}
 
 
-def test_a_writer_at_work_is_not_disturbed(stream: JsonStream) -> None:
-    stream.rows.begin()
-    pending = stream.rows.pending_instant
-    with pytest.raises(WriterPending, match=f"instant {pending} of a writer is pending"):
-        write_checkpoint(newest(stream), "", None)
-    assert [i.requested_at for i in newest(stream).timeline.pending()] == [pending]
+def test_a_writer_at_work_goes_on_unless_its_own_place_was_changed(
+    stream: JsonStream, run: Run
+) -> None:
+    for identity, outcome in (("a", nullcontext()), ("", pytest.raises(Fenced))):
+        stream.rows.begin()
+        run("set", f"{TOPIC},0:1", "--id", identity)
+        with outcome:
+            stream.rows.commit([], {}, stream.sink._check_checkpoint)
+    assert run("get", "--id", "a")["offsets"] == {"0": 1}
 
 
+def test_what_another_engine_writes_might_be_of_the_streamer_whose_place_is_to_change(
+    stream: JsonStream, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = newest(stream)
+    at = table.access.mint(table.timeline.newest_time)
+    pending = Instant(at, Action.DELTA_COMMIT, State.REQUESTED)
+    table.store.create(pending)
+    command = ["checkpoint", "reset", stream.location.url, *NO_WAIT]
+    assert main(command) == FAILED
+    assert f"instant {pending.requested_at} of another engine" in capsys.readouterr().err
+    table.store.create(pending.inflight(), b"")
+    assert main(command) == FAILED
+    run("set", f"{TOPIC},0:1", "--id", "a")
+    assert run("get")["offsets"] == {"0": 3}
+
+
+def test_the_lock_of_the_tables_writers_is_taken(
+    stream: JsonStream, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transaction, "LOCK_WAIT_S", 0.1)
+    held = Path(stream.location.url) / ".hoodie/lock"  # Apache Hudi's, on a disk
+    held.touch()
+    command = ["checkpoint", "reset", stream.location.url, "--lock", "file_system", *NO_WAIT]
+    assert main(command) == FAILED
+    assert len(newest(stream).timeline.instants) == 1
+    held.unlink()
+    assert main(command) == OK
+
+
+@pytest.mark.parametrize("version", [FormatVersion.V6, FormatVersion.V9])
+def test_another_pipeline_may_commit_meanwhile_where_it_is_known_when(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: FormatVersion
+) -> None:
+    location = StorageLocation(str(tmp_path / "orders"))
+    JsonStream(location, version=version).write([{"id": "a", "ts": 1}])
+    other = JsonStream(location, version=version, identity="a", topic="returns")
+    table = open_table(location)
+    prepare = table.store.prepare
+
+    def after_another(*arguments: object) -> None:
+        monkeypatch.undo()
+        other.write([{"id": "b", "ts": 1}])
+        prepare(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(table.store, "prepare", after_another)
+    is_refused = version is FormatVersion.V6
+    with pytest.raises(WriteConflict) if is_refused else nullcontext():
+        write_checkpoint(table, "", None)
+    assert not open_table(location).timeline.pending()
+    again = JsonStream(location, version=version, identity="a", topic="returns")
+    assert again.offset == 1, "what the other has read is not lost"
+
+
+@pytest.mark.parametrize("meanwhile", [{codec.CHECKPOINT_KEY: "t,0:2"}, {keys.SCHEMA: "other"}])
 def test_what_was_committed_meanwhile_is_not_overruled(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, meanwhile: dict[str, str]
 ) -> None:
     storage = open_storage(StorageLocation(str(tmp_path / "orders")))
     make(storage)
@@ -144,13 +207,13 @@ def test_what_was_committed_meanwhile_is_not_overruled(
 
     def after_another(*arguments: object) -> None:
         monkeypatch.undo()
-        commit(writer(storage), [Row("b")], {codec.CHECKPOINT_KEY: "t,0:2"})
+        commit(writer(storage), [Row("b")], meanwhile)
         prepare(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(table.store, "prepare", after_another)
-    with pytest.raises(WriteConflict, match="somebody committed"):
+    with pytest.raises(WriteConflict, match="meanwhile"):
         write_checkpoint(table, "", None)
-    table.refresh()
+    table = open_table(storage.location)
     assert not table.timeline.pending()
     assert not [f for f in storage.list_tree(".hoodie") if "/prepared/" in f.path]
     assert len(table.timeline.completed()) == 2

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from streamer.cli import FAILED, MISUSED, OK, main
+from tests.unit.streamer import failing_run
 
 PIPELINE = """
 source: {bootstrap: "localhost:9092", topic: orders, consumer: {ssl.key.password: geheim}}
@@ -154,3 +155,17 @@ def test_a_query_is_checked_before_the_table_is_opened(
     assert f"--out {out}: there is no folder {out.parent}; make it" in capsys.readouterr().err
     assert main(["query", str(tmp_path), "--storage", "region"]) == MISUSED
     assert "--storage expects NAME=VALUE" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_a_run_that_fails_ends_at_once_whatever_it_left_at_work(
+    log_format: str, pipeline: str, tmp_path: Path
+) -> None:
+    program = [sys.executable, "-m", failing_run.__name__, str(tmp_path / "orders")]
+    arguments = ["run", pipeline, "--once", "--log-format", log_format]
+    ended = subprocess.run(
+        [*program, *arguments], capture_output=True, text=True, timeout=failing_run.HELD_S / 2
+    )
+    assert ended.returncode == FAILED
+    told = [line for line in ended.stderr.splitlines() if "there is no topic orders" in line]
+    assert [line[:7] for line in told] == ["lakemar" if log_format == "text" else '{"time"']

@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 
 from sinks.hudi.compactions import Compaction
 from sinks.hudi.table_writer import TableWriter
+from streamer import compaction_beside
 from streamer.compaction_beside import BesidePolicy, CompactionBeside, CompactionGivenUp
 from streamer.events import CompactionBegun, CompactionDone, CompactionFailed, Event, ServiceDone
 from streamer.services import ServicePolicies, TableServices
-from table.errors import Fenced, StorageUnavailable
+from table.errors import Fenced, StorageUnavailable, WriteConflict
 from table.execution.runner import LocalRunner, Result, Task
 from table.model.action import Action
 from table.model.commit_metadata import WriteStat
@@ -33,7 +34,7 @@ from tests.storages import FaultyStorage, SimulatedCrash
 from tests.storages.faulty_storage import When
 from tests.tables import SCHEMA, Row, commit, contents, data_files, make, write_files, writer
 from tests.upkeep import copy_of, new_storage
-from tests.writers import SHARING
+from tests.writers import SHARING, plan_clustering
 
 POLICY = BesidePolicy(CompactionPolicy(2), wait_budget_s=0.2, backlog_commits=6, backoff_s=0.01)
 OTHERS = ServicePolicies(
@@ -63,6 +64,7 @@ class Beside:
     def __init__(self, storage: Storage, policy: BesidePolicy = POLICY) -> None:
         self.storage, self.to = storage, writer(storage)
         self.runner, self.events = HeldRunner(), list[Event]()
+        self.stopping = threading.Event()
         self.compaction = CompactionBeside(policy, self.runner, self.events.append)
         self.services = TableServices(
             [self.to], OTHERS, LocalRunner(1), self.events.append, self.compaction
@@ -73,6 +75,7 @@ class Beside:
         with self.services.turn:
             commit(self.to, rows)
             self.services.run()
+            self.services.wait(self.stopping)
 
     def told(self, kind: type[Event]) -> int:
         return sum(isinstance(event, kind) for event in self.events)
@@ -147,6 +150,46 @@ def test_a_batch_waits_no_longer_than_the_budget_and_only_when_far_behind() -> N
         assert_whole(beside, {"a": (9, 9)})
 
 
+def test_no_batch_waits_once_the_run_is_to_end() -> None:
+    with started(replace(POLICY, wait_budget_s=30.0)) as beside:
+        for number in range(6):
+            beside.batch(Row("a", number, number))
+        threading.Timer(0.3, beside.stopping.set).start()
+        began = time.monotonic()
+        beside.batch(Row("a", 6, 6))
+        assert 0.2 < time.monotonic() - began < 10
+        beside.batch(Row("a", 7, 7))
+        assert beside.told(CompactionFailed) == 0
+        beside.finish()
+        assert_whole(beside, {"a": (7, 7)})
+
+
+def test_a_conflict_with_other_writers_may_pass_and_the_plan_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(compaction_beside, "_LEFT_TO_OTHERS_S", 0.5)
+    with started() as beside:
+        beside.to.table.access = replace(beside.to.table.access, sharing=SHARING)
+        for number in range(1, 4):
+            beside.batch(Row("a", number, number))
+        until(lambda: beside.told(CompactionBegun) == 1)
+        (plan,) = beside.to.table.timeline.pending(Action.COMPACTION)
+        group = beside.to.table.view().latest_slices()[0].group
+        clustering = plan_clustering(beside.storage, group)
+        beside.finish()
+        failed = [event for event in beside.events if isinstance(event, CompactionFailed)]
+        assert [(f.instant, f.error_type) for f in failed] == [(plan.requested_at, "WriteConflict")]
+        writer(beside.storage).table.store.forget(clustering)  # its writer gives it up
+        beside.batch(Row("a", 4, 4))
+        assert beside.told(CompactionDone) == 0, "it is passed over"
+        time.sleep(0.5)
+        beside.batch(Row("a", 5, 5))
+        beside.finish()
+        done = [event for event in beside.events if isinstance(event, CompactionDone)]
+        assert [one.instant for one in done] == [plan.requested_at]
+        assert_whole(beside, {"a": (5, 5)})
+
+
 def test_a_failure_is_told_and_tried_again_while_batches_go_on() -> None:
     with started() as beside:
         beside.runner.failures = [StorageUnavailable("busy"), ValueError("odd")]
@@ -159,6 +202,30 @@ def test_a_failure_is_told_and_tried_again_while_batches_go_on() -> None:
             (1, "ValueError"),
             (2, "StorageUnavailable"),
         ]
+        assert_whole(beside, {"a": (3, 3)})
+
+
+def test_a_lock_that_others_keep_is_not_waited_for_in_turn_and_costs_no_second_rewrite() -> None:
+    with started() as beside:
+        beside.to.table.access = replace(beside.to.table.access, sharing=SHARING)
+        others_lock = writer(beside.storage).table.access.lock
+        with beside.services.turn:
+            for number in range(1, 4):
+                commit(beside.to, [Row("a", number, number)])
+            beside.services.run()
+            lease = others_lock.acquire(1)
+        until(lambda: beside.told(CompactionFailed) == 1)
+        assert beside.told(CompactionBegun) == 0
+        lease.release()
+        until(lambda: beside.told(CompactionBegun) == 1)
+        before = beside.told(CompactionFailed)
+        with others_lock.hold(1):
+            beside.runner.may_go.set()
+            until(lambda: beside.told(CompactionFailed) == before + 2)
+        until(lambda: beside.told(CompactionDone) == 1)
+        assert beside.told(CompactionBegun) == 1, "what was written stood"
+        failed = [event for event in beside.events if isinstance(event, CompactionFailed)]
+        assert {event.error_type for event in failed} == {"LockTimeout"}
         assert_whole(beside, {"a": (3, 3)})
 
 
@@ -262,6 +329,32 @@ def test_an_attempt_after_the_columns_changed_writes_the_same_bytes() -> None:
     with pytest.raises(Fenced, match="completed already"):
         first.publish([written], {})
     assert contents(storage) == {"a": (3, 3)}
+
+
+@pytest.mark.parametrize("is_beside", [False, True])
+def test_what_another_release_left_of_a_plan_is_undone_and_the_plan_done_anew(
+    is_beside: bool,
+) -> None:
+    with started() as beside:
+        for number in range(1, 4):
+            commit(beside.to, [Row("a", number, number)])
+        ((planned, plan),) = beside.to.compactions_to_do(POLICY.compaction)
+        (left,) = Compaction.begin(writer(beside.storage).table, (planned, plan)).rewrite(
+            LocalRunner(1)
+        )
+        beside.storage.put(left.path or "", b"what another release made of it")
+        beside.runner.may_go.set()
+        if is_beside:
+            beside.batch(Row("a", 4, 4))
+            until(lambda: beside.told(CompactionDone) == 1)
+            assert beside.told(CompactionFailed) == 1
+        else:
+            commit(beside.to, [Row("a", 4, 4)])
+            with pytest.raises(WriteConflict, match="other software"):
+                beside.to.compact_if_due(CompactionPolicy(100), LocalRunner(1))
+            ((done, _),) = beside.to.compact_if_due(CompactionPolicy(100), LocalRunner(1))
+            assert done.requested_at == planned.requested_at
+        assert contents(beside.storage) == {"a": (4, 4)}
 
 
 def test_a_plan_that_an_operator_rolls_back_under_way_is_done_anew() -> None:

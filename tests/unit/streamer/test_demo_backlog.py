@@ -1,7 +1,20 @@
 from __future__ import annotations
 
-from streamer.demo.backlog import StopWhenCaughtUp
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+from rich.console import Console
+
+from streamer.commands import demo
+from streamer.config.load import validated
+from streamer.demo.backlog import StopWhenCaughtUp, TopicSilent, answered
+from streamer.demo.sender import Sender
 from streamer.events import BatchPlanned, BatchWritten, Event, RunStarted, RunStopped
+from streamer.table_setup import table_spec
+from table.hudi_table import create_table
+from table.storage import StorageLocation
+from tests.fixtures.kafka import Kafka
 
 
 def test_a_run_ends_with_the_batch_that_reaches_the_target() -> None:
@@ -31,3 +44,40 @@ def test_a_topic_that_is_read_already_ends_the_run_at_once() -> None:
     listener.stop = lambda: stops.append(None)
     listener(RunStarted("p", "t", "/t", {0: 10}, True))
     assert stops == [None]
+
+
+class Electing:
+    """A topic without leaders, for so many questions."""
+
+    def __init__(self, refusals: int) -> None:
+        self.refusals = refusals
+
+    def __call__(self) -> int:
+        self.refusals -= 1
+        if self.refusals >= 0:
+            raise KafkaException(KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION))
+        return 7
+
+
+def test_a_topic_that_was_just_made_is_asked_again_until_it_has_leaders() -> None:
+    assert answered(Electing(2), KafkaException) == 7
+    with pytest.raises(TopicSilent, match=r"demo.s topic holds: .*NOT_LEADER"):
+        answered(Electing(2), KafkaException, within_s=0)
+
+
+def test_tables_without_a_commit_are_shown(tmp_path: Path) -> None:
+    config = validated(demo.pipeline_tree(tmp_path, "127.0.0.1:9092"))
+    for place in (config.table.path, config.dead_letters.path):
+        create_table(StorageLocation(place), table_spec(config))
+    console = Console(record=True, width=100)
+    demo.show(config, {}, console)
+    assert "not read yet: nothing known" in console.export_text()
+
+
+@pytest.mark.kafka
+def test_an_ended_sender_sends_no_more(kafka: Kafka, topic: str) -> None:
+    sender = Sender(kafka.bootstrap, topic, 0, 1_000_000, pytest.fail)
+    sender.start()
+    sender.end()
+    assert not sender.is_alive()
+    sender.raise_failure()

@@ -7,10 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamer.events import (
+    Alive,
     BatchPlanned,
     BatchWritten,
     CompactionDone,
     CompactionFailed,
+    PartWarned,
     Retrying,
     RunFailed,
     RunStarted,
@@ -137,5 +139,5 @@ def test_every_event_is_a_sign_of_life_or_the_end(kind: type[Any], data: st.Data
     run.now += 50
     run.health(data.draw(of_class(kind)))
     run.now += 50
-    is_no_sign = kind in (RunFailed, RunStopped, CompactionFailed)
+    is_no_sign = kind in (RunFailed, RunStopped, CompactionFailed, Alive, PartWarned)
     assert run.health.verdict().is_alive is not is_no_sign

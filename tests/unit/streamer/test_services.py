@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from checkpoints import codec
 from checkpoints.checkpoint import KafkaCheckpoint
 from sinks.hudi.table_writer import TableWriter
+from sinks.hudi.upkeep import tend_metadata_table
 from streamer.events import CompactionDone, Event, ServiceDone
 from streamer.services import ServicePolicies, TableServices
 from table.execution.runner import LocalRunner
+from table.metadata.metadata_compaction import EVERY_DELTA_COMMITS
 from table.model.action import COMMITS, Action
 from table.services.archival_plan import ArchivalPolicy
 from table.services.cleaning_plan import CleaningPolicy
 from table.services.compaction import CompactionPolicy
+from table.services.metadata_upkeep import MetadataPolicies
 from table.services.savepoint import create_savepoint
 from table.timeline.layout import LayoutV2
 from table.timeline.timeline_store import TimelineStore
+from table.transaction.sharing import Sharing
 from tests.storages import CountingStorage
 from tests.tables import Row, commit, contents, make, writer
 from tests.upkeep import archived_names, make_plain, new_storage
@@ -144,9 +150,29 @@ def test_a_table_of_many_commits_stays_small_with_its_metadata_table() -> None:
         if "metadata" in done:
             assert to.table.metadata_timeline != own
             assert contents(storage) == {"a": (number, number)}
-        longest.append(len(storage.list_tree(".hoodie")))
+        # How many files the history has, its layers say.
+        longest.append(sum("/history/" not in one.path for one in storage.list_tree(".hoodie")))
     assert max(longest[50:]) <= max(longest[30:50]), "it grows no more"
     fresh = TimelineStore(storage, LayoutV2(METADATA_TIMELINE)).load()
     assert fresh.instants == to.table.metadata_timeline.instants  # type: ignore[union-attr]
     assert to.table.keep_metadata_table() is None, "it tells of all that is in the table"
     assert to.table.metadata_differences() == []
+
+
+def test_times_of_a_shared_tables_metadata_table_pass_on_all_clocks_as_well() -> None:
+    storage = new_storage()
+    make(storage)
+    to = writer(storage)
+    for number in range(3 * EVERY_DELTA_COMMITS + 1):
+        commit(to, [Row("a", number, number)])
+    waits: list[float] = []
+
+    class Noted(Sharing):
+        def let_clocks_pass(self) -> None:
+            waits.append(self.clock_skew_ms)
+
+    to.table.access = replace(to.table.access, sharing=Noted())
+    tended = tend_metadata_table(to.table, MetadataPolicies.beside())
+    assert tended is not None
+    assert len(tended.timeline.completed(Action.CLEAN)) == 1
+    assert len(waits) == 2, "its request and its completion"

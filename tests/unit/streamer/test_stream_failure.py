@@ -6,7 +6,8 @@ import pytest
 from pyspark.errors import PySparkException
 
 from streamer.stream_failure import DataLoss, StreamFailed, StreamInterrupted, translated
-from table.errors import CorruptData, Retriable
+from table.errors import CorruptData, Permanent, Retriable
+from table.write.new_file import OtherBytes
 
 _TRACEBACK = """
   An exception was thrown from the Python worker. Please see the stack trace below.
@@ -31,6 +32,12 @@ ModuleNotFoundError: No module named 'streamer'
         (_TRACEBACK.format("ValueError: odd"), StreamFailed, "ValueError: odd"),
         (_FROM_AN_EXECUTOR, StreamFailed, "ModuleNotFoundError: No module named 'streamer'"),
         (_TRACEBACK.format("table.errors.StorageUnavailable: busy"), Retriable, "busy"),
+        (
+            _TRACEBACK.format("table.write.new_file.OtherBytes: other bytes"),
+            OtherBytes,
+            "other bytes",
+        ),
+        (_TRACEBACK.format("table.spark.versions.ExecutorsDiffer: h: 1 not 2"), Permanent, "1 not"),
         ("first\nsecond", StreamFailed, "first"),
         ("", StreamFailed, "PySparkException"),
         ("Job aborted: ExecutorLostFailure\nmore", StreamInterrupted, "Job aborted: Executor"),

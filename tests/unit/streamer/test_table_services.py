@@ -26,7 +26,7 @@ from table.timeline.timeline_store import TimelineStore
 from table.transaction.heartbeat import HEARTBEAT_FOLDER
 from table.transaction.sharing import Sharing
 from tests.golden.golden_table import unpack
-from tests.tables import Row, commit, contents, make, write_files, writer
+from tests.tables import Row, commit, contents, data_files, make, write_files, writer
 
 Rows = list[dict[str, Any]]
 Run = Callable[..., Rows]
@@ -95,7 +95,7 @@ def test_compact_plans_schedules_and_runs(
 
 
 @pytest.mark.spark
-def test_compact_runs_in_a_spark_session(spark: SparkSession, run: Run, tmp_path: Path) -> None:
+def test_work_is_done_in_a_spark_session(spark: SparkSession, run: Run, tmp_path: Path) -> None:
     storage = table_at(tmp_path / "t")
     expected, jobs = contents(storage), spark.sparkContext.statusTracker()
     before = set(jobs.getJobIdsForGroup())
@@ -105,6 +105,13 @@ def test_compact_runs_in_a_spark_session(spark: SparkSession, run: Run, tmp_path
     assert contents(storage) == expected
     assert not [one for one in writer(storage).table.view().latest_slices() if one.logs]
 
+    before = set(jobs.getJobIdsForGroup())
+    deleted = run("clean", "--run", "--runner", "spark", "--retain-versions", "1")
+    assert set(jobs.getJobIdsForGroup()) > before
+    assert len(deleted) == 2, "what the new base file replaces"
+    assert not {f"{row['partition']}/{row['file']}" for row in deleted} & {*data_files(storage)}
+    assert contents(storage) == expected
+
 
 def test_clean_keeps_what_is_retained_and_what_a_savepoint_keeps(run: Run, tmp_path: Path) -> None:
     storage = table_at(tmp_path / "t", TableType.COPY_ON_WRITE)
@@ -112,10 +119,16 @@ def test_clean_keeps_what_is_retained_and_what_a_savepoint_keeps(run: Run, tmp_p
     (planned,) = run("clean", "--retain-versions", "1")
     assert first in planned["file"]
     assert run("clean", "--plan") == [], "ten commits are retained"
-    (kept,) = run("savepoint", "--create", first, "--user", "ann", "--comment", "why")
+    to_keep = run("savepoint", "--create", first)
+    assert to_keep == [{**planned, "instant": first}]
+    assert run("savepoint") == [], "a plan that is printed changes nothing"
+    create = ("--create", first, "--user", "ann", "--comment", "why")
+    (kept,) = run("savepoint", *create, "--run")
     assert (kept["instant"], kept["user"], kept["files"]) == (first, "ann", 1)
     assert run("clean", "--retain-versions", "1") == []
-    assert run("savepoint", "--delete", first) == []
+    assert run("savepoint", "--delete", first, "--plan") == to_keep
+    assert run("savepoint") == [kept]
+    assert run("savepoint", "--delete", first, "--run") == []
 
     (scheduled,) = run("clean", "--schedule", "--retain-versions", "1")
     assert run("clean") == [scheduled]
@@ -180,7 +193,7 @@ def test_restore_undoes_all_that_is_later(run: Run, tmp_path: Path) -> None:
         ("rollback {t} 20200101000000000", MISUSED, "is not on the active timeline"),
         ("rollback {t} {first} --run", FAILED, "came after it; roll that back first"),
         ("savepoint {t} --create 20200101000000000", MISUSED, "is no completed commit"),
-        ("savepoint {t} --delete {first}", MISUSED, "there is no savepoint"),
+        ("savepoint {t} --delete {first} --run", MISUSED, "there is no savepoint"),
         ("restore {t} --run", MISUSED, "no restore is pending; name what to restore to"),
         ("restore {t} --to 20200101000000000", MISUSED, "is no completed commit"),
         ("archive {t} --min-commits 3 --max-commits 2", MISUSED, "at most 2 active commits"),

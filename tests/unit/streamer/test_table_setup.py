@@ -18,7 +18,6 @@ from streamer.table_setup import (
     check_partial_rows,
     check_table,
     columns_with,
-    find_table,
     table_spec,
 )
 from table.config import keys
@@ -65,9 +64,12 @@ def check(
     index: BucketIndex = INDEX,
     columns: pa.Schema = SCHEMA,
     policy: SchemaPolicy | None = None,
+    *,
+    drops_metadata_table: bool = False,
 ) -> None:
     spec = table_spec(pipeline(settings or {}))
-    check_table(table, spec, index, columns, policy or SchemaPolicy())
+    policy = policy or SchemaPolicy()
+    check_table(table, spec, index, columns, policy, drops_metadata_table=drops_metadata_table)
 
 
 def test_the_pipeline_that_made_a_table_fits_it() -> None:
@@ -238,27 +240,14 @@ def test_an_index_that_is_not_kept_is_refused_until_dropping_it_is_asked_for(ind
     table.storage.create(f".hoodie/metadata/{index}/some.hfile", b"stale")
     with pytest.raises(Unsupported, match=f"has {index}, which .*--drop-metadata-table"):
         check(table)
-    dropped = find_table(table.location, drop_metadata_table=True)
-    assert dropped is not None
+    check(table, drops_metadata_table=True)
+    table.drop_metadata_table()
+    dropped = open_table(table.location)
     check(dropped)
-    assert not table.storage.list_tree(".hoodie/metadata")
     assert dropped.snapshot(["id"]).read_all().num_rows == 1
     assert dropped.keep_metadata_table() == "there is none"
     assert dropped.properties.metadata_partitions == ("column_stats", "files", "partition_stats")
     assert dropped.metadata_differences() == []
-
-
-def test_a_pipeline_without_a_metadata_table_removes_it() -> None:
-    table = existing({})
-    table.rebuild_metadata_table()
-    assert table.properties.metadata_partitions
-    kept = find_table(table.location, drop_metadata_table=False)
-    assert kept is not None
-    assert kept.properties.metadata_partitions
-    bare = find_table(table.location, drop_metadata_table=False, keep_metadata_table=False)
-    assert bare is not None
-    assert not bare.properties.metadata_partitions
-    assert not table.storage.list_tree(".hoodie/metadata")
 
 
 def test_a_folder_that_is_no_table_is_left_alone(tmp_path: Path) -> None:

@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 
 from streamer.cli import main
-from table.storage import StorageLocation, open_storage
+from table.metadata import bootstrap
+from table.metadata.metadata_compaction import EVERY_DELTA_COMMITS
+from table.metadata.opening import METADATA_FOLDER
+from table.metadata.partition_kind import PartitionKind
+from table.model.action import Action
+from table.storage import Storage, StorageLocation, open_storage
+from table.storage.folder_storage import FolderStorage
+from table.timeline.timeline_store import TimelineStore
+from table.view.file_lister import StorageFileLister
 from tests.tables import Row, commit, data_files, make, writer
 
 
@@ -24,5 +32,36 @@ def test_a_file_that_is_gone_is_found_and_a_rebuild_forgets_it(
     gone = next(path for path in data_files(storage) if path.startswith("south/"))
     storage.delete([gone])
     assert main(["table", "validate", place, "--json"]) == 1
-    assert json.loads(capsys.readouterr().out)["place"] == gone
+    first, *ranges = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    assert (first["place"], first["what"]) == (gone, "size")
+    about_it = {gone.removeprefix("south/"), "south/"}
+    assert {told["place"] for told in ranges} == about_it, "statistics of it, and bounds by it"
     assert main(["table", "validate", place, "--rebuild"]) == 0
+
+
+def test_a_writer_goes_on_with_a_metadata_table_that_was_made_anew_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = str(tmp_path / "t")
+    storage = open_storage(StorageLocation(place))
+    more = [(kind, prefix, 4) for kind, prefix, _ in bootstrap.PARTITIONS]
+    with monkeypatch.context() as of_another:
+        of_another.setattr(bootstrap, "PARTITIONS", more)
+        make(storage)
+    to = writer(storage)
+    for number in range(EVERY_DELTA_COMMITS - 1):
+        commit(to, [Row("a", number), Row("b", region="south")])
+    assert main(["table", "validate", place, "--rebuild"]) == 0
+    for number in range(2):
+        commit(to, [Row("a", 10 + number), Row(f"c{number}", region="west")])
+    table = writer(storage).table
+    assert table.metadata_differences() == []
+    own = FolderStorage(storage, METADATA_FOLDER)
+    files = {kind: count for kind, _, count in bootstrap.PARTITIONS}
+    assert {kind: _file_groups(own, kind) for kind in files} == files
+    assert not TimelineStore(own).load().completed(Action.COMMIT), "it was told of two commits"
+
+
+def _file_groups(own: Storage, kind: PartitionKind) -> int:
+    files = StorageFileLister(own).list_files()[kind.stored_name]
+    return len({file.name.file_id for file in files})

@@ -12,9 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from table.codec.bloom import BloomFilter
-from table.errors import InvalidRecords
+from table.errors import InvalidRecords, WriteConflict
 from table.storage import Storage
-from table.storage.storage import AlreadyExists
 from table.write.base_file_writer import BaseFileWriter
 from table.write.row_groups import row_bytes
 from table.write.write_status import WriteStatus
@@ -91,6 +90,6 @@ def test_an_abandoned_file_leaves_nothing() -> None:
 def test_a_second_attempt_finds_its_own_file_and_no_other() -> None:
     storage, rows = memory(), rows_of([{"_hoodie_record_key": "a"}])
     assert _write(storage, [rows]) == _write(storage, [rows])
-    with pytest.raises(AlreadyExists):
+    with pytest.raises(WriteConflict, match="with other bytes"):
         _write(storage, [rows, rows])
     assert pq.read_table(io.BytesIO(storage.read(PATH))).num_rows == 1

@@ -249,6 +249,42 @@ CASES: Mapping[str, tuple[list[str], str]] = {
         ["table.path=s3://lake/t/", "dead_letters.path=s3a://lake/t/bad"],
         "dead_letters.path: s3a://lake/t/bad and the table's path lie within each other",
     ),
+    "log files that are never written": (
+        ["table.type=copy_on_write", "table.log_format=avro"],
+        "table.log_format: avro has no meaning with table.type copy_on_write, which has no log",
+    ),
+    "a compaction beside batches that leave nothing to it": (
+        ["table.type=copy_on_write", "compaction.when=beside"],
+        "compaction.when: beside has no meaning with table.type copy_on_write",
+    ),
+    "a metadata table that is made anew and is not to be": (
+        ["table.metadata_table=false", "table.drop_metadata_table=true"],
+        "table.drop_metadata_table: makes a metadata table anew and metadata_table is false",
+    ),
+    "a place for dead letters that are not kept": (
+        ["dead_letters.enabled=false", "dead_letters.path=/lake/bad"],
+        "dead_letters.path: /lake/bad has no meaning while dead_letters.enabled is false",
+    ),
+    "a share of dead letters that are not kept": (
+        ["dead_letters.enabled=false", "dead_letters.max_share=0.5"],
+        "dead_letters.max_share: 0.5 has no meaning while dead_letters.enabled is false",
+    ),
+    "a count of dead letters that are not kept": (
+        ["dead_letters.enabled=false", "dead_letters.tolerated=5"],
+        "dead_letters.tolerated: 5 has no meaning while dead_letters.enabled is false",
+    ),
+    "a longest pause that is shorter than the first": (
+        ["run.on_error.backoff_s=90"],
+        "run.on_error.max_backoff_s: 60 is less than backoff_s, 90; raise it, or lower backoff_s",
+    ),
+    "a field of a column that has none as the key": (
+        ["table.record_key=id.x"],
+        "table.record_key: field 'id.x' is not among the columns id, ts, at",
+    ),
+    "a partition by a field that a struct lacks": (
+        ["table.partition_by=at.hour", "decode.tombstone_key=json"],
+        "table.partition_by: field 'at.hour' is not among the columns id, ts, at",
+    ),
     "the table in its dead letters": (
         ["dead_letters.path=/lake"],
         "dead_letters.path: /lake and the table's path lie within each other",
@@ -281,6 +317,9 @@ def test_it_is_refused_and_says_why(overrides: list[str], problem: str) -> None:
         ["decode.unknown_fields=rescue", "decode.rescue_column=rest"],
         ["source.metadata_columns=[offset]", "table.ordering=_hoodie_kafka_source_offset"],
         ["decode.schema=infer", "table.record_key=anything"],
+        ["table.type=copy_on_write", "compaction.every_delta_commits=3"],
+        ["dead_letters.enabled=false"],
+        ["dead_letters.enabled=false", "dead_letters.path=/lake/t_dead_letters"],
         ["dead_letters.path=/lake/t2"],
         ["dead_letters.path=/lake/t/../t2"],
         ["table.path=s3://lake/t", "dead_letters.path=s3://lake/t2"],

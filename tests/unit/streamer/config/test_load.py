@@ -12,6 +12,7 @@ from streamer.config.load import load
 from streamer.config.pipeline import PipelineConfig
 from streamer.config.printed import json_schema, resolved_yaml
 from streamer.config.source import StartingTime
+from table.errors import StorageUnavailable
 
 SMALLEST = """
 source: {bootstrap: "localhost:9092", topic: orders}
@@ -187,6 +188,48 @@ def test_a_file_that_is_no_pipeline(file: Path, text: str, problem: str) -> None
 def test_a_file_that_is_not_there() -> None:
     with pytest.raises(ConfigError, match=r"cannot read /nowhere/p\.yaml: No such file"):
         load("/nowhere/p.yaml")
+
+
+def test_a_store_that_does_not_answer_is_no_fault_of_the_configuration(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in {
+        "AWS_ENDPOINT_URL": "http://127.0.0.1:1",
+        "AWS_ACCESS_KEY_ID": "k",
+        "AWS_SECRET_ACCESS_KEY": "s",
+        "AWS_REGION": "us-east-1",
+    }.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(StorageUnavailable, match=r"p\.yaml"):
+        load("s3://pipelines/p.yaml")
+
+
+@pytest.mark.parametrize(
+    ("setting", "problem"),
+    [
+        ("source.metadata_columns=[offset, offset]", "['offset', 'offset']: expected names of"),
+        ("source.starting={0: -1}", "{0: -1}: expected earliest, latest, a mapping"),
+        ("source.starting={0: geheim}", "a mapping: expected earliest, latest"),
+        ("source.starting={0: 9223372036854775808}", "{0: 9223372036854775808}: expected"),
+        ("source.starting={timestamp: 9223372036854775808}", "timestamp: expected a time with"),
+        (
+            "source.max_records_per_batch=9223372036854775808",
+            "9223372036854775808: should be less than or equal to 9223372036854775807",
+        ),
+        ("table.path=~nobody-of-that-name/t", "there is no such user on this machine"),
+    ],
+)
+def test_a_value_that_cannot_be_is_shown(file: Path, setting: str, problem: str) -> None:
+    (told,) = problems(file, SMALLEST, setting)
+    assert told.startswith(f"{setting.partition('=')[0]}: ")
+    assert problem in told
+
+
+def test_a_place_in_the_home_folder(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/ann")
+    config = load_text(file, SMALLEST, "table.path=~/lake/orders")
+    assert config.table.path == "/home/ann/lake/orders"
+    assert config.dead_letters.path == "/home/ann/lake/orders_dead_letters"
 
 
 def test_a_pipeline_is_read_from_any_store(tmp_path: Path) -> None:

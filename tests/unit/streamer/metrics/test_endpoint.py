@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import socket
-import urllib.error
-import urllib.request
 from collections.abc import Iterable, Iterator
 
 import pytest
@@ -13,6 +11,7 @@ from streamer.events import BatchPlanned, RunStarted
 from streamer.health import Health
 from streamer.metrics.endpoint import CannotListen, endpoint
 from table.errors import InvalidConfig
+from tests.stream.monitoring import get
 
 STARTED = RunStarted("p", "orders", "/t", {0: 0}, False)
 
@@ -22,14 +21,6 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
-
-
-def get(port: int, path: str) -> tuple[int, str]:
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,16 +19,19 @@ from streamer.events import (
     CompactionBegun,
     CompactionDone,
     CompactionFailed,
+    Event,
     OffsetsSkipped,
+    PartWarned,
     RecordsRejected,
     Retrying,
     RunFailed,
     RunStarted,
+    RunStopped,
     ServiceDone,
 )
 from streamer.metrics.families import BoundedLabel
 from streamer.metrics.run_metrics import RunMetrics
-from streamer.metrics.table_shape import TableShape
+from streamer.metrics.table_shape import DEAD_LETTERS, ROWS, TableShape
 from tests.unit.streamer.event_samples import CLASSES, of_class
 
 DOCUMENT = Path(__file__).parents[4] / "docs" / "operating.md"
@@ -146,6 +150,8 @@ def test_troubles_and_services_are_counted_by_kind(watched: Watched) -> None:
     watched.metrics(OffsetsSkipped("orders", ("a", "b"), (lost, {**lost, "count": None})))
     watched.metrics(CompactionDone("20260501120000500", 2, 70, 800, 1.5))
     watched.metrics(ServiceDone("rollback", "1 instant", 0.5))
+    watched.metrics(PartWarned("warning", "table.timeline.lock", "it stays"))
+    assert watched("warnings_total") == 1
     assert watched("failures_total", type="StreamInterrupted") == 1
     assert watched("failures_total", type="DataLoss") == 1
     assert watched("lost_ranges_total") == 2
@@ -157,7 +163,14 @@ def test_troubles_and_services_are_counted_by_kind(watched: Watched) -> None:
 
 def test_the_shape_of_the_table_is_shown(watched: Watched) -> None:
     since = datetime.fromtimestamp(watched.clock.now - 90, UTC).strftime("%Y%m%d%H%M%S000")
-    watched.metrics.note_table(TableShape(4, 9, 1_000, 250, 1, 3, 5, since))
+    shape = TableShape(4, 9, 1_000, 250, 1, 3, 5, since, {"clean": 2}, {("log", "1MiB"): 7}, 12)
+    watched.metrics.note_table(ROWS, shape)
+    letters = replace(shape, log_files=1, active_instants=3, pending={"clean": 0})
+    watched.metrics.note_table(DEAD_LETTERS, letters)
+    assert watched("table_pending_services", table="rows", action="clean") == 2
+    assert watched("table_pending_services", table="dead_letters", action="clean") == 0
+    assert watched("table_files", table="rows", kind="log", size="1MiB") == 7
+    assert watched("table_active_instants", table="dead_letters") == 3
     names = ["file_groups", "log_files", "base_bytes", "log_bytes", "pending_compactions"]
     assert [watched(f"table_{name}") for name in names] == [4, 9, 1_000, 250, 1]
     assert watched("table_delta_commits_since_compaction") == 3
@@ -181,6 +194,15 @@ def test_a_compaction_beside_the_batches_is_watched_by_itself(watched: Watched) 
     watched.metrics(CompactionDone(instant, 2, 70, 800, 1.5))
     assert watched("compaction_failures_in_a_row") == 0
     assert watched("compaction_failures_total") == 2
+
+
+@pytest.mark.parametrize(
+    "end", [RunStopped("interrupted", {}, 0, 0, 1.0), RunFailed("TopicReplaced", "gone")]
+)
+def test_no_compaction_is_at_work_once_the_run_has_ended(watched: Watched, end: Event) -> None:
+    watched.metrics(CompactionBegun("20260501120000500", 2, 800))
+    watched.metrics(end)
+    assert watched("compacting") == 0
 
 
 @given(st.lists(st.text(), max_size=60))

@@ -1,0 +1,60 @@
+"""The order stream, sent beside a run that reads it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from streamer.demo.producer import produce
+
+_RATE_PER_S = 2_000
+
+#: How long what was handed over already may take, in seconds.
+_END_WITHIN_S = 5.0
+
+
+class Sender(threading.Thread):
+    """Sends orders until all are sent or it is ended.
+
+    Args:
+        bootstrap: of the broker.
+        topic: where to.
+        first: number of the first order.
+        count: how many.
+        stop: ends the run, which would wait for ever for what cannot be sent.
+    """
+
+    def __init__(
+        self, bootstrap: str, topic: str, first: int, count: int, stop: Callable[[], object]
+    ) -> None:
+        super().__init__(name="orders", daemon=True)
+        # Not ``_bootstrap``: a thread has a method of that name.
+        self._brokers, self._topic, self._first, self._count = bootstrap, topic, first, count
+        self._stop_run = stop
+        self._failure: Exception | None = None
+        self._ended = threading.Event()
+
+    def run(self) -> None:
+        """Send; a failure ends the run."""
+        try:
+            produce(
+                self._brokers,
+                self._topic,
+                self._count,
+                rate_per_s=_RATE_PER_S,
+                first=self._first,
+                is_ended=self._ended.is_set,
+            )
+        except Exception as error:
+            self._failure = error
+            self._stop_run()
+
+    def end(self) -> None:
+        """Send no more, and end the connection, so that the broker may end after it."""
+        self._ended.set()
+        self.join(_END_WITHIN_S)
+
+    def raise_failure(self) -> None:
+        """Raise what made it stop, if anything did."""
+        if self._failure is not None:
+            raise self._failure

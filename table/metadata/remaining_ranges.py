@@ -1,0 +1,150 @@
+"""What is left of a partition's statistics once a commit took files out of sight.
+
+Statistics of a partition are those of the files that queries read. A commit that only adds files
+widens them. One that takes the place of files, as a compaction does, ends what these held, so the
+statistics of the files that stay are read. Source: ``convertMetadataToPartitionStatRecords`` of
+``HoodieTableMetadataUtil``, Apache Hudi 1.2.0, which reads them at every commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from table.metadata.column_statistics import ColumnStatistics
+from table.metadata.file_lister import MetadataFileLister
+from table.metadata.metadata_table import MetadataTable
+from table.model.column_ranges import ColumnRanges
+from table.model.commit_metadata import CommitMetadata
+from table.model.file_names import LogFileName
+from table.model.file_slice import FileSlice, LogFile
+from table.model.instant import Instant
+from table.timeline.timeline import Timeline
+from table.timeline.timeline_store import TimelineStore
+from table.view.file_lister import DataFile
+from table.view.file_system_view import FileSystemView
+from table.view.view_loader import load_view
+
+#: Completes later than all else.
+_LAST = "9" * 17
+
+
+def partitions_that_lose_files(commit: CommitMetadata) -> set[str]:
+    """Partitions in which a commit takes files out of the newest slices: it has a new base file."""
+    return {
+        stat.partition_path or ""
+        for stat in commit.write_stats
+        if stat.prev_commit not in (None, "null") and not _is_log(stat.path or "")
+    }
+
+
+def view_of(
+    metadata: MetadataTable,
+    instants: TimelineStore,
+    timeline: Timeline,
+    partitions: Collection[str],
+) -> FileSystemView:
+    """The view of some partitions.
+
+    Args:
+        metadata: the metadata table, as of ``timeline``.
+        instants: reads the data table's instants.
+        timeline: the data table's, just loaded, under its lock.
+        partitions: their paths.
+
+    Raises:
+        SnapshotChanged, CorruptData, Unsupported: the metadata table, or an instant, cannot be
+            read.
+    """
+    lister = _SomePartitions(MetadataFileLister(metadata), partitions)
+    return load_view(instants, timeline, lister, instants.version)
+
+
+def is_outdated(slices: Sequence[FileSlice], timeline: Timeline) -> bool:
+    """Whether the statistics of a partition may tell of files that queries no longer read.
+
+    The record of the commit that was requested last stands, Apache Hudi's, too. So it does not tell
+    what a compaction took away that was requested before that commit and completed after it.
+
+    Args:
+        slices: the newest ones of the partition.
+        timeline: the data table's.
+    """
+    newest = max((file.name.instant for file in files_of(slices)), default="")
+    bases = [one.base.name.instant for one in slices if one.base is not None]
+    return any(_completed_at(i, timeline) > _completed_at(newest, timeline) for i in bases)
+
+
+def remaining_ranges(
+    metadata: MetadataTable,
+    instants: TimelineStore,
+    view: FileSystemView,
+    commit: tuple[Instant, CommitMetadata],
+    partitions: Collection[str],
+    columns: pa.Schema,
+) -> dict[str, ColumnRanges | None]:
+    """What the files hold that queries read beside a commit's own; None where there is none.
+
+    Args:
+        metadata: the metadata table, with statistics of files.
+        instants: reads the data table's instants.
+        view: of these partitions at least, under the data table's lock.
+        commit: about to be published.
+        partitions: paths of those that are asked for.
+        columns: those that are asked for, with their types.
+
+    Raises:
+        SnapshotChanged, CorruptData, Unsupported: as ``view_of``.
+    """
+    instant, content = commit
+    after = view.with_commit(instant.completed(_LAST), content)
+    own = {stat.path for stat in content.write_stats}
+    left: dict[str, list[str]] = {}
+    for path in partitions:
+        for file in files_of(after.latest_slices(path)):
+            if file.path not in own and not _holds_no_rows(file, instants, view.timeline):
+                left.setdefault(path, []).append(str(file.name))
+    told = ColumnStatistics(metadata).ranges(left, columns)
+    return {path: told.get(path) for path in partitions}
+
+
+def files_of(slices: Iterable[FileSlice]) -> Iterator[DataFile]:
+    """The files that a query reads."""
+    for one in slices:
+        if one.base is not None:
+            yield one.base
+        yield from one.logs
+
+
+@dataclass(frozen=True)
+class _SomePartitions:
+    """Lists these partitions and no others."""
+
+    lister: MetadataFileLister
+    partitions: Collection[str]
+
+    def list_files(self) -> Mapping[str, list[DataFile]]:
+        return self.lister.list_some(self.partitions)
+
+
+def _holds_no_rows(file: DataFile, instants: TimelineStore, timeline: Timeline) -> bool:
+    """Whether a log is known to hold deletes alone, of which there are no statistics."""
+    if not isinstance(file, LogFile):
+        return False
+    instant = timeline.find(file.name.instant)
+    if instant is None or not instant.is_completed:
+        return False
+    stats = instants.read_commit(instant).write_stats
+    return any(stat.path == file.path and stat.num_writes == 0 for stat in stats)
+
+
+def _completed_at(name: str, timeline: Timeline) -> str:
+    """When an instant completed; of an archived one, which is older than all others, its name."""
+    found = timeline.find(name)
+    return (found and found.completed_at) or name
+
+
+def _is_log(path: str) -> bool:
+    return LogFileName.parse(path.rpartition("/")[2]) is not None

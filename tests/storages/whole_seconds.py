@@ -1,0 +1,22 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from table.storage.storage import ObjectInfo
+from tests.storages.wrapped_storage import WrappedStorage
+
+
+class WholeSeconds(WrappedStorage):
+    """Tells no more of an object's time than its second, as S3 does."""
+
+    def head(self, path: str) -> ObjectInfo | None:
+        info = super().head(path)
+        return info and _to_the_second(info)
+
+    def list_folder(self, folder: str) -> tuple[list[str], list[ObjectInfo]]:
+        folders, objects = super().list_folder(folder)
+        return folders, [_to_the_second(info) for info in objects]
+
+
+def _to_the_second(info: ObjectInfo) -> ObjectInfo:
+    return replace(info, modified_at=info.modified_at.replace(microsecond=0))

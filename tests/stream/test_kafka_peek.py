@@ -1,0 +1,84 @@
+"""A few records of a topic are looked at, in memory that does not depend on how long they are."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import Producer
+from pyspark.sql import SparkSession
+
+from streamer.config.load import validated
+from streamer.config.source import SourceConfig
+from streamer.sources.errors import InvalidConsumer
+from streamer.sources.kafka import KafkaSource
+from streamer.sources.poll_size import MOST_RECORDS
+from tests.fixtures.kafka import Kafka
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+LONG_BYTES = 900_000
+SHORT = b'{"id": 1}'
+
+
+def source_of(
+    spark: SparkSession, kafka: Kafka, topic: str, starting: str = "earliest", **consumer: str
+) -> KafkaSource:
+    source = {"bootstrap": kafka.bootstrap, "topic": topic, "starting": starting}
+    tree = {"source": {**source, "consumer": consumer}, "table": {"path": "p", "record_key": "k"}}
+    config: SourceConfig = validated(tree).source
+    return KafkaSource(spark, config)
+
+
+def send_compressed(kafka: Kafka, topic: str, count: int) -> None:
+    """Long records that are nothing on the way."""
+    settings = {"bootstrap.servers": kafka.bootstrap, "compression.type": "zstd", "log_level": 3}
+    producer = Producer({**settings, "message.max.bytes": 2 * LONG_BYTES})
+    for _ in range(count):
+        producer.produce(topic, b"x" * LONG_BYTES)
+    assert producer.flush(30) == 0
+
+
+def test_a_poll_holds_no_more_long_records_than_fit_however_they_are_compressed(
+    spark: SparkSession, kafka: Kafka
+) -> None:
+    topic = kafka.create_topic()
+    with source_of(spark, kafka, topic) as source:
+        unseen = source.poll_records(source.start_map(None))
+        kafka.produce(topic, [(b"k", SHORT)] * 30)
+        short = source.poll_records(source.start_map(None))
+        send_compressed(kafka, topic, 1)
+        long = source.poll_records(source.start_map(None))
+    assert (unseen, short) == (500, MOST_RECORDS)
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    heap_bytes = int(jvm.java.lang.Runtime.getRuntime().maxMemory())
+    assert heap_bytes // 64 < long * LONG_BYTES < heap_bytes // 32
+    with source_of(spark, kafka, topic, **{"max.poll.records": "7"}) as source:
+        assert source.poll_records(source.start_map(None)) == 7
+
+
+def test_a_schema_is_inferred_from_what_is_there_wherever_the_run_starts(
+    spark: SparkSession, kafka: Kafka
+) -> None:
+    topic = kafka.create_topic(partitions=2)
+    for partition in (0, 1):
+        records = [(b"k", b"%d" % number) for number in range(partition, 40, 2)]
+        kafka.produce(topic, [*records, (b"k", None)], partition)
+    with source_of(spark, kafka, topic, "latest") as source:
+        assert sorted(source.sample(10).to_pylist()) == sorted(b"%d" % n for n in range(32, 40))
+    with source_of(spark, kafka, topic) as source:
+        assert sorted(source.sample(10).to_pylist()) == sorted(b"%d" % n for n in range(10))
+        assert len(source.sample(1_000)) == 40
+
+
+def test_few_long_values_are_enough(spark: SparkSession, kafka: Kafka) -> None:
+    topic = kafka.create_topic()
+    send_compressed(kafka, topic, 40)
+    with source_of(spark, kafka, topic) as source:
+        assert len(source.sample(1_000)) == -(-(16 << 20) // LONG_BYTES)
+
+
+def test_a_property_that_only_a_consumer_knows_is_checked(
+    spark: SparkSession, kafka: Kafka
+) -> None:
+    with pytest.raises(InvalidConsumer, match=r"Invalid value abc for configuration max\.poll"):
+        source_of(spark, kafka, "t", **{"max.poll.records": "abc"})

@@ -1,0 +1,212 @@
+"""A metadata table that does not tell of the whole table is not trusted, and costs no rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+from sinks.hudi.compactions import Compaction, pending_compactions, request_compaction
+from sinks.hudi.table_writer import TableWriter
+from sinks.hudi.upkeep import clean
+from table.errors import Unsupported
+from table.execution.runner import LocalRunner
+from table.metadata import metadata_writer, range_records
+from table.metadata.column_statistics import PartitionStatistics
+from table.metadata.metadata_writer import MetadataWriter
+from table.metadata.opening import METADATA_FOLDER, open_metadata_table
+from table.metadata.record_changes import RecordChanges
+from table.model.changes import ChangeKind
+from table.model.column_ranges import ColumnRanges
+from table.model.commit_metadata import CommitMetadata
+from table.model.file_slice import FileSlice
+from table.model.instant import Instant
+from table.read.queries import Snapshot
+from table.services import compaction
+from table.services.cleaning_plan import CleaningPolicy
+from table.services.compaction import CompactionPolicy
+from table.storage import Storage
+from table.timeline.timeline import Timeline
+from table.transaction.participant import NoParticipant
+from tests.storages import CountingStorage
+from tests.tables import Row, commit, contents, make, writer
+from tests.upkeep import as_of, new_storage, since
+
+EVERY_COMMIT = CompactionPolicy(every_delta_commits=1)
+WHOLE = {"a": (3, 3), "b": (3, 3)}
+
+
+def table(*times: int) -> tuple[CountingStorage, TableWriter]:
+    """A table with a commit of the same two rows for each time."""
+    storage = CountingStorage(new_storage())
+    make(storage)
+    to = writer(storage)
+    for ts in times:
+        commit(to, [Row("a", ts, ts), Row("b", ts, ts, region="south")])
+    return storage, to
+
+
+def forget(storage: Storage, instant: Instant) -> None:
+    """Take all that a metadata table was told of an instant away from it."""
+    told = storage.list_tree(METADATA_FOLDER)
+    storage.delete([one.path for one in told if instant.requested_at in one.name])
+
+
+def compact(to: TableWriter) -> None:
+    assert to.compact_if_due(EVERY_COMMIT, LocalRunner(1))
+
+
+def test_rows_of_a_commit_that_it_lacks_are_read() -> None:
+    storage, to = table(1, 2, 3)
+    newest = to.table.timeline.completed()[-1]
+    storage.forget()
+    assert contents(storage) == WHOLE
+    assert storage.count("list_tree", under="north") == 0
+    forget(storage, newest)
+    assert contents(storage) == WHOLE
+    fresh = writer(storage).table
+    assert as_of(fresh, newest.requested_at) == WHOLE
+    assert since(fresh, to.table.timeline.completed()[-2].completed_at or "") == [
+        ("a", 3),
+        ("b", 3),
+    ]
+    assert fresh.scan(Snapshot(), where="ts = 3").to_reader().read_all().num_rows == 2
+    first, *others = fresh.metadata_differences()
+    assert first.what == "timeline" and newest.requested_at in first.stored
+    assert others, "its files are not listed"
+
+
+def test_a_plan_takes_the_logs_of_a_commit_that_it_lacks() -> None:
+    storage, to = table(1, 2, 3)
+    forget(storage, to.table.timeline.completed()[-1])
+    fresh = writer(storage)
+    requested = request_compaction(fresh.table)
+    assert requested is not None
+    assert {len(one.log_files) for one in requested[1].operations} == {2}
+
+
+def test_a_commit_of_which_nobody_told_costs_no_rows() -> None:
+    storage, to = table(1, 2)
+    foreign = writer(storage)
+    foreign.table.access = replace(foreign.table.access, participant=NoParticipant())
+    commit(foreign, [Row("a", 3, 3), Row("b", 3, 3, region="south")])
+    to.table.refresh()
+    with pytest.raises(Unsupported, match="lacks deltacommit"):
+        compact(to)
+    assert contents(storage) == WHOLE
+    restarted = writer(storage)
+    assert restarted.table.keep_metadata_table()
+    compact(restarted)
+    assert contents(storage) == WHOLE
+    assert restarted.table.metadata_differences() == []
+
+
+def test_a_plan_that_leaves_logs_out_is_completed(monkeypatch: pytest.MonkeyPatch) -> None:
+    storage, to = table(1, 2, 3)
+
+    def short(slices: Sequence[FileSlice]) -> list[FileSlice]:
+        return [replace(one, logs=one.logs[:-1]) for one in slices]
+
+    with monkeypatch.context() as patch:
+        honest = compaction.schedule
+        patch.setattr(compaction, "schedule", lambda slices: honest(short(slices)))
+        assert request_compaction(to.table)
+    commit(to, [Row("a", 4, 4)])
+    fresh = writer(storage).table
+    (planned,) = pending_compactions(fresh)
+    Compaction.begin(fresh, planned).run(LocalRunner(1))
+    assert contents(storage) == {**WHOLE, "a": (4, 4)}
+    assert fresh.metadata_differences() == []
+
+
+def test_a_clean_that_it_lacks_is_noticed() -> None:
+    storage, to = table()
+    commit(to, [Row("a", 1, 1)])
+    for ts in (2, 3):
+        commit(to, [Row("a", ts, ts)])
+        compact(to)
+    cleaned = clean(to.table, CleaningPolicy(commits=1))[-1]
+    assert writer(storage).table.keep_metadata_table() is None
+    forget(storage, cleaned.instant)
+    fresh = writer(storage).table
+    assert fresh.metadata_differences()[0].what == "timeline"
+    listed = {f.path for group in fresh.view().groups.values() for f in group.files.values()}
+    assert listed and listed.isdisjoint(cleaned.plan.paths)
+    assert fresh.keep_metadata_table() == f"it lacks clean {cleaned.instant.requested_at}"
+    assert fresh.metadata_differences() == []
+
+
+def test_statistics_of_a_partition_are_those_of_what_queries_read() -> None:
+    storage, to = table()
+    rows = [Row(f"k{n}", 1, n) for n in range(8)]
+    commit(to, rows)
+    commit(to, [Row(one.id, 50, 5) for one in rows])
+    requested = request_compaction(to.table)
+    assert requested is not None
+    commit(to, [Row("k0", 60, kind=ChangeKind.DELETE)])
+    commit(to, [Row("k1", 70, 7)])
+    Compaction.begin(to.table, requested).run(LocalRunner(1))
+    assert _of_partition(to, "ts") == (1, 70, 17), "of two records that of the later request stands"
+    assert to.table.metadata_differences() == []
+    to = writer(storage)
+    commit(to, [Row("k1", 80, 8)])
+    assert _of_partition(to, "ts") == (50, 80, 10)
+    compact(to)
+    assert _of_partition(to, "ts") == (50, 80, 7)
+    made = writer(storage).table
+    assert made.metadata_differences() == []
+    made.rebuild_metadata_table()
+    assert _of_partition(to, "ts") == (50, 80, 7)
+    assert made.metadata_differences() == []
+
+
+def test_statistics_that_were_not_told_are_differences() -> None:
+    storage, to = table(1)
+    to.table.access = replace(to.table.access, participant=Mute(to.table.storage, to.table.store))
+    commit(to, [Row("a", 2, 2)])
+    (log,) = [log for one in to.table.view().latest_slices() for log in one.logs]
+    found = [one for one in to.table.metadata_differences() if one.what == "ts"]
+    assert [(one.place, one.stored) for one in found] == [(log.path, "nothing")]
+    assert storage.head(log.path) is not None
+
+
+class Mute(MetadataWriter):
+    """Says nothing of what columns hold."""
+
+    def on_commit(self, instant: Instant, metadata: CommitMetadata, timeline: Timeline) -> None:
+        bare = tuple(replace(stat, column_ranges=None) for stat in metadata.write_stats)
+        super().on_commit(instant, replace(metadata, write_stats=bare), timeline)
+
+
+def test_bounds_that_are_not_tight_and_files_that_are_gone_are_differences(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    storage, to = table(1)
+    wide = ColumnRanges.of(pa.table({"ts": [-1, 1]}), ["ts"])
+    honest = range_records.carried
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            metadata_writer, "carried", lambda known, files: honest(known, [*files, wide])
+        )
+        commit(to, [Row("a", 2, 2)])
+    (found,) = to.table.metadata_differences()
+    assert (found.place, found.what) == ("north/", "ts") and "min -1" in found.stored
+    compact(to)
+    assert to.table.metadata_differences() == [], "a compaction makes them anew"
+    commit(to, [Row("a", 3, 3)])
+    nothing = RecordChanges.of([], pa.array([], pa.large_binary()))
+    monkeypatch.setattr(metadata_writer, "deleted_column_statistics", lambda *_: nothing)
+    (cleaned,) = clean(to.table, CleaningPolicy(commits=1))
+    gone = {one.place for one in writer(storage).table.metadata_differences()}
+    assert gone == {path.rpartition("/")[2] for path in cleaned.plan.paths}
+
+
+def _of_partition(to: TableWriter, column: str) -> tuple[int, int, int]:
+    """Bounds and count of the only partition that has rows."""
+    properties = writer(to.table.storage).table.properties
+    metadata = open_metadata_table(to.table.storage, properties, to.table.store.load())
+    assert metadata is not None
+    (row,) = PartitionStatistics(metadata).of_column(column, pa.int64()).to_pylist()
+    return row["min"], row["max"], row["value_count"]

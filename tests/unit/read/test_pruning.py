@@ -1,0 +1,117 @@
+"""Statistics of its files rule out each slice that they can, and none that holds a match."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from table.model.file_names import BaseFileName, LogFileName
+from table.model.file_slice import BaseFile, FileGroupId, FileSlice, LogFile
+from table.read.file_statistics import statistics_schema
+from table.read.pruning import Pruning
+from table.read.row_filter import matching
+from table.storage import StorageLocation, open_storage
+from tests.tables import Row, commit, make, writer
+from tests.unit.read.conditions import CONDITIONS, ON_A, ROWS, SCHEMA
+
+Rows = list[dict[str, Any]]
+_SETTINGS = settings(max_examples=100, deadline=None)
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a metadata table tells of files with these rows."""
+
+    files: dict[str, Rows]
+
+    def of_column(
+        self, column: str, data_type: pa.DataType, partitions: Sequence[str] | None = None
+    ) -> pa.Table:
+        found = []
+        for name, rows in self.files.items():
+            values = [row.get(column) for row in rows]
+            there = [value for value in values if value is not None]
+            low, high = min(there, default=None), max(there, default=None)
+            found.append((name, low, high, len(values) - len(there), len(values)))
+        columns = zip(*found, strict=True)
+        return pa.table(list(map(list, columns)), statistics_schema("file_name", data_type))
+
+
+def sliced(number: int, log_files: int) -> FileSlice:
+    group = f"g{number}"
+    base = BaseFile("", BaseFileName(group, "0-1-2", "10"), 1)
+    logs = [LogFile("", LogFileName(group, str(11 + n), 1, "0-1-2"), 1) for n in range(log_files)]
+    return FileSlice(FileGroupId("", group), "10", base, tuple(logs))
+
+
+def left_of(slices: Sequence[Sequence[Rows]], condition: pc.Expression) -> list[bool]:
+    """For the rows of each slice, file by file: whether it is left."""
+    made = [sliced(number, len(files) - 1) for number, files in enumerate(slices)]
+    known = Known(
+        {
+            name: rows
+            for one, files in zip(made, slices, strict=True)
+            for name, rows in zip(names(one), files, strict=True)
+        }
+    )
+    left = Pruning(SCHEMA, statistics=known).left(made, condition)
+    return [one in left for one in made]
+
+
+def names(one: FileSlice) -> list[str]:
+    assert one.base is not None
+    return [str(one.base.name), *(str(log.name) for log in one.logs)]
+
+
+@_SETTINGS
+@given(CONDITIONS, st.lists(st.lists(ROWS, min_size=1, max_size=2), min_size=1, max_size=3))
+def test_a_slice_that_is_ruled_out_holds_no_match_however_its_files_merge(
+    condition: pc.Expression, slices: list[list[Rows]]
+) -> None:
+    for files, is_left in zip(slices, left_of(slices, condition), strict=True):
+        values = [{row[name] for rows in files for row in rows} for name in ("a", "b")]
+        merged = [{"a": a, "b": b} for a, b in product(*values)]
+        found = matching(pa.Table.from_pylist(merged, SCHEMA), condition).num_rows
+        assert is_left or not found
+
+
+@_SETTINGS
+@given(ON_A, st.lists(st.lists(ROWS, min_size=1, max_size=2), min_size=1, max_size=3))
+def test_a_slice_is_left_only_if_a_value_in_its_range_or_a_null_meets_the_condition(
+    condition: pc.Expression, slices: list[list[Rows]]
+) -> None:
+    for files, is_left in zip(slices, left_of(slices, condition), strict=True):
+        values = {row["a"] for rows in files for row in rows}
+        there = values - {None}
+        may_be = [*range(min(there), max(there) + 1)] if there else []
+        rows = [{"a": a} for a in [*may_be, *([None] if None in values else [])]]
+        found = matching(pa.Table.from_pylist(rows, SCHEMA), condition).num_rows
+        assert is_left == bool(found)
+
+
+def test_columns_are_judged_together() -> None:
+    rows: Rows = [{"a": 1, "b": "x"}, {"a": None, "b": None}]
+    either = (pc.field("a") > 5) | (pc.field("b") == "z")
+    assert left_of([[rows]], either) == [False]
+    assert left_of([[rows]], either | pc.field("b").is_null()) == [True]
+
+
+def test_a_query_opens_no_file_that_statistics_rule_out(tmp_path: Path) -> None:
+    storage = open_storage(StorageLocation(str(tmp_path)))
+    make(storage)
+    rows = [Row(str(key), ts, v=100 * ts) for ts in (1, 2) for key in range(8)]
+    for ts in (1, 2):
+        commit(writer(storage), [row for row in rows if row.ts == ts])
+    commit(writer(storage), [Row("elsewhere", 1, v=900, region="south")])
+    table = writer(storage).table
+    everywhere, some = table.scan(), table.scan(where="v > 500")
+    assert (len(everywhere.slices), len(some.slices)) == (3, 1)
+    assert some.to_reader().read_all()["id"].to_pylist() == ["elsewhere"]

@@ -1,0 +1,83 @@
+"""``lakemark`` whose stream fails while slices are rewritten beside it.
+
+python -m tests.unit.streamer.failing_run TABLE ARGUMENTS…
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, cast
+
+from sinks.hudi.sink import NO_REJECTS, HudiSink
+from streamer import cli, pipeline
+from streamer.compaction_beside import BesidePolicy, CompactionBeside
+from streamer.config.pipeline import PipelineConfig
+from streamer.events import Listener
+from streamer.loop import StreamLoop
+from streamer.services import ServicePolicies, TableServices
+from streamer.sources.errors import TopicNotFound
+from table.execution.runner import LocalRunner, Result, Task
+from table.services.compaction import CompactionPolicy
+from table.storage import StorageLocation, open_storage
+from tests.tables import Row, commit, make, writer
+
+TOPIC = "orders"
+
+#: How long the slices take.
+HELD_S = 60.0
+
+
+class HeldRunner(LocalRunner):
+    """Takes long."""
+
+    def __init__(self) -> None:
+        super().__init__(2)
+        self.begun = threading.Event()
+
+    def map(self, function: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
+        def held(task: Task) -> Result:
+            self.begun.set()
+            time.sleep(HELD_S)
+            return function(task)
+
+        return super().map(held, tasks)
+
+
+class GoneTopic:
+    """A source whose topic is gone, once slices are being rewritten."""
+
+    def __init__(self, begun: threading.Event) -> None:
+        self._begun = begun
+
+    def start(self, *_: object) -> None:
+        assert self._begun.wait(HELD_S)
+        raise TopicNotFound(TOPIC, "nowhere")
+
+    def finish_group(self, within_s: float) -> None:
+        pass
+
+
+@contextmanager
+def build(config: PipelineConfig, listener: Listener) -> Iterator[pipeline.Pipeline]:
+    """The pipeline's table has two slices to compact."""
+    storage = open_storage(StorageLocation(sys.argv[1]))
+    make(storage)
+    rows = writer(storage)
+    for number in (1, 2):
+        commit(rows, [Row("a", number), Row("b", number, region="south")])
+    runner, compaction = HeldRunner(), CompactionPolicy(1)
+    beside = CompactionBeside(BesidePolicy(compaction), runner, listener)
+    services = TableServices([rows], ServicePolicies(compaction), runner, listener, beside)
+    sink = HudiSink(rows, None, cast(Any, None), NO_REJECTS)
+    source = cast(Any, GoneTopic(runner.begun))
+    loop = StreamLoop(TOPIC, source, sink, cast(Any, None), services, config.run, listener)
+    yield pipeline.Pipeline(loop, sink, source)
+
+
+if __name__ == "__main__":
+    pipeline.build = cast(Any, build)
+    sys.exit(cli.main(sys.argv[2:]))

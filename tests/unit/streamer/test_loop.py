@@ -1,0 +1,114 @@
+"""How a run goes on after failures, and how it ends; its source and its stream are stood in for."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import pytest
+
+from sinks.hudi.sink import NO_REJECTS, HudiSink
+from streamer.backoff import pause_after
+from streamer.config.run import RetryConfig, RunConfig
+from streamer.events import Event, Retrying, RunStopped
+from streamer.loop import StreamLoop
+from streamer.services import ServicePolicies, TableServices
+from streamer.sources.errors import BrokerUnreachable
+from streamer.stopping import ends_on_signals
+from table.execution.runner import LocalRunner, Result, Runner, Task
+from table.services.compaction import CompactionPolicy
+from tests.tables import Row, commit, make, writer
+from tests.upkeep import new_storage
+
+#: Longer than any run here takes.
+LONG_S = 20.0
+
+BROKER = "nowhere:9092"
+
+
+class AwayBroker:
+    """A source that no broker answers."""
+
+    def start(self, *_: object) -> None:
+        raise BrokerUnreachable(BROKER, "no answer")
+
+    def finish_group(self, within_s: float) -> None:
+        pass
+
+
+class HeldRunner(LocalRunner):
+    """Whose tasks are not done before they are let."""
+
+    def __init__(self) -> None:
+        super().__init__(2)
+        self.begun, self.may_end = threading.Event(), threading.Event()
+
+    def map(self, function: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
+        def held(task: Task) -> Result:
+            self.begun.set()
+            assert self.may_end.wait(LONG_S)
+            return function(task)
+
+        return super().map(held, tasks)
+
+
+def loop_of(runner: Runner, limits: RetryConfig, told: list[Event]) -> StreamLoop:
+    """A run on a table with two slices to compact, that comes no further than to its source."""
+    storage = new_storage()
+    make(storage)
+    rows = writer(storage)
+    for number in (1, 2):
+        commit(rows, [Row("a", number), Row("b", number, region="south")])
+    services = TableServices([rows], ServicePolicies(CompactionPolicy(1)), runner, told.append)
+    sink, source = HudiSink(rows, None, cast(Any, None), NO_REJECTS), cast(Any, AwayBroker())
+    config = RunConfig(on_error=limits)
+    return StreamLoop("orders", source, sink, cast(Any, None), services, config, told.append)
+
+
+def test_a_failure_that_may_pass_is_met_with_growing_pauses_and_then_given_up() -> None:
+    told: list[Event] = []
+    limits = RetryConfig(max_attempts=6, backoff_s=0.005, max_backoff_s=0.03)
+    loop, started = loop_of(LocalRunner(1), limits, told), time.monotonic()
+    with pytest.raises(BrokerUnreachable):
+        loop.run()
+    retrying = [event for event in told if isinstance(event, Retrying)]
+    assert [event.attempt for event in retrying] == [1, 2, 3, 4, 5]
+    assert [event.pause_s for event in retrying] == [0.005, 0.01, 0.02, 0.03, 0.03]
+    assert time.monotonic() - started > 0.095
+    assert not loop.left_work
+
+
+def test_a_pause_stays_the_longest_however_often_it_failed() -> None:
+    assert pause_after(1, 90.0, 60.0) == 60.0
+    assert pause_after(5_000, 1.0, 60.0) == 60.0
+
+
+@pytest.mark.parametrize("one", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_stopped_while_its_start_compacts_does_not_wait_for_it(
+    one: signal.Signals,
+) -> None:
+    told: list[Event] = []
+    runner = HeldRunner()
+    loop = loop_of(runner, RetryConfig(), told)
+
+    def ask() -> None:
+        assert runner.begun.wait(LONG_S)
+        os.kill(os.getpid(), one)
+
+    asking, started = threading.Thread(target=ask), time.monotonic()
+    asking.start()
+    try:
+        with ends_on_signals() as signals:
+            signals.watch(loop.stop)
+            loop.run()
+        took_s = time.monotonic() - started
+    finally:
+        runner.may_end.set()
+        asking.join()
+    assert took_s < LONG_S / 2
+    assert loop.left_work, "the process must not wait for the slices"
+    assert [event.reason for event in told if isinstance(event, RunStopped)] == ["interrupted"]
