@@ -7,6 +7,7 @@ more before it has started again there, the others go on. Apache Hudi's streamer
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 
 from checkpoints import book
 from checkpoints.book import DEFAULT_IDENTITY, Book, Progress
@@ -15,12 +16,21 @@ from checkpoints.codec import DamagedCheckpoint
 from checkpoints.of_table import book_of
 from checkpoints.resume import newest_progress
 from table.config import keys
-from table.errors import CorruptData, InvalidConfig, Permanent, WriteConflict
+from table.errors import (
+    CorruptData,
+    HudiError,
+    InvalidConfig,
+    LockTimeout,
+    OutcomeUnknown,
+    Permanent,
+    WriteConflict,
+)
 from table.hudi_table import HudiTable
 from table.model.action import COMMITS, Action, State
 from table.model.commit_metadata import CommitMetadata
 from table.model.instant import Instant
 from table.timeline.timeline import Timeline
+from table.transaction.rollback import roll_back
 from table.transaction.transaction import Transaction
 
 #: What the next commit must say of the table again, whatever it is about.
@@ -85,9 +95,17 @@ def write_checkpoint(
     told_of_all = book.encode(_with(known, identity, checkpoint, name), identity)
     try:
         completed, _ = transaction.commit(CommitMetadata(extra_metadata=told | told_of_all), check)
-    except (WriterPending, WriteConflict, DamagedCheckpoint):
+    except OutcomeUnknown:
+        raise
+    except (WriterPending, WriteConflict, DamagedCheckpoint, LockTimeout):
         table.access.timeline.withdraw(transaction.instant)
         transaction.cancel()
+        raise
+    except HudiError:
+        # The metadata table may have been told of it by now.
+        with suppress(HudiError):
+            roll_back(table.access, transaction.instant)
+        transaction.leave()
         raise
     table.refresh()
     return completed

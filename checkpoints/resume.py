@@ -20,6 +20,9 @@ Commits: TypeAlias = Iterable[tuple[Instant, Mapping[str, str]]]
 #: Whether the commit of that requested time was not undone. Others may still tell of one that was.
 Stands: TypeAlias = Callable[[str], bool]
 
+#: Commits among which the one stays that Apache Hudi's streamer would go on from.
+_HANDED_BACK_WITHIN = 500
+
 
 def _any(requested_at: str) -> bool:
     return True
@@ -68,8 +71,9 @@ def commits_to_keep(commits: Commits, stands: Stands = _any) -> frozenset[str]:
     For whoever archives: as long as these stay in the active timeline, no streamer loses its
     place. Once a newer commit of ours is there, it alone tells all of ours. Apache Hudi's streamer
     reads no book, so the commit that it would go on from stays, too, until the default streamer has
-    made another, or was reset. Commits of others do not carry its keys on: what these knew may be
-    older than what it commits meanwhile, and it would take the newest for its own.
+    made another, or was reset, or has been away for too long. Commits of others do not carry its
+    keys on: what these knew may be older than what it commits meanwhile, and it would take the
+    newest for its own.
 
     Raises:
         DamagedCheckpoint: a commit that may tell the newest cannot be read.
@@ -132,9 +136,12 @@ def _known_to_apache(commits: Commits, newest: str) -> set[str]:
     """
     ingest = [(i, extra) for i, extra in commits if i.is_completed and i.action.is_ingest]
     looked_at = [c for c in ingest if c[0].action is Action.DELTA_COMMIT] or ingest
-    older = [c for c in looked_at if c[0].requested_at <= newest]
-    older.sort(key=lambda c: c[0].requested_at, reverse=True)
-    holders = (i.requested_at for i, extra in older if codec.checkpoint_key(extra) is not None)
+    latest = sorted(looked_at, key=lambda c: c[0].requested_at, reverse=True)[:_HANDED_BACK_WITHIN]
+    holders = (
+        i.requested_at
+        for i, extra in latest
+        if i.requested_at <= newest and codec.checkpoint_key(extra) is not None
+    )
     return set(islice(holders, 1))
 
 

@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 
 from sinks.hudi.compactions import Compaction, Planned
 from sinks.hudi.table_writer import TableWriter
@@ -27,8 +28,10 @@ from table.model.commit_metadata import WriteStat
 from table.services.compaction import CompactionPolicy, delta_commits_uncompacted
 from table.write.new_file import OtherBytes
 
-#: How long a plan is passed over that another writer is at work on, or in the way of.
+#: How long a plan is passed over that another writer was found at work on: the first time, and at
+#: most. A conflict is only found once all was rewritten.
 _LEFT_TO_OTHERS_S = 60.0
+_LONGEST_LEFT_S = 3600.0
 
 #: How often a batch that waits looks whether the run is to end.
 _LOOK_S = 0.1
@@ -68,6 +71,14 @@ class BesidePolicy:
     max_backoff_s: float = 60.0
 
 
+class _Step(IntEnum):
+    """What an attempt at a plan is at."""
+
+    BEGIN = 0
+    REWRITE = 1
+    PUBLISH = 2
+
+
 @dataclass
 class _Job:
     """One plan at work.
@@ -75,16 +86,24 @@ class _Job:
     Attributes:
         writer: of the table.
         planned: the plan.
-        is_written: whether it waits for its turn to publish.
-        failures: in a row.
+        step: what the attempt is at; published next, it waits for its turn.
+        failures: in a row, at the same step or before it.
+        failed_at: the step of the last of them.
         failing_since: when the first of them was, in seconds of ``time.monotonic``.
     """
 
     writer: TableWriter
     planned: Planned
-    is_written: bool = False
+    step: _Step = _Step.BEGIN
     failures: int = 0
+    failed_at: _Step = _Step.BEGIN
     failing_since: float = 0.0
+
+    def reach(self, step: _Step) -> None:
+        """Go on to a step. What failed before it has passed now, and is forgotten."""
+        self.step = step
+        if self.failed_at < step:
+            self.failures = 0
 
     @property
     def is_shared(self) -> bool:
@@ -95,6 +114,23 @@ class _Job:
     def instant(self) -> str:
         """Requested time of the plan."""
         return self.planned[0].requested_at
+
+
+@dataclass(frozen=True, slots=True)
+class _PassedOver:
+    """A plan that is left to others.
+
+    Attributes:
+        times: how often it was.
+        until: when it is tried again, in seconds of ``time.monotonic``.
+    """
+
+    times: int
+    until: float
+
+    def is_over(self, now: float) -> bool:
+        """Whether it is so long ago that the plan has gone."""
+        return now > self.until + _LONGEST_LEFT_S
 
 
 class CompactionBeside:
@@ -116,7 +152,7 @@ class CompactionBeside:
         self._job: _Job | None = None
         self._thread: threading.Thread | None = None
         self._given_up: CompactionGivenUp | None = None
-        self._passed_over_until: dict[str, float] = {}
+        self._passed_over: dict[str, _PassedOver] = {}
 
     @property
     def is_progressing(self) -> bool:
@@ -146,8 +182,9 @@ class CompactionBeside:
         if self._job is not None or self._ending.is_set():
             return False
         now = time.monotonic()
-        later = {name: until for name, until in self._passed_over_until.items() if until > now}
-        self._passed_over_until = later
+        for name in [n for n, one in self._passed_over.items() if one.is_over(now)]:
+            del self._passed_over[name]
+        later = [name for name, one in self._passed_over.items() if one.until > now]
         todo = writer.compactions_to_do(self._policy.compaction, later)
         if todo:
             self._start(_Job(writer, todo[0]))
@@ -165,7 +202,7 @@ class CompactionBeside:
         if job is None or job.failures:
             return
         behind = delta_commits_uncompacted(job.writer.table.timeline)
-        if not job.is_written and behind <= self._policy.backlog_commits:
+        if job.step is not _Step.PUBLISH and behind <= self._policy.backlog_commits:
             return
         started = now = time.monotonic()
         ends_at = started + self._policy.wait_budget_s
@@ -217,6 +254,7 @@ class CompactionBeside:
                 self.turn.notify_all()
 
     def _attempt(self, job: _Job) -> None:
+        job.reach(_Step.BEGIN)
         with self.turn:
             if self._ending.is_set():
                 return
@@ -229,8 +267,9 @@ class CompactionBeside:
             operations = compaction.execution.plan.operations
             log_bytes = sum(one.log_bytes for one in operations)
             self._listener(CompactionBegun(job.instant, len(operations), log_bytes))
+            job.reach(_Step.REWRITE)
             stats = compaction.rewrite(self._runner)
-            job.is_written = True
+            job.reach(_Step.PUBLISH)
             while not self._is_settled(job, compaction, stats, started):
                 pass
         except OtherBytes:
@@ -238,7 +277,6 @@ class CompactionBeside:
                 compaction.undo()
             raise
         finally:
-            job.is_written = False
             compaction.leave()
 
     def _is_settled(
@@ -259,13 +297,16 @@ class CompactionBeside:
 
     def _leave_to_others(self, job: _Job) -> None:
         """Pass the plan over for a while: what stands against it may end, or its writer die."""
-        self._passed_over_until[job.instant] = time.monotonic() + _LEFT_TO_OTHERS_S
+        before = self._passed_over.get(job.instant)
+        times = before.times + 1 if before else 1
+        pause_s = pause_after(times, _LEFT_TO_OTHERS_S, _LONGEST_LEFT_S)
+        self._passed_over[job.instant] = _PassedOver(times, time.monotonic() + pause_s)
 
     def _note_failure(self, job: _Job, error: Exception) -> None:
         """Tell of it, and pause; or give up."""
         policy, now = self._policy, time.monotonic()
         job.failing_since = job.failing_since if job.failures else now
-        job.failures += 1
+        job.failures, job.failed_at = job.failures + 1, job.step
         failing_s = now - job.failing_since
         pause_s = pause_after(job.failures, policy.backoff_s, policy.max_backoff_s)
         name = type(error).__name__

@@ -96,6 +96,7 @@ class StreamLoop:
         self._stop_by = math.inf
         self.waiting_at = 0.0
         self.committed_at = time.monotonic()
+        self._is_ending = False
         self._failure: BaseException | None = None
         self._position: KafkaCheckpoint | None = None
         self._begun: Start | None = None
@@ -109,13 +110,13 @@ class StreamLoop:
     def stop(self) -> bool:
         """Ask the run to end after the batch in progress; safe from a signal handler.
 
-        Returns whether a stream runs, which then ends by itself. Otherwise the run may be
-        interrupted where it is by ``StopRequested``.
+        Returns whether the run ends by itself now: a stream runs, or the end has begun. Otherwise
+        it may be interrupted where it is by ``StopRequested``.
         """
         if not self._stopping.is_set():
             self._stop_by = time.monotonic() + STOP_GRACE_S
         self._stopping.set()
-        return self._is_streaming
+        return self._is_streaming or self._is_ending
 
     def run(self) -> RunStopped:
         """Stream until the topic is read (``once``), ``stop`` is called, or a failure stays.
@@ -133,7 +134,9 @@ class StreamLoop:
             self.left_work, self._stop_by = True, -math.inf
             raise
         finally:
-            self.left_work |= self._services.end(self._at_most_s(_CANCEL_S))
+            self._is_ending = True
+            left, self.left_work = self.left_work, True  # if this is interrupted
+            self.left_work = self._services.end(self._at_most_s(_CANCEL_S)) or left
             self._source.finish_group(self._at_most_s(ANSWER_WITHIN_S))
         reason = "interrupted" if self._stopping.is_set() else "caught up"
         position = dict(self._position.offsets) if self._position else {}
@@ -165,7 +168,17 @@ class StreamLoop:
                         str(error), failures, limits.max_attempts, pause_s, type(error).__name__
                     )
                 )
-                self._stopping.wait(pause_s)
+                self._pause(pause_s)
+
+    def _pause(self, seconds: float) -> None:
+        """Wait, or until asked to stop.
+
+        Not for the event: waiting holds its lock for moments, in which the handler of a signal, on
+        this same thread, would wait for it for ever.
+        """
+        ends_at = time.monotonic() + seconds
+        while not self._stopping.is_set() and (left_s := ends_at - time.monotonic()) > 0:
+            time.sleep(min(left_s, _POLL_S))
 
     def _let_services_finish(self) -> None:
         """A compaction beside the batches may end; once asked to stop, within the grace."""
@@ -230,7 +243,8 @@ class StreamLoop:
             self._services.check()
             if self._idle.is_set():
                 self.waiting_at = time.monotonic()
-            if self._stopping.wait(_POLL_S):
+            self._pause(_POLL_S)
+            if self._stopping.is_set():
                 return
         error = query.exception()
         if error is not None:
@@ -249,7 +263,7 @@ class StreamLoop:
         while in_time and stop.is_alive() and not self._stopping.is_set():
             stop.join(_POLL_S)
         stop.join(_CANCEL_S)
-        self.left_work |= stop.is_alive()
+        self.left_work |= stop.is_alive() or not in_time
         return in_time
 
     def _at_most_s(self, seconds: float) -> float:

@@ -113,6 +113,7 @@ _OWN_ROOMS = ("table.", "transforms.")
 
 _OWN_ERRORS: dict[str, type[HudiError]] = {
     "StorageUnavailable": Retriable,
+    "SnapshotChanged": Retriable,
     "WriteConflict": WriteConflict,
     "OtherBytes": OtherBytes,
     "ExecutorsDiffer": Permanent,

@@ -242,12 +242,15 @@ class HudiTable:
     def keep_metadata_table(self) -> str | None:
         """Make the metadata table anew unless it tells of all that is in the table.
 
+        A change that finds it behind from here on raises ``MetadataTableBehind``: call this again.
+
         Returns:
             Why it was made; None when it was left as it is.
 
         Raises:
             Unsupported: it has partitions that are not written here.
         """
+        self._metadata_writer.is_kept = True
         if self._metadata_writer.trouble(self.store.load()) is None:
             return None
         with self.access.lock.hold(LOCK_WAIT_S) as lease:
@@ -292,7 +295,7 @@ class HudiTable:
         """Compact the metadata table if that is due, and know its timeline from here on.
 
         Raises:
-            Unsupported: a metadata table that cannot be continued.
+            MetadataTableBehind, Unsupported: a metadata table that cannot be continued.
         """
         with self.access.lock.hold(LOCK_WAIT_S):
             self._metadata_writer.compact(self.store.load())

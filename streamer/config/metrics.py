@@ -18,7 +18,7 @@ class MetricsConfig(Section):
     host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
     """The address to listen on; ``0.0.0.0`` for all, such as in a container."""
 
-    look_interval_s: Annotated[float, Field(gt=0)] = 10.0
+    look_interval_s: Annotated[float, Field(gt=0, le=86_400)] = 10.0
     """Seconds between two looks at the topic and at the table, for lag and file sizes. They are
     beside the stream: it does not wait for them."""
 

@@ -82,7 +82,7 @@ class RunConfig(Section):
     trigger_interval_s: Annotated[float, Field(ge=0)] = 1.0
     """At least so many seconds from the start of one batch to the start of the next."""
 
-    alive_interval_s: Annotated[float, Field(gt=0)] = 60.0
+    alive_interval_s: Annotated[float, Field(gt=0, le=86_400)] = 60.0
     """Seconds between two signs of life in the log (``Alive``: checkpoint and lag)."""
 
     on_error: RetryConfig = RetryConfig()

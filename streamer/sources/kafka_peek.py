@@ -91,15 +91,18 @@ class KafkaPeek:
         values: list[bytes] = []
         until = time.monotonic() + ANSWER_WITHIN_S
         while open_partitions and time.monotonic() < until:
-            for record in self._poll().iterator():
+            records = self._poll()
+            answered = {int(one.partition()) for one in records.partitions()} or {*open_partitions}
+            for record in records.iterator():
                 if record.offset() < ends[record.partition()] and record.value() is not None:
                     values.append(bytes(record.value()))
                     max_bytes -= len(values[-1])
                     until = time.monotonic() + ANSWER_WITHIN_S
                 if max_bytes <= 0:
                     return values
-            for number, partition in list(open_partitions.items()):
-                if self._consumer.position(partition) >= ends[number]:
+            # Of those that did not answer only now and then: each is a call to the JVM.
+            for number in answered & open_partitions.keys():
+                if self._consumer.position(open_partitions[number]) >= ends[number]:
                     self._consumer.pause(self._set_of([open_partitions.pop(number)]))
         return values
 

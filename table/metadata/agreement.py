@@ -78,4 +78,6 @@ def _strangers(data: Timeline, metadata: Timeline) -> list[str]:
         and data.find(i.requested_at[:MILLIS_DIGITS]) is None
         and (start is None or i.requested_at > start)
         and not any(r.requested_at < i.requested_at < (r.completed_at or "") for r in restores)
+        # Cleans of version 6 are archived before older commits are; so is what follows a savepoint.
+        and data.archived_time(i.requested_at[:MILLIS_DIGITS]) is None
     ]

@@ -116,7 +116,8 @@ def bootstrap(
     store = MetadataStore(own, instants, instants.load())
     partitions = _PARTITIONS_V6 if version is FormatVersion.V6 else PARTITIONS
     for number, (kind, prefix, count) in enumerate(partitions):
-        store.initialise(number, kind.stored_name, prefix, changes[kind].by_shard(count))
+        shards = changes[kind].by_shard(count)
+        store.initialise(number, kind.stored_name, prefix, shards, timeline.newest_time)
     if len(columns):
         define_column_statistics(storage, columns.names, version.column_statistics)
     check_lease()

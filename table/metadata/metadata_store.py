@@ -114,7 +114,12 @@ class MetadataStore:
         self.timeline = Timeline.of(kept, self.timeline.has_history, self.timeline.archived_time)
 
     def initialise(
-        self, number: int, partition: str, prefix: str, shards: Sequence[RecordChanges]
+        self,
+        number: int,
+        partition: str,
+        prefix: str,
+        shards: Sequence[RecordChanges],
+        listed_at: str | None,
     ) -> None:
         """Make a partition: its file groups, and base files where there are records.
 
@@ -123,6 +128,10 @@ class MetadataStore:
             partition: its name.
             prefix: of the ids of its file groups.
             shards: the first records of each file group.
+            listed_at: the newest time of the data table that they tell of; it completes later.
+
+        Raises:
+            ClockBehind: that is too far in this machine's future.
         """
         instant = initial(number + (FIRST_V6 if self._names_slices else FIRST))
         pending = self.begin(Instant(instant, _DELTA, State.REQUESTED))
@@ -135,7 +144,7 @@ class MetadataStore:
             self.storage.create(join(partition, str(name)), first_log_file(instant))
             if not shard.is_empty:
                 stats.append(self.write_base(partition, file_id, instant, shard))
-        self.publish(pending, commit_metadata(stats, _INITIALISE))
+        self.publish(pending, commit_metadata(stats, _INITIALISE), after=listed_at)
 
     def begin(self, requested: Instant, content: bytes = b"") -> Instant:
         """Request an instant, and make it inflight.
@@ -170,8 +179,9 @@ class MetadataStore:
         pending: Instant,
         metadata: CommitMetadata,
         check_standing: Callable[[], None] = lambda: None,
+        after: str | None = None,
     ) -> None:
-        """Complete an instant.
+        """Complete an instant, later than ``after``.
 
         Raises:
             Fenced: it was undone meanwhile.
@@ -180,7 +190,7 @@ class MetadataStore:
         self.instants.prepare(pending, content)
         check_standing()
         try:
-            completed = self.instants.publish(pending, self.next_time())
+            completed = self.instants.publish(pending, self.next_time(after=after))
         except NotFound:
             reason = "its part in the metadata table was removed by a rollback"
             raise Fenced(pending.requested_at, reason) from None
@@ -193,10 +203,10 @@ class MetadataStore:
             return self.next_time(Turn.SERVICE)
         return compaction_v6(max(i.requested_at for i in self.timeline.completed(_DELTA)))
 
-    def next_time(self, turn: Turn | None = None) -> str:
-        """A time later than every time on the timeline; see ``next_instant``."""
-        newest = self.timeline.newest_time
-        return next_instant(None if newest is None or newest.startswith(INITIAL) else newest, turn)
+    def next_time(self, turn: Turn | None = None, after: str | None = None) -> str:
+        """A time later than every time on the timeline, and ``after``; see ``next_instant``."""
+        newest = max(self.timeline.newest_time or INITIAL, after or INITIAL)
+        return next_instant(None if newest.startswith(INITIAL) else newest, turn)
 
     def groups_of(self, partition: str) -> list[str]:
         """Ids of the file groups of a partition, in the order of their numbers."""

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from table.config.table_properties import PROPERTIES_PATH, TableProperties
 from table.config.table_spec import check_maintained
-from table.errors import Fenced, Unsupported
+from table.errors import Fenced, Retriable, Unsupported
 from table.metadata.agreement import disagreement
 from table.metadata.bootstrap import drop
 from table.metadata.column_statistics import PartitionStatistics
@@ -60,6 +60,10 @@ _COLUMNS = PartitionKind.COLUMN_STATS.stored_name
 _PARTITIONS = PartitionKind.PARTITION_STATS.stored_name
 
 
+class MetadataTableBehind(Retriable):
+    """It cannot be continued, and the next start of this writer makes it anew."""
+
+
 @dataclass
 class _Known:
     """A metadata table as of the last call.
@@ -84,7 +88,11 @@ class _Known:
 
 
 class MetadataWriter:
-    """The ``Participant`` of a table, with a metadata table or without."""
+    """The ``Participant`` of a table, with a metadata table or without.
+
+    Attributes:
+        is_kept: whether whoever calls makes a metadata table anew when it starts, if need be.
+    """
 
     def __init__(self, storage: Storage, instants: TimelineStore) -> None:
         """Nothing is read before the first call.
@@ -95,6 +103,7 @@ class MetadataWriter:
         """
         self._storage, self._instants = storage, instants
         self._known: _Known | None = None
+        self.is_kept = False
 
     def on_commit(self, instant: Instant, metadata: CommitMetadata, timeline: Timeline) -> None:
         """Add the files of a commit, and what their columns hold.
@@ -102,7 +111,8 @@ class MetadataWriter:
         Raises:
             Fenced: the instant was rolled back meanwhile.
             Refused: the table was taken to another version since it was opened.
-            Unsupported: a metadata table that cannot be continued.
+            MetadataTableBehind: a metadata table that cannot be continued, and is kept.
+            Unsupported: one that nobody makes anew.
         """
         known = self._take(timeline)
         if known is None:
@@ -129,8 +139,7 @@ class MetadataWriter:
     ) -> None:
         """Take deleted files out.
 
-        Raises:
-            Unsupported: a metadata table that cannot be continued.
+        Errors as for ``on_commit``.
         """
         known = self._take(timeline)
         if known is None:
@@ -241,10 +250,11 @@ class MetadataWriter:
         place = self._storage.location.url
         reason = self._trouble(timeline)
         if reason is not None:
-            message = (
-                f"the metadata table of {place} cannot be continued: {reason}; make it anew with "
-                f"lakemark table validate {place} --rebuild"
-            )
+            what = f"the metadata table of {place} cannot be continued: {reason}"
+            if self.is_kept:
+                message = f"{what}; the next start makes it anew"
+                raise MetadataTableBehind(message)
+            message = f"{what}; make it anew with lakemark table validate {place} --rebuild"
             raise Unsupported(message)
         metadata = open_metadata_table(self._storage, properties, timeline)
         assert metadata is not None, properties

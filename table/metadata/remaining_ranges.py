@@ -63,18 +63,25 @@ def view_of(
 
 
 def is_outdated(slices: Sequence[FileSlice], timeline: Timeline) -> bool:
-    """Whether the statistics of a partition may tell of files that queries no longer read.
+    """Whether the statistics of a partition may not be those of the files that queries read.
 
     The record of the commit that was requested last stands, Apache Hudi's, too. So it does not tell
-    what a compaction took away that was requested before that commit and completed after it.
+    of a commit that was requested before that one and completed after it.
 
     Args:
         slices: the newest ones of the partition.
         timeline: the data table's.
     """
-    newest = max((file.name.instant for file in files_of(slices)), default="")
-    bases = [one.base.name.instant for one in slices if one.base is not None]
-    return any(_completed_at(i, timeline) > _completed_at(newest, timeline) for i in bases)
+    return _is_any_late(files_of(slices), slices, timeline)
+
+
+def may_be_wide(slices: Sequence[FileSlice], timeline: Timeline) -> bool:
+    """Whether they may tell of files that queries no longer read, too: a compaction is late so.
+
+    Args: as for ``is_outdated``.
+    """
+    bases = (one.base for one in slices if one.base is not None)
+    return _is_any_late(bases, slices, timeline)
 
 
 def remaining_ranges(
@@ -138,6 +145,15 @@ def _holds_no_rows(file: DataFile, instants: TimelineStore, timeline: Timeline) 
         return False
     stats = instants.read_commit(instant).write_stats
     return any(stat.path == file.path and stat.num_writes == 0 for stat in stats)
+
+
+def _is_any_late(
+    files: Iterable[DataFile], slices: Sequence[FileSlice], timeline: Timeline
+) -> bool:
+    """Whether one of the files came into sight after the commit that was requested last."""
+    newest = max((file.name.instant for file in files_of(slices)), default="")
+    until = _completed_at(newest, timeline)
+    return any(_completed_at(file.name.instant, timeline) > until for file in files)
 
 
 def _completed_at(name: str, timeline: Timeline) -> str:

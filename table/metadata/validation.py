@@ -21,7 +21,7 @@ from table.metadata.file_ranges import ranges_in
 from table.metadata.metadata_table import MetadataTable
 from table.metadata.opening import METADATA_FOLDER
 from table.metadata.partition_kind import PartitionKind
-from table.metadata.remaining_ranges import files_of, is_outdated
+from table.metadata.remaining_ranges import files_of, may_be_wide
 from table.model.column_ranges import ColumnRanges
 from table.model.file_slice import FileSlice, LogFile, join
 from table.model.format_version import FormatVersion
@@ -197,9 +197,9 @@ def _partition_differences(
         here = [one for one in latest if one.group.partition_path == path]
         parts = [recomputed[f.path] for f in files_of(here) if f.path in recomputed]
         exact, widened = ColumnRanges.united(parts), ColumnRanges.united([stored[path], *parts])
-        may_be_wide = is_outdated(here, timeline)
+        is_wide = may_be_wide(here, timeline)
         for name in stored[path].columns:
-            told, is_tight = _range(stored[path], name), (path, name) in tight and not may_be_wide
+            told, is_tight = _range(stored[path], name), (path, name) in tight and not is_wide
             actual = _range(exact if is_tight else widened, name)
             if told is None or actual is None or _bounds(told) != _bounds(actual):
                 yield Difference(join(path, ""), name, _text(told), _text(actual))

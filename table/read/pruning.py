@@ -1,7 +1,8 @@
 """Which file slices a condition rules out, by their partitions and by statistics of their files.
 
 A slice is judged column by column, over all of its files together: of a row that was merged each
-value comes from one of them, but not all values need to come from the same.
+value comes from one of them, but not all values need to come from the same. Where merging makes
+values of its own, statistics say nothing of a slice with logs.
 """
 
 from __future__ import annotations
@@ -39,12 +40,15 @@ class Pruning:
             they are not.
         is_url_encoded: whether special characters of a partition path are written ``%XX``.
         statistics: of files, if there are any.
+        merging_makes_values: whether a merged row may have a value that is in no file, as a merger
+            of users makes by adding two.
     """
 
     schema: pa.Schema
     partition_fields: tuple[str, ...] = ()
     is_url_encoded: bool = False
     statistics: FileStatistics | None = None
+    merging_makes_values: bool = False
 
     def left(self, slices: Sequence[FileSlice], condition: pc.Expression) -> list[FileSlice]:
         """The slices that may hold a row that meets the condition.
@@ -88,7 +92,12 @@ class Pruning:
             file: _Range(low, high, may_be_null=nulls != 0)
             for file, low, high, nulls, _ in zip(*rows.to_pydict().values(), strict=True)
         }
-        return [_cases(name, data_type, _names(s), ranges) for s in slices]
+        return [
+            _ANYTHING
+            if self.merging_makes_values and s.logs
+            else _cases(name, data_type, _names(s), ranges)
+            for s in slices
+        ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from table.config.merge_settings import merge_settings
-from table.config.table_properties import TableProperties
+from table.config.table_properties import MergeMode, TableProperties
 from table.errors import InvalidConfig
 from table.merge.custom.custom_merger import CustomMerger
 from table.merge.record_merger import commit_time_merger
@@ -161,7 +161,7 @@ class ScanPlanner:
         names = reader.schema.names if columns is None else list(columns)
         projected(reader.schema, names)
         if condition is not None:
-            slices = self._pruning(reader.schema).left(slices, condition)
+            slices = self._pruning(reader.schema, slices).left(slices, condition)
         return Scan(reader, tuple(slices), tuple(names), condition)
 
     def _reader(
@@ -190,10 +190,12 @@ class ScanPlanner:
             return None
         return RecordKeys(self.properties.record_key_fields)
 
-    def _pruning(self, schema: pa.Schema) -> Pruning:
+    def _pruning(self, schema: pa.Schema, slices: Sequence[FileSlice]) -> Pruning:
         properties = self.properties
         fields = properties.partition_fields if properties.folders_are_values else ()
-        return Pruning(schema, fields, properties.url_encode, self.statistics)
+        is_merged = any(file_slice.logs for file_slice in slices)
+        is_custom = is_merged and merge_settings(properties).mode is MergeMode.CUSTOM
+        return Pruning(schema, fields, properties.url_encode, self.statistics, is_custom)
 
 
 def table_schema(avro_schema: AvroSchema, properties: TableProperties) -> pa.Schema:

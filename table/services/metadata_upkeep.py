@@ -113,7 +113,8 @@ def tend(
     """
     policies = policies or MetadataPolicies.beside()
     is_clean_due = _is_clean_due(own, policies.cleaning)
-    is_long = bool(plan(own, policies.archival, _keep_from(own, data)))
+    archival_policy = policies.archival.beside(policies.cleaning, own)
+    is_long = bool(plan(own, archival_policy, _keep_from(own, data)))
     if not (is_clean_due or is_long):
         return None
     metadata = _as_table(access)

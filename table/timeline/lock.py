@@ -21,7 +21,7 @@ from enum import StrEnum
 from typing import Protocol
 from uuid import uuid4
 
-from table.errors import InvalidConfig, LockTimeout, Retriable, StorageUnavailable
+from table.errors import HudiError, InvalidConfig, LockTimeout, Retriable, StorageUnavailable
 from table.storage.storage import Storage
 from table.timeline.lock_file import (
     LOCK_PATH,
@@ -201,17 +201,14 @@ class TableLock:
         took a minute under it on a busy machine, and without that would never have come to its end.
         ``StorageBasedLockProvider`` of Apache Hudi does the same.
         """
-        lease = self.acquire(wait_s)
-        ended = threading.Event()
+        lease, ended = self.acquire(wait_s), threading.Event()
         every_s = self._lease_s / _RENEWALS
-        renewal = threading.Thread(target=_keep, args=(lease, every_s, ended), daemon=True)
-        renewal.start()
         try:
+            threading.Thread(target=_keep, args=(lease, every_s, ended), daemon=True).start()
             yield lease
         finally:
             ended.set()
-            renewal.join()  # or it would renew what is free
-            lease.release()
+            lease.release()  # nobody renews it from here on
 
     def _try_acquire(self, owner: str, started_ms: int, wait_s: float) -> Lease | None:
         """One attempt; raises when it fails and the time is over."""
@@ -278,10 +275,10 @@ def _keep(lease: Lease, every_s: float, ended: threading.Event) -> None:
     while not ended.wait(every_s):
         try:
             lease.renew()
-        except StorageUnavailable as error:
-            _log.warning("lock %s was not renewed: %s", LOCK_PATH, error)
         except LeaseLost:
             return
+        except (HudiError, OSError) as error:
+            _log.warning("lock %s was not renewed: %s", LOCK_PATH, error)
 
 
 def _end_ms(clock: Clock, lease_s: float) -> int:

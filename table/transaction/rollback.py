@@ -17,11 +17,13 @@ steps, and what a crash right after each leaves:
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 from table.errors import Fenced, Refused
 from table.log.log_block import rollback_block
 from table.model.action import COMMITS, Action, State
+from table.model.file_slice import join
 from table.model.instant import Instant
 from table.model.rollback import RollbackPlan
 from table.timeline.clock import Turn
@@ -211,13 +213,15 @@ def _execute(
         access.timeline.unpublish(target)
         timeline = access.timeline.load()
         target = timeline.find(plan.instant)
-    done = _delete_files(access, rollback, plan, timeline)
+    awaited = awaited_logs(access.timeline, timeline)
+    undone = _delete_files(access, rollback, plan, awaited)
+    done = replace(plan, files=_without(undone, awaited))
     took_ms = int((time.monotonic() - started) * 1000)
     content = rollback_metadata_content(done, rollback.requested_at, took_ms)
     access.timeline.prepare(pending, content)
     if target is not None:
         access.timeline.withdraw(target)
-    access.participant.on_rollback(pending, plan.instant, names_of(done.files), timeline)
+    access.participant.on_rollback(pending, plan.instant, names_of(undone), timeline)
     completed_at = access.mint(access.timeline.load().newest_time)
     lease.check()
     access.timeline.publish(pending, completed_at)
@@ -230,21 +234,29 @@ def _execute(
 
 
 def _delete_files(
-    access: TableAccess, rollback: Instant, plan: RollbackPlan, timeline: Timeline
-) -> RollbackPlan:
-    """Delete what the instant left; the plan with all that is gone.
+    access: TableAccess, rollback: Instant, plan: RollbackPlan, awaited: Collection[str]
+) -> dict[str, tuple[str, ...]]:
+    """Delete what the instant left; all of that by partition, as plans name it.
 
     Files are looked up again, not only read from the plan: a late attempt of the dead writer may
     have written since, and paths in another's plan are absolute in another's notation. Of logs that
     a compaction is to read a block is left that takes the instant back (Apache Hudi leaves the log,
     too, and adds such a block to the slice).
     """
-    files, awaited = files_of(access, plan.instant), awaited_logs(access.timeline, timeline)
-    for path in awaited.intersection(files):
+    files = files_of(access, plan.instant)
+    for path in set(files).intersection(awaited):
         access.storage.put(path, rollback_block(rollback.requested_at, plan.instant))
     access.delete_files([path for path in files if path not in awaited])
-    gone = {**plan.files, **as_planned(access.storage, files)}
-    return RollbackPlan(plan.instant, plan.action, gone)
+    return {**plan.files, **as_planned(access.storage, files)}
+
+
+def _without(
+    files: Mapping[str, tuple[str, ...]], left: Collection[str]
+) -> dict[str, tuple[str, ...]]:
+    return {
+        folder: tuple(p for p in paths if join(folder, p.rpartition("/")[2]) not in left)
+        for folder, paths in files.items()
+    }
 
 
 def _forget_undone(access: TableAccess, timeline: Timeline) -> None:

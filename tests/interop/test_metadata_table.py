@@ -90,6 +90,16 @@ def test_apache_reads_through_it(oracle: Oracle, tmp_path: Path) -> None:
     assert open_table(StorageLocation(str(path))).metadata_differences()
 
 
+def test_hudi_rs_reads_through_it(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    LakemarkWriter.open(path, TABLE, SCHEMA).upsert(_rows(0, 8, 1))
+    assert_same_rows(lakemark.read_snapshot(path), hudi_rs.read_snapshot(path))
+    for file in (path / METADATA_FOLDER / "files").iterdir():
+        file.write_bytes(b"no file of a metadata table")
+    with pytest.raises(Exception, match=r"(?i)log|hfile|magic"):
+        hudi_rs.read_snapshot(path)
+
+
 def test_apache_skips_files_by_its_statistics(oracle: Oracle, tmp_path: Path) -> None:
     path = tmp_path / "t"
     writer = LakemarkWriter.open(path, TABLE, SCHEMA)

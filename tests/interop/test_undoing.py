@@ -54,9 +54,16 @@ def twin(
 
 
 def agreed(oracle: Oracle, path: Path) -> pa.Table:
-    """The rows, which both read alike, without Hudi's own columns."""
-    ours = lakemark.read_snapshot(path)
-    assert_same_rows(ours, oracle.read(path))
+    """The rows, which both read alike, without Hudi's own columns.
+
+    From the listing, and through the metadata table where there is one.
+    """
+    ours, table = lakemark.read_snapshot(path), open_table(StorageLocation(str(path)))
+    for through in {False, bool(table.properties.metadata_partitions)}:
+        told = str(through).lower()
+        options = {"hoodie.metadata.enable": told, "hoodie.enable.data.skipping": told}
+        assert_same_rows(ours, oracle.read(path, options=options))
+    assert table.metadata_differences() == []
     return ours.select(SCHEMA.names)
 
 
@@ -119,17 +126,18 @@ def test_apache_goes_on_after_ours_and_we_after_its(
 def test_each_executes_the_compaction_that_the_other_planned(
     oracle: Oracle, tmp_path: Path, capsys: pytest.CaptureFixture[str], version: int
 ) -> None:
-    path, table = tmp_path / "t", twin(version)
+    path, table = tmp_path / "t", twin(version, has_metadata=version == 9)
+    told = {"hoodie.metadata.enable": str(table.has_metadata).lower()}
     ours = LakemarkWriter.open(path, table, SCHEMA)
     ours.upsert(rows(1, 1, 2, 3, 4))
     ours.upsert(rows(2, 1, 2))
     lakemark_table(path, "compact", "--schedule")
     planned = json.loads(capsys.readouterr().out.splitlines()[0])["instant"]
-    assert oracle.compact(path, "run") == [planned]
+    assert oracle.compact(path, "run", options=told) == [planned]
     agreed(oracle, path)
 
     oracle.write(path, rows(3, 2, 3, 5), table)
-    (planned,) = oracle.compact(path, "schedule")
+    (planned,) = oracle.compact(path, "schedule", options=told)
     capsys.readouterr()
     lakemark_table(path, "compact", "--run")
     assert json.loads(capsys.readouterr().out)["instant"] == planned

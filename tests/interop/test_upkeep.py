@@ -33,8 +33,11 @@ CLEANS = {**CLEANS_AND_ARCHIVES, "hoodie.archive.automatic": "false"}
 TableKind = Literal["MERGE_ON_READ", "COPY_ON_WRITE"]
 
 
-def _twin(version: int, table_type: TableKind = "MERGE_ON_READ") -> ApacheTable:
-    return ApacheTable("t", ["id"], ["region"], ["at"], table_type, version)
+def _twin(
+    version: int, table_type: TableKind = "MERGE_ON_READ", has_metadata: bool = False
+) -> ApacheTable:
+    columns = ["id"], ["region"], ["at"]
+    return ApacheTable("t", *columns, table_type, version, has_metadata=has_metadata)
 
 
 def _rows(at: int) -> pa.Table:
@@ -53,7 +56,7 @@ def _rows(at: int) -> pa.Table:
 def test_apache_goes_on_with_what_was_cleaned_and_archived(
     oracle: Oracle, tmp_path: Path, version: int, commits: int, archive_file: str
 ) -> None:
-    path, twin = tmp_path / "t", _twin(version)
+    path, twin = tmp_path / "t", _twin(version, has_metadata=version == 9)
     writer = LakemarkWriter.open(path, twin, SCHEMA)
     table = writer.writer.table
     for at in range(1, commits + 1):
@@ -87,6 +90,8 @@ def test_apache_goes_on_with_what_was_cleaned_and_archived(
     assert_same_rows(lakemark.read_snapshot(path), oracle.read(path))
     assert archived is not None
     assert _archived(oracle, path) == _archived_here(path)
+    assert bool(table.properties.metadata_partitions) == twin.has_metadata
+    assert open_table(StorageLocation(str(path))).metadata_differences() == []
 
 
 @pytest.mark.parametrize("retention", [Retention.COMMITS, Retention.FILE_VERSIONS])
@@ -132,7 +137,7 @@ def test_both_delete_the_same_files(
 def test_each_executes_the_others_plan(
     oracle: Oracle, tmp_path: Path, version: int, folder: str
 ) -> None:
-    path, twin = tmp_path / "t", _twin(version, "COPY_ON_WRITE")
+    path, twin = tmp_path / "t", _twin(version, "COPY_ON_WRITE", has_metadata=version == 9)
     writer = LakemarkWriter.open(path, twin, SCHEMA)
     oracle.write(path, _rows(0), twin)  # the first commit, into the table as it was made
     assert_same_rows(lakemark.read_snapshot(path), oracle.read(path))
@@ -169,6 +174,8 @@ def test_each_executes_the_others_plan(
     assert first.instant.requested_at == newest.requested_at
     assert not deleted & set(_data_files(path))
     assert_same_rows(lakemark.read_snapshot(path), oracle.read(path))
+    assert bool(ours.properties.metadata_partitions) == twin.has_metadata
+    assert open_table(StorageLocation(str(path))).metadata_differences() == []
 
 
 def _two(retention: Retention) -> CleaningPolicy:

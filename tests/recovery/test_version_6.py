@@ -29,7 +29,7 @@ from table.storage import Storage, StorageLocation, open_storage
 from table.timeline.clock import format_instant, next_instant
 from table.timeline.timeline import Timeline
 from table.timeline.timeline_store import compaction_plan_content
-from table.transaction.instant_files import files_of
+from table.transaction.instant_files import files_of, names_of
 from table.transaction.rollback import recover, roll_back_named
 from table.upgrade.change import change_version
 from tests.storages import SimulatedCrash, WholeSeconds
@@ -71,6 +71,9 @@ def test_a_compaction_that_was_planned_since_conflicts(names_the_log: bool) -> N
         to.commit(written, {})
     to.abandon()
     assert contents(storage) == {"a": (2, 2), "b": (2, 2)}
+    (undone,) = to.table.store.load().completed(Action.ROLLBACK)
+    gone = names_of(to.table.store.read_rollback(undone).files)["north"]
+    assert bool(gone) is not names_the_log, "a log that stays is not told to be gone"
     commit(to, [Row("a", 3, 3)])
     assert any(compaction.requested_at in path for path in data_files(storage))
     assert contents(storage) == {"a": (3, 3), "b": (2, 2)}

@@ -194,6 +194,27 @@ def test_a_compaction_planned_or_done_meanwhile_does_not_conflict(local: Storage
     assert contents(local) == {"a": (3, 3)}
 
 
+@pytest.mark.parametrize("is_compacted", [False, True])
+def test_bounds_of_a_partition_hold_what_a_late_commit_wrote(
+    local: Storage, is_compacted: bool
+) -> None:
+    make_shared(local)
+    assert shared_writer(local).table.keep_metadata_table()
+    for value in (2, 3):
+        commit(shared_writer(local), [Row("a", value, value), Row("b", value, value)])
+    slow, quick = shared_writer(local), shared_writer(local)
+    written = write_files(slow, [Row("a", 1, 1)])
+    if is_compacted:
+        assert quick.compact_if_due(CompactionPolicy(1), LocalRunner(1))
+    else:
+        commit(quick, [Row("b", 4, 4)])
+    slow.commit(written, {})
+    commit(quick, [Row("b", 5, 5)])
+    assert len(writer(local).table.view().latest_slices()) == 2, "one of each bucket"
+    assert contents(local) == {"a": (1, 1), "b": (5, 5)}
+    assert shared_writer(local).table.metadata_differences() == []
+
+
 def test_a_compaction_that_another_is_at_work_on_is_left_to_it(local: Storage) -> None:
     make_shared(local)
     for value in (1, 2):

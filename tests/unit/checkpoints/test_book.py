@@ -153,6 +153,14 @@ def test_only_commits_that_tell_something_newest_must_stay() -> None:
     assert commits_to_keep([*commits, reset]) == {at(11)}, "nobody goes on from there"
 
 
+def test_a_streamer_of_apache_hudi_that_never_comes_back_holds_no_timeline_for_ever() -> None:
+    commits = [written([], 1, 2, DEFAULT_IDENTITY, 10)]
+    for tick in range(3, 1003, 2):
+        commits.append(written(commits[-1:], tick, tick + 1, "a", tick))
+    assert commits_to_keep(commits[:-1]) == {at(1), at(999)}
+    assert commits_to_keep(commits) == {at(1001)}
+
+
 def test_what_a_compaction_took_over_is_kept_where_apache_hudis_streamer_looks_for_it() -> None:
     theirs: Commit = (instant(1, 2), {codec.CHECKPOINT_KEY_V2: "orders,0:20"})
     compaction: Commit = (instant(3, 4, Action.COMMIT), codec.carried_forward(theirs[1]))

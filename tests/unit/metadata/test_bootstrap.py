@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import datetime, timedelta, tzinfo
 
+import pytest
+
+from table.timeline import clock
 from tests.storages import CountingStorage
 from tests.tables import Row, commit, contents, writer
 from tests.upkeep import make_plain, new_storage
@@ -29,3 +33,22 @@ def requests_of_a_commit(partitions: int) -> Counter[str]:
 
 def test_a_commit_costs_no_more_where_there_are_many_files() -> None:
     assert requests_of_a_commit(100) == requests_of_a_commit(3)
+
+
+class _Behind(datetime):
+    """The clock of a machine that is a little behind the one that committed last."""
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
+        return datetime.now(tz) - timedelta(seconds=0.5)
+
+
+def test_it_is_younger_than_all_that_it_was_made_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = new_storage()
+    make_plain(storage)
+    commit(writer(storage), [Row("a", 1, 1)])
+    monkeypatch.setattr(clock, "datetime", _Behind)
+    to = writer(storage)
+    assert to.table.keep_metadata_table() == "there is none"
+    commit(to, [Row("a", 2, 2)])
+    assert to.table.metadata_differences() == []

@@ -14,10 +14,12 @@ from sinks.hudi.upkeep import clean
 from table.errors import Unsupported
 from table.execution.runner import LocalRunner
 from table.metadata import metadata_writer, range_records
+from table.metadata.agreement import disagreement
 from table.metadata.column_statistics import PartitionStatistics
-from table.metadata.metadata_writer import MetadataWriter
+from table.metadata.metadata_writer import MetadataTableBehind, MetadataWriter
 from table.metadata.opening import METADATA_FOLDER, open_metadata_table
 from table.metadata.record_changes import RecordChanges
+from table.model.action import Action, State
 from table.model.changes import ChangeKind
 from table.model.column_ranges import ColumnRanges
 from table.model.commit_metadata import CommitMetadata
@@ -98,6 +100,11 @@ def test_a_commit_of_which_nobody_told_costs_no_rows() -> None:
     assert contents(storage) == WHOLE
     restarted = writer(storage)
     assert restarted.table.keep_metadata_table()
+    commit(foreign, [Row("a", 3, 3)])
+    restarted.table.refresh()
+    with pytest.raises(MetadataTableBehind, match="the next start"):
+        compact(restarted)
+    restarted.recover()
     compact(restarted)
     assert contents(storage) == WHOLE
     assert restarted.table.metadata_differences() == []
@@ -119,6 +126,18 @@ def test_a_plan_that_leaves_logs_out_is_completed(monkeypatch: pytest.MonkeyPatc
     Compaction.begin(fresh, planned).run(LocalRunner(1))
     assert contents(storage) == {**WHOLE, "a": (4, 4)}
     assert fresh.metadata_differences() == []
+
+
+def test_a_clean_that_left_the_timeline_before_older_commits_is_no_stranger() -> None:
+    first, clean, last = (
+        Instant(f"2026010100000000{n}", action, State.COMPLETED, f"2026010100000010{n}")
+        for n, action in enumerate((Action.DELTA_COMMIT, Action.CLEAN, Action.DELTA_COMMIT))
+    )
+    told = Timeline.of(replace(i, action=Action.DELTA_COMMIT) for i in (first, clean, last))
+    archived = {clean.requested_at: clean.completed_at}
+    assert disagreement(Timeline.of([first, last], True, archived.get), told) is None
+    gone = disagreement(Timeline.of([first, last], True), told)
+    assert gone is not None and clean.requested_at in gone
 
 
 def test_a_clean_that_it_lacks_is_noticed() -> None:

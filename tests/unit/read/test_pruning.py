@@ -13,12 +13,17 @@ import pyarrow.compute as pc
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from table.config.merger_name import MergerName
+from table.config.table_properties import TableType
+from table.config.table_spec import TableSpec
+from table.merge.custom import BufferedRecord, BufferedRecordMerger, RecordContext
 from table.model.file_names import BaseFileName, LogFileName
 from table.model.file_slice import BaseFile, FileGroupId, FileSlice, LogFile
 from table.read.file_statistics import statistics_schema
 from table.read.pruning import Pruning
 from table.read.row_filter import matching
 from table.storage import StorageLocation, open_storage
+from tests.merging.written_table import WrittenTable
 from tests.tables import Row, commit, make, writer
 from tests.unit.read.conditions import CONDITIONS, ON_A, ROWS, SCHEMA
 
@@ -71,6 +76,19 @@ def names(one: FileSlice) -> list[str]:
     return [str(one.base.name), *(str(log.name) for log in one.logs)]
 
 
+class Summing(BufferedRecordMerger):
+    """The two amounts together."""
+
+    merging_strategy = "7b1d6c1e-0a53-4b38-9d2f-6f9f3c0a4e21"
+
+    def merge(
+        self, older: BufferedRecord, newer: BufferedRecord, context: RecordContext
+    ) -> BufferedRecord:
+        first, second = (context.get_value(one, "amount") for one in (older, newer))
+        assert isinstance(first, int) and isinstance(second, int)
+        return context.merge_with_record(newer, {"amount": first + second})
+
+
 @_SETTINGS
 @given(CONDITIONS, st.lists(st.lists(ROWS, min_size=1, max_size=2), min_size=1, max_size=3))
 def test_a_slice_that_is_ruled_out_holds_no_match_however_its_files_merge(
@@ -102,6 +120,29 @@ def test_columns_are_judged_together() -> None:
     either = (pc.field("a") > 5) | (pc.field("b") == "z")
     assert left_of([[rows]], either) == [False]
     assert left_of([[rows]], either | pc.field("b").is_null()) == [True]
+
+
+def test_values_that_merging_makes_are_in_no_statistics() -> None:
+    base: Rows = [{"a": 5}]
+    slices, condition = [sliced(0, 0), sliced(1, 1)], pc.field("a") > 10
+    known = Known({name: base for one in slices for name in names(one)})
+    for makes_values, left in ((False, []), (True, slices[1:])):
+        pruning = Pruning(SCHEMA, statistics=known, merging_makes_values=makes_values)
+        assert pruning.left(slices, condition) == left
+
+
+def test_a_row_that_merging_has_made_is_found_by_its_value(tmp_path: Path) -> None:
+    merger_class = f"{Summing.__module__}:{Summing.__qualname__}"
+    name = MergerName(merger_class, Summing.merging_strategy)
+    spec = TableSpec("sums", ("id",), TableType.MERGE_ON_READ, ordering=("ts",), merger=name)
+    schema = pa.schema([("id", pa.string()), ("ts", pa.int64()), ("amount", pa.int64())])
+    table = WrittenTable.create(tmp_path, schema, spec.to_properties(), merger_class)
+    table.open().keep_metadata_table()
+    table.upsert({"id": "a", "ts": 1, "amount": 5})
+    table.compact()
+    table.upsert({"id": "a", "ts": 2, "amount": 7})
+    found = table.open().snapshot(["amount"], where="amount > 10").read_all()
+    assert found["amount"].to_pylist() == [12]
 
 
 def test_a_query_opens_no_file_that_statistics_rule_out(tmp_path: Path) -> None:

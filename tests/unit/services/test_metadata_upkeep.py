@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
+from table.model.action import Action, State
+from table.model.instant import Instant
 from table.services.archival_plan import ArchivalPolicy
 from table.services.cleaning_plan import CleaningPolicy, Retention
-from table.services.metadata_upkeep import MetadataPolicies
+from table.services.metadata_upkeep import MetadataPolicies, tend
+from table.timeline.lock import open_lock
+from table.timeline.timeline import Timeline
+from table.timeline.timeline_store import TimelineStore
+from table.transaction.access import TableAccess
+from tests.upkeep import new_storage
 
 
 @pytest.mark.parametrize(
@@ -38,3 +47,19 @@ def test_one_instant_more_stays_active_than_of_the_data_table_and_what_cleans_lo
     assert MetadataPolicies.beside(by_versions, ArchivalPolicy(4, 5)).archival == ArchivalPolicy(
         5, 6, 10
     )
+
+
+def test_what_cleans_still_look_at_is_not_taken_for_too_long_a_timeline_at_every_batch() -> None:
+    policies = MetadataPolicies.beside(CleaningPolicy(Retention.HOURS, hours=24))
+    own = Timeline.of(_told(hours_ago) for hours_ago in range(32))
+    data = Timeline.of(_told(hours_ago) for hours_ago in range(25))
+    assert len(own.instants) > policies.archival.max_commits
+    storage = new_storage()
+    access = TableAccess(storage, TimelineStore(storage), open_lock(storage))
+    assert tend(access, own, data, policies) is None
+
+
+def _told(hours_ago: int) -> Instant:
+    at = datetime(2026, 3, 3, tzinfo=UTC) - timedelta(hours=hours_ago)
+    time = f"{at:%Y%m%d%H%M%S}000"
+    return Instant(time, Action.DELTA_COMMIT, State.COMPLETED, time)

@@ -15,12 +15,16 @@ from streamer.cli import FAILED, MISUSED, OK, main
 from streamer.commands.table import timeline_rows
 from table.config import keys
 from table.config.table_properties import TableType
-from table.errors import Fenced, WriteConflict
+from table.errors import Fenced, LockTimeout, WriteConflict
 from table.hudi_table import HudiTable, open_table
-from table.model.action import Action, State
+from table.metadata.opening import METADATA_FOLDER
+from table.metadata.property_file import read_properties
+from table.model.action import COMMITS, Action, State
 from table.model.format_version import FormatVersion
 from table.model.instant import Instant
 from table.storage import StorageLocation, open_storage
+from table.storage.folder_storage import FolderStorage
+from table.timeline.timeline_store import TimelineStore
 from table.transaction import transaction
 from tests.json_stream import TOPIC, JsonStream
 from tests.tables import Row, commit, make, writer
@@ -169,6 +173,33 @@ def test_the_lock_of_the_tables_writers_is_taken(
     assert len(newest(stream).timeline.instants) == 1
     held.unlink()
     assert main(command) == OK
+
+
+def test_what_could_not_be_published_is_not_left_pending(
+    stream: JsonStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = newest(stream)
+    own = FolderStorage(table.storage, METADATA_FOLDER)
+    publish, told = table.store.publish, []
+
+    def too_late(pending: Instant, completed_at: str) -> Instant:
+        monkeypatch.undo()
+        told.append(TimelineStore.of_table(own, read_properties(own)).load().completed()[-1])
+        table.store.withdraw(pending)
+        return publish(pending, completed_at)
+
+    monkeypatch.setattr(table.store, "publish", too_late)
+    with pytest.raises(Fenced):
+        write_checkpoint(table, "", None)
+    again = newest(stream).timeline
+    assert not again.pending()
+    assert len(again.completed(*COMMITS)) == 1
+    assert again.find(told[0].requested_at) is None
+    assert newest(stream).metadata_differences() == [], "it is not told of it any more"
+    monkeypatch.setattr(transaction, "LOCK_WAIT_S", 0.1)
+    with newest(stream).access.lock.hold(1), pytest.raises(LockTimeout):
+        write_checkpoint(table, "", None)
+    assert newest(stream).timeline == again
 
 
 @pytest.mark.parametrize("version", [FormatVersion.V6, FormatVersion.V9])

@@ -218,6 +218,7 @@ def test_a_lock_that_others_keep_is_not_waited_for_in_turn_and_costs_no_second_r
         assert beside.told(CompactionBegun) == 0
         lease.release()
         until(lambda: beside.told(CompactionBegun) == 1)
+        until(lambda: beside.compaction.is_progressing)  # what was in its way has passed
         before = beside.told(CompactionFailed)
         with others_lock.hold(1):
             beside.runner.may_go.set()
@@ -226,6 +227,7 @@ def test_a_lock_that_others_keep_is_not_waited_for_in_turn_and_costs_no_second_r
         assert beside.told(CompactionBegun) == 1, "what was written stood"
         failed = [event for event in beside.events if isinstance(event, CompactionFailed)]
         assert {event.error_type for event in failed} == {"LockTimeout"}
+        assert [event.failures for event in failed[before : before + 2]] == [1, 2]
         assert_whole(beside, {"a": (3, 3)})
 
 

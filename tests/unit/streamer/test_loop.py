@@ -40,6 +40,14 @@ class AwayBroker:
         pass
 
 
+class NeverWaitedFor(threading.Event):
+    """An event that the main thread only looks at."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        assert threading.current_thread() is not threading.main_thread()
+        return super().wait(timeout)
+
+
 class HeldRunner(LocalRunner):
     """Whose tasks are not done before they are let."""
 
@@ -80,6 +88,15 @@ def test_a_failure_that_may_pass_is_met_with_growing_pauses_and_then_given_up() 
     assert [event.pause_s for event in retrying] == [0.005, 0.01, 0.02, 0.03, 0.03]
     assert time.monotonic() - started > 0.095
     assert not loop.left_work
+
+
+def test_the_handler_of_a_signal_cannot_meet_its_own_thread_waiting_for_the_event_it_sets() -> None:
+    """Waiting holds the event's lock for moments, and setting it waits for the lock."""
+    told: list[Event] = []
+    loop = loop_of(LocalRunner(1), RetryConfig(max_attempts=2, backoff_s=0.05), told)
+    loop._stopping = NeverWaitedFor()
+    with pytest.raises(BrokerUnreachable):
+        loop.run()
 
 
 def test_a_pause_stays_the_longest_however_often_it_failed() -> None:
