@@ -170,7 +170,10 @@ class MetadataWriter:
         properties = read_properties(self._storage)
         if not properties.metadata_partitions:
             return
-        _open_store(self._storage).undo(target)
+        try:
+            _open_store(self._storage).undo(target)
+        except NotFound:
+            return  # it is gone
         metadata = open_metadata_table(self._storage, properties, timeline)
         if metadata is not None and _lists_any(metadata, deleted):
             drop(self._storage, properties)

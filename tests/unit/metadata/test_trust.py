@@ -128,6 +128,16 @@ def test_a_plan_that_leaves_logs_out_is_completed(monkeypatch: pytest.MonkeyPatc
     assert fresh.metadata_differences() == []
 
 
+def test_a_dead_writer_is_undone_though_the_metadata_table_has_gone() -> None:
+    storage, to = table(1, 2, 3)
+    to.begin()
+    storage.delete([one.path for one in storage.list_tree(METADATA_FOLDER)])
+    restarted = writer(storage)
+    assert restarted.recover()
+    assert restarted.table.metadata_differences() == []
+    assert contents(storage) == WHOLE
+
+
 def test_a_clean_that_left_the_timeline_before_older_commits_is_no_stranger() -> None:
     first, clean, last = (
         Instant(f"2026010100000000{n}", action, State.COMPLETED, f"2026010100000010{n}")
