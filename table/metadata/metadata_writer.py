@@ -299,12 +299,12 @@ class MetadataWriter:
             told = [path for path in unread if path not in anew]
             before |= PartitionStatistics(metadata).ranges(told, columns)
             before |= remaining_ranges(metadata, self._instants, view, commit, anew, columns)
+        now = {path: carried(before.get(path), ranges) for path, ranges in files.items()}
         # Of a column that is only in what was written before, nobody else says that it is lost.
         lost = {path: known.columns if None in ranges else [] for path, ranges in files.items()}
-        return {
-            path: carried(before.get(path), ranges).without(lost[path])
-            for path, ranges in files.items()
-        }
+        for path in losing:  # it may have no row left
+            lost[path] = [*lost[path], *(n for n in known.columns if n not in now[path].columns)]
+        return {path: ranges.without(lost[path]) for path, ranges in now.items()}
 
     def _define(self, known: _Known, stats: Iterable[WriteStat]) -> None:
         """Say of which columns there are statistics, once there are new ones."""

@@ -11,6 +11,7 @@ import pytest
 from sinks.hudi.compactions import Compaction, pending_compactions, request_compaction
 from sinks.hudi.table_writer import TableWriter
 from sinks.hudi.upkeep import clean
+from table.config.table_properties import TableType
 from table.errors import Unsupported
 from table.execution.runner import LocalRunner
 from table.metadata import metadata_writer, range_records
@@ -189,6 +190,16 @@ def test_statistics_of_a_partition_are_those_of_what_queries_read() -> None:
     made.rebuild_metadata_table()
     assert _of_partition(to, "ts") == (50, 80, 7)
     assert made.metadata_differences() == []
+
+
+def test_a_partition_whose_last_row_is_deleted_has_no_statistics() -> None:
+    storage = new_storage()
+    make(storage, TableType.COPY_ON_WRITE)
+    to = writer(storage)
+    commit(to, [Row("a", 1, 1), Row("h", 1, 1, "south")])
+    commit(to, [Row("h", 2, 2, "south", ChangeKind.DELETE)])
+    assert to.table.metadata_differences() == []
+    assert contents(storage) == {"a": (1, 1)}
 
 
 def test_statistics_that_were_not_told_are_differences() -> None:
