@@ -11,9 +11,7 @@ from checkpoints.checkpoint import KafkaCheckpoint
 from streamer.events import Alive, Listener
 from streamer.loop import StreamLoop
 from streamer.sources.kafka import KafkaSource
-
-#: A question to the topic that takes longer than this is left to itself when the run ends.
-_END_WITHIN_S = 1.0
+from streamer.thread_beside import thread_beside
 
 
 @contextmanager
@@ -28,9 +26,8 @@ def telling_of_life(
         listener: is told.
         every_s: seconds between two signs.
     """
-    ending = threading.Event()
 
-    def tell() -> None:
+    def tell(ending: threading.Event) -> None:
         while not ending.wait(every_s):
             position = loop.position
             lag = {} if position is None else _lag(source, position)
@@ -38,13 +35,8 @@ def telling_of_life(
                 idle_s = time.monotonic() - loop.committed_at
                 listener(Alive(dict(position.offsets), lag, idle_s))
 
-    thread = threading.Thread(target=tell, name="lakemark-alive", daemon=True)
-    thread.start()
-    try:
+    with thread_beside("lakemark-alive", tell):
         yield
-    finally:
-        ending.set()
-        thread.join(_END_WITHIN_S)
 
 
 def _lag(source: KafkaSource, position: KafkaCheckpoint) -> Mapping[int, int]:

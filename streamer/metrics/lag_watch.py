@@ -10,10 +10,8 @@ from streamer.metrics.run_metrics import RunMetrics
 from streamer.metrics.table_shape import shape_of
 from streamer.sources.kafka import KafkaSource
 from streamer.sources.kafka_peek import KafkaPeek
+from streamer.thread_beside import thread_beside
 from table.hudi_table import HudiTable
-
-#: A look that takes longer than this is left to itself when the run ends.
-_END_WITHIN_S = 1.0
 
 
 @contextmanager
@@ -28,17 +26,9 @@ def looking(
         metrics: is told.
         every_s: seconds between two looks.
     """
-    ending = threading.Event()
     watch = _LagWatch(source, tables, metrics)
-    thread = threading.Thread(
-        target=watch.run, args=(ending, every_s), name="lakemark-lag", daemon=True
-    )
-    thread.start()
-    try:
+    with thread_beside("lakemark-lag", lambda ending: watch.run(ending, every_s)):
         yield
-    finally:
-        ending.set()
-        thread.join(_END_WITHIN_S)
 
 
 class _LagWatch:
