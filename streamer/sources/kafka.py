@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import replace
 from types import TracebackType
 
@@ -185,7 +186,7 @@ class KafkaSource:
             return int(self._properties[_POLL_RECORDS])
         available = self._admin.ranges()
         asked = looks(start.offsets, available)
-        with self._admin.translating(), self.peek() as peek:
+        with self._admin.translating(), closing(self.peek()) as peek:
             longest = max((peek.longest_bytes(look, _LOOK_WITHIN_S) for look in asked), default=0)
         return poll_records(_heap_bytes(self._spark), len(available), longest)
 
@@ -201,7 +202,7 @@ class KafkaSource:
         share = -(-count // max(len(available), 1))
         ends = {p: min(start.offsets[p] + share, r.end) for p, r in available.items()}
         begins = {p: max(ends[p] - share, r.earliest) for p, r in available.items()}
-        with self._admin.translating(), self.peek() as peek:
+        with self._admin.translating(), closing(self.peek()) as peek:
             return pa.array(peek.values(begins, ends, _SAMPLE_BYTES), pa.binary())
 
     def close(self) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from types import TracebackType
 from typing import Any, Final
 
 from py4j.java_gateway import JavaObject
@@ -112,17 +111,6 @@ class KafkaPeek:
             self._consumer.close(self._jvm.java.time.Duration.ofSeconds(1))
         except Py4JJavaError:  # it ends with the JVM
             return
-
-    def __enter__(self) -> KafkaPeek:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _first_records(
         self, offsets: Mapping[int, int], within_s: float
