@@ -263,7 +263,7 @@ class StreamLoop:
         while in_time and stop.is_alive() and not self._stopping.is_set():
             stop.join(_POLL_S)
         stop.join(_CANCEL_S)
-        self.left_work |= stop.is_alive() or not in_time
+        self.left_work |= stop.is_alive() or not self._idle.is_set()
         return in_time
 
     def _at_most_s(self, seconds: float) -> float:

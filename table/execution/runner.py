@@ -8,11 +8,16 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Protocol, TypeVar
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
+
+#: How long a signal may go unseen, in seconds. The handler runs on the main thread alone; a signal
+#: that comes as that thread begins to wait, or that the system hands to another thread, does not
+#: end the wait.
+_SIGNAL_SEEN_WITHIN_S = 0.2
 
 
 class Runner(Protocol):
@@ -58,9 +63,9 @@ class LocalRunner:
             return [run(task) for task in tasks]
         pool = ThreadPoolExecutor(min(self._threads, len(tasks)))
         try:
-            results = list(pool.map(run, tasks))
+            results = [_result(future) for future in [pool.submit(run, task) for task in tasks]]
         except Exception:
-            pool.shutdown()
+            pool.shutdown(cancel_futures=True)
             raise
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
@@ -71,3 +76,9 @@ class LocalRunner:
     def cancel(self) -> None:
         """See ``CancellableRunner.cancel``."""
         self._cancelled.set()
+
+
+def _result(future: Future[Result]) -> Result:
+    while not wait([future], _SIGNAL_SEEN_WITHIN_S).done:
+        pass
+    return future.result()

@@ -15,6 +15,10 @@ from table.errors import Retriable
 
 MAX_CLOCK_DRIFT_S = 10.0
 
+#: How the instants begin that make a metadata table; they come before all others.
+_NO_TIME = "0" * 14
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
 
 class ClockBehind(Retriable):
     """The timeline holds a time further in this machine's future than clocks may drift."""
@@ -38,9 +42,17 @@ def format_instant(moment: datetime) -> str:
 
 
 def parse_instant(text: str) -> datetime:
-    """The moment of an instant time; 14 digits (old tables) mean the second's last millisecond."""
+    """The moment of an instant time; 14 digits (old tables) mean the second's last millisecond.
+
+    Instants that made a metadata table are of 1970
+    (``HoodieInstantTimeGenerator.parseDateFromInstantTimeSafely``).
+    """
     padded = text + "999" if len(text) == 14 else text
-    moment = datetime.strptime(padded[:14], "%Y%m%d%H%M%S").replace(tzinfo=UTC)
+    second = padded[:14]
+    if second == _NO_TIME:
+        moment = _EPOCH
+    else:
+        moment = datetime.strptime(second, "%Y%m%d%H%M%S").replace(tzinfo=UTC)
     return moment + timedelta(milliseconds=int(padded[14:17]))
 
 

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from table.metadata.valid_instants import initial
 from table.model.action import Action, State
 from table.model.instant import Instant
 from table.services.archival_plan import ArchivalPolicy
@@ -57,6 +58,18 @@ def test_what_cleans_still_look_at_is_not_taken_for_too_long_a_timeline_at_every
     storage = new_storage()
     access = TableAccess(storage, TimelineStore(storage), open_lock(storage))
     assert tend(access, own, data, policies) is None
+
+
+@pytest.mark.parametrize("retention", list(Retention))
+def test_nothing_is_due_in_a_metadata_table_that_was_just_made(retention: Retention) -> None:
+    storage = new_storage()
+    access = TableAccess(storage, TimelineStore(storage), open_lock(storage))
+    made = Timeline.of(
+        Instant(initial(number), Action.DELTA_COMMIT, State.COMPLETED, "20260303000000000")
+        for number in range(3)
+    )
+    policies = MetadataPolicies.beside(CleaningPolicy(retention))
+    assert tend(access, made, Timeline.of([]), policies) is None
 
 
 def _told(hours_ago: int) -> Instant:

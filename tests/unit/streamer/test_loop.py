@@ -104,9 +104,20 @@ def test_a_pause_stays_the_longest_however_often_it_failed() -> None:
     assert pause_after(5_000, 1.0, 60.0) == 60.0
 
 
+def _tell_process(one: signal.Signals) -> None:
+    os.kill(os.getpid(), one)
+
+
+def _tell_this_thread(one: signal.Signals) -> None:
+    """As the system may do it with a signal to the process: the main thread's wait goes on."""
+    time.sleep(0.5)  # it does wait by now
+    signal.pthread_kill(threading.get_ident(), one)
+
+
+@pytest.mark.parametrize("tell", [_tell_process, _tell_this_thread])
 @pytest.mark.parametrize("one", [signal.SIGINT, signal.SIGTERM])
 def test_a_run_that_is_stopped_while_its_start_compacts_does_not_wait_for_it(
-    one: signal.Signals,
+    one: signal.Signals, tell: Callable[[signal.Signals], None]
 ) -> None:
     told: list[Event] = []
     runner = HeldRunner()
@@ -114,7 +125,7 @@ def test_a_run_that_is_stopped_while_its_start_compacts_does_not_wait_for_it(
 
     def ask() -> None:
         assert runner.begun.wait(LONG_S)
-        os.kill(os.getpid(), one)
+        tell(one)
 
     asking, started = threading.Thread(target=ask), time.monotonic()
     asking.start()
