@@ -30,8 +30,9 @@ venv-spark35: $(VENV_35)/.installed ## .venv-spark35: pyspark 3.5, also what Apa
 java: ## find Java 17 or 21, or install it (as root on Debian and Ubuntu)
 	scripts/java "$(PYTHON)"
 
-jars: venv java ## fetch the jars of the Kafka connector and of the broker, once
+jars: venv java ## fetch the jars of the Kafka connector and of the broker, once; archive Spark's classes
 	$(BIN)/python -m streamer.toolchain jars
+	$(BIN)/python -m streamer.class_archive
 
 $(VENV)/.installed: requirements/spark-4.0.lock
 	scripts/venv "$(PYTHON)" $(VENV) $< "$(UV)"
@@ -61,9 +62,10 @@ test-oracle: jars venv-spark35 ## the tests that ask Apache Hudi
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "oracle and not slow" $(ARGS)
 
 test-slow: jars venv-spark35 ## the long tests: kills, clusters, large messages
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "slow" $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "slow" $(ARGS)
 
 test-spark35: jars venv-spark35 ## the tests with Spark, on Spark 3.5
+	$(VENV_35)/bin/python -m streamer.class_archive
 	$(VENV_35)/bin/python -m pytest -n 2 --dist worksteal -m "spark and not slow and not oracle" $(ARGS)
 
 bench: jars venv-spark35 ## ingest from Kafka against the floor and Apache Hudi

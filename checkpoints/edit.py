@@ -32,6 +32,7 @@ from table.model.instant import Instant
 from table.timeline.timeline import Timeline
 from table.transaction.rollback import roll_back
 from table.transaction.transaction import Transaction
+from table.transaction.undoable import check_no_restore
 
 #: What the next commit must say of the table again, whatever it is about.
 _TABLE_KEYS = (keys.SCHEMA, keys.BUCKET_COUNT, keys.BUCKET_HASH_FIELDS)
@@ -65,12 +66,14 @@ def write_checkpoint(
     Raises:
         WriterPending: Apache Hudi's streamer may be at work, and its place is to change.
         InvalidConfig: a streamer cannot be called so, or the table has no commit yet.
+        Refused: a restore is pending.
         WriteConflict: the streamer went on meanwhile, or the table got other columns; nothing was
             published.
     """
     book.check_identity(identity)
     table.refresh()
     began_with = table.timeline
+    check_no_restore(began_with)
     _check_no_other_engine(table, began_with, identity)
     newest = table.newest_metadata()
     if newest is None:

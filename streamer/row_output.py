@@ -93,8 +93,9 @@ def first_rows(batches: Batches, limit: int | None) -> Iterator[pa.RecordBatch]:
         if left is None:
             yield batch
             continue
-        yield batch.slice(0, left)
-        left -= min(left, batch.num_rows)
+        taken = min(left, batch.num_rows)
+        yield batch.slice(0, taken)
+        left -= taken
         if left == 0:
             return
 

@@ -18,12 +18,13 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from streamer import class_archive
 from streamer.config import settings
 from streamer.config.pipeline import PipelineConfig
 from streamer.launch_files import JAVA_OPTIONS, launch_files
 from streamer.stopping import signals_held
 from streamer.stream_failure import told_by_spark
-from streamer.toolchain import cache_home, find_java, spark_kafka_jars
+from streamer.toolchain import cache_home, find_java, find_spark, spark_kafka_jars
 from table.errors import Permanent
 
 _GIB = 1024**3
@@ -147,7 +148,10 @@ def log_file() -> Path:
 
 
 def _start(conf: Mapping[str, str]) -> SparkSession:
-    os.environ["JAVA_HOME"] = str(find_java().home)
+    java = find_java()
+    os.environ["JAVA_HOME"] = str(java.home)
+    options = class_archive.java_options(java, find_spark()), conf[JAVA_OPTIONS]
+    conf = {**conf, JAVA_OPTIONS: " ".join(filter(None, options))}
     # A worker of another interpreter would not find what this one has installed.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     log_file().parent.mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,7 @@
 """Fixtures that every test may ask for, by name."""
 
+from hypothesis import HealthCheck, settings
+
 pytest_plugins = [
     "tests.fixtures.kafka",
     "tests.fixtures.oracle",
@@ -9,3 +11,9 @@ pytest_plugins = [
     "tests.fixtures.spark",
     "tests.fixtures.storage",
 ]
+
+# A busy machine may stop for seconds anywhere: how long an example takes proves nothing.
+settings.register_profile(
+    "lakemark", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("lakemark")

@@ -16,6 +16,7 @@ import pyarrow as pa
 from checkpoints import codec
 from table.config import keys
 from table.config.merge_settings import merge_settings
+from table.errors import Refused
 from table.execution.runner import Runner
 from table.hudi_table import HudiTable
 from table.model.action import COMMITS, Action
@@ -104,6 +105,7 @@ class Compaction:
         Raises:
             LockTimeout: another writer kept it.
             WriteConflict: another writer is doing it, or has done it, or has removed it.
+            Refused: no commit tells which columns the table has.
         """
         pending, plan = planned
         name = pending.requested_at
@@ -213,12 +215,21 @@ def _columns_as_of(table: HudiTable, requested_at: str) -> pa.Schema:
 
     Those of the newest commit come first. Others follow that only older commits name: a writer that
     did not know of them has them in no commit of its own, and they are in the files all the same.
+
+    Raises:
+        Refused: no commit names any.
     """
     completed = table.timeline.completed(*COMMITS)[::-1]
     before = [i for i in completed if _was_there(i, requested_at, table.version)]
     known = before or completed  # others may have archived what was before
     texts = (table.store.read_commit(i).extra_metadata.get(keys.SCHEMA) for i in known)
-    schemas = (without_meta_columns(avro.to_arrow(t)) for t in dict.fromkeys(texts) if t)
+    schemas = [without_meta_columns(avro.to_arrow(t)) for t in dict.fromkeys(texts) if t]
+    if not schemas:
+        message = (
+            f"compaction {requested_at} of {table.location.url} cannot be done: no commit of the "
+            "active timeline names the table's columns; write to the table, then try again"
+        )
+        raise Refused(message)
     return reduce(lambda newer, older: united(newer, older, table.location.url), schemas)
 
 

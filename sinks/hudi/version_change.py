@@ -39,11 +39,10 @@ def plan_version(table: HudiTable, version: FormatVersion) -> PlannedChange:
     """What ``take_to_version`` would do now. Errors as for ``plan_change``."""
     change = plan_change(table.access, version)
     pending = tuple(i.requested_at for i in table.timeline.pending(*COMMITS))
-    plans = []
+    plans = [plan for _, plan in pending_compactions(table)]
     if _merges(table, version):
         # What was written beside a pending compaction has to be merged once that is done.
-        after = schedule(table.view().slices_for_writing())
-        plans = [*(plan for _, plan in pending_compactions(table)), after]
+        plans.append(schedule(table.view().slices_for_writing()))
     operations = tuple(one for plan in plans for one in plan.operations)
     return PlannedChange(pending, operations, change)
 
@@ -51,7 +50,9 @@ def plan_version(table: HudiTable, version: FormatVersion) -> PlannedChange:
 def take_to_version(
     table: HudiTable, version: FormatVersion, runner: Runner, merger_class: str | None = None
 ) -> PlannedChange:
-    """Undo what dead writers left, merge all logs, and change the table.
+    """Undo what dead writers left, do compactions that are pending, and change the table.
+
+    All logs are merged where the other version would read them otherwise.
 
     A metadata table is made anew in the new version.
 
@@ -63,12 +64,11 @@ def take_to_version(
     rolled_back = tuple(recover(table.access))
     table.refresh()
     operations: list[CompactionOperation] = []
-    if _merges(table, version):
-        for planned in pending_compactions(table):
-            operations += _compact(table, planned, runner, merger_class)
-        requested = request_compaction(table)
-        if requested is not None:
-            operations += _compact(table, requested, runner, merger_class)
+    for planned in pending_compactions(table):
+        operations += _compact(table, planned, runner, merger_class)
+    requested = request_compaction(table) if _merges(table, version) else None
+    if requested is not None:
+        operations += _compact(table, requested, runner, merger_class)
     change = change_version(table.access, version)
     if change.metadata_partitions and not change.is_none:
         changed = HudiTable(table.storage, change.after, table.mergers)

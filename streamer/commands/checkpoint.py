@@ -12,7 +12,7 @@ from checkpoints.book import DEFAULT_IDENTITY, Progress
 from checkpoints.checkpoint import KafkaCheckpoint
 from checkpoints.edit import write_checkpoint
 from checkpoints.of_table import book_of, progress_of
-from streamer.commands.service_table import open_beside_writers
+from streamer.commands.service_table import open_beside_writers, open_for_service
 from streamer.grid import print_facts
 from table.errors import InvalidConfig
 from table.hudi_table import HudiTable
@@ -24,13 +24,14 @@ def execute(arguments: argparse.Namespace) -> int:
     Raises:
         InvalidConfig: what to set it to is missing, unreadable, or given where nothing is set.
         WriterPending: Apache Hudi's streamer may be at work.
+        Unsupported: what is to change is a table that this project does not write.
         HudiError: the table cannot be read, or not be written.
     """
     wanted = _wanted(arguments.action, arguments.checkpoint)
-    table = open_beside_writers(arguments)
     if arguments.action == "get":
-        _show(describe(table, arguments.id), arguments.json)
+        _show(describe(open_beside_writers(arguments), arguments.id), arguments.json)
         return 0
+    table = open_for_service(arguments)
     commit = write_checkpoint(table, arguments.id, wanted)
     _show({"commit": commit.requested_at, **describe(table, arguments.id)}, arguments.json)
     return 0

@@ -91,6 +91,6 @@ def _put_out(rows: pa.RecordBatchReader, arguments: argparse.Namespace) -> None:
 def _print(rows: pa.RecordBatchReader, limit: int | None) -> None:
     shown = limit or _ROWS_ON_SCREEN
     limited = pa.Table.from_batches(row_output.first_rows(rows, shown + 1), rows.schema)
-    row_output.print_rows(limited.slice(0, shown).to_batches(), Console())
+    row_output.print_rows(row_output.first_rows(limited.to_batches(), shown), Console())
     if limit is None and limited.num_rows > shown:
         print(f"the first {shown} rows; --limit shows more, --out all", file=sys.stderr)

@@ -24,6 +24,8 @@ from table.view.view_loader import load_view
 
 METADATA_FOLDER = ".hoodie/metadata"
 
+_NOTHING = "nothing; lakemark table validate TABLE --rebuild makes it anew"
+
 
 def open_metadata_table(
     storage: Storage, properties: TableProperties, timeline: Timeline
@@ -64,7 +66,7 @@ def _read_properties(storage: Storage) -> TableProperties:
     except NotFound as error:
         place = f"{storage.location.url}/{PROPERTIES_PATH}"
         expected = "the metadata table that the table's properties name"
-        raise CorruptData(place, None, expected, "nothing") from error
+        raise CorruptData(place, None, expected, _NOTHING) from error
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,10 @@ class _LatestSlices:
             lister = _PartitionLister(self.storage, partition)
             view = load_view(self.store, self.timeline, lister, self.version)
             self.known[partition] = view.latest_slices(partition)
+        if not self.known[partition]:  # what it does not list is there for nobody
+            place = f"{self.storage.location.url}/{partition}"
+            expected = "the files of a partition that the table's properties name"
+            raise CorruptData(place, None, expected, _NOTHING)
         return self.known[partition]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -88,8 +89,9 @@ class ScanPlanner:
             record_keys: only rows of these keys; any when None.
 
         Raises:
-            InvalidConfig: a column that the table does not have, or keys that its rows do not
-                carry; or a moment or span that names none, or that was cleaned away.
+            InvalidConfig: a column that the table does not have, or one that is named twice, or
+                keys that its rows do not carry; or a moment or span that names none, or that was
+                cleaned away.
             SnapshotChanged: the table changed meanwhile; load it again.
             CorruptData: an instant or statistics are damaged.
             Unsupported: the table merges in a way that is not known here.
@@ -159,6 +161,7 @@ class ScanPlanner:
     ) -> Scan:
         reader = self._reader(self.avro_schema, visible or self.view.visible_instants, slices)
         names = reader.schema.names if columns is None else list(columns)
+        _check_named_once(names)
         projected(reader.schema, names)
         if condition is not None:
             slices = self._pruning(reader.schema, slices).left(slices, condition)
@@ -196,6 +199,13 @@ class ScanPlanner:
         is_merged = any(file_slice.logs for file_slice in slices)
         is_custom = is_merged and merge_settings(properties).mode is MergeMode.CUSTOM
         return Pruning(schema, fields, properties.url_encode, self.statistics, is_custom)
+
+
+def _check_named_once(columns: Sequence[str]) -> None:
+    twice = sorted(name for name, times in Counter(columns).items() if times > 1)
+    if twice:
+        message = f"columns {twice} are asked for more than once; name each column once"
+        raise InvalidConfig(message)
 
 
 def table_schema(avro_schema: AvroSchema, properties: TableProperties) -> pa.Schema:

@@ -25,6 +25,9 @@ from table.timeline.timeline import Timeline
 from table.view.file_group import FileGroup
 from table.view.file_system_view import FileSystemView
 
+#: A hundred years: no table is so old, and calendars do not go back for ever.
+_ALL_HOURS = 100 * 365 * 24
+
 
 class Retention(StrEnum):
     """What is counted; the value is Apache's word (``HoodieCleaningPolicy``)."""
@@ -140,7 +143,7 @@ def _first_retained(
     if policy.retention is Retention.COMMITS:
         return commits[-policy.commits] if len(commits) > policy.commits else None
     if policy.retention is Retention.HOURS:
-        since = format_instant(now - timedelta(hours=policy.hours))
+        since = format_instant(now - timedelta(hours=min(policy.hours, _ALL_HOURS)))
         return next((i for i in commits if i.requested_at >= since), None)
     return None
 

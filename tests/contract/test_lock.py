@@ -6,9 +6,12 @@ import json
 import multiprocessing
 import os
 import signal
+import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -39,6 +42,46 @@ class ManualClock:
 
     def sleep(self, seconds: float) -> None:
         self.time_ms += max(1, round(1000 * seconds))
+
+
+class KeepersClock(ManualClock):
+    """One that whoever keeps a lease waits on as well: it never runs ahead of what he is to do.
+
+    Attributes:
+        due_ms: when he is to renew it again; None before he waits for the first time.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.due_ms: int | None = None
+
+    def sleep(self, seconds: float) -> None:
+        end_ms = self.time_ms + max(1, round(1000 * seconds))
+        while self.time_ms < end_ms:
+            self.time_ms = min(end_ms, self._due_later_ms())
+            self._due_later_ms()
+
+    def event(self) -> threading.Event:
+        """One whose ``wait`` takes this clock's time."""
+        clock = self
+
+        class OnClock(threading.Event):
+            def wait(self, timeout: float | None = None) -> bool:
+                assert timeout is not None
+                clock.due_ms = clock.time_ms + round(1000 * timeout)
+                while clock.time_ms < clock.due_ms:
+                    if super().wait(0.001):
+                        return True
+                return self.is_set()
+
+        return OnClock()
+
+    def _due_later_ms(self) -> int:
+        deadline = time.monotonic() + 120
+        while self.due_ms is None or self.due_ms <= self.time_ms:
+            assert time.monotonic() < deadline, "nobody keeps the lease"
+            time.sleep(0.001)
+        return self.due_ms
 
 
 @pytest.fixture
@@ -159,12 +202,18 @@ def test_a_renewed_lease_counts_from_the_renewal(
     other.acquire(wait_s=0)
 
 
-def test_a_step_may_take_longer_than_a_lease(storage_location: StorageLocation) -> None:
-    lease_s = 2.0
-    lock, other = (open_lock(open_storage(storage_location), lease_s=lease_s) for _ in range(2))
+def test_a_step_may_take_longer_than_a_lease(
+    storage_location: StorageLocation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = KeepersClock()
+    ours = SimpleNamespace(Event=clock.event, Thread=threading.Thread, RLock=threading.RLock)
+    monkeypatch.setattr("table.timeline.lock.threading", ours)
+    lock, other = (
+        open_lock(open_storage(storage_location), lease_s=LEASE_S, clock=clock) for _ in range(2)
+    )
     with lock.hold(0) as lease:
         with pytest.raises(LockTimeout):
-            other.acquire(1.5 * lease_s)
+            other.acquire(3 * LEASE_S)
         lease.check()
     other.acquire(0).release()
 

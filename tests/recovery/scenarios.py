@@ -674,7 +674,7 @@ _COW = TableType.COPY_ON_WRITE
 _V6, _V8, _V9 = FormatVersion
 _UNDONE = count_of(Action.ROLLBACK)
 
-_SOON_S = 60.0
+_SOON_S = 300.0
 
 SCENARIOS: dict[str, Scenario] = {
     "first start of a pipeline": Pipeline(({"rejects": []},), None, 0),

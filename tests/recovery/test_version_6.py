@@ -161,14 +161,17 @@ def test_a_log_counts_for_the_metadata_table_once_its_commit_has_completed() -> 
 
 
 def test_a_metadata_table_that_was_made_in_the_second_of_a_commit_is_continued() -> None:
-    storage = WholeSeconds(new_storage())
-    make_plain(storage, version=FormatVersion.V6)
-    while datetime.now(UTC).microsecond > 500_000:
-        time.sleep(0.05)
-    first = commit(writer(storage), [Row("a", 1, 1)])
-    writer(storage).recover()  # makes the metadata table
-    made = storage.head(".hoodie/metadata/.hoodie/00000000000000010.deltacommit")
-    assert made is not None and format_instant(made.modified_at) < (first.completed_at or "")
+    is_of_that_second = False
+    while not is_of_that_second:  # or a busy machine was too slow for it
+        storage = WholeSeconds(new_storage())
+        make_plain(storage, version=FormatVersion.V6)
+        while datetime.now(UTC).microsecond > 500_000:
+            time.sleep(0.05)
+        first = commit(writer(storage), [Row("a", 1, 1)])
+        writer(storage).recover()  # makes the metadata table
+        made = storage.head(".hoodie/metadata/.hoodie/00000000000000010.deltacommit")
+        assert made is not None
+        is_of_that_second = format_instant(made.modified_at) < (first.completed_at or "")
     commit(writer(storage), [Row("a", 2, 2)])
     assert writer(storage).table.keep_metadata_table() is None
     assert contents(storage) == {"a": (2, 2)}

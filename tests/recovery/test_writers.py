@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import datetime, timedelta, tzinfo
 from functools import partial
 from pathlib import Path
 
@@ -16,17 +18,21 @@ from table.execution.runner import LocalRunner
 from table.model.action import Action
 from table.services.compaction import CompactionPolicy
 from table.storage import Storage, StorageLocation, open_storage
+from table.timeline import clock
 from table.timeline.lock import LockProvider
 from table.transaction.heartbeat import (
     HEARTBEAT_FOLDER,
     HeartbeatExpired,
     HeartbeatPolicy,
     WriterAlive,
+    beating,
 )
 from table.transaction.sharing import Sharing
 from tests.fixtures.quick_s3 import QuickS3
 from tests.tables import Row, commit, contents, data_files, write_files, writer
 from tests.writers import (
+    MORTAL_LEASE_S,
+    MORTAL_SHARING,
     SHARING,
     Streamer,
     check_history,
@@ -36,6 +42,7 @@ from tests.writers import (
     quiet_threads,
     run_all,
     shared_writer,
+    until,
 )
 
 
@@ -45,6 +52,14 @@ class Stopped(HeartbeatPolicy):
     @property
     def expires_after_s(self) -> float:
         return 0.3
+
+
+class _AnHourAgo(datetime):
+    """The clock of a process that asked for its instant an hour ago."""
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
+        return datetime.now(tz) - timedelta(hours=1)
 
 
 @pytest.fixture(autouse=True)
@@ -63,11 +78,17 @@ def share(storage: Storage, batches: int, faults: int, has_metadata: bool) -> li
     provider = (
         LockProvider.STORAGE if storage.supports_compare_and_swap else LockProvider.FILE_SYSTEM
     )
-    opened = partial(shared_writer, provider=provider, has_metadata=has_metadata)
+    opened = partial(
+        shared_writer,
+        provider=provider,
+        sharing=MORTAL_SHARING,
+        has_metadata=has_metadata,
+        lease_s=MORTAL_LEASE_S,
+    )
     streamers = [
         Streamer(name, opened, storage, faults, batches=batches) for name in ("ann", "bob")
     ]
-    run_all(streamers, limit_s=120)
+    run_all(streamers, limit_s=400)
     check_history(storage, {s.name: batches for s in streamers})
     check_nothing_is_left(storage, opened(storage))
     check_history(storage, {s.name: batches for s in streamers})
@@ -96,15 +117,22 @@ def test_the_metadata_table_follows_both_on_an_object_store(quick_s3: QuickS3) -
 # What is undone, and by whom
 
 
-def test_a_living_writer_is_left_alone_and_a_dead_one_is_not(local: Storage) -> None:
+def test_a_living_writer_is_left_alone_and_a_dead_one_is_not(
+    local: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     make_shared(local)
-    sharing = Sharing(HeartbeatPolicy(0.1, 4), clock_skew_ms=1)
-    living = shared_writer(local, sharing=sharing)
-    written = write_files(living, [Row("a", 1, 1)])
-    dead = shared_writer(local, sharing=replace(sharing, heartbeats=HeartbeatPolicy(60.0, 2)))
-    write_files(dead, [Row("b", 1, 1, region="south")])  # it beats once, and never again
-    time.sleep(0.6)
-    other = shared_writer(local, sharing=sharing)
+    living = shared_writer(local, sharing=Sharing(HeartbeatPolicy(0.05, 12_000), 1))
+    dead = shared_writer(local)  # it beats once, and never again
+    with monkeypatch.context() as changed:
+        changed.setattr(clock, "datetime", _AnHourAgo)
+        written = write_files(living, [Row("a", 1, 1)])
+        write_files(dead, [Row("b", 1, 1, region="south")])
+    began_s = time.time()
+    for one in (living, dead):
+        beat = Path(local.location.url, HEARTBEAT_FOLDER, one.pending_instant)
+        os.utime(beat, (began_s - 3_600, began_s - 3_600))
+    until(lambda: len(beating(local, SHARING.heartbeats)) == 1)
+    other = shared_writer(local)
     assert other.recover() == [dead.pending_instant]
     living.commit(written, {})
     assert {key: v for key, (_, v) in contents(local).items()} == {"a": 1}

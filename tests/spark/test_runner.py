@@ -63,18 +63,18 @@ def test_jobs_beside_others_are_a_group_that_can_be_cancelled(spark: SparkSessio
     def work() -> None:
         try:
             ended.append(runner.map(abs, [-1, 2]))
-            runner.map(lambda seconds: time.sleep(seconds), [5.0])
+            runner.map(lambda seconds: time.sleep(seconds), [300.0])
         except Cancelled:
             ended.append("cancelled")
 
     thread = threading.Thread(target=work)
     thread.start()
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while len(jobs.getJobIdsForGroup("beside")) < 2 or not jobs.getActiveJobsIds():
         assert time.monotonic() < deadline
         time.sleep(0.02)
     runner.cancel()
-    thread.join(60)
+    thread.join(120)
     assert ended == [[1, 2], "cancelled"]
     with pytest.raises(Cancelled):
         runner.map(abs, [1])

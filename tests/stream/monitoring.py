@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 def get(port: int, path: str) -> tuple[int, str]:
     """Status and text of an answer."""
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=60) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()

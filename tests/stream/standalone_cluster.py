@@ -25,7 +25,7 @@ from streamer.toolchain import find_java, find_spark, spark_kafka_jars
 WORKER_HOSTS = ("127.0.0.2", "127.0.0.3")
 
 _DRIVER_HOST = "127.0.0.1"
-_START_S = 120.0
+_START_S = 300.0
 _POLL_S = 0.1
 _MASTER_STARTED = re.compile(r"Starting Spark master at (spark://\S+)")
 _WORKER_STARTED = re.compile(r"Successfully registered with master")
@@ -160,6 +160,10 @@ def _properties(folder: Path) -> dict[str, str]:
         "spark.executor.memory": "640m",
         "spark.driver.extraJavaOptions": _QUICK_START,
         "spark.executor.extraJavaOptions": _QUICK_START,
+        # Nothing runs before each worker has its executor, however late that starts.
+        "spark.cores.max": str(len(WORKER_HOSTS)),
+        "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+        "spark.scheduler.maxRegisteredResourcesWaitingTime": "300s",
         "spark.jars": ",".join(map(str, spark_kafka_jars())),
         "spark.ui.enabled": "false",
         "spark.eventLog.enabled": "true",

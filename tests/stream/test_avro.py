@@ -106,7 +106,7 @@ def test_writers_that_change_their_schema_change_the_table(
             "source": {"bootstrap": kafka.bootstrap, "topic": topic},
             "decode": {
                 "format": "avro",
-                "schema_registry": {"url": gateway.url, "patience_s": 20},
+                "schema_registry": {"url": gateway.url, "patience_s": 120},
                 "unknown_fields": "evolve",
                 "wider_values": "evolve",
                 "tombstone_key": "avro",

@@ -30,7 +30,7 @@ from tests.stream.standalone_cluster import (
     standalone_cluster,
 )
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 RECORDS = 8_000
 BATCHES = {"max_records_per_batch": 4_004}  # two, and some room where partitions are not even

@@ -181,7 +181,7 @@ def test_a_moment_is_resolved_to_the_first_record_that_is_no_older(
             producer.produce(
                 topic, b"v", partition=partition, timestamp=1_700_000_000_000 + time_ms
             )
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     for starting, at in (
         ({"timestamp": 1_700_000_002_000}, {0: 1, 1: 2, 2: 0}),
         ({"timestamp": "2023-11-14T22:13:21Z"}, {0: 0, 1: 0, 2: 0}),
@@ -201,10 +201,11 @@ def test_a_group_is_shown_how_far_the_table_has_read(
             source.show_group(KafkaCheckpoint(orders, {0: offset, 1: 2}))
     watcher = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
     asked = [TopicPartition(orders, partition) for partition in (0, 1)]
-    assert [found.offset for found in watcher.committed(asked, 20)] == [7, 2]
+    assert [found.offset for found in watcher.committed(asked, 60)] == [7, 2]
     watcher.subscribe([orders])
-    deadline = time.monotonic() + 20
-    while not watcher.assignment() and time.monotonic() < deadline:
+    deadline = time.monotonic() + 120
+    while not watcher.assignment():
+        assert time.monotonic() < deadline, "the group has no members"
         watcher.poll(0.2)
     assert told == []
     with KafkaSource(spark, config(bootstrap, orders, commit_group=group), told.append) as source:
@@ -257,4 +258,4 @@ def test_a_broker_that_does_not_answer_is_given_up_soon(
         KafkaSource(spark, config("127.0.0.1:1", topic)) as source,
     ):
         source.start_map(None)
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30, "a client of Kafka's asks for a minute by default"

@@ -18,11 +18,12 @@ from table.hudi_table import open_table
 from table.storage import StorageLocation
 from tests.fixtures.kafka import Kafka
 from tests.stream.orders_pipeline import assert_holds, assert_offsets_chain, pipeline_tree
+from tests.stream.short_lived import short_lived
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(2400)]
 
 KILLS = 20
-RECORDS_A_KILL = 4_000
+RECORDS_A_KILL = 2_500
 KEYS = 900
 
 #: A run is killed so long after so many of its events: while it starts, writes or compacts.
@@ -88,7 +89,8 @@ def _run(pipeline: Path, events: Path, *more: str) -> subprocess.CompletedProces
 def _live_and_die(pipeline: Path, events: Path, events_to_see: int, pause_s: float) -> None:
     """Kill a run a moment after it has told so many events, whatever it is doing then."""
     seen = _events(events)
-    with subprocess.Popen(_command(pipeline, events), stdout=subprocess.DEVNULL) as process:
+    command = _command(pipeline, events)
+    with subprocess.Popen(command, env=short_lived(), stdout=subprocess.DEVNULL) as process:
         try:
             _wait(lambda: _events(events) > seen, process, STARTS_WITHIN_S)
             _wait(lambda: _events(events) >= seen + events_to_see, process, LONGEST_LIFE_S)

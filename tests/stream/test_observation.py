@@ -21,7 +21,7 @@ from tests.stream.orders_pipeline import pipeline_config
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
-_WITHIN_S = 20.0
+_WITHIN_S = 120.0
 
 
 def until(is_so: Callable[[], bool]) -> None:
@@ -59,6 +59,7 @@ class Watcher:
 def test_metrics_and_health_of_a_real_run(
     kafka: Kafka, spark: SparkSession, tmp_path: Path
 ) -> None:
+    began = time.time()
     topic = kafka.create_topic()
     row = b'{"order_id": "%d", "region": "north", "updated_at": 1}'
     kafka.produce(topic, [(b"%d" % n, row % n) for n in range(20)] + [(b"bad", b"{")])
@@ -67,7 +68,7 @@ def test_metrics_and_health_of_a_real_run(
         topic,
         tmp_path / "orders",
         source={"max_records_per_batch": 15},
-        metrics={"port": 0, "look_interval_s": 0.1, "stuck_after_s": 5.0},
+        metrics={"port": 0, "look_interval_s": 0.1, "stuck_after_s": 15.0},
     )
     watcher = Watcher()
     with observed(config, watcher) as observation:
@@ -92,7 +93,7 @@ def test_metrics_and_health_of_a_real_run(
     assert after["lakemark_rejects_total"] == 1
     assert after["lakemark_batch_seconds_count"] == 2
     assert after["lakemark_files_written_total"] >= 2
-    assert abs(after["lakemark_last_commit_timestamp_seconds"] - time.time()) < 60
-    assert abs(after["lakemark_last_instant_timestamp_seconds"] - time.time()) < 60
+    assert began < after["lakemark_last_commit_timestamp_seconds"] < time.time()
+    assert began < after["lakemark_last_instant_timestamp_seconds"] < time.time()
     with pytest.raises(urllib.error.URLError):
         get(watcher.port, "/health")

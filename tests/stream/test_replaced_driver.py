@@ -28,8 +28,9 @@ from table.storage import Storage, StorageLocation, open_storage
 from table.timeline.lock import Lease, open_lock
 from tests.fixtures.kafka import Kafka
 from tests.stream.sent_orders import SentOrders
+from tests.stream.short_lived import short_lived
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 RECORDS = 6_000
 SPARK = {"master": "local[2]", "conf": {"spark.driver.memory": "1g"}}
@@ -40,9 +41,11 @@ WRITING, PUBLISHING = ".hoodie/.temp", ".hoodie/.aux/prepared"
 #: Longer than any test holds the table's lock.
 LEASE_S = 600.0
 
-STOPS_WITHIN_S = 25.0
+#: What docs/cluster.md promises, and as much again for a busy machine; what holds a driver up here
+#: would do so for longer than that.
+STOPS_WITHIN_S = 50.0
 ENDS_WITHIN_S = 240.0
-BEGINS_WITHIN_S = 120.0
+BEGINS_WITHIN_S = 200.0
 
 
 @pytest.fixture
@@ -150,6 +153,7 @@ def _run(file: Path) -> Iterator[subprocess.Popen[str]]:
     """``lakemark run --once``; Python and Java in a process group of their own."""
     driver = subprocess.Popen(
         [sys.executable, "-m", "streamer", "run", str(file), "--once"],
+        env=short_lived(),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,

@@ -91,7 +91,7 @@ def test_a_run_that_is_stopped_while_spark_starts_ends_as_if_done(
             time.sleep(0.05)
         time.sleep(after_s)
         run.send_signal(one)
-        out, complaints = run.communicate(timeout=60)
+        out, complaints = run.communicate(timeout=300)
     assert (run.returncode, complaints) == (0, b""), out
 
 

@@ -32,18 +32,18 @@ def test_a_source_that_fails_is_told_and_ends_the_others(threads: int) -> None:
         message = "gone"
         raise OSError(message)
 
-    before = threading.active_count()
+    before = set(threading.enumerate())
     with pytest.raises(OSError, match="gone"):
         list(interleaved([fails, source(1, 10**9)], threads))
-    assert threading.active_count() == before
+    assert set(threading.enumerate()) <= before
 
 
 def test_whoever_stops_reading_ends_the_threads() -> None:
-    before = threading.active_count()
+    before = set(threading.enumerate())
     with closing(interleaved([source(n, 10**9) for n in range(3)], 3)) as items:
         assert next(items)[1] == 0
-        assert threading.active_count() == before + 3
-    assert threading.active_count() == before
+        assert len(set(threading.enumerate()) - before) == 3
+    assert set(threading.enumerate()) <= before
 
 
 @given(st.integers(0, 9), st.integers(1, 3))
@@ -64,7 +64,7 @@ def test_reading_ahead_makes_the_next_item_while_one_is_in_use_and_no_more_than_
 
     with closing(read_ahead(items, ahead=1)) as ahead:
         assert next(ahead) == 0
-        assert enough.wait(timeout=10)
+        assert enough.wait(timeout=120)
         assert len(made) == 3
 
 

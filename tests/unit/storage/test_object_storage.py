@@ -153,7 +153,7 @@ def test_a_dead_endpoint_is_reported_in_bounded_time() -> None:
         started = time.monotonic()
         with pytest.raises(StorageUnavailable):
             storage.read("a")
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < 15, "by default one request alone may take 20 s"
     with pytest.raises(StorageUnavailable):  # nobody listens any more
         storage.create("a", b"")
 

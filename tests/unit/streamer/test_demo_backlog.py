@@ -60,7 +60,7 @@ class Electing:
 
 
 def test_a_topic_that_was_just_made_is_asked_again_until_it_has_leaders() -> None:
-    assert answered(Electing(2), KafkaException) == 7
+    assert answered(Electing(2), KafkaException, within_s=120) == 7
     with pytest.raises(TopicSilent, match=r"demo.s topic holds: .*NOT_LEADER"):
         answered(Electing(2), KafkaException, within_s=0)
 
@@ -79,5 +79,6 @@ def test_an_ended_sender_sends_no_more(kafka: Kafka, topic: str) -> None:
     sender = Sender(kafka.bootstrap, topic, 0, 1_000_000, pytest.fail)
     sender.start()
     sender.end()
+    sender.join(60)  # what it has sent may still be on its way to a busy broker
     assert not sender.is_alive()
     sender.raise_failure()

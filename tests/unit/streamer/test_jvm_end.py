@@ -12,6 +12,7 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
+from streamer import jvm_end
 from streamer.jvm_end import JvmEnded, OutOfMemory, jvm_end_told
 from streamer.stream_failure import StreamFailed, translated
 
@@ -32,6 +33,7 @@ def exits(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> No
     ending = f"import time; time.sleep(0.5); raise SystemExit({request.param})"
     process = subprocess.Popen([sys.executable, "-c", ending])
     monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=process))
+    monkeypatch.setattr(jvm_end, "_EXIT_WITHIN_S", 120.0)  # a busy machine's Python takes longer
 
 
 @pytest.mark.parametrize("exits", [52], indirect=True)

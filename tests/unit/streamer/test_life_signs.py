@@ -12,7 +12,7 @@ from streamer.loop import StreamLoop
 from streamer.sources.errors import SourceError
 from streamer.sources.kafka import KafkaSource
 
-WITHIN_S = 20.0
+WITHIN_S = 120.0
 
 
 @dataclass

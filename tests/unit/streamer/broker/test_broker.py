@@ -36,7 +36,7 @@ def values(bootstrap: str, topic: str, count: int) -> list[bytes | None]:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "test", "log_level": 0})
     try:
         consumer.assign([TopicPartition(topic, 0, 0)])
-        return [message.value() for message in consumer.consume(count, 30)]
+        return [message.value() for message in consumer.consume(count, 120)]
     finally:
         consumer.close()
 

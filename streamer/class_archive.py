@@ -1,0 +1,89 @@
+"""``python -m streamer.class_archive``: an archive of Spark's classes, with which it starts sooner.
+
+Of the seconds that a start takes the JVM spends most on reading and checking some fifteen thousand
+classes. It can map them from a file instead (class data sharing). That file is made once, by a
+Spark that does what a pipeline does and writes down at its end what it has loaded. A JVM that finds
+it unfit, since Spark or Java have been changed, starts without it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from streamer.toolchain import JavaHome, SparkDistribution, cache_home, find_java, find_spark
+from table.errors import HudiError
+
+#: What PySpark's launcher adds to the options of the JVM it starts.
+_OPTIONS = "SPARK_SUBMIT_OPTS"
+
+#: What it says of an archive goes where its other complaints go, not among a command's answers.
+_COMPLAINTS = "-Xlog:disable -Xlog:all=warning:stderr"
+
+_MADE_WITHIN_S = 300.0
+
+
+def java_options(java: JavaHome, spark: SparkDistribution) -> str:
+    """The JVM's options for its archive; none unless that was made."""
+    archive = _place(java, spark)
+    return f"{_COMPLAINTS} -XX:SharedArchiveFile={archive}" if archive.exists() else ""
+
+
+def make(java: JavaHome, spark: SparkDistribution) -> Path | None:
+    """Make the archive, unless it is there; where it lies, or None when none can be made."""
+    archive = _place(java, spark)
+    if archive.exists():
+        return archive
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="making-", dir=archive.parent) as folder:
+        made = Path(folder) / archive.name
+        _warm_up(f"{_COMPLAINTS} -XX:ArchiveClassesAtExit={made}")
+        if not made.exists():
+            return None
+        with made.open("rb") as file:
+            os.fsync(file.fileno())  # a JVM dies of one that is cut short
+        made.rename(archive)
+    return archive
+
+
+def _warm_up(options: str) -> None:
+    """A Spark of its own, whose JVM is given the options; what it prints tells users nothing."""
+    given = os.environ.get(_OPTIONS, "")
+    with suppress(subprocess.TimeoutExpired):
+        subprocess.run(
+            [sys.executable, "-m", "streamer.warm_up"],
+            env={**os.environ, _OPTIONS: f"{given} {options}".strip()},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=_MADE_WITHIN_S,
+        )
+
+
+def _place(java: JavaHome, spark: SparkDistribution) -> Path:
+    """Where the archive of this Java and this Spark lies."""
+    digest = hashlib.sha256(f"{java.home} {spark.jars_folder}".encode())
+    with suppress(OSError):  # says which build it is, where it is there
+        digest.update((java.home / "release").read_bytes())
+    name = f"spark-{spark.version}-java-{java.version}-{digest.hexdigest()[:8]}.jsa"
+    return cache_home() / "classes" / name
+
+
+def main() -> int:
+    """Make the archive and print where it lies; without one everything works, only slower."""
+    try:
+        archive = make(find_java(), find_spark())
+    except HudiError as error:
+        print(error, file=sys.stderr)
+        return 1
+    none = "none could be made; Spark starts without, and takes longer"
+    print(f"Archive of Spark's classes: {archive or none}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,49 @@
+"""The archive of Spark's classes: used where it fits, and never in the way."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from streamer import class_archive
+from streamer.toolchain import JavaHome, SparkDistribution, find_java
+
+SPARK = SparkDistribution(Path("jars"), "4.0.0", "2.13")
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("LAKEMARK_HOME", str(tmp_path))
+    return tmp_path
+
+
+def test_without_an_archive_java_is_told_nothing() -> None:
+    assert class_archive.java_options(find_java(), SPARK) == ""
+
+
+def test_java_passes_over_an_archive_that_is_none_and_prints_nothing_of_it() -> None:
+    java = find_java()
+    _lay_down(java)
+    options = class_archive.java_options(java, SPARK).split()
+    assert options
+    told = subprocess.run([java.executable, *options, "--version"], capture_output=True, text=True)
+    assert told.returncode == 0
+    assert "shared" not in told.stdout and "archive" not in told.stdout
+
+
+def test_another_build_of_java_or_another_spark_has_an_archive_of_its_own(cache: Path) -> None:
+    java = JavaHome(cache, 17)
+    (cache / "release").write_text('JAVA_VERSION="17.0.15"')
+    _lay_down(java)
+    assert class_archive.java_options(java, SPARK)
+    assert not class_archive.java_options(java, SparkDistribution(Path("others"), "4.0.0", "2.13"))
+    (cache / "release").write_text('JAVA_VERSION="17.0.16"')
+    assert not class_archive.java_options(java, SPARK)
+
+
+def _lay_down(java: JavaHome) -> None:
+    place = class_archive._place(java, SPARK)
+    place.parent.mkdir()
+    place.write_bytes(b"no archive")
