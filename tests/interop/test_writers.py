@@ -85,6 +85,8 @@ SHARED = ApacheTable(
         "hoodie.client.heartbeat.interval_in_ms": "1000",
         "hoodie.client.heartbeat.tolerable.misses": "120",
         "hoodie.time.generator.max_expected_clock_skew_ms": "1",
+        # It was seen to wait for its own server of listings for five minutes, under the lock.
+        "hoodie.embed.timeline.server": "false",
         "hoodie.datasource.write.commitmeta.key.prefix": "test.",
     },
 )

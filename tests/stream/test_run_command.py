@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.fixtures.kafka import Kafka, Message
+from tests.stream.short_lived import short_lived
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
@@ -21,7 +22,7 @@ _LAKEMARK = [sys.executable, "-c", "import sys; from streamer.cli import main; s
 
 def lakemark(*arguments: object) -> subprocess.CompletedProcess[str]:
     command = [*_LAKEMARK, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300)
+    return subprocess.run(command, env=short_lived(), capture_output=True, text=True, timeout=300)
 
 
 def orders(first: int, end: int) -> Iterator[Message]:
@@ -50,7 +51,7 @@ def test_a_run_that_is_stopped_and_started_reads_each_record_once(
     table = pipeline.with_name("orders")
     command = [*_LAKEMARK, "run", str(pipeline)]
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command, env=short_lived(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as continuous:
         assert continuous.stdout is not None
         assert continuous.stderr is not None
