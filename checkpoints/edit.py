@@ -6,8 +6,9 @@ more before it has started again there, the others go on. Apache Hudi's streamer
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 
 from checkpoints import book
 from checkpoints.book import DEFAULT_IDENTITY, Book, Progress
@@ -30,11 +31,12 @@ from table.model.action import COMMITS, Action, State
 from table.model.commit_metadata import CommitMetadata
 from table.model.instant import Instant
 from table.timeline.timeline import Timeline
+from table.transaction.access import TableAccess
 from table.transaction.rollback import roll_back
 from table.transaction.transaction import Transaction
 from table.transaction.undoable import check_no_restore
 
-#: What the next commit must say of the table again, whatever it is about.
+#: Whatever a commit is about, the next one reads the table's schema and buckets in it.
 _TABLE_KEYS = (keys.SCHEMA, keys.BUCKET_COUNT, keys.BUCKET_HASH_FIELDS)
 
 
@@ -72,52 +74,115 @@ def write_checkpoint(
     """
     book.check_identity(identity)
     table.refresh()
-    began_with = table.timeline
-    check_no_restore(began_with)
-    _check_no_other_engine(table, began_with, identity)
-    newest = table.newest_metadata()
-    if newest is None:
-        message = f"{table.location.url} has no commit yet; name the offsets in source.starting"
-        raise InvalidConfig(message)
+    edit = _Edit.begin(table, identity)
     action = Action.DELTA_COMMIT if table.properties.is_merge_on_read else Action.COMMIT
-    known = book_of(table, began_with, passes_damaged=True)
-    transaction = Transaction.begin(table.access, action, began_with)
-    name = transaction.instant.requested_at
-    told = {k: v for k, v in newest.extra_metadata.items() if k in _TABLE_KEYS}
+    transaction = Transaction.begin(table.access, action, edit.began_with)
+    metadata = edit.metadata(transaction.instant.requested_at, checkpoint)
+    completed = _commit_or_withdraw(table.access, transaction, metadata, edit.check)
+    table.refresh()
+    return completed
 
-    def check(timeline: Timeline) -> None:
+
+@dataclass(frozen=True, slots=True)
+class _Edit:
+    """A change of one streamer's place, and what was known as it began.
+
+    Attributes:
+        table: the table.
+        identity: of the streamer.
+        began_with: the timeline that the change was decided on.
+        known: the places of all streamers.
+        table_keys: what the next commit must say of the table again.
+    """
+
+    table: HudiTable
+    identity: str
+    began_with: Timeline
+    known: Book
+    table_keys: Mapping[str, str]
+
+    @classmethod
+    def begin(cls, table: HudiTable, identity: str) -> _Edit:
+        """Of a table that was just refreshed.
+
+        Raises:
+            WriterPending: Apache Hudi's streamer may be at work, and its place is to change.
+            InvalidConfig: the table has no commit yet.
+            Refused: a restore is pending.
+        """
+        timeline = table.timeline
+        check_no_restore(timeline)
         _check_no_other_engine(table, timeline, identity)
-        since = set(timeline.completed(*COMMITS)) - set(began_with.completed(*COMMITS))
-        if any(_stands_against(table, commit, told, identity) for commit in since):
+        newest = table.newest_metadata()
+        if newest is None:
+            message = f"{table.location.url} has no commit yet; name the offsets in source.starting"
+            raise InvalidConfig(message)
+        table_keys = {k: v for k, v in newest.extra_metadata.items() if k in _TABLE_KEYS}
+        known = book_of(table, timeline, passes_damaged=True)
+        return cls(table, identity, timeline, known, table_keys)
+
+    def metadata(self, commit: str, checkpoint: KafkaCheckpoint | None) -> CommitMetadata:
+        """What the commit says that makes ``checkpoint`` the streamer's place."""
+        before = self.known.streamers.get(self.identity)
+        progress = Progress(checkpoint, commit, obeyed={} if before is None else before.obeyed)
+        known = self.known.with_progress(self.identity, progress)
+        extra_metadata = {**self.table_keys, **book.encode(known, self.identity)}
+        return CommitMetadata(extra_metadata=extra_metadata)
+
+    def check(self, timeline: Timeline) -> None:
+        """Pass if nothing that completed since the beginning stands against the change.
+
+        Raises:
+            WriterPending: see ``begin``.
+            WriteConflict: the streamer went on, or the table got other columns.
+        """
+        _check_no_other_engine(self.table, timeline, self.identity)
+        since = set(timeline.completed(*COMMITS)) - set(self.began_with.completed(*COMMITS))
+        if any(self._stands_against(commit) for commit in since):
             message = (
-                f"{table.location.url} was read further, or got other columns meanwhile; look, and "
-                "try again"
+                f"{self.table.location.url} was read further, or got other columns meanwhile; "
+                "look, and try again"
             )
             raise WriteConflict(message)
 
-    told_of_all = book.encode(_with(known, identity, checkpoint, name), identity)
+    def _stands_against(self, commit: Instant) -> bool:
+        """Whether it moved the streamer, or changed what we say of the table.
+
+        In layout 1 any does: it may have completed in the second up to which we say that all is
+        known.
+        """
+        metadata = self.table.store.read_commit(commit)
+        extra = metadata.extra_metadata
+        progress = newest_progress([(commit, extra)], self.identity)
+        is_step = progress is not None and progress.commit == commit.requested_at
+        is_change = metadata.may_change_schema and any(
+            extra.get(key, text) != text for key, text in self.table_keys.items()
+        )
+        return commit.is_legacy or is_step or is_change
+
+
+def _commit_or_withdraw(
+    access: TableAccess,
+    transaction: Transaction,
+    metadata: CommitMetadata,
+    check: Callable[[Timeline], None],
+) -> Instant:
+    """Complete the commit, or leave nothing of it; in doubt (``OutcomeUnknown``), all of it."""
     try:
-        completed, _ = transaction.commit(CommitMetadata(extra_metadata=told | told_of_all), check)
+        completed, _ = transaction.commit(metadata, check)
     except OutcomeUnknown:
         raise
     except (WriterPending, WriteConflict, DamagedCheckpoint, LockTimeout):
-        table.access.timeline.withdraw(transaction.instant)
+        access.timeline.withdraw(transaction.instant)
         transaction.cancel()
         raise
     except HudiError:
         # The metadata table may have been told of it by now.
         with suppress(HudiError):
-            roll_back(table.access, transaction.instant)
+            roll_back(access, transaction.instant)
         transaction.leave()
         raise
-    table.refresh()
     return completed
-
-
-def _with(known: Book, identity: str, checkpoint: KafkaCheckpoint | None, commit: str) -> Book:
-    before = known.streamers.get(identity)
-    obeyed = {} if before is None else before.obeyed
-    return known.with_progress(identity, Progress(checkpoint, commit, obeyed=obeyed))
 
 
 def _check_no_other_engine(table: HudiTable, timeline: Timeline, identity: str) -> None:
@@ -134,20 +199,3 @@ def _is_ours(table: HudiTable, inflight: Instant) -> bool:
         return keys.WRITER_ID in table.store.read_commit(inflight).extra_metadata
     except CorruptData:
         return False
-
-
-def _stands_against(
-    table: HudiTable, commit: Instant, told: Mapping[str, str], identity: str
-) -> bool:
-    """Whether one that completed meanwhile moved the streamer, or changed what we say of the table.
-
-    In layout 1 any does: it may have completed in the second up to which we say that all is known.
-    """
-    metadata = table.store.read_commit(commit)
-    extra = metadata.extra_metadata
-    progress = newest_progress([(commit, extra)], identity)
-    is_step = progress is not None and progress.commit == commit.requested_at
-    is_change = metadata.may_change_schema and any(
-        extra.get(key, text) != text for key, text in told.items()
-    )
-    return commit.is_legacy or is_step or is_change
