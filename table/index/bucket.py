@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -142,6 +143,16 @@ def bucket_of(file_id: str) -> int:
         "another index, which this one cannot continue"
     )
     raise InvalidConfig(message)
+
+
+def place_in_partition(file_id: str) -> int | str:
+    """What tells a file group from all others of its partition.
+
+    Its bucket; or its file id, where another index made it.
+    """
+    with suppress(InvalidConfig):
+        return bucket_of(file_id)
+    return file_id
 
 
 def groups_by_bucket(

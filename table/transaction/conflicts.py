@@ -15,11 +15,10 @@ looked for by ``table.transaction.transaction``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from typing import TypeAlias
 
-from table.errors import InvalidConfig, WriteConflict
-from table.index.bucket import bucket_of
+from table.errors import WriteConflict
+from table.index.bucket import place_in_partition
 from table.model.action import COMMITS, Action
 from table.model.commit_metadata import CommitMetadata
 from table.model.instant import Instant
@@ -103,10 +102,4 @@ def _replaced(metadata: CommitMetadata) -> set[_Place]:
 
 
 def _places(groups: Iterable[tuple[str, str]]) -> set[_Place]:
-    return {(partition, _bucket(file_id)) for partition, file_id in groups}
-
-
-def _bucket(file_id: str) -> int | str:
-    with suppress(InvalidConfig):
-        return bucket_of(file_id)
-    return file_id
+    return {(partition, place_in_partition(file_id)) for partition, file_id in groups}

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from table.config.merge_settings import MergeSettings
 from table.config.table_properties import MergeMode, TableType
 from table.execution.interleave import read_ahead
-from table.index.bucket import bucket_of, file_id
+from table.index.bucket import file_id
 from table.merge.merge_stream import MergeStream, merge_streams
 from table.merge.partial_rows import settled
 from table.merge.record_merger import RecordMerger
@@ -38,7 +38,7 @@ from table.write.base_file_writer import BaseFileWriter
 from table.write.log_file_writer import LogFileWriter
 from table.write.markers import mark, mark_partition
 from table.write.meta_columns import with_meta
-from table.write.partitioner import Bucket
+from table.write.partitioner import Bucket, task_number
 
 #: Changes held, folded and written as one pair of log blocks, in Arrow bytes.
 MAX_BLOCK_BYTES = 64 << 20
@@ -167,7 +167,7 @@ def write_base_file(
         first: rows already taken from ``merged``.
         replaces: the slice that the new file takes the place of.
     """
-    number = Bucket(group.partition_path, bucket_of(group.file_id)).task_number
+    number = task_number(group)
     name = BaseFileName(group.file_id, f"{number}-0-0", context.instant)
     path = join(group.partition_path, str(name))
     mark(context.storage, context.instant, path)

@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from table.index.bucket import BucketIndex
+from table.index.bucket import BucketIndex, place_in_partition
+from table.model.file_slice import FileGroupId
 from table.model.meta_columns import PARTITION_PATH, RECORD_KEY
 
 
@@ -22,11 +23,20 @@ class Bucket:
 
     @property
     def task_number(self) -> int:
-        """A number of its own among the table's buckets, for write tokens and sequence numbers.
+        """The same as of its file group; see ``task_number``."""
+        return _task_number(self.partition_path, self.number)
 
-        A pure function of the bucket, so that a second attempt uses the same; a Java int.
-        """
-        return zlib.crc32(f"{self.partition_path}/{self.number}".encode()) & 0x7FFFFFFF
+
+def task_number(group: FileGroupId) -> int:
+    """A number of its own among the table's file groups, for write tokens and sequence numbers.
+
+    A pure function of the group, so that a second attempt uses the same; a Java int.
+    """
+    return _task_number(group.partition_path, place_in_partition(group.file_id))
+
+
+def _task_number(partition_path: str, place: int | str) -> int:
+    return zlib.crc32(f"{partition_path}/{place}".encode()) & 0x7FFFFFFF
 
 
 def divide(changes: pa.Table, index: BucketIndex) -> list[tuple[Bucket, pa.Table]]:

@@ -6,21 +6,31 @@ from pathlib import Path
 
 import pytest
 
+from sinks.hudi.compactions import Compaction, request_compaction
 from sinks.hudi.upkeep import archive, clean
+from table.errors import InvalidConfig
+from table.execution.runner import LocalRunner
 from table.hudi_table import HudiTable, open_table
+from table.index.bucket import groups_by_bucket
 from table.model.action import Action
 from table.model.clean import CleanMetadata, CleanPlan
+from table.model.meta_columns import FILE_NAME
 from table.services import archival
 from table.services.archival_plan import ArchivalPolicy
 from table.services.cleaning_plan import CleaningPolicy
 from table.storage import StorageLocation
-from tests.golden.golden_table import sorted_rows, unpack
+from tests.golden.golden_table import Row, sorted_rows, unpack
 
 ARCHIVAL = ArchivalPolicy(2, 3, delta_commits_to_compact=1)
 
 
 def opened(table: HudiTable) -> HudiTable:
     return open_table(StorageLocation(table.location.url))
+
+
+def rows_anywhere(table: HudiTable) -> list[Row]:
+    """All rows, but not the files they lie in."""
+    return sorted_rows(table.snapshot().read_all().drop_columns([FILE_NAME]))
 
 
 def names(table: HudiTable) -> tuple[list[str], list[str]]:
@@ -58,6 +68,23 @@ def test_logs_that_apache_rolled_back_stay_with_the_block_that_says_so(
     after = opened(table)
     assert after.timeline.is_archived(undone)
     assert sorted_rows(after.snapshot().read_all()) == rows
+    assert after.metadata_differences() == []
+
+
+@pytest.mark.parametrize("name", ["v9_mor_clustered", "v9_mor_hive_complex_ts"])
+def test_slices_whose_file_ids_name_no_bucket_are_compacted(name: str, tmp_path: Path) -> None:
+    table = unpack(name, tmp_path).table
+    rows = rows_anywhere(table)
+    groups = {file_slice.group for file_slice in table.view().latest_slices()}
+    with pytest.raises(InvalidConfig, match=r"another index|beyond"):
+        groups_by_bucket(groups, 1 << 20)
+    planned = request_compaction(table)
+    assert planned is not None
+    Compaction.begin(table, planned).run(LocalRunner(1))
+    after = opened(table)
+    assert {slice_.group for slice_ in after.view().latest_slices()} == groups
+    assert not any(file_slice.logs for file_slice in after.view().latest_slices())
+    assert rows_anywhere(after) == rows
     assert after.metadata_differences() == []
 
 

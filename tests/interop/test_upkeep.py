@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 import pyarrow as pa
 import pytest
 
+from sinks.hudi.compactions import Compaction, request_compaction
 from sinks.hudi.upkeep import archive, clean
+from table.execution.runner import LocalRunner
 from table.hudi_table import open_table
 from table.model.action import Action
 from table.model.clean import CleanMetadata
@@ -176,6 +179,29 @@ def test_each_executes_the_others_plan(
     assert_same_rows(lakemark.read_snapshot(path), oracle.read(path))
     assert bool(ours.properties.metadata_partitions) == twin.has_metadata
     assert open_table(StorageLocation(str(path))).metadata_differences() == []
+
+
+@pytest.mark.parametrize("index", ["BLOOM", "SIMPLE"])
+def test_apache_finds_its_keys_in_what_was_compacted_here(
+    oracle: Oracle, tmp_path: Path, index: str
+) -> None:
+    """With these indexes it looks the keys up in Bloom filters, key ranges, or the keys."""
+    path = tmp_path / "t"
+    twin = replace(_twin(9, has_metadata=True), extra={"hoodie.index.type": index})
+    for at in (1, 2):
+        oracle.write(path, _rows(at), twin)
+    table = open_table(StorageLocation(str(path)))
+    planned = request_compaction(table)
+    assert planned is not None
+    Compaction.begin(table, planned).run(LocalRunner(2))
+    assert_same_rows(_read_optimized(path), oracle.read(path))
+    groups = table.view().groups.keys()
+    oracle.write(path, _rows(3), twin)
+    after = open_table(StorageLocation(str(path)))
+    assert after.view().groups.keys() == groups, "no key was taken for a new one"
+    assert [s.group for s in after.view().latest_slices() if s.logs]
+    assert_same_rows(lakemark.read_snapshot(path), oracle.read(path))
+    assert after.metadata_differences() == []
 
 
 def _two(retention: Retention) -> CleaningPolicy:
