@@ -23,6 +23,7 @@ from table.storage import place_of
 from table.timeline.lock import LockProvider
 from table.timeline.timeline import Timeline
 from table.transaction.instant_files import names_of
+from table.transaction.sharing import LONGEST_CLOCK_SKEW_MS
 from table.view.file_system_view import FileSystemView
 
 _COMMITS_RETAINED = 10
@@ -88,7 +89,7 @@ def _concurrency(arguments: argparse.Namespace, config: PipelineConfig | None) -
     given = {name: value for name, value in lock.items() if value is not None}
     changed: dict[str, object] = {"mode": "multiple", "lock": said.lock.model_copy(update=given)}
     if arguments.clock_skew_ms is not None:
-        changed["clock_skew_ms"] = arguments.clock_skew_ms
+        changed["clock_skew_ms"] = _possible_skew_ms(arguments.clock_skew_ms)
     meant = said.model_copy(update=changed)
     if meant.provider() is LockProvider.IN_PROCESS:
         message = (
@@ -97,6 +98,16 @@ def _concurrency(arguments: argparse.Namespace, config: PipelineConfig | None) -
         )
         raise InvalidConfig(message)
     return meant
+
+
+def _possible_skew_ms(skew_ms: int) -> int:
+    if skew_ms > LONGEST_CLOCK_SKEW_MS:
+        message = (
+            f"--clock-skew-ms {skew_ms}: the table's lock is kept for so long at every commit; at "
+            f"most {LONGEST_CLOCK_SKEW_MS} ms are accepted, so bring the clocks nearer (NTP)"
+        )
+        raise InvalidConfig(message)
+    return skew_ms
 
 
 def work_where_chosen(table: HudiTable, arguments: argparse.Namespace) -> None:

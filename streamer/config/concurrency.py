@@ -12,7 +12,7 @@ from streamer.config.section import Section, is_place
 from table.storage import place_of
 from table.timeline.lock import LockProvider
 from table.transaction.heartbeat import HeartbeatPolicy
-from table.transaction.sharing import Sharing
+from table.transaction.sharing import LONGEST_CLOCK_SKEW_MS, Sharing
 
 
 class LockConfig(Section):
@@ -44,7 +44,7 @@ class ConcurrencyConfig(Section):
     tolerable_misses: Annotated[int, Field(ge=1)] = 2
     """A writer is dead that was silent for so many intervals."""
 
-    clock_skew_ms: Annotated[int, Field(ge=0)] = 200
+    clock_skew_ms: Annotated[int, Field(ge=0, le=LONGEST_CLOCK_SKEW_MS)] = 200
     """How far the clocks of the writers' machines may differ; each commit waits twice for so
     long."""
 

@@ -20,6 +20,9 @@ from table.transaction.heartbeat import (
     is_fresh,
 )
 
+#: The lock is kept for so long at every commit, and the others give up after 90 s without it.
+LONGEST_CLOCK_SKEW_MS = 30_000
+
 
 @dataclass(frozen=True, slots=True)
 class Sharing:

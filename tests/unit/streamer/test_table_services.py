@@ -270,6 +270,17 @@ def test_a_command_takes_lock_and_retention_from_a_pipeline(
     assert "say --lock storage" in capsys.readouterr().err
 
 
+def test_a_skew_of_clocks_that_would_keep_the_lock_from_all_others_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    storage = table_at(tmp_path / "t")
+    before = timeline(storage)
+    words = ["table", "compact", str(tmp_path / "t"), "--run", "--clock-skew-ms", "200000"]
+    assert main(words) == MISUSED
+    assert "at most 30000 ms" in capsys.readouterr().err
+    assert timeline(storage) == before
+
+
 def test_a_command_shows_a_heartbeat_and_heeds_those_of_others(
     run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -46,7 +46,13 @@ def test_settings_become_the_policy() -> None:
             ["table.path=s3://lake/orders", "concurrency.lock.provider=file_system"],
             "concurrency.lock.provider: file_system needs a local disk",
         ),
+        (
+            ["concurrency.mode=multiple", "concurrency.clock_skew_ms=200000"],
+            "concurrency.clock_skew_ms: ",
+        ),
     ],
 )
-def test_a_lock_that_excludes_nobody_is_refused(settings: list[str], problem: str) -> None:
+def test_what_keeps_nobody_apart_or_everybody_out_is_refused(
+    settings: list[str], problem: str
+) -> None:
     assert any(line.strip().lstrip("- ").startswith(problem) for line in told(*settings))
