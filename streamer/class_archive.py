@@ -3,7 +3,8 @@
 Of the seconds that a start takes the JVM spends most on reading and checking some fifteen thousand
 classes. It can map them from a file instead (class data sharing). That file is made once, by a
 Spark that does what a pipeline does and writes down at its end what it has loaded. A JVM that finds
-it unfit, since Spark or Java have been changed, starts without it.
+it unfit would start without it: it holds the times and sizes of the jars against those in the file,
+so each installation of Spark has a file of its own.
 """
 
 from __future__ import annotations
@@ -48,7 +49,16 @@ def make(java: JavaHome, spark: SparkDistribution) -> Path | None:
         with made.open("rb") as file:
             os.fsync(file.fileno())  # a JVM dies of one that is cut short
         made.rename(archive)
+    _delete_older(archive)
     return archive
+
+
+def _delete_older(archive: Path) -> None:
+    """Those of the same place, whose Spark or Java has gone; a JVM that maps one keeps it."""
+    of_place, _, _ = archive.name.rpartition("-")
+    for other in archive.parent.glob(f"{of_place}-*.jsa"):
+        if other != archive:
+            other.unlink(missing_ok=True)
 
 
 def _warm_up(options: str) -> None:
@@ -65,12 +75,23 @@ def _warm_up(options: str) -> None:
 
 
 def _place(java: JavaHome, spark: SparkDistribution) -> Path:
-    """Where the archive of this Java and this Spark lies."""
-    digest = hashlib.sha256(f"{java.home} {spark.jars_folder}".encode())
-    with suppress(OSError):  # says which build it is, where it is there
-        digest.update((java.home / "release").read_bytes())
-    name = f"spark-{spark.version}-java-{java.version}-{digest.hexdigest()[:8]}.jsa"
+    """Where the archive of this Java and this Spark lies, as they are installed now."""
+    place = _digest(f"{java.home} {spark.jars_folder}".encode())
+    name = f"spark-{spark.version}-java-{java.version}-{place}-{_digest(_built(java, spark))}.jsa"
     return cache_home() / "classes" / name
+
+
+def _built(java: JavaHome, spark: SparkDistribution) -> bytes:
+    """Which build of Java it is, where it says so, and what a JVM looks at in the jars."""
+    jars = sorted(spark.jars_folder.glob("*.jar"))
+    seen = "".join(f"{jar.name} {(at := jar.stat()).st_size} {at.st_mtime_ns}\n" for jar in jars)
+    with suppress(OSError):
+        return (java.home / "release").read_bytes() + seen.encode()
+    return seen.encode()
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:8]
 
 
 def main() -> int:

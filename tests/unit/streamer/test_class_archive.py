@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -41,6 +42,29 @@ def test_another_build_of_java_or_another_spark_has_an_archive_of_its_own(cache:
     assert not class_archive.java_options(java, SparkDistribution(Path("others"), "4.0.0", "2.13"))
     (cache / "release").write_text('JAVA_VERSION="17.0.16"')
     assert not class_archive.java_options(java, SPARK)
+
+
+def test_a_spark_that_was_installed_anew_gets_an_archive_and_the_older_one_goes(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A JVM passes over an archive of jars of other times, and every start would be a slow one."""
+
+    def warm_up(options: str) -> None:
+        Path(options.rpartition("=")[2]).write_bytes(b"classes")
+
+    monkeypatch.setattr(class_archive, "_warm_up", warm_up)
+    java, spark = JavaHome(cache, 17), SparkDistribution(cache, "4.0.0", "2.13")
+    other = SparkDistribution(cache / "other", "4.0.0", "2.13")
+    jar = cache / "spark-core.jar"
+    jar.write_bytes(b"jar")
+    kept = class_archive.make(java, other)
+    first = class_archive.make(java, spark)
+    assert first is not None and class_archive.make(java, spark) == first
+    os.utime(jar, (0, 0))
+    assert not class_archive.java_options(java, spark)
+    second = class_archive.make(java, spark)
+    assert second is not None and str(second) in class_archive.java_options(java, spark)
+    assert {*(cache / "classes").iterdir()} == {second, kept}
 
 
 def _lay_down(java: JavaHome) -> None:
