@@ -21,9 +21,17 @@ from enum import IntEnum
 from sinks.hudi.compactions import Compaction, Planned
 from sinks.hudi.table_writer import TableWriter
 from streamer.backoff import pause_after
-from streamer.events import CompactionBegun, CompactionDone, CompactionFailed, Listener, ServiceDone
+from streamer.events import (
+    CompactionBegun,
+    CompactionDone,
+    CompactionFailed,
+    CompactionSettledElsewhere,
+    Listener,
+    ServiceDone,
+)
 from table.errors import LockTimeout, Permanent, WriteConflict
 from table.execution.runner import CancellableRunner, Cancelled
+from table.model.action import Action
 from table.model.commit_metadata import WriteStat
 from table.services.compaction import CompactionPolicy, delta_commits_uncompacted
 from table.write.new_file import OtherBytes
@@ -121,16 +129,14 @@ class _PassedOver:
     """A plan that is left to others.
 
     Attributes:
+        writer: of its table.
         times: how often it was.
         until: when it is tried again, in seconds of ``time.monotonic``.
     """
 
+    writer: TableWriter
     times: int
     until: float
-
-    def is_over(self, now: float) -> bool:
-        """Whether it is so long ago that the plan has gone."""
-        return now > self.until + _LONGEST_LEFT_S
 
 
 class CompactionBeside:
@@ -181,9 +187,8 @@ class CompactionBeside:
         self.check()
         if self._job is not None or self._ending.is_set():
             return False
+        self._note_settled(writer)
         now = time.monotonic()
-        for name in [n for n, one in self._passed_over.items() if one.is_over(now)]:
-            del self._passed_over[name]
         later = [name for name, one in self._passed_over.items() if one.until > now]
         todo = writer.compactions_to_do(self._policy.compaction, later)
         if todo:
@@ -288,6 +293,7 @@ class CompactionBeside:
                 if self._ending.is_set():
                     return True
                 job.writer.publish_compaction(compaction, stats)
+                self._passed_over.pop(job.instant, None)
                 seconds = time.monotonic() - started
                 self._listener(CompactionDone.of(job.instant, stats, seconds))
         except LockTimeout as error:
@@ -300,7 +306,17 @@ class CompactionBeside:
         before = self._passed_over.get(job.instant)
         times = before.times + 1 if before else 1
         pause_s = pause_after(times, _LEFT_TO_OTHERS_S, _LONGEST_LEFT_S)
-        self._passed_over[job.instant] = _PassedOver(times, time.monotonic() + pause_s)
+        until = time.monotonic() + pause_s
+        self._passed_over[job.instant] = _PassedOver(job.writer, times, until)
+
+    def _note_settled(self, writer: TableWriter) -> None:
+        """Tell of plans that were left to others and are no longer pending: nothing fails there."""
+        pending = {one.requested_at for one in writer.table.timeline.pending(Action.COMPACTION)}
+        of_table = [name for name, one in self._passed_over.items() if one.writer is writer]
+        for name in of_table:
+            if name not in pending:
+                del self._passed_over[name]
+                self._listener(CompactionSettledElsewhere(name))
 
     def _note_failure(self, job: _Job, error: Exception) -> None:
         """Tell of it, and pause; or give up."""

@@ -251,6 +251,17 @@ class CompactionDone:
 
 
 @dataclass(frozen=True, slots=True)
+class CompactionSettledElsewhere:
+    """A plan that was left to other writers is no longer pending: they have done or removed it.
+
+    Attributes:
+        instant: the compaction.
+    """
+
+    instant: str
+
+
+@dataclass(frozen=True, slots=True)
 class ServiceDone:
     """Another service of the table ran: cleaning, archival, rollback of a dead writer's files.
 
@@ -332,6 +343,7 @@ Event: TypeAlias = (
     | CompactionBegun
     | CompactionFailed
     | CompactionDone
+    | CompactionSettledElsewhere
     | ServiceDone
     | Retrying
     | RunFailed

@@ -13,6 +13,7 @@ from streamer.events import (
     BatchWritten,
     CompactionDone,
     CompactionFailed,
+    CompactionSettledElsewhere,
     Event,
     PartWarned,
     Retrying,
@@ -103,7 +104,7 @@ class Health:
                 self._doing = f"attempt {event.attempt + 1} of {event.max_attempts}"
                 self._failing_since = self._failing_since or self._told_at
                 self._failure = event.error_type
-            case CompactionDone():
+            case CompactionDone() | CompactionSettledElsewhere():
                 self._compaction_failing_since = None
             case RunFailed():
                 self._ended = f"failed: {event.error_type}"

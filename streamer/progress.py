@@ -21,6 +21,7 @@ from streamer.events import (
     CompactionBegun,
     CompactionDone,
     CompactionFailed,
+    CompactionSettledElsewhere,
     Event,
     GroupCommitFailed,
     Listener,
@@ -195,6 +196,8 @@ def describe(event: Event) -> str:
                 f"{event.rows_written:,} rows, {_size(event.bytes_written)} "
                 f"in {event.seconds:.2f} s"
             )
+        case CompactionSettledElsewhere():
+            return f"compaction {event.instant} was done or removed by another writer"
         case ServiceDone():
             return f"{event.service}: {event.summary} in {event.seconds:.2f} s"
         case Retrying():

@@ -20,6 +20,7 @@ from streamer.events import (
     CompactionBegun,
     CompactionDone,
     CompactionFailed,
+    CompactionSettledElsewhere,
     Event,
     GroupCommitFailed,
     MetricsServed,
@@ -96,6 +97,8 @@ class RunMetrics:
                 self._services.fail(event)
             case CompactionDone():
                 self._services.compact(event)
+            case CompactionSettledElsewhere():
+                self._services.settle()
             case ServiceDone():
                 self._services.add(event.service, event.seconds)
             case Retrying():
@@ -330,7 +333,7 @@ class _Services:
         self.compacting = families.one_gauge("compacting", "Whether one is at work beside batches")
         self._failures = families.one_counter("compaction_failures", "Of those beside the batches")
         self._in_a_row = families.one_gauge(
-            "compaction_failures_in_a_row", "Since the last compaction that was completed"
+            "compaction_failures_in_a_row", "Since one was completed, or settled by another writer"
         )
         self._failed_at = families.one_gauge(
             "last_compaction_failure_timestamp_seconds", "When the last one failed; 0 for never"
@@ -341,6 +344,10 @@ class _Services:
         self._compacted_rows.inc(event.rows_written)
         self._compacted_bytes.inc(event.bytes_written)
         self.compacting.set(0)
+        self._in_a_row.set(0)
+
+    def settle(self) -> None:
+        """What failed here was done or removed by another writer."""
         self._in_a_row.set(0)
 
     def fail(self, event: CompactionFailed) -> None:

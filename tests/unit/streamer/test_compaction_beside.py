@@ -18,7 +18,14 @@ from sinks.hudi.compactions import Compaction
 from sinks.hudi.table_writer import TableWriter
 from streamer import compaction_beside
 from streamer.compaction_beside import BesidePolicy, CompactionBeside, CompactionGivenUp
-from streamer.events import CompactionBegun, CompactionDone, CompactionFailed, Event, ServiceDone
+from streamer.events import (
+    CompactionBegun,
+    CompactionDone,
+    CompactionFailed,
+    CompactionSettledElsewhere,
+    Event,
+    ServiceDone,
+)
 from streamer.services import ServicePolicies, TableServices
 from table.errors import Fenced, StorageUnavailable, WriteConflict
 from table.execution.runner import LocalRunner, Result, Task
@@ -204,7 +211,36 @@ def test_a_conflict_with_other_writers_may_pass_and_the_plan_is_tried_again(
         beside.finish()
         done = [event for event in beside.events if isinstance(event, CompactionDone)]
         assert [one.instant for one in done] == [plan.requested_at]
-        assert_whole(beside, {"a": (5, 5)})
+        beside.batch(Row("a", 6, 6))
+        assert beside.told(CompactionSettledElsewhere) == 0, "it was done here"
+        assert_whole(beside, {"a": (6, 6)})
+
+
+def test_a_plan_that_another_writer_did_is_told_of_once_and_fails_no_more() -> None:
+    with started() as beside:
+        beside.to.table.access = replace(beside.to.table.access, sharing=SHARING)
+        for number in range(1, 4):
+            beside.batch(Row("a", number, number))
+        until(lambda: beside.told(CompactionBegun) == 1)
+        (plan,) = beside.to.table.timeline.pending(Action.COMPACTION)
+        group = beside.to.table.view().latest_slices()[0].group
+        clustering = plan_clustering(beside.storage, group)
+        beside.finish()
+        until(lambda: beside.compaction._job is None)
+        beside.batch(Row("b", 1, 1, region="south"))
+        assert beside.told(CompactionFailed) == 1
+        assert beside.told(CompactionSettledElsewhere) == 0, "it is pending"
+        other = writer(beside.storage)
+        other.table.store.forget(clustering)
+        done = other.compact_if_due(CompactionPolicy(100), LocalRunner(1))
+        assert [instant.requested_at for instant, _ in done] == [plan.requested_at]
+        for number in range(4, 6):
+            beside.batch(Row("a", number, number))
+        assert [e for e in beside.events if isinstance(e, CompactionSettledElsewhere)] == [
+            CompactionSettledElsewhere(plan.requested_at)
+        ]
+        beside.finish()
+        assert_whole(beside, {"a": (5, 5), "b": (1, 1)})
 
 
 def test_a_failure_is_told_and_tried_again_while_batches_go_on() -> None:

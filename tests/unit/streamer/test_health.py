@@ -12,6 +12,7 @@ from streamer.events import (
     BatchWritten,
     CompactionDone,
     CompactionFailed,
+    CompactionSettledElsewhere,
     PartWarned,
     Retrying,
     RunFailed,
@@ -72,7 +73,16 @@ def test_what_follows_a_batch_may_be_stuck_too(run: Run) -> None:
     assert run.health.verdict().reason == "stuck for 100 s: what follows batch 3"
 
 
-def test_a_compaction_that_fails_is_told_and_hides_no_stuck_batch(run: Run) -> None:
+@pytest.mark.parametrize(
+    "end",
+    [
+        CompactionDone("20260501120000500", 2, 70, 800, 1.5),
+        CompactionSettledElsewhere("20260501120000500"),
+    ],
+)
+def test_a_compaction_that_fails_is_told_and_hides_no_stuck_batch(
+    run: Run, end: CompactionDone | CompactionSettledElsewhere
+) -> None:
     run.health(STARTED)
     run.wait(5)
     run.health(BatchPlanned(0, {0: 5}))
@@ -83,7 +93,7 @@ def test_a_compaction_that_fails_is_told_and_hides_no_stuck_batch(run: Run) -> N
     assert run.health.verdict().reason == told
     run.now += 30
     assert run.health.verdict().reason == "stuck for 70 s: batch 0"
-    run.health(CompactionDone("20260501120000500", 2, 70, 800, 1.5))
+    run.health(end)
     assert run.health.verdict().reason == "batch 0"
 
 

@@ -71,6 +71,10 @@ TOLD: list[tuple[Event, str]] = [
         events.CompactionDone("20260501000000001", 4, 900, 3 * 1024**3, 1.5),
         "compaction 20260501000000001: 4 file groups, 900 rows, 3.0 GiB in 1.50 s",
     ),
+    (
+        events.CompactionSettledElsewhere("20260501000000001"),
+        "compaction 20260501000000001 was done or removed by another writer",
+    ),
     (events.ServiceDone("cleaning", "3 files", 0.1), "cleaning: 3 files in 0.10 s"),
     (
         events.Retrying("no broker", 1, 5, 2.0),

@@ -19,6 +19,7 @@ from streamer.events import (
     CompactionBegun,
     CompactionDone,
     CompactionFailed,
+    CompactionSettledElsewhere,
     Event,
     OffsetsSkipped,
     PartWarned,
@@ -35,6 +36,7 @@ from streamer.metrics.table_shape import DEAD_LETTERS, ROWS, TableShape
 from tests.unit.streamer.event_samples import CLASSES, of_class
 
 DOCUMENT = Path(__file__).parents[4] / "docs" / "operating.md"
+COMPACTION = "20260501120000500"
 STARTED = RunStarted("p", "orders", "/t", {0: 10, 1: 20}, True)
 
 
@@ -180,18 +182,23 @@ def test_the_shape_of_the_table_is_shown(watched: Watched) -> None:
     assert watched("table_pending_compaction_age_seconds") == 100
 
 
-def test_a_compaction_beside_the_batches_is_watched_by_itself(watched: Watched) -> None:
-    instant = "20260501120000500"
-    watched.metrics(CompactionBegun(instant, 2, 800))
+@pytest.mark.parametrize(
+    "end", [CompactionDone(COMPACTION, 2, 70, 800, 1.5), CompactionSettledElsewhere(COMPACTION)]
+)
+def test_a_compaction_beside_the_batches_is_watched_by_itself(
+    watched: Watched, end: CompactionDone | CompactionSettledElsewhere
+) -> None:
+    watched.metrics(CompactionBegun(COMPACTION, 2, 800))
     assert watched("compacting") == 1
     for failures in (1, 2):
         watched.clock.now += 7
-        watched.metrics(CompactionFailed(instant, "busy", failures, 7.0, 1.0, "StorageUnavailable"))
+        failed = CompactionFailed(COMPACTION, "busy", failures, 7.0, 1.0, "StorageUnavailable")
+        watched.metrics(failed)
     assert watched("compacting") == 0
     assert watched("compaction_failures_in_a_row") == 2
     assert watched("failures_in_a_row") == 0, "ingestion is well"
     assert watched("last_compaction_failure_timestamp_seconds") == watched.clock.now
-    watched.metrics(CompactionDone(instant, 2, 70, 800, 1.5))
+    watched.metrics(end)
     assert watched("compaction_failures_in_a_row") == 0
     assert watched("compaction_failures_total") == 2
 
