@@ -49,16 +49,7 @@ def make(java: JavaHome, spark: SparkDistribution) -> Path | None:
         with made.open("rb") as file:
             os.fsync(file.fileno())  # a JVM dies of one that is cut short
         made.rename(archive)
-    _delete_older(archive)
     return archive
-
-
-def _delete_older(archive: Path) -> None:
-    """Those of the same place, whose Spark or Java has gone; a JVM that maps one keeps it."""
-    of_place, _, _ = archive.name.rpartition("-")
-    for other in archive.parent.glob(f"{of_place}-*.jsa"):
-        if other != archive:
-            other.unlink(missing_ok=True)
 
 
 def _warm_up(options: str) -> None:
@@ -82,12 +73,18 @@ def _place(java: JavaHome, spark: SparkDistribution) -> Path:
 
 
 def _built(java: JavaHome, spark: SparkDistribution) -> bytes:
-    """Which build of Java it is, where it says so, and what a JVM looks at in the jars."""
-    jars = sorted(spark.jars_folder.glob("*.jar"))
-    seen = "".join(f"{jar.name} {(at := jar.stat()).st_size} {at.st_mtime_ns}\n" for jar in jars)
+    """Which build of Java it is, where it says so, and what a JVM looks at in the jars.
+
+    The times in seconds: those of a container's layers have no fractions.
+    """
+    seen = []
+    for jar in sorted(spark.jars_folder.glob("*.jar")):
+        with suppress(OSError):  # a link to nowhere
+            at = jar.stat()
+            seen.append(f"{jar.name} {at.st_size} {int(at.st_mtime)}")
     with suppress(OSError):
-        return (java.home / "release").read_bytes() + seen.encode()
-    return seen.encode()
+        seen.append((java.home / "release").read_text())
+    return "\n".join(seen).encode()
 
 
 def _digest(content: bytes) -> str:

@@ -25,7 +25,7 @@ from streamer.events import (
     CompactionBegun,
     CompactionDone,
     CompactionFailed,
-    CompactionSettledElsewhere,
+    CompactionSettled,
     Listener,
     ServiceDone,
 )
@@ -185,9 +185,9 @@ class CompactionBeside:
             CompactionGivenUp: see ``check``.
         """
         self.check()
+        self._note_settled(writer)
         if self._job is not None or self._ending.is_set():
             return False
-        self._note_settled(writer)
         now = time.monotonic()
         later = [name for name, one in self._passed_over.items() if one.until > now]
         todo = writer.compactions_to_do(self._policy.compaction, later)
@@ -303,20 +303,21 @@ class CompactionBeside:
 
     def _leave_to_others(self, job: _Job) -> None:
         """Pass the plan over for a while: what stands against it may end, or its writer die."""
-        before = self._passed_over.get(job.instant)
-        times = before.times + 1 if before else 1
-        pause_s = pause_after(times, _LEFT_TO_OTHERS_S, _LONGEST_LEFT_S)
-        until = time.monotonic() + pause_s
-        self._passed_over[job.instant] = _PassedOver(job.writer, times, until)
+        with self.turn:
+            before = self._passed_over.get(job.instant)
+            times = before.times + 1 if before else 1
+            pause_s = pause_after(times, _LEFT_TO_OTHERS_S, _LONGEST_LEFT_S)
+            until = time.monotonic() + pause_s
+            self._passed_over[job.instant] = _PassedOver(job.writer, times, until)
 
     def _note_settled(self, writer: TableWriter) -> None:
-        """Tell of plans that were left to others and are no longer pending: nothing fails there."""
+        """Tell of plans that were left to others and have gone, as of the table's last refresh."""
         pending = {one.requested_at for one in writer.table.timeline.pending(Action.COMPACTION)}
         of_table = [name for name, one in self._passed_over.items() if one.writer is writer]
         for name in of_table:
             if name not in pending:
                 del self._passed_over[name]
-                self._listener(CompactionSettledElsewhere(name))
+                self._listener(CompactionSettled(name))
 
     def _note_failure(self, job: _Job, error: Exception) -> None:
         """Tell of it, and pause; or give up."""

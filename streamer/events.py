@@ -251,8 +251,10 @@ class CompactionDone:
 
 
 @dataclass(frozen=True, slots=True)
-class CompactionSettledElsewhere:
-    """A plan that was left to other writers is no longer pending: they have done or removed it.
+class CompactionSettled:
+    """A plan that was left to other writers is no longer pending.
+
+    They have done or removed it; or it was done here, and the answer to that was lost.
 
     Attributes:
         instant: the compaction.
@@ -343,7 +345,7 @@ Event: TypeAlias = (
     | CompactionBegun
     | CompactionFailed
     | CompactionDone
-    | CompactionSettledElsewhere
+    | CompactionSettled
     | ServiceDone
     | Retrying
     | RunFailed

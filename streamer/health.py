@@ -13,7 +13,7 @@ from streamer.events import (
     BatchWritten,
     CompactionDone,
     CompactionFailed,
-    CompactionSettledElsewhere,
+    CompactionSettled,
     Event,
     PartWarned,
     Retrying,
@@ -41,6 +41,14 @@ class Verdict:
     reason: str
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class _FailingCompaction:
+    """Since when one has failed, in seconds of the clock, and the class of its last failure."""
+
+    since: float
+    error_type: str
+
+
 class Health:
     """A listener that judges; may be asked from any thread.
 
@@ -63,8 +71,7 @@ class Health:
         self._is_streaming = False
         self._failing_since: float | None = None
         self._failure = ""
-        self._compaction_failing_since: float | None = None
-        self._compaction_failure = ""
+        self._failing_compactions: dict[str, _FailingCompaction] = {}
         self._ended: str | None = None
 
     def watch(self, waiting_at: Callable[[], float]) -> None:
@@ -104,8 +111,8 @@ class Health:
                 self._doing = f"attempt {event.attempt + 1} of {event.max_attempts}"
                 self._failing_since = self._failing_since or self._told_at
                 self._failure = event.error_type
-            case CompactionDone() | CompactionSettledElsewhere():
-                self._compaction_failing_since = None
+            case CompactionDone() | CompactionSettled():
+                self._failing_compactions.pop(event.instant, None)
             case RunFailed():
                 self._ended = f"failed: {event.error_type}"
             case RunStopped():
@@ -115,8 +122,8 @@ class Health:
 
     def _note_failed_compaction(self, event: CompactionFailed) -> None:
         """Batches go on beside it, or are stuck, whatever becomes of it."""
-        self._compaction_failing_since = self._clock() - event.failing_s
-        self._compaction_failure = event.error_type
+        failing = _FailingCompaction(self._clock() - event.failing_s, event.error_type)
+        self._failing_compactions[event.instant] = failing
 
     def _judge(self, now: float) -> Verdict:
         if self._ended is not None:
@@ -135,7 +142,7 @@ class Health:
         return Verdict(True, self._is_streaming, doing + self._trouble_beside(now))
 
     def _trouble_beside(self, now: float) -> str:
-        if self._compaction_failing_since is None:
+        if not self._failing_compactions:
             return ""
-        failing_s = now - self._compaction_failing_since
-        return f"; compaction failing for {failing_s:.0f} s ({self._compaction_failure})"
+        longest = min(self._failing_compactions.values())
+        return f"; compaction failing for {now - longest.since:.0f} s ({longest.error_type})"

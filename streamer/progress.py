@@ -21,7 +21,7 @@ from streamer.events import (
     CompactionBegun,
     CompactionDone,
     CompactionFailed,
-    CompactionSettledElsewhere,
+    CompactionSettled,
     Event,
     GroupCommitFailed,
     Listener,
@@ -196,8 +196,10 @@ def describe(event: Event) -> str:
                 f"{event.rows_written:,} rows, {_size(event.bytes_written)} "
                 f"in {event.seconds:.2f} s"
             )
-        case CompactionSettledElsewhere():
-            return f"compaction {event.instant} was done or removed by another writer"
+        case CompactionSettled():
+            return (
+                f"compaction {event.instant} is no longer pending: it was done or removed meanwhile"
+            )
         case ServiceDone():
             return f"{event.service}: {event.summary} in {event.seconds:.2f} s"
         case Retrying():

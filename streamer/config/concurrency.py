@@ -45,8 +45,8 @@ class ConcurrencyConfig(Section):
     """A writer is dead that was silent for so many intervals."""
 
     clock_skew_ms: Annotated[int, Field(ge=0, le=LONGEST_CLOCK_SKEW_MS)] = 200
-    """How far the clocks of the writers' machines may differ; each commit waits twice for so
-    long."""
+    """How far the clocks of the writers' machines may differ, at most 30,000; each commit waits
+    twice for so long."""
 
     lock: LockConfig = LockConfig()
 

@@ -20,7 +20,7 @@ from streamer.events import (
     CompactionBegun,
     CompactionDone,
     CompactionFailed,
-    CompactionSettledElsewhere,
+    CompactionSettled,
     Event,
     GroupCommitFailed,
     MetricsServed,
@@ -97,8 +97,8 @@ class RunMetrics:
                 self._services.fail(event)
             case CompactionDone():
                 self._services.compact(event)
-            case CompactionSettledElsewhere():
-                self._services.settle()
+            case CompactionSettled():
+                self._services.settle(event.instant)
             case ServiceDone():
                 self._services.add(event.service, event.seconds)
             case Retrying():
@@ -331,9 +331,10 @@ class _Services:
         self._compacted_rows = families.one_counter("compacted_rows", "Rows that compaction wrote")
         self._compacted_bytes = families.one_counter("compacted_bytes", "Bytes of these")
         self.compacting = families.one_gauge("compacting", "Whether one is at work beside batches")
+        self._failing: dict[str, int] = {}
         self._failures = families.one_counter("compaction_failures", "Of those beside the batches")
         self._in_a_row = families.one_gauge(
-            "compaction_failures_in_a_row", "Since one was completed, or settled by another writer"
+            "compaction_failures_in_a_row", "Of one that is neither done nor gone"
         )
         self._failed_at = families.one_gauge(
             "last_compaction_failure_timestamp_seconds", "When the last one failed; 0 for never"
@@ -344,16 +345,18 @@ class _Services:
         self._compacted_rows.inc(event.rows_written)
         self._compacted_bytes.inc(event.bytes_written)
         self.compacting.set(0)
-        self._in_a_row.set(0)
+        self.settle(event.instant)
 
-    def settle(self) -> None:
-        """What failed here was done or removed by another writer."""
-        self._in_a_row.set(0)
+    def settle(self, compaction: str) -> None:
+        """It fails no more: it is done, or has gone."""
+        self._failing.pop(compaction, None)
+        self._in_a_row.set(max(self._failing.values(), default=0))
 
     def fail(self, event: CompactionFailed) -> None:
         self.compacting.set(0)
         self._failures.inc()
-        self._in_a_row.set(event.failures)
+        self._failing[event.instant] = event.failures
+        self._in_a_row.set(max(self._failing.values()))
         self._failed_at.set(self._now())
 
     def add(self, service: str, seconds: float) -> None:

@@ -146,9 +146,11 @@ def bucket_of(file_id: str) -> int:
 
 
 def place_in_partition(file_id: str) -> int | str:
-    """What tells a file group from all others of its partition.
+    """A file group's bucket; or its file id, where another index made the group.
 
-    Its bucket; or its file id, where another index made it.
+    One in forty of the UUIDs of other indexes begins with eight digits, and is taken for a bucket.
+    Two groups of one partition that begin alike then count as one where writers look for conflicts:
+    at worst one is found that is none.
     """
     with suppress(InvalidConfig):
         return bucket_of(file_id)

@@ -28,7 +28,7 @@ class Bucket:
 
 
 def task_number(group: FileGroupId) -> int:
-    """A number of its own among the table's file groups, for write tokens and sequence numbers.
+    """A file group's number in write tokens and sequence numbers: its own, as good as always.
 
     A pure function of the group, so that a second attempt uses the same; a Java int.
     """

@@ -71,7 +71,9 @@ def test_logs_that_apache_rolled_back_stay_with_the_block_that_says_so(
     assert after.metadata_differences() == []
 
 
-@pytest.mark.parametrize("name", ["v9_mor_clustered", "v9_mor_hive_complex_ts"])
+@pytest.mark.parametrize(
+    "name", ["v9_mor_clustered", "v9_mor_hive_complex_ts", "v8_mor_column_stats"]
+)
 def test_slices_whose_file_ids_name_no_bucket_are_compacted(name: str, tmp_path: Path) -> None:
     table = unpack(name, tmp_path).table
     rows = rows_anywhere(table)

@@ -14,6 +14,7 @@ from sinks.hudi.compactions import Compaction, request_compaction
 from sinks.hudi.upkeep import archive, clean
 from table.execution.runner import LocalRunner
 from table.hudi_table import open_table
+from table.index.bucket import place_in_partition
 from table.model.action import Action
 from table.model.clean import CleanMetadata
 from table.read.queries import Snapshot
@@ -196,6 +197,7 @@ def test_apache_finds_its_keys_in_what_was_compacted_here(
     Compaction.begin(table, planned).run(LocalRunner(2))
     assert_same_rows(_read_optimized(path), oracle.read(path))
     groups = table.view().groups.keys()
+    assert any(isinstance(place_in_partition(group.file_id), str) for group in groups)
     oracle.write(path, _rows(3), twin)
     after = open_table(StorageLocation(str(path)))
     assert after.view().groups.keys() == groups, "no key was taken for a new one"

@@ -44,7 +44,7 @@ def test_another_build_of_java_or_another_spark_has_an_archive_of_its_own(cache:
     assert not class_archive.java_options(java, SPARK)
 
 
-def test_a_spark_that_was_installed_anew_gets_an_archive_and_the_older_one_goes(
+def test_a_spark_that_was_installed_anew_gets_an_archive_of_its_own(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A JVM passes over an archive of jars of other times, and every start would be a slow one."""
@@ -54,17 +54,16 @@ def test_a_spark_that_was_installed_anew_gets_an_archive_and_the_older_one_goes(
 
     monkeypatch.setattr(class_archive, "_warm_up", warm_up)
     java, spark = JavaHome(cache, 17), SparkDistribution(cache, "4.0.0", "2.13")
-    other = SparkDistribution(cache / "other", "4.0.0", "2.13")
     jar = cache / "spark-core.jar"
     jar.write_bytes(b"jar")
-    kept = class_archive.make(java, other)
+    (cache / "gone.jar").symlink_to(cache / "nowhere.jar")
     first = class_archive.make(java, spark)
     assert first is not None and class_archive.make(java, spark) == first
     os.utime(jar, (0, 0))
     assert not class_archive.java_options(java, spark)
     second = class_archive.make(java, spark)
     assert second is not None and str(second) in class_archive.java_options(java, spark)
-    assert {*(cache / "classes").iterdir()} == {second, kept}
+    assert first.exists(), "a JVM may have it mapped"
 
 
 def _lay_down(java: JavaHome) -> None:

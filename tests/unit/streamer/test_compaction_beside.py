@@ -22,7 +22,7 @@ from streamer.events import (
     CompactionBegun,
     CompactionDone,
     CompactionFailed,
-    CompactionSettledElsewhere,
+    CompactionSettled,
     Event,
     ServiceDone,
 )
@@ -212,7 +212,8 @@ def test_a_conflict_with_other_writers_may_pass_and_the_plan_is_tried_again(
         done = [event for event in beside.events if isinstance(event, CompactionDone)]
         assert [one.instant for one in done] == [plan.requested_at]
         beside.batch(Row("a", 6, 6))
-        assert beside.told(CompactionSettledElsewhere) == 0, "it was done here"
+        assert beside.told(CompactionSettled) == 0, "it was done here"
+        beside.finish()
         assert_whole(beside, {"a": (6, 6)})
 
 
@@ -229,15 +230,15 @@ def test_a_plan_that_another_writer_did_is_told_of_once_and_fails_no_more() -> N
         until(lambda: beside.compaction._job is None)
         beside.batch(Row("b", 1, 1, region="south"))
         assert beside.told(CompactionFailed) == 1
-        assert beside.told(CompactionSettledElsewhere) == 0, "it is pending"
+        assert beside.told(CompactionSettled) == 0, "it is pending"
         other = writer(beside.storage)
         other.table.store.forget(clustering)
         done = other.compact_if_due(CompactionPolicy(100), LocalRunner(1))
         assert [instant.requested_at for instant, _ in done] == [plan.requested_at]
         for number in range(4, 6):
             beside.batch(Row("a", number, number))
-        assert [e for e in beside.events if isinstance(e, CompactionSettledElsewhere)] == [
-            CompactionSettledElsewhere(plan.requested_at)
+        assert [e for e in beside.events if isinstance(e, CompactionSettled)] == [
+            CompactionSettled(plan.requested_at)
         ]
         beside.finish()
         assert_whole(beside, {"a": (5, 5), "b": (1, 1)})

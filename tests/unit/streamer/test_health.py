@@ -12,7 +12,7 @@ from streamer.events import (
     BatchWritten,
     CompactionDone,
     CompactionFailed,
-    CompactionSettledElsewhere,
+    CompactionSettled,
     PartWarned,
     Retrying,
     RunFailed,
@@ -77,11 +77,11 @@ def test_what_follows_a_batch_may_be_stuck_too(run: Run) -> None:
     "end",
     [
         CompactionDone("20260501120000500", 2, 70, 800, 1.5),
-        CompactionSettledElsewhere("20260501120000500"),
+        CompactionSettled("20260501120000500"),
     ],
 )
 def test_a_compaction_that_fails_is_told_and_hides_no_stuck_batch(
-    run: Run, end: CompactionDone | CompactionSettledElsewhere
+    run: Run, end: CompactionDone | CompactionSettled
 ) -> None:
     run.health(STARTED)
     run.wait(5)
@@ -95,6 +95,22 @@ def test_a_compaction_that_fails_is_told_and_hides_no_stuck_batch(
     assert run.health.verdict().reason == "stuck for 70 s: batch 0"
     run.health(end)
     assert run.health.verdict().reason == "batch 0"
+
+
+def test_a_compaction_goes_on_failing_whatever_becomes_of_another(run: Run) -> None:
+    run.health(STARTED)
+    run.wait(5)
+    run.health(CompactionFailed("1", "busy", 3, 30.0, 1.0, "StorageUnavailable"))
+    run.health(CompactionFailed("2", "taken", 1, 0.0, 60.0, "WriteConflict"))
+    failing = "waiting for records; compaction failing for 30 s (StorageUnavailable)"
+    assert run.health.verdict().reason == failing
+    for other in (CompactionSettled("2"), CompactionDone("3", 2, 70, 800, 1.5)):
+        run.health(other)
+        assert run.health.verdict().reason.endswith(
+            "compaction failing for 30 s (StorageUnavailable)"
+        )
+    run.health(CompactionSettled("1"))
+    assert "compaction" not in run.health.verdict().reason
 
 
 def test_retries_without_a_commit_are_borne_for_a_while(run: Run) -> None:

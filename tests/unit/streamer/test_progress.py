@@ -72,8 +72,8 @@ TOLD: list[tuple[Event, str]] = [
         "compaction 20260501000000001: 4 file groups, 900 rows, 3.0 GiB in 1.50 s",
     ),
     (
-        events.CompactionSettledElsewhere("20260501000000001"),
-        "compaction 20260501000000001 was done or removed by another writer",
+        events.CompactionSettled("20260501000000001"),
+        "compaction 20260501000000001 is no longer pending: it was done or removed meanwhile",
     ),
     (events.ServiceDone("cleaning", "3 files", 0.1), "cleaning: 3 files in 0.10 s"),
     (

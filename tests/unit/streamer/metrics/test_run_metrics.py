@@ -19,7 +19,7 @@ from streamer.events import (
     CompactionBegun,
     CompactionDone,
     CompactionFailed,
-    CompactionSettledElsewhere,
+    CompactionSettled,
     Event,
     OffsetsSkipped,
     PartWarned,
@@ -183,10 +183,10 @@ def test_the_shape_of_the_table_is_shown(watched: Watched) -> None:
 
 
 @pytest.mark.parametrize(
-    "end", [CompactionDone(COMPACTION, 2, 70, 800, 1.5), CompactionSettledElsewhere(COMPACTION)]
+    "end", [CompactionDone(COMPACTION, 2, 70, 800, 1.5), CompactionSettled(COMPACTION)]
 )
 def test_a_compaction_beside_the_batches_is_watched_by_itself(
-    watched: Watched, end: CompactionDone | CompactionSettledElsewhere
+    watched: Watched, end: CompactionDone | CompactionSettled
 ) -> None:
     watched.metrics(CompactionBegun(COMPACTION, 2, 800))
     assert watched("compacting") == 1
@@ -198,6 +198,8 @@ def test_a_compaction_beside_the_batches_is_watched_by_itself(
     assert watched("compaction_failures_in_a_row") == 2
     assert watched("failures_in_a_row") == 0, "ingestion is well"
     assert watched("last_compaction_failure_timestamp_seconds") == watched.clock.now
+    watched.metrics(CompactionSettled("another"))
+    assert watched("compaction_failures_in_a_row") == 2
     watched.metrics(end)
     assert watched("compaction_failures_in_a_row") == 0
     assert watched("compaction_failures_total") == 2
