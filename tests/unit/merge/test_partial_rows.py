@@ -18,7 +18,7 @@ from table.merge.table_merger import table_merger
 from table.model.changes import CHANGE_COLUMNS, CHANGE_KIND, WRITTEN_COLUMNS, ChangeKind
 from table.model.meta_columns import RECORD_KEY
 from table.model.written_columns import has_partial_rows, is_written, own_columns
-from tests.merging.histories import changes, histories
+from tests.merging.histories import changes, histories, record
 from tests.merging.modes import MODELLED, MODES, VALUES, Mode
 from tests.merging.rules import Record, Records, folded
 
@@ -85,18 +85,39 @@ def test_parts_come_to_what_they_come_to_record_by_record(mode: Mode, data: st.D
 @given(data=st.data())
 def test_only_records_that_stand_are_written_in_part(mode: Mode, data: st.DataObject) -> None:
     steps = [step for step in data.draw(histories(mode)) if step is not None]
+    _assert_standing_where_in_part(mode, steps)
+
+
+def test_a_record_stands_whose_delete_a_fold_forgets() -> None:
+    """Of two deletes in one part only the later is written, which comes too late for the row."""
+    steps = [
+        [record("a", 2, ChangeKind.UPSERT, ("1", "2"))],
+        [record("a", ts, ChangeKind.FLAGGED_DELETE, (None, None)) for ts in (0, 1)],
+        [record("a", 2, ChangeKind.UPSERT, ("3", None), frozenset(["name"]))],
+    ]
+    mode = IN_PART["event time, in part"]
+    assert _assert_standing_where_in_part(mode, steps) == ["a"]
+
+
+def _assert_standing_where_in_part(mode: Mode, steps: Sequence[Sequence[Record]]) -> list[str]:
+    """The keys of the rows that are written in part."""
     standing, merger = _slice(mode, []), _merger(mode)
+    arriving = [changes(mode, step) for step in steps]
     alive: Records = {}
-    for part, step in zip(
-        settled([changes(mode, step) for step in steps], merger, standing), steps, strict=True
-    ):
+    in_part: list[str] = []
+    for part, step in zip(settled(arriving, merger, standing), steps, strict=True):
         folded_part = merger.fold(part)
         width = len(own_columns(part))
         for row in folded_part.to_pylist() if has_partial_rows(part) else ():
             if not all(is_written(row[WRITTEN_COLUMNS], width)):
                 assert row[CHANGE_KIND] == ChangeKind.UPSERT
                 assert row["id"] in alive and not alive[row["id"]].is_delete
-        alive = _whole(folded(mode.rule, [*alive.values(), *step]))
+                in_part.append(row["id"])
+        # What a part comes to is written, and meets once more what it was held against.
+        outcome = folded(mode.rule, [*alive.values(), *step])
+        written = [record for key, record in outcome.items() if record is not alive.get(key)]
+        alive = _whole(folded(mode.rule, [*alive.values(), *written]))
+    return in_part
 
 
 @settings(deadline=None, max_examples=50)
