@@ -285,14 +285,6 @@ def run_all(streamers: list[Streamer], limit_s: float) -> None:
         assert not thread.is_alive(), f"{streamer.name} did not come to an end"
 
 
-def until(is_so: Callable[[], bool]) -> None:
-    """Wait for what happens by itself, though late on a busy machine."""
-    deadline = time.monotonic() + _END_S
-    while not is_so():
-        assert time.monotonic() < deadline, "it does not become so"
-        time.sleep(0.005)
-
-
 def history(to: TableWriter) -> Iterator[Batch]:
     """The batches of the completed commits, in the order in which they became visible."""
     return _batches(to, completed_commits(to))

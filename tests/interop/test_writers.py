@@ -25,6 +25,7 @@ from tests.interop.oracle import ApacheTable, Oracle, OracleError
 from tests.interop.same_rows import assert_same_rows
 from tests.tables import SCHEMA, writer
 from tests.upkeep import active_names, archived_names
+from tests.waiting import until
 from tests.writers import (
     ARCHIVAL,
     BATCH,
@@ -42,7 +43,6 @@ from tests.writers import (
     put_away,
     quiet_threads,
     shared_writer,
-    until,
 )
 
 if TYPE_CHECKING:

@@ -30,6 +30,7 @@ from table.transaction.heartbeat import (
 from table.transaction.sharing import Sharing
 from tests.fixtures.quick_s3 import QuickS3
 from tests.tables import Row, commit, contents, data_files, write_files, writer
+from tests.waiting import until
 from tests.writers import (
     MORTAL_LEASE_S,
     MORTAL_SHARING,
@@ -42,7 +43,6 @@ from tests.writers import (
     quiet_threads,
     run_all,
     shared_writer,
-    until,
 )
 
 

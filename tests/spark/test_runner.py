@@ -20,6 +20,7 @@ from streamer.stream_failure import translated
 from table.errors import Permanent
 from table.execution.runner import Cancelled
 from table.spark.versions import versions
+from tests.waiting import until
 
 pytestmark = pytest.mark.spark
 
@@ -69,10 +70,7 @@ def test_jobs_beside_others_are_a_group_that_can_be_cancelled(spark: SparkSessio
 
     thread = threading.Thread(target=work)
     thread.start()
-    deadline = time.monotonic() + 120
-    while len(jobs.getJobIdsForGroup("beside")) < 2 or not jobs.getActiveJobsIds():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    until(lambda: len(jobs.getJobIdsForGroup("beside")) > 1 and bool(jobs.getActiveJobsIds()))
     runner.cancel()
     thread.join(120)
     assert ended == [[1, 2], "cancelled"]

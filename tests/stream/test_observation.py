@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 import urllib.error
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,17 +17,9 @@ from streamer.metrics.observation import observed
 from tests.fixtures.kafka import Kafka
 from tests.stream.monitoring import get, scraped
 from tests.stream.orders_pipeline import pipeline_config
+from tests.waiting import until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
-
-_WITHIN_S = 120.0
-
-
-def until(is_so: Callable[[], bool]) -> None:
-    end = time.monotonic() + _WITHIN_S
-    while not is_so():
-        assert time.monotonic() < end, "it does not become so"
-        time.sleep(0.05)
 
 
 class Watcher:

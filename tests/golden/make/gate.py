@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.golden.make.rows import Row
-
-_POLL_S = 0.05
-_PATIENCE_S = 300.0
+from tests.waiting import until
 
 
 def rows_behind(spark: SparkSession, gate: Path, rows: Iterable[Row], columns: str) -> DataFrame:
@@ -20,23 +17,9 @@ def rows_behind(spark: SparkSession, gate: Path, rows: Iterable[Row], columns: s
     return spark.createDataFrame(waiting, columns, verifySchema=False)
 
 
-def wait_until(is_so: Callable[[], bool], what: str) -> None:
-    """Return as soon as it is so.
-
-    Raises:
-        TimeoutError: it is not so after five minutes.
-    """
-    deadline = time.monotonic() + _PATIENCE_S
-    while not is_so():
-        if time.monotonic() > deadline:
-            message = f"waited {_PATIENCE_S:.0f} s for {what}"
-            raise TimeoutError(message)
-        time.sleep(_POLL_S)
-
-
 def _after(gate: Path) -> Callable[[Iterable[Row]], Iterator[Row]]:
     def wait(rows: Iterable[Row]) -> Iterator[Row]:
-        wait_until(gate.exists, str(gate))
+        until(gate.exists, str(gate))
         yield from rows
 
     return wait

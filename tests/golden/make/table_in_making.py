@@ -11,10 +11,11 @@ from typing import Any
 from pyspark import InheritableThread
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.golden.make.gate import rows_behind, wait_until
+from tests.golden.make.gate import rows_behind
 from tests.golden.make.options import Options
 from tests.golden.make.rows import COLUMNS, Row
 from tests.golden.make.timeline_files import completed_writes, requested_instants, timeline_folder
+from tests.waiting import until
 
 #: What statements call the table.
 SQL_NAME = "golden"
@@ -84,9 +85,7 @@ class TableInMaking:
         self.steps.append(["begin", "upsert"])
         writer.start()
         try:
-            wait_until(
-                lambda: bool(errors) or requested_instants(self.path) > earlier, "an instant"
-            )
+            until(lambda: bool(errors) or requested_instants(self.path) > earlier, "an instant")
             yield
         finally:
             gate.touch()

@@ -42,6 +42,7 @@ from tests.storages import FaultyStorage, SimulatedCrash
 from tests.storages.faulty_storage import When
 from tests.tables import SCHEMA, Row, commit, contents, data_files, make, write_files, writer
 from tests.upkeep import copy_of, new_storage
+from tests.waiting import until
 from tests.writers import SHARING, plan_clustering
 
 POLICY = BesidePolicy(CompactionPolicy(2), wait_budget_s=0.2, backlog_commits=6, backoff_s=0.01)
@@ -94,13 +95,6 @@ class Beside:
     def finish(self) -> None:
         self.runner.may_go.set()
         until(lambda: not self.services.is_progressing)
-
-
-def until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + LONG_S
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
 
 
 @contextmanager

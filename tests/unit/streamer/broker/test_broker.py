@@ -20,7 +20,7 @@ from streamer.broker.process import ProcessIdentity
 from streamer.cli import MISUSED, main
 from table.errors import InvalidConfig
 from tests.fixtures.kafka import Kafka
-from tests.unit.streamer.broker.test_supervisor import becomes_true
+from tests.waiting import until
 
 _DOCKER_SETTINGS = Path(__file__).parents[4] / "docker" / "kafka" / "server.properties"
 
@@ -80,7 +80,7 @@ def test_the_broker_ends_when_its_parent_was_killed(tmp_path: Path) -> None:
     assert listens(bootstrap)
     parent.send_signal(signal.SIGKILL)
     parent.communicate()
-    assert becomes_true(lambda: not listens(bootstrap))
+    until(lambda: not listens(bootstrap))
 
 
 @pytest.mark.kafka

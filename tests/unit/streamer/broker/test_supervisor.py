@@ -7,13 +7,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from streamer.broker.launch import supervised
 from streamer.broker.process import ProcessIdentity
+from tests.waiting import until
 
 #: Starts a supervised command in a thread that ends at once, tells both process ids, and waits.
 _PARENT = """
@@ -45,7 +45,7 @@ def family(tmp_path: Path) -> Family:
     assert parent.stdout is not None
     supervisor = int(parent.stdout.readline())
     pid_file = tmp_path / "command.pid"
-    assert becomes_true(lambda: pid_file.exists() and pid_file.read_text().endswith("\n"))
+    until(lambda: pid_file.exists() and pid_file.read_text().endswith("\n"))
     pids = (parent.pid, supervisor, int(pid_file.read_text()))
     identities = [ProcessIdentity.of(pid) for pid in pids]
     first, second, third = identities
@@ -53,27 +53,18 @@ def family(tmp_path: Path) -> Family:
     return first, second, third
 
 
-def becomes_true(condition: Callable[[], bool], within_s: float = 120) -> bool:
-    deadline = time.monotonic() + within_s
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
-
-
 def test_the_command_outlives_the_thread_but_not_the_parent(family: Family) -> None:
     parent, supervisor, command = family
     time.sleep(0.3)
     assert command.is_running
     os.kill(parent.pid, signal.SIGKILL)
-    assert becomes_true(lambda: not command.is_running and not supervisor.is_running)
+    until(lambda: not command.is_running and not supervisor.is_running)
 
 
 def test_ending_the_supervisor_ends_the_command(family: Family) -> None:
     parent, supervisor, command = family
     os.kill(supervisor.pid, signal.SIGTERM)
-    assert becomes_true(lambda: not command.is_running)
+    until(lambda: not command.is_running)
     parent.end(grace_s=5)
 
 
@@ -81,7 +72,7 @@ def test_ending_the_supervisor_ends_the_command(family: Family) -> None:
 def test_killing_the_supervisor_ends_the_command(family: Family) -> None:
     parent, supervisor, command = family
     os.kill(supervisor.pid, signal.SIGKILL)
-    assert becomes_true(lambda: not command.is_running)
+    until(lambda: not command.is_running)
     parent.end(grace_s=5)
 
 
@@ -91,7 +82,7 @@ def test_a_detached_command_stays_and_answers_to_its_number(tmp_path: Path) -> N
     assert command.is_running
     assert not ProcessIdentity(command.pid, "long ago").is_running
     command.end(grace_s=0.3)  # it ignores SIGTERM
-    assert becomes_true(lambda: not command.is_running)
+    until(lambda: not command.is_running)
 
 
 def start_detached(folder: Path) -> int:
@@ -105,6 +96,6 @@ def start_detached(folder: Path) -> int:
             timeout=120,
             check=True,
         )
-    assert becomes_true(lambda: (folder / "log").read_bytes().endswith(b"\n"))
+    until(lambda: (folder / "log").read_bytes().endswith(b"\n"))
     assert (folder / "log").read_bytes() == told.stdout
     return int(told.stdout)
