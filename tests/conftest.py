@@ -12,8 +12,8 @@ pytest_plugins = [
     "tests.fixtures.storage",
 ]
 
-# A busy machine may stop for seconds anywhere: how long an example takes proves nothing. The default
-# is Hypothesis' own for where it runs: random examples, or, where $CI is set, the same every time.
+# A busy machine may stop for seconds anywhere: how long an example takes proves nothing.
+# The default is Hypothesis' own: random examples, or, where $CI is set, the same every time.
 settings.register_profile(
     "lakemark", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
