@@ -77,14 +77,14 @@ def _built(java: JavaHome, spark: SparkDistribution) -> bytes:
 
     The times in seconds: those of a container's layers have no fractions.
     """
-    seen = []
+    seen: list[bytes] = []
     for jar in sorted(spark.jars_folder.glob("*.jar")):
         with suppress(OSError):  # a link to nowhere
             at = jar.stat()
-            seen.append(f"{jar.name} {at.st_size} {int(at.st_mtime)}")
+            seen += [os.fsencode(jar.name), f"{at.st_size} {int(at.st_mtime)}".encode()]
     with suppress(OSError):
-        seen.append((java.home / "release").read_text())
-    return "\n".join(seen).encode()
+        seen.append((java.home / "release").read_bytes())
+    return b"\n".join(seen)
 
 
 def _digest(content: bytes) -> str:

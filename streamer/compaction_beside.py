@@ -311,13 +311,16 @@ class CompactionBeside:
             self._passed_over[job.instant] = _PassedOver(job.writer, times, until)
 
     def _note_settled(self, writer: TableWriter) -> None:
-        """Tell of plans that were left to others and have gone, as of the table's last refresh."""
+        """Tell of plans that were left to others and have gone, as of the table's last refresh.
+
+        Not of the one that is tried again now, of whose end its attempt will tell.
+        """
         pending = {one.requested_at for one in writer.table.timeline.pending(Action.COMPACTION)}
-        of_table = [name for name, one in self._passed_over.items() if one.writer is writer]
-        for name in of_table:
-            if name not in pending:
-                del self._passed_over[name]
-                self._listener(CompactionSettled(name))
+        at_work = {self._job.instant} if self._job else set()
+        of_table = {name for name, one in self._passed_over.items() if one.writer is writer}
+        for name in sorted(of_table - pending - at_work):
+            del self._passed_over[name]
+            self._listener(CompactionSettled(name))
 
     def _note_failure(self, job: _Job, error: Exception) -> None:
         """Tell of it, and pause; or give up."""

@@ -122,8 +122,11 @@ class Health:
 
     def _note_failed_compaction(self, event: CompactionFailed) -> None:
         """Batches go on beside it, or are stuck, whatever becomes of it."""
-        failing = _FailingCompaction(self._clock() - event.failing_s, event.error_type)
-        self._failing_compactions[event.instant] = failing
+        since = self._clock() - event.failing_s
+        before = self._failing_compactions.get(event.instant)
+        if before is not None:  # a plan that was left to others begins to count anew
+            since = min(since, before.since)
+        self._failing_compactions[event.instant] = _FailingCompaction(since, event.error_type)
 
     def _judge(self, now: float) -> Verdict:
         if self._ended is not None:

@@ -1,5 +1,7 @@
 """Fixtures that every test may ask for, by name."""
 
+import os
+
 from hypothesis import HealthCheck, settings
 
 pytest_plugins = [
@@ -13,8 +15,10 @@ pytest_plugins = [
 ]
 
 # A busy machine may stop for seconds anywhere: how long an example takes proves nothing.
-# The default is Hypothesis' own: random examples, or, where $CI is set, the same every time.
 settings.register_profile(
-    "lakemark", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "lakemark",
+    settings.get_profile("ci" if os.environ.get("LAKEMARK_SAME_EXAMPLES") else "default"),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("lakemark")

@@ -5,19 +5,22 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-#: Nothing that happens at all takes longer.
-_LONGEST_S = 300.0
+#: The pause between two looks: short at first, for what happens at once.
+_FIRST_S, _LONGEST_S = 0.002, 0.05
 
 
-def until(is_so: Callable[[], bool], what: str = "what should happen by itself") -> None:
-    """Return as soon as it is so, looked at some hundred times a second.
+def until(
+    is_so: Callable[[], bool], what: str = "what should happen by itself", within_s: float = 120.0
+) -> None:
+    """Return as soon as it is so.
 
     Raises:
-        TimeoutError: it is not so after five minutes.
+        TimeoutError: it is not so within the time.
     """
-    deadline = time.monotonic() + _LONGEST_S
+    pause_s, deadline = _FIRST_S, time.monotonic() + within_s
     while not is_so():
         if time.monotonic() > deadline:
-            message = f"waited {_LONGEST_S:.0f} s for {what}"
+            message = f"waited {within_s:.0f} s for {what}"
             raise TimeoutError(message)
-        time.sleep(0.005)
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, _LONGEST_S)

@@ -331,6 +331,7 @@ class _Services:
         self._compacted_rows = families.one_counter("compacted_rows", "Rows that compaction wrote")
         self._compacted_bytes = families.one_counter("compacted_bytes", "Bytes of these")
         self.compacting = families.one_gauge("compacting", "Whether one is at work beside batches")
+        self._lock = threading.Lock()  # the loop's thread and the compaction's tell of the same
         self._failing: dict[str, int] = {}
         self._failures = families.one_counter("compaction_failures", "Of those beside the batches")
         self._in_a_row = families.one_gauge(
@@ -349,14 +350,16 @@ class _Services:
 
     def settle(self, compaction: str) -> None:
         """It fails no more: it is done, or has gone."""
-        self._failing.pop(compaction, None)
-        self._in_a_row.set(max(self._failing.values(), default=0))
+        with self._lock:
+            self._failing.pop(compaction, None)
+            self._in_a_row.set(max(self._failing.values(), default=0))
 
     def fail(self, event: CompactionFailed) -> None:
         self.compacting.set(0)
         self._failures.inc()
-        self._failing[event.instant] = event.failures
-        self._in_a_row.set(max(self._failing.values()))
+        with self._lock:
+            self._failing[event.instant] = self._failing.get(event.instant, 0) + 1
+            self._in_a_row.set(max(self._failing.values()))
         self._failed_at.set(self._now())
 
     def add(self, service: str, seconds: float) -> None:

@@ -132,9 +132,12 @@ class Oracle:
     Args:
         folder: a scratch folder of its own, for rows on their way and for the process's log.
         driver_memory: the JVM's heap.
+        environ: of the process.
     """
 
-    def __init__(self, folder: Path, driver_memory: str = "2g") -> None:
+    def __init__(
+        self, folder: Path, driver_memory: str = "2g", environ: Mapping[str, str] = os.environ
+    ) -> None:
         self._folder = folder
         self._numbers = count()
         self._log_path = folder / "oracle.log"
@@ -146,7 +149,7 @@ class Oracle:
                 stderr=log,
                 text=True,
                 cwd=folder,
-                env={**os.environ, "PYTHONPATH": str(_ROOT)},
+                env={**environ, "PYTHONPATH": str(_ROOT)},
             )
         self._receive("start")
 

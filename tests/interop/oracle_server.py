@@ -59,9 +59,6 @@ _ORACLE_SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # Of each question's code little runs twice: the second compiler takes a quarter of the CPU, and
-    # two files of these tests last 166 and 190 s with it, 138 s without. Nothing is measured here.
-    "spark.driver.extraJavaOptions": " ".join((*JAVA_SETTINGS, "-XX:TieredStopAtLevel=1")),
 }
 
 Options = Mapping[str, str]

@@ -137,7 +137,7 @@ def test_some_hundred_commits_by_all_who_change_a_table_are_a_history(
     twin = replace(SHARED, table_type=table_type.value, has_metadata=True, extra=extra)
     with quiet_threads(), at_work(servants):
         count = _side_by_side(oracle, storage, twin, streamers, apaches, apaches)
-        until(lambda: all(s.done or s.failure for s in busy))  # each has had its turn
+        until(lambda: all(s.done or s.failure for s in busy), "a turn of each", within_s=300)
     counts = {**dict.fromkeys(names, batches), "apache": count}
     check_history(storage, counts)
     check_nothing_is_left(storage, _opened(storage))

@@ -17,8 +17,8 @@ from streamer.demo import expected_orders, produce
 from table.hudi_table import open_table
 from table.storage import StorageLocation
 from tests.fixtures.kafka import Kafka
+from tests.short_lived import short_lived
 from tests.stream.orders_pipeline import assert_holds, assert_offsets_chain, pipeline_tree
-from tests.stream.short_lived import short_lived
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(2400)]
 

@@ -27,8 +27,8 @@ from table.hudi_table import create_table, open_table
 from table.storage import Storage, StorageLocation, open_storage
 from table.timeline.lock import Lease, open_lock
 from tests.fixtures.kafka import Kafka
+from tests.short_lived import short_lived
 from tests.stream.sent_orders import SentOrders
-from tests.stream.short_lived import short_lived
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(1200)]
 

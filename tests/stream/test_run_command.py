@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.fixtures.kafka import Kafka, Message
-from tests.stream.short_lived import short_lived
+from tests.short_lived import short_lived
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

@@ -19,7 +19,7 @@ def rows_behind(spark: SparkSession, gate: Path, rows: Iterable[Row], columns: s
 
 def _after(gate: Path) -> Callable[[Iterable[Row]], Iterator[Row]]:
     def wait(rows: Iterable[Row]) -> Iterator[Row]:
-        until(gate.exists, str(gate))
+        until(gate.exists, str(gate), within_s=300)
         yield from rows
 
     return wait

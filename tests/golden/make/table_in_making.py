@@ -85,7 +85,11 @@ class TableInMaking:
         self.steps.append(["begin", "upsert"])
         writer.start()
         try:
-            until(lambda: bool(errors) or requested_instants(self.path) > earlier, "an instant")
+            until(
+                lambda: bool(errors) or requested_instants(self.path) > earlier,
+                "an instant",
+                within_s=300,
+            )
             yield
         finally:
             gate.touch()

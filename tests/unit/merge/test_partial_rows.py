@@ -85,25 +85,37 @@ def test_parts_come_to_what_they_come_to_record_by_record(mode: Mode, data: st.D
 @given(data=st.data())
 def test_only_records_that_stand_are_written_in_part(mode: Mode, data: st.DataObject) -> None:
     steps = [step for step in data.draw(histories(mode)) if step is not None]
-    _assert_standing_where_in_part(mode, steps)
+    first = (steps[0] if steps else ()) if data.draw(st.booleans()) else ()
+    base = {one.key: replace(one, written=None) for one in first if not one.is_delete}
+    _assert_standing_where_in_part(mode, steps, [*base.values()])
+
+
+WHOLE = record("a", 2, ChangeKind.UPSERT, ("1", "2"))
+NAME_ONLY = record("a", 2, ChangeKind.UPSERT, ("3", None), frozenset(["name"]))
+
+
+@each_mode
+def test_a_row_in_part_stays_so_where_its_record_stands(mode: Mode) -> None:
+    assert _assert_standing_where_in_part(mode, [[WHOLE], [NAME_ONLY]]) == ["a"]
+    assert _assert_standing_where_in_part(mode, [[NAME_ONLY]], [WHOLE]) == ["a"]
+    assert _assert_standing_where_in_part(mode, [[NAME_ONLY]]) == []
 
 
 def test_a_record_stands_whose_delete_a_fold_forgets() -> None:
     """Of two deletes in one part only the later is written, which comes too late for the row."""
-    steps = [
-        [record("a", 2, ChangeKind.UPSERT, ("1", "2"))],
-        [record("a", ts, ChangeKind.FLAGGED_DELETE, (None, None)) for ts in (0, 1)],
-        [record("a", 2, ChangeKind.UPSERT, ("3", None), frozenset(["name"]))],
-    ]
     mode = IN_PART["event time, in part"]
-    assert _assert_standing_where_in_part(mode, steps) == ["a"]
+    deletes = [record("a", ts, ChangeKind.FLAGGED_DELETE, (None, None)) for ts in (0, 1)]
+    assert _assert_standing_where_in_part(mode, [[WHOLE], deletes, [NAME_ONLY]]) == ["a"]
+    assert _assert_standing_where_in_part(mode, [deletes, [NAME_ONLY]], [WHOLE]) == ["a"]
 
 
-def _assert_standing_where_in_part(mode: Mode, steps: Sequence[Sequence[Record]]) -> list[str]:
+def _assert_standing_where_in_part(
+    mode: Mode, steps: Sequence[Sequence[Record]], base: Sequence[Record] = ()
+) -> list[str]:
     """The keys of the rows that are written in part."""
-    standing, merger = _slice(mode, []), _merger(mode)
+    standing, merger = _slice(mode, base), _merger(mode)
     arriving = [changes(mode, step) for step in steps]
-    alive: Records = {}
+    alive: Records = {record.key: record for record in base}
     in_part: list[str] = []
     for part, step in zip(settled(arriving, merger, standing), steps, strict=True):
         folded_part = merger.fold(part)
@@ -115,8 +127,8 @@ def _assert_standing_where_in_part(mode: Mode, steps: Sequence[Sequence[Record]]
                 in_part.append(row["id"])
         # What a part comes to is written, and meets once more what it was held against.
         outcome = folded(mode.rule, [*alive.values(), *step])
-        written = [record for key, record in outcome.items() if record is not alive.get(key)]
-        alive = _whole(folded(mode.rule, [*alive.values(), *written]))
+        written = {key: one for key, one in outcome.items() if one is not alive.get(key)}
+        alive = folded(mode.rule, [*alive.values(), *_whole(written).values()])
     return in_part
 
 

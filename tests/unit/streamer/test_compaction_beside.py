@@ -238,6 +238,37 @@ def test_a_plan_that_another_writer_did_is_told_of_once_and_fails_no_more() -> N
         assert_whole(beside, {"a": (5, 5), "b": (1, 1)})
 
 
+def test_of_a_plan_at_work_only_its_attempt_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+    ahead_s = [0.0]
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + ahead_s[0])
+    monkeypatch.setattr(compaction_beside, "time", clock)
+    with started() as beside:
+        beside.to.table.access = replace(beside.to.table.access, sharing=SHARING)
+        for number in range(1, 4):
+            beside.batch(Row("a", number, number))
+        until(lambda: beside.told(CompactionBegun) == 1)
+        group = beside.to.table.view().latest_slices()[0].group
+        clustering = plan_clustering(beside.storage, group)
+        beside.finish()
+        until(lambda: beside.compaction._job is None)
+        other = writer(beside.storage)
+        other.table.store.forget(clustering)
+        beside.runner.may_go.clear()
+        ahead_s[0] = 60.0
+        beside.batch(Row("a", 4, 4))
+        until(lambda: beside.told(CompactionBegun) == 2)
+        other.table.refresh()
+        assert len(other.compact_if_due(CompactionPolicy(100), LocalRunner(1))) == 1
+        beside.batch(Row("a", 5, 5))
+        assert beside.told(CompactionSettled) == 0, "it is at work"
+        beside.finish()
+        until(lambda: beside.compaction._job is None)
+        beside.batch(Row("a", 6, 6))
+        assert beside.told(CompactionSettled) == 1
+        beside.finish()
+        assert_whole(beside, {"a": (6, 6)})
+
+
 def test_a_failure_is_told_and_tried_again_while_batches_go_on() -> None:
     with started() as beside:
         beside.runner.failures = [StorageUnavailable("busy"), ValueError("odd")]

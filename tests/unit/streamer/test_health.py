@@ -102,6 +102,7 @@ def test_a_compaction_goes_on_failing_whatever_becomes_of_another(run: Run) -> N
     run.wait(5)
     run.health(CompactionFailed("1", "busy", 3, 30.0, 1.0, "StorageUnavailable"))
     run.health(CompactionFailed("2", "taken", 1, 0.0, 60.0, "WriteConflict"))
+    run.health(CompactionFailed("1", "busy", 1, 0.0, 1.0, "StorageUnavailable"))  # a new attempt
     failing = "waiting for records; compaction failing for 30 s (StorageUnavailable)"
     assert run.health.verdict().reason == failing
     for other in (CompactionSettled("2"), CompactionDone("3", 2, 70, 800, 1.5)):
