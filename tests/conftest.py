@@ -1,7 +1,8 @@
-"""Fixtures that every test may ask for, by name."""
+"""Fixtures that every test may ask for, by name, and what holds for all tests."""
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 pytest_plugins = [
@@ -22,3 +23,13 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("lakemark")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What may last longest begins first, so that no worker is left with it at the end."""
+    items.sort(key=_longest_s, reverse=True)
+
+
+def _longest_s(item: pytest.Item) -> float:
+    limit = item.get_closest_marker("timeout")
+    return 0.0 if limit is None else float(limit.args[0])
