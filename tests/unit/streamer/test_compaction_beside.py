@@ -31,6 +31,7 @@ from table.errors import Fenced, StorageUnavailable, WriteConflict
 from table.execution.runner import LocalRunner, Result, Task
 from table.model.action import Action
 from table.model.commit_metadata import WriteStat
+from table.model.instant import Instant
 from table.services.archival_plan import ArchivalPolicy
 from table.services.cleaning_plan import CleaningPolicy
 from table.services.compaction import CompactionPolicy
@@ -118,6 +119,37 @@ def assert_whole(beside: Beside, expected: dict[str, tuple[int, int]]) -> None:
     assert fresh.metadata_differences() == []
 
 
+def given_way_to_a_clustering(beside: Beside) -> tuple[Instant, Instant]:
+    """Three batches, and a compaction that failed since another writer plans to replace its group.
+
+    Returns:
+        The compaction's plan, and the clustering's.
+    """
+    beside.to.table.access = replace(beside.to.table.access, sharing=SHARING)
+    for number in range(1, 4):
+        beside.batch(Row("a", number, number))
+    until(lambda: beside.told(CompactionBegun) == 1)
+    (plan,) = beside.to.table.timeline.pending(Action.COMPACTION)
+    group = beside.to.table.view().latest_slices()[0].group
+    clustering = plan_clustering(beside.storage, group)
+    beside.finish()
+    until(lambda: beside.compaction._job is None)
+    return plan, clustering
+
+
+@pytest.fixture
+def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Makes it so many seconds later for the compaction beside, and for nobody else."""
+    ahead_s = [0.0]
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + ahead_s[0])
+    monkeypatch.setattr(compaction_beside, "time", clock)
+
+    def pass_by(seconds: float) -> None:
+        ahead_s[0] += seconds
+
+    return pass_by
+
+
 def test_batches_go_on_while_a_compaction_is_at_work() -> None:
     with started() as beside:
         for number in range(1, 5):
@@ -180,27 +212,16 @@ def test_no_batch_waits_once_the_run_is_to_end() -> None:
 
 
 def test_a_conflict_with_other_writers_may_pass_and_the_plan_is_tried_again(
-    monkeypatch: pytest.MonkeyPatch,
+    later: Callable[[float], None],
 ) -> None:
-    ahead_s = [0.0]
-    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + ahead_s[0])
-    monkeypatch.setattr(compaction_beside, "time", clock)
     with started() as beside:
-        beside.to.table.access = replace(beside.to.table.access, sharing=SHARING)
-        for number in range(1, 4):
-            beside.batch(Row("a", number, number))
-        until(lambda: beside.told(CompactionBegun) == 1)
-        (plan,) = beside.to.table.timeline.pending(Action.COMPACTION)
-        group = beside.to.table.view().latest_slices()[0].group
-        clustering = plan_clustering(beside.storage, group)
-        beside.finish()
+        plan, clustering = given_way_to_a_clustering(beside)
         failed = [event for event in beside.events if isinstance(event, CompactionFailed)]
         assert [(f.instant, f.error_type) for f in failed] == [(plan.requested_at, "WriteConflict")]
-        until(lambda: beside.compaction._job is None)
         writer(beside.storage).table.store.forget(clustering)  # its writer gives it up
         beside.batch(Row("a", 4, 4))
         assert beside.told(CompactionDone) == 0, "it is passed over"
-        ahead_s[0] = 60.0
+        later(60.0)
         beside.batch(Row("a", 5, 5))
         beside.finish()
         done = [event for event in beside.events if isinstance(event, CompactionDone)]
@@ -213,15 +234,7 @@ def test_a_conflict_with_other_writers_may_pass_and_the_plan_is_tried_again(
 
 def test_a_plan_that_another_writer_did_is_told_of_once_and_fails_no_more() -> None:
     with started() as beside:
-        beside.to.table.access = replace(beside.to.table.access, sharing=SHARING)
-        for number in range(1, 4):
-            beside.batch(Row("a", number, number))
-        until(lambda: beside.told(CompactionBegun) == 1)
-        (plan,) = beside.to.table.timeline.pending(Action.COMPACTION)
-        group = beside.to.table.view().latest_slices()[0].group
-        clustering = plan_clustering(beside.storage, group)
-        beside.finish()
-        until(lambda: beside.compaction._job is None)
+        plan, clustering = given_way_to_a_clustering(beside)
         beside.batch(Row("b", 1, 1, region="south"))
         assert beside.told(CompactionFailed) == 1
         assert beside.told(CompactionSettled) == 0, "it is pending"
@@ -238,23 +251,13 @@ def test_a_plan_that_another_writer_did_is_told_of_once_and_fails_no_more() -> N
         assert_whole(beside, {"a": (5, 5), "b": (1, 1)})
 
 
-def test_of_a_plan_at_work_only_its_attempt_tells(monkeypatch: pytest.MonkeyPatch) -> None:
-    ahead_s = [0.0]
-    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + ahead_s[0])
-    monkeypatch.setattr(compaction_beside, "time", clock)
+def test_of_a_plan_at_work_only_its_attempt_tells(later: Callable[[float], None]) -> None:
     with started() as beside:
-        beside.to.table.access = replace(beside.to.table.access, sharing=SHARING)
-        for number in range(1, 4):
-            beside.batch(Row("a", number, number))
-        until(lambda: beside.told(CompactionBegun) == 1)
-        group = beside.to.table.view().latest_slices()[0].group
-        clustering = plan_clustering(beside.storage, group)
-        beside.finish()
-        until(lambda: beside.compaction._job is None)
+        _, clustering = given_way_to_a_clustering(beside)
         other = writer(beside.storage)
         other.table.store.forget(clustering)
         beside.runner.may_go.clear()
-        ahead_s[0] = 60.0
+        later(60.0)
         beside.batch(Row("a", 4, 4))
         until(lambda: beside.told(CompactionBegun) == 2)
         other.table.refresh()
