@@ -7,6 +7,11 @@ their completion time. In table version 6 a log names its slice when it is writt
 that was planned since would not have it: that conflicts. A clustering replaces whole groups, so it
 conflicts as soon as it is planned: it would not take over what is written beside it.
 
+Apache Hudi looks at the table after it has requested its instant, so what completed in between is
+no conflict to it: it writes over that. In a copy-on-write table its slices are then named before
+those that they follow, and nobody ever sees its rows. So ours are not published before it has
+looked (``yet_to_look``).
+
 Source: ``SimpleConcurrentFileWritesConflictResolutionStrategy`` (of table version 8 and later) and
 ``BucketIndexConcurrentFileWritesConflictResolutionStrategy``. Rollbacks of the instant itself are
 looked for by ``table.transaction.transaction``.
@@ -19,11 +24,13 @@ from typing import TypeAlias
 
 from table.errors import WriteConflict
 from table.index.bucket import place_in_partition
-from table.model.action import COMMITS, Action
+from table.model.action import COMMITS, Action, State
 from table.model.commit_metadata import CommitMetadata
 from table.model.instant import Instant
+from table.storage.storage import Storage
 from table.timeline.timeline import Timeline
 from table.timeline.timeline_store import TimelineStore
+from table.transaction.sharing import Sharing, dead
 
 #: A partition, and the bucket whose file group it is; or the file id, where there are no buckets.
 _Place: TypeAlias = tuple[str, int | str]
@@ -59,6 +66,25 @@ def check_conflicts(
         if now.find(unseen.requested_at) is None and now.is_archived(unseen.requested_at):
             message = f"{unseen} was archived since {ours.requested_at} began; start again"
             raise WriteConflict(message)
+
+
+def yet_to_look(
+    ours: Instant, now: Timeline, storage: Storage, sharing: Sharing | None
+) -> Instant | None:
+    """A living commit, requested before ours, that would be written over ours and hidden by it.
+
+    It is inflight once it has found the file groups of its records; from then on it finds the
+    conflict itself. Of logs the completion time decides, so delta commits wait for nobody.
+    """
+    if sharing is None or ours.action is not Action.COMMIT:
+        return None
+    earlier = [
+        theirs
+        for theirs in now.pending(Action.COMMIT)
+        if theirs.state is State.REQUESTED and theirs.requested_at < ours.requested_at
+    ]
+    gone = dead(storage, earlier, sharing)
+    return next((theirs for theirs in earlier if theirs not in gone), None)
 
 
 def _others(

@@ -10,8 +10,8 @@ The steps of a change, and what a crash right after each leaves:
                      files of a pending instant, seen by no reader; rolled back by name
 4. reconcile         files of failed attempts are gone
 5. prepare           the completed content lies aside
-6. under the lock: list the timeline again; our inflight still stands; our heartbeat has not
-   expired; no rollback aims at it;
+6. under the lock: list the timeline again; nobody who began before us has yet to look at the
+   table; our inflight still stands; our heartbeat has not expired; no rollback aims at it;
    no commit that it was written over was undone; nothing it conflicts with completed; the
    caller's precondition (the checkpoint) holds; a completion time later than every time on the
    timeline
@@ -27,6 +27,7 @@ that was stopped anywhere before 7, for however long, finds it gone when it goes
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from uuid import uuid4
@@ -39,10 +40,11 @@ from table.model.format_version import FormatVersion
 from table.model.instant import Instant
 from table.storage.storage import AlreadyExists, NotFound
 from table.timeline.clock import Turn, next_instant
+from table.timeline.lock import Lease
 from table.timeline.timeline import Timeline
 from table.timeline.timeline_store import commit_content
 from table.transaction.access import LOCK_WAIT_S, TableAccess
-from table.transaction.conflicts import check_conflicts
+from table.transaction.conflicts import check_conflicts, yet_to_look
 from table.transaction.heartbeat import Heartbeat
 from table.write.markers import drop_markers, marked_files
 
@@ -51,6 +53,7 @@ Precondition = Callable[[Timeline], None]
 
 _PUBLISH_ATTEMPTS = 3
 _BEGIN_ATTEMPTS = 10
+_LOOK_AGAIN_S = 0.1
 
 
 class Transaction:
@@ -155,7 +158,8 @@ class Transaction:
 
         Raises:
             Fenced: the instant was taken from us; nothing was published.
-            WriteConflict: another commit touched the same file groups.
+            WriteConflict: another commit touched the same file groups, or one that began before
+                us would be written over ours.
             LockTimeout: another writer kept the table's lock.
             HeartbeatExpired: others may count us as dead.
             OutcomeUnknown: the store did not say whether it published.
@@ -163,8 +167,7 @@ class Transaction:
         self._reconcile(stat.path for stat in metadata.write_stats if stat.path)
         content = commit_content(self.instant.action, metadata, self._access.timeline.version)
         self._access.timeline.prepare(self.instant, content)
-        with self._access.lock.hold(self._lock_wait_s) as lease:
-            timeline = self._access.timeline.load()
+        with self._turn() as (lease, timeline):
             self._check_alive()
             self._check_standing(timeline)
             self._check_ground(timeline)
@@ -191,6 +194,31 @@ class Transaction:
         """Forget the instant. Only for one in whose name no file was written."""
         self._access.timeline.forget(self.instant)
         self.leave()
+
+    @contextmanager
+    def _turn(self) -> Iterator[tuple[Lease, Timeline]]:
+        """The lock, and the timeline under it, once nobody who began before us has yet to look.
+
+        They are waited for without the lock, which they need to come so far.
+        """
+        began_s = time.monotonic()
+        while True:
+            with self._access.lock.hold(self._lock_wait_s) as lease:
+                timeline = self._access.timeline.load()
+                earlier = yet_to_look(
+                    self.instant, timeline, self._access.storage, self._access.sharing
+                )
+                if earlier is None:
+                    yield lease, timeline
+                    return
+            if time.monotonic() - began_s > LOCK_WAIT_S:
+                message = (
+                    f"{earlier} was requested before {self.instant.requested_at} and its writer, "
+                    f"which is alive, has not begun to write for {LOCK_WAIT_S:.0f} s; nothing was "
+                    "published, and the batch can start again"
+                )
+                raise WriteConflict(message)
+            time.sleep(_LOOK_AGAIN_S)
 
     def _reconcile(self, written: Iterable[str]) -> None:
         """Delete files of attempts that did not win; readers must never meet them."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -328,6 +329,17 @@ class Oracle:
         finally:
             for key in options:
                 self.execute(f"RESET {key}")
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """Stands still for the length of a block, wherever it is."""
+        pid = self._process.pid
+        (java,) = map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
+        os.kill(java, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(java, signal.SIGCONT)
 
     def _ask(self, operation: str, /, **arguments: object) -> Any:
         assert self._process.stdin is not None

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
+from sinks.hudi.table_writer import TableWriter
 from table.config.table_properties import TableType
-from table.model.action import COMMITS
+from table.errors import WriteConflict
+from table.model.action import COMMITS, Action, State
 from table.storage import Storage, StorageLocation, open_storage
 from table.timeline.lock import LockProvider, open_lock
 from table.timeline.lock_file_system import APACHE_LOCK_PATH
@@ -23,7 +25,7 @@ from table.transaction.sharing import Sharing
 from tests.interop import lakemark
 from tests.interop.oracle import ApacheTable, Oracle, OracleError
 from tests.interop.same_rows import assert_same_rows
-from tests.tables import SCHEMA, writer
+from tests.tables import SCHEMA, commit, writer
 from tests.upkeep import active_names, archived_names
 from tests.waiting import until
 from tests.writers import (
@@ -105,6 +107,35 @@ def test_apache_and_lakemark_write_one_table_at_the_same_time(
     _check_both_agree(oracle, storage)
 
 
+def test_apache_that_has_yet_to_look_at_the_table_loses_nothing(
+    oracle: Oracle, tmp_path: Path
+) -> None:
+    """It requests an instant, then loads the timeline, and takes what it finds for its past.
+
+    Its base files would be named before those of a commit that was published in between.
+    """
+    storage = _shared_table(tmp_path, TableType.COPY_ON_WRITE)
+    opened = partial(_opened, sharing=SHARING, has_metadata=False, lease_s=LEASE_S)
+    twin = replace(SHARED, table_type=TableType.COPY_ON_WRITE.value)
+    to, met, number = opened(storage), 0, 0
+    while met < 3:
+        assert number < 30, "Apache Hudi was never met between its request and its look"
+        _commit_batch(to, 2 * number)
+        apache = threading.Thread(target=write_as_apache, args=(oracle, storage, number, twin))
+        apache.start()
+        until(lambda: _is_about_to_look(storage) or not apache.is_alive())  # noqa: B023
+        with oracle.stopped():
+            met += _is_about_to_look(storage)
+            ours = threading.Thread(target=_commit_batch, args=(to, 2 * number + 1))
+            ours.start()
+            ours.join(1.0)
+        ours.join()
+        apache.join()
+        number += 1
+    check_history(storage, {"lakemark": 2 * number, "apache": number})
+    _check_both_agree(oracle, storage)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
@@ -166,6 +197,27 @@ def test_the_lock_of_an_object_store_is_one_for_both(oracle: Oracle, s3_server: 
     apache.join()
     assert int(storage.read("counter")) == 2 * times
     lock.acquire(0.0).release()
+
+
+def _commit_batch(to: TableWriter, number: int) -> None:
+    """A batch, two of them of the keys of each of Apache's; again and again while it conflicts."""
+    keys = Batch.at_random("apache", number // 2, MANY_KEYS).values
+    batch = Batch("lakemark", number, dict.fromkeys(keys, number))
+    for _ in range(30):
+        try:
+            commit(to, batch.rows(), {BATCH: str(batch)})
+        except WriteConflict:
+            to.abandon()
+        else:
+            return
+    raise AssertionError(number)
+
+
+def _is_about_to_look(storage: Storage) -> bool:
+    """Whether a commit is requested, and no more, by one who does not hold the lock."""
+    pending = writer(storage).table.timeline.pending(Action.COMMIT)
+    is_requested = any(instant.state is State.REQUESTED for instant in pending)
+    return is_requested and storage.head(APACHE_LOCK_PATH) is None
 
 
 def _shared_table(folder: Path, table_type: TableType = TableType.MERGE_ON_READ) -> Storage:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,11 +16,14 @@ import pytest
 from table.config.table_properties import TableType
 from table.errors import Fenced, WriteConflict
 from table.execution.runner import LocalRunner
-from table.model.action import Action
+from table.model.action import Action, State
+from table.model.instant import Instant
 from table.services.compaction import CompactionPolicy
 from table.storage import Storage, StorageLocation, open_storage
 from table.timeline import clock
 from table.timeline.lock import LockProvider
+from table.transaction import transaction
+from table.transaction.access import LOCK_WAIT_S
 from table.transaction.heartbeat import (
     HEARTBEAT_FOLDER,
     HeartbeatExpired,
@@ -260,6 +264,67 @@ def test_a_compaction_that_another_is_at_work_on_is_left_to_it(local: Storage) -
     second.table.refresh()
     assert second.compact_if_due(CompactionPolicy(10), LocalRunner(1)) == []
     assert list(second.table.timeline.completed(Action.COMMIT)) == [done[0]]
+
+
+def requested_as_apache(storage: Storage, action: Action) -> Instant:
+    """A living commit whose writer has yet to look at the table."""
+    store = writer(storage).table.store
+    requested = Instant(clock.next_instant(store.load().newest_time), action, State.REQUESTED)
+    storage.put(f"{HEARTBEAT_FOLDER}/{requested.requested_at}", b"")
+    store.create(requested)
+    return requested
+
+
+@pytest.fixture
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transaction, "LOCK_WAIT_S", 0.3)
+
+
+def test_who_asked_before_ours_looks_at_the_table_before_ours_is_published(local: Storage) -> None:
+    make_shared(local, TableType.COPY_ON_WRITE)
+    commit(shared_writer(local), [Row("a", 0, 0)])
+    theirs = requested_as_apache(local, Action.COMMIT)
+    ours, store = shared_writer(local), writer(local).table.store
+    written = write_files(ours, [Row("a", 1, 1)])
+    publishing = threading.Thread(target=ours.commit, args=(written, {}))
+    publishing.start()
+    publishing.join(0.5)
+    assert publishing.is_alive() and contents(local) == {"a": (0, 0)}
+    with ours.table.access.lock.hold(LOCK_WAIT_S):  # they need it to come so far
+        store.create(theirs.inflight(), b"{}")
+    publishing.join()
+    assert contents(local) == {"a": (1, 1)}
+
+
+def test_the_dead_are_not_waited_for(local: Storage) -> None:
+    make_shared(local, TableType.COPY_ON_WRITE)
+    requested_as_apache(local, Action.COMMIT)
+    began_s = time.monotonic()
+    commit(shared_writer(local, sharing=Sharing(HeartbeatPolicy(0.1, 10), 1)), [Row("a", 1, 1)])
+    assert 0.5 < time.monotonic() - began_s < LOCK_WAIT_S
+    assert contents(local) == {"a": (1, 1)}
+
+
+@pytest.mark.usefixtures("_impatient")
+def test_who_has_not_looked_for_long_is_a_conflict(local: Storage) -> None:
+    make_shared(local, TableType.COPY_ON_WRITE)
+    before = shared_writer(local)
+    written = write_files(before, [Row("b", 1, 1)])
+    theirs = requested_as_apache(local, Action.COMMIT)
+    before.commit(written, {})  # theirs will be named after it
+    ours = shared_writer(local)
+    with pytest.raises(WriteConflict, match=theirs.requested_at):
+        commit(ours, [Row("a", 1, 1)])
+    ours.abandon()
+    assert contents(local) == {"b": (1, 1)}
+
+
+@pytest.mark.usefixtures("_impatient")
+def test_logs_wait_for_nobody(local: Storage) -> None:
+    make_shared(local)
+    requested_as_apache(local, Action.DELTA_COMMIT)
+    commit(shared_writer(local), [Row("a", 1, 1)])
+    assert contents(local) == {"a": (1, 1)}
 
 
 def test_a_group_that_a_clustering_is_about_to_replace_conflicts(local: Storage) -> None:
