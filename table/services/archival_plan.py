@@ -3,7 +3,7 @@
 Once there are more completed commits than the most that are to be active, the oldest go, until the
 fewest are left, with the cleans and rollbacks between them; but nothing from the first instant on
 that somebody still needs. Source: ``TimelineArchiverV2``, ``ArchivalUtils``, ``CompactionUtils`` of
-Apache Hudi 1.2.0.
+Apache Hudi 1.2.0, which do not keep what completed beside a pending write.
 """
 
 from __future__ import annotations
@@ -110,12 +110,18 @@ def _limits(timeline: Timeline, policy: ArchivalPolicy) -> Iterator[str]:
 
 
 def _before_pending(timeline: Timeline) -> Iterator[str]:
-    """The newest commit before a pending write: the timeline must not start with the latter."""
+    """What stays for a pending write.
+
+    The newest commit before it, since the timeline must not start with a pending one; and what
+    completed since it was requested: its writer looks for conflicts on the active timeline alone.
+    Without the latter Apache Hudi was seen to make a second file group of a bucket.
+    """
     pending = next((i for i in timeline.pending() if i.action.is_write), None)
-    if pending is not None:
-        commits = commits_by_request(timeline)
-        older = [i.requested_at for i in commits if i.requested_at < pending.requested_at]
-        yield older[-1] if older else pending.requested_at
+    if pending is None:
+        return
+    older = [i for i in commits_by_request(timeline) if i.requested_at < pending.requested_at]
+    yield older[-1].requested_at if older else pending.requested_at
+    yield from (i.requested_at for i in older if (i.completed_at or "") > pending.requested_at)
 
 
 def _for_compaction(timeline: Timeline, delta_commits: int) -> Iterator[str]:

@@ -13,9 +13,13 @@ import pyarrow as pa
 import pytest
 
 from sinks.hudi.table_writer import TableWriter
+from sinks.hudi.upkeep import archive
 from table.config.table_properties import TableType
 from table.errors import WriteConflict
+from table.index.bucket import bucket_of
 from table.model.action import COMMITS, Action, State
+from table.model.instant import Instant
+from table.services.archival_plan import ArchivalPolicy
 from table.storage import Storage, StorageLocation, open_storage
 from table.timeline.lock import LockProvider, open_lock
 from table.timeline.lock_file_system import APACHE_LOCK_PATH
@@ -25,7 +29,7 @@ from table.transaction.sharing import Sharing
 from tests.interop import lakemark
 from tests.interop.oracle import ApacheTable, Oracle, OracleError
 from tests.interop.same_rows import assert_same_rows
-from tests.tables import SCHEMA, commit, writer
+from tests.tables import SCHEMA, Row, commit, write_files, writer
 from tests.upkeep import active_names, archived_names
 from tests.waiting import until
 from tests.writers import (
@@ -136,6 +140,28 @@ def test_apache_that_has_yet_to_look_at_the_table_loses_nothing(
     _check_both_agree(oracle, storage)
 
 
+def test_archival_hides_no_conflict_from_apache(oracle: Oracle, tmp_path: Path) -> None:
+    """It looks for what completed beside its commit on the active timeline, and nowhere else."""
+    storage = _shared_table(tmp_path, TableType.COPY_ON_WRITE)
+    opened = partial(_opened, sharing=SHARING, has_metadata=False, lease_s=LEASE_S)
+    slow, quick = opened(storage), opened(storage)
+    written = write_files(slow, Batch.at_random("apache", 0, MANY_KEYS).rows())
+    for number in range(8):
+        commit(quick, [Row("other", 0, number, region="elsewhere")])
+    twin = replace(SHARED, table_type=TableType.COPY_ON_WRITE.value)
+    apache = threading.Thread(target=write_as_apache, args=(oracle, storage, 0, twin))
+    apache.start()
+    until(lambda: len(_pending(storage, State.INFLIGHT)) == 2)
+    with oracle.stopped():
+        assert len(_pending(storage, State.INFLIGHT)) == 2
+        slow.commit(written, {BATCH: str(Batch("lakemark", 0, {}))})
+        quick.table.refresh()
+        archive(quick.table, ArchivalPolicy(2, 4), None)
+    apache.join()
+    slow.table.refresh()
+    assert set(_groups_of_buckets(slow).values()) == {1}
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
@@ -215,9 +241,18 @@ def _commit_batch(to: TableWriter, number: int) -> None:
 
 def _is_about_to_look(storage: Storage) -> bool:
     """Whether a commit is requested, and no more, by one who does not hold the lock."""
+    return bool(_pending(storage, State.REQUESTED)) and storage.head(APACHE_LOCK_PATH) is None
+
+
+def _pending(storage: Storage, state: State) -> list[Instant]:
     pending = writer(storage).table.timeline.pending(Action.COMMIT)
-    is_requested = any(instant.state is State.REQUESTED for instant in pending)
-    return is_requested and storage.head(APACHE_LOCK_PATH) is None
+    return [instant for instant in pending if instant.state is state]
+
+
+def _groups_of_buckets(to: TableWriter) -> Counter[tuple[str, int]]:
+    """How many file groups each bucket of each partition has that has any."""
+    slices = to.table.view().latest_slices()
+    return Counter((s.group.partition_path, bucket_of(s.group.file_id)) for s in slices)
 
 
 def _shared_table(folder: Path, table_type: TableType = TableType.MERGE_ON_READ) -> Storage:

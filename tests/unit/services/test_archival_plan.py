@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -64,6 +66,15 @@ def test_cleans_and_rollbacks_go_with_the_commits_around_them() -> None:
 def test_nothing_from_a_pending_write_or_savepoint_on(instant: Instant, left: list[int]) -> None:
     others = [c for c in COMMITS if c.requested_at != instant.requested_at or instant.is_completed]
     assert names(plan(timeline(*others, instant), POLICY)) == [time(number) for number in left]
+
+
+def test_what_completed_beside_a_pending_write_stays() -> None:
+    pending = Instant(time(4), Action.COMMIT, State.INFLIGHT)
+    late = replace(COMMITS[1], completed_at=time(4, 1))
+    before = timeline(COMMITS[0], late, COMMITS[2], pending, *COMMITS[4:])
+    assert names(plan(before, ArchivalPolicy(1, 2))) == [time(1)]
+    early = timeline(*COMMITS[:3], pending, *COMMITS[4:])
+    assert names(plan(early, ArchivalPolicy(1, 2))) == [time(1), time(2)]
 
 
 def test_a_pending_clean_holds_nothing_back() -> None:
