@@ -147,11 +147,14 @@ def _recover(access: TableAccess, suspects: Collection[str], lease: Lease) -> li
     timeline = access.timeline.load()
     check_no_restore(timeline)
     abandoned = [i for i in _abandoned(access, timeline) if i.requested_at in suspects]
-    undone = [
-        _finish(access, rollback, access.timeline.load(), lease)
-        for rollback in abandoned
-        if rollback.action is Action.ROLLBACK
-    ]
+    undone = []
+    for rollback in (i for i in abandoned if i.action is Action.ROLLBACK):
+        timeline = access.timeline.load()
+        if _was_outlived(access, rollback, timeline):
+            access.timeline.forget(rollback)
+            forget_heartbeat(access.storage, rollback.requested_at)
+        else:
+            undone.append(_finish(access, rollback, timeline, lease))
     for commit in abandoned:
         if commit.action is Action.ROLLBACK:
             continue
@@ -162,6 +165,24 @@ def _recover(access: TableAccess, suspects: Collection[str], lease: Lease) -> li
             undone.append(_roll_back(access, standing, timeline, lease))
     _forget_undone(access, access.timeline.load())
     return [plan.instant for plan in undone]
+
+
+def _was_outlived(access: TableAccess, rollback: Instant, timeline: Timeline) -> bool:
+    """Whether its target completed since, is whole, and has become what later commits stand on.
+
+    Apache Hudi publishes without a look at rollbacks of its instant. One that was silent for so
+    long that it counted as dead may do so while who was to undo it is dead, too. To refuse that
+    rollback at every start would stop all writers for good.
+    """
+    target = timeline.find(access.timeline.read_rollback_plan(rollback.requested_at).instant)
+    if target is None or (target.completed_at or "") < rollback.requested_at:
+        return False
+    try:
+        check_undoable(target, timeline, access.timeline, access.storage)
+    except Refused:
+        stats = access.timeline.read_commit(target).write_stats
+        return all(access.storage.head(stat.path) for stat in stats if stat.path)
+    return False
 
 
 def _abandoned(access: TableAccess, timeline: Timeline) -> list[Instant]:
@@ -214,6 +235,7 @@ def _execute(
         timeline = access.timeline.load()
         target = timeline.find(plan.instant)
     awaited = awaited_logs(access.timeline, timeline)
+    lease.check()
     undone = _delete_files(access, rollback, plan, awaited)
     done = replace(plan, files=_without(undone, awaited))
     took_ms = int((time.monotonic() - started) * 1000)

@@ -13,15 +13,19 @@ from pathlib import Path
 
 import pytest
 
+from sinks.hudi.exchange import Written
+from sinks.hudi.table_writer import TableWriter
 from table.config.table_properties import TableType
-from table.errors import Fenced, WriteConflict
+from table.errors import Fenced, Refused, WriteConflict
 from table.execution.runner import LocalRunner
 from table.model.action import Action, State
+from table.model.commit_metadata import CommitMetadata
 from table.model.instant import Instant
 from table.services.compaction import CompactionPolicy
 from table.storage import Storage, StorageLocation, open_storage
 from table.timeline import clock
 from table.timeline.lock import LockProvider
+from table.timeline.timeline_store import commit_content, rollback_plan_content
 from table.transaction import transaction
 from table.transaction.access import LOCK_WAIT_S
 from table.transaction.heartbeat import (
@@ -31,6 +35,7 @@ from table.transaction.heartbeat import (
     WriterAlive,
     beating,
 )
+from table.transaction.rollback import plan_rollback
 from table.transaction.sharing import Sharing
 from tests.fixtures.quick_s3 import QuickS3
 from tests.tables import Row, commit, contents, data_files, write_files, writer
@@ -352,3 +357,48 @@ def test_an_instant_that_somebody_rolls_back_is_not_published(local: Storage) ->
         ours.commit(written, {})
     ours.abandon()
     assert not local.list_tree(HEARTBEAT_FOLDER)
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_a_rollback_whose_target_completed_since_stops_nobody(
+    local: Storage, is_whole: bool
+) -> None:
+    """Its writer counted as dead, and does not look for rollbacks, as Apache Hudi does not."""
+    make_shared(local, TableType.COPY_ON_WRITE)
+    theirs = shared_writer(local)
+    (written,) = write_files(theirs, [Row("a", 1, 1)])
+    pending = Instant(theirs.pending_instant, Action.COMMIT, State.INFLIGHT)
+    leave_a_rollback(theirs, pending)
+    complete_as_apache(theirs, pending, written)
+    commit(shared_writer(local), [Row("b", 1, 1, region="south")])
+    if not is_whole:  # it was begun, and has to be gone through with
+        local.delete([written.stat.path or ""] if written.stat else [])
+    time.sleep(0.3)
+    other = shared_writer(local, sharing=Sharing(HeartbeatPolicy(0.1, 2), 1))
+    if is_whole:
+        assert other.recover() == []
+        assert contents(local) == {"a": (1, 1), "b": (1, 1)}
+        assert not writer(local).table.timeline.pending()
+    else:
+        with pytest.raises(Refused, match="came after it"):
+            other.recover()
+
+
+def leave_a_rollback(to: TableWriter, pending: Instant) -> None:
+    """One that was begun, and whose writer died before it deleted anything."""
+    access = to.table.access
+    to.table.access.storage.delete([f"{HEARTBEAT_FOLDER}/{pending.requested_at}"])
+    plan = plan_rollback(access, pending.requested_at)
+    requested = Instant(access.mint(pending.requested_at), Action.ROLLBACK, State.REQUESTED)
+    access.timeline.create(requested, rollback_plan_content(plan))
+    access.timeline.create(requested.inflight())
+
+
+def complete_as_apache(to: TableWriter, pending: Instant, written: Written) -> None:
+    """Without a look at what others do to it."""
+    access = to.table.access
+    metadata = CommitMetadata((written.stat,) if written.stat else (), to._own_metadata(), "UPSERT")
+    content = commit_content(pending.action, metadata, access.timeline.version)
+    access.timeline.prepare(pending, content)
+    access.timeline.publish(pending, access.mint(access.timeline.load().newest_time))
+    to.table.access.storage.delete([f"{HEARTBEAT_FOLDER}/{pending.requested_at}"])
