@@ -27,10 +27,10 @@ from table.index.bucket import place_in_partition
 from table.model.action import COMMITS, Action, State
 from table.model.commit_metadata import CommitMetadata
 from table.model.instant import Instant
-from table.storage.storage import Storage
 from table.timeline.timeline import Timeline
 from table.timeline.timeline_store import TimelineStore
-from table.transaction.sharing import Sharing, dead
+from table.transaction.heartbeat import is_fresh
+from table.transaction.sharing import Sharing
 
 #: A partition, and the bucket whose file group it is; or the file id, where there are no buckets.
 _Place: TypeAlias = tuple[str, int | str]
@@ -68,23 +68,22 @@ def check_conflicts(
             raise WriteConflict(message)
 
 
-def yet_to_look(
-    ours: Instant, now: Timeline, storage: Storage, sharing: Sharing | None
-) -> Instant | None:
-    """A living commit, requested before ours, that would be written over ours and hidden by it.
+def yet_to_look(ours: Instant, now: Timeline, sharing: Sharing | None) -> list[Instant]:
+    """Commits requested before ours that would be written over ours, and hidden by it.
 
-    It is inflight once it has found the file groups of its records; from then on it finds the
-    conflict itself. Of logs the completion time decides, so delta commits wait for nobody.
+    One is inflight once it has found the file groups of its records; from then on it finds the
+    conflict itself. What was requested longer ago than a writer may be silent has looked, however
+    long it then reads. Of logs the completion time decides, so delta commits wait for nobody.
     """
     if sharing is None or ours.action is not Action.COMMIT:
-        return None
-    earlier = [
+        return []
+    return [
         theirs
         for theirs in now.pending(Action.COMMIT)
-        if theirs.state is State.REQUESTED and theirs.requested_at < ours.requested_at
+        if theirs.state is State.REQUESTED
+        and theirs.requested_at < ours.requested_at
+        and is_fresh(theirs, sharing.heartbeats)
     ]
-    gone = dead(storage, earlier, sharing)
-    return next((theirs for theirs in earlier if theirs not in gone), None)
 
 
 def _others(

@@ -16,6 +16,7 @@ steps, and what a crash right after each leaves:
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -39,6 +40,8 @@ from table.write.markers import drop_markers
 
 #: Of these, a plan outlives the rollback of what was done for it.
 _COMPACTIONS = (Action.COMPACTION, Action.LOG_COMPACTION)
+
+_log = logging.getLogger(__name__)
 
 
 def recover(access: TableAccess) -> list[str]:
@@ -151,6 +154,7 @@ def _recover(access: TableAccess, suspects: Collection[str], lease: Lease) -> li
     for rollback in (i for i in abandoned if i.action is Action.ROLLBACK):
         timeline = access.timeline.load()
         if _was_outlived(access, rollback, timeline):
+            _log.warning("%s is given up: what it was to undo has completed since", rollback)
             access.timeline.forget(rollback)
             forget_heartbeat(access.storage, rollback.requested_at)
         else:
@@ -168,21 +172,29 @@ def _recover(access: TableAccess, suspects: Collection[str], lease: Lease) -> li
 
 
 def _was_outlived(access: TableAccess, rollback: Instant, timeline: Timeline) -> bool:
-    """Whether its target completed since, is whole, and has become what later commits stand on.
+    """Whether its target completed since and is whole, or is in the history by now.
 
     Apache Hudi publishes without a look at rollbacks of its instant. One that was silent for so
-    long that it counted as dead may do so while who was to undo it is dead, too. To refuse that
-    rollback at every start would stop all writers for good.
+    long that it counted as dead may do so while who was to undo it is dead, too. Its rows are
+    acknowledged, and others may stand on them.
     """
-    target = timeline.find(access.timeline.read_rollback_plan(rollback.requested_at).instant)
-    if target is None or (target.completed_at or "") < rollback.requested_at:
+    name = access.timeline.read_rollback_plan(rollback.requested_at).instant
+    target = timeline.find(name)
+    if target is None:
+        return timeline.archived_time(name) is not None
+    if target.action not in COMMITS or (target.completed_at or "") < rollback.requested_at:
         return False
-    try:
-        check_undoable(target, timeline, access.timeline, access.storage)
-    except Refused:
-        stats = access.timeline.read_commit(target).write_stats
-        return all(access.storage.head(stat.path) for stat in stats if stat.path)
-    return False
+    return _is_whole(access, target)
+
+
+def _is_whole(access: TableAccess, commit: Instant) -> bool:
+    """Whether the files of a completed commit are as it left them: none gone, none taken back."""
+    sizes: dict[str, int] = {}
+    for stat in access.timeline.read_commit(commit).write_stats:
+        sizes |= {stat.path: stat.file_size_in_bytes} if stat.path else {}
+        sizes |= stat.cdc_stats or {}
+    found = ((access.storage.head(path), size_bytes) for path, size_bytes in sizes.items())
+    return all(info is not None and info.size_bytes == size for info, size in found)
 
 
 def _abandoned(access: TableAccess, timeline: Timeline) -> list[Instant]:
@@ -235,8 +247,7 @@ def _execute(
         timeline = access.timeline.load()
         target = timeline.find(plan.instant)
     awaited = awaited_logs(access.timeline, timeline)
-    lease.check()
-    undone = _delete_files(access, rollback, plan, awaited)
+    undone = _delete_files(access, rollback, plan, awaited, lease)
     done = replace(plan, files=_without(undone, awaited))
     took_ms = int((time.monotonic() - started) * 1000)
     content = rollback_metadata_content(done, rollback.requested_at, took_ms)
@@ -256,7 +267,11 @@ def _execute(
 
 
 def _delete_files(
-    access: TableAccess, rollback: Instant, plan: RollbackPlan, awaited: Collection[str]
+    access: TableAccess,
+    rollback: Instant,
+    plan: RollbackPlan,
+    awaited: Collection[str],
+    lease: Lease,
 ) -> dict[str, tuple[str, ...]]:
     """Delete what the instant left; all of that by partition, as plans name it.
 
@@ -266,6 +281,7 @@ def _delete_files(
     too, and adds such a block to the slice).
     """
     files = files_of(access, plan.instant)
+    lease.check()
     for path in set(files).intersection(awaited):
         access.storage.put(path, rollback_block(rollback.requested_at, plan.instant))
     access.delete_files([path for path in files if path not in awaited])

@@ -10,8 +10,8 @@ The steps of a change, and what a crash right after each leaves:
                      files of a pending instant, seen by no reader; rolled back by name
 4. reconcile         files of failed attempts are gone
 5. prepare           the completed content lies aside
-6. under the lock: list the timeline again; nobody who began before us has yet to look at the
-   table; our inflight still stands; our heartbeat has not expired; no rollback aims at it;
+6. under the lock: list the timeline again; whoever asked before us has looked at the table; our
+   inflight still stands; our heartbeat has not expired; no rollback aims at it;
    no commit that it was written over was undone; nothing it conflicts with completed; the
    caller's precondition (the checkpoint) holds; a completion time later than every time on the
    timeline
@@ -53,7 +53,7 @@ Precondition = Callable[[Timeline], None]
 
 _PUBLISH_ATTEMPTS = 3
 _BEGIN_ATTEMPTS = 10
-_LOOK_AGAIN_S = 0.1
+_LOOK_AGAIN_S = 0.25
 
 
 class Transaction:
@@ -158,8 +158,7 @@ class Transaction:
 
         Raises:
             Fenced: the instant was taken from us; nothing was published.
-            WriteConflict: another commit touched the same file groups, or one that began before
-                us would be written over ours.
+            WriteConflict: another commit touched the same file groups.
             LockTimeout: another writer kept the table's lock.
             HeartbeatExpired: others may count us as dead.
             OutcomeUnknown: the store did not say whether it published.
@@ -197,28 +196,21 @@ class Transaction:
 
     @contextmanager
     def _turn(self) -> Iterator[tuple[Lease, Timeline]]:
-        """The lock, and the timeline under it, once nobody who began before us has yet to look.
+        """The lock, and the timeline under it, once whoever asked before us has looked.
 
         They are waited for without the lock, which they need to come so far.
         """
-        began_s = time.monotonic()
         while True:
             with self._access.lock.hold(self._lock_wait_s) as lease:
                 timeline = self._access.timeline.load()
-                earlier = yet_to_look(
-                    self.instant, timeline, self._access.storage, self._access.sharing
-                )
-                if earlier is None:
+                if not self._yet_to_look(timeline):
                     yield lease, timeline
                     return
-            if time.monotonic() - began_s > LOCK_WAIT_S:
-                message = (
-                    f"{earlier} was requested before {self.instant.requested_at} and its writer, "
-                    f"which is alive, has not begun to write for {LOCK_WAIT_S:.0f} s; nothing was "
-                    "published, and the batch can start again"
-                )
-                raise WriteConflict(message)
-            time.sleep(_LOOK_AGAIN_S)
+            while self._yet_to_look(self._access.timeline.load()):
+                time.sleep(_LOOK_AGAIN_S)
+
+    def _yet_to_look(self, timeline: Timeline) -> list[Instant]:
+        return yet_to_look(self.instant, timeline, self._access.sharing)
 
     def _reconcile(self, written: Iterable[str]) -> None:
         """Delete files of attempts that did not win; readers must never meet them."""

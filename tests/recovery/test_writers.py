@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta, tzinfo
 from functools import partial
@@ -15,18 +15,20 @@ import pytest
 
 from sinks.hudi.exchange import Written
 from sinks.hudi.table_writer import TableWriter
+from sinks.hudi.upkeep import archive
 from table.config.table_properties import TableType
-from table.errors import Fenced, Refused, WriteConflict
+from table.errors import Fenced, WriteConflict
 from table.execution.runner import LocalRunner
 from table.model.action import Action, State
 from table.model.commit_metadata import CommitMetadata
 from table.model.instant import Instant
+from table.services.archival_plan import ArchivalPolicy
 from table.services.compaction import CompactionPolicy
 from table.storage import Storage, StorageLocation, open_storage
 from table.timeline import clock
+from table.timeline.clock import parse_instant
 from table.timeline.lock import LockProvider
 from table.timeline.timeline_store import commit_content, rollback_plan_content
-from table.transaction import transaction
 from table.transaction.access import LOCK_WAIT_S
 from table.transaction.heartbeat import (
     HEARTBEAT_FOLDER,
@@ -39,6 +41,7 @@ from table.transaction.rollback import plan_rollback
 from table.transaction.sharing import Sharing
 from tests.fixtures.quick_s3 import QuickS3
 from tests.tables import Row, commit, contents, data_files, write_files, writer
+from tests.upkeep import active_names
 from tests.waiting import until
 from tests.writers import (
     MORTAL_LEASE_S,
@@ -280,11 +283,6 @@ def requested_as_apache(storage: Storage, action: Action) -> Instant:
     return requested
 
 
-@pytest.fixture
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transaction, "LOCK_WAIT_S", 0.3)
-
-
 def test_who_asked_before_ours_looks_at_the_table_before_ours_is_published(local: Storage) -> None:
     make_shared(local, TableType.COPY_ON_WRITE)
     commit(shared_writer(local), [Row("a", 0, 0)])
@@ -301,30 +299,25 @@ def test_who_asked_before_ours_looks_at_the_table_before_ours_is_published(local
     assert contents(local) == {"a": (1, 1)}
 
 
-def test_the_dead_are_not_waited_for(local: Storage) -> None:
+def test_nobody_is_waited_for_longer_than_a_writer_may_be_silent(local: Storage) -> None:
     make_shared(local, TableType.COPY_ON_WRITE)
-    requested_as_apache(local, Action.COMMIT)
-    began_s = time.monotonic()
-    commit(shared_writer(local, sharing=Sharing(HeartbeatPolicy(0.1, 10), 1)), [Row("a", 1, 1)])
-    assert 0.5 < time.monotonic() - began_s < LOCK_WAIT_S
+    theirs = requested_as_apache(local, Action.COMMIT)
+    policy = HeartbeatPolicy(0.5, 6)
+    ours = commit(shared_writer(local, sharing=Sharing(policy, 1)), [Row("a", 1, 1)])
+    waited = parse_instant(ours.completed_at or "") - parse_instant(theirs.requested_at)
+    assert waited.total_seconds() >= policy.expires_after_s
     assert contents(local) == {"a": (1, 1)}
 
 
-@pytest.mark.usefixtures("_impatient")
-def test_who_has_not_looked_for_long_is_a_conflict(local: Storage) -> None:
+def test_who_asked_after_ours_is_not_waited_for(local: Storage) -> None:
     make_shared(local, TableType.COPY_ON_WRITE)
-    before = shared_writer(local)
-    written = write_files(before, [Row("b", 1, 1)])
-    theirs = requested_as_apache(local, Action.COMMIT)
-    before.commit(written, {})  # theirs will be named after it
     ours = shared_writer(local)
-    with pytest.raises(WriteConflict, match=theirs.requested_at):
-        commit(ours, [Row("a", 1, 1)])
-    ours.abandon()
-    assert contents(local) == {"b": (1, 1)}
+    written = write_files(ours, [Row("a", 1, 1)])
+    requested_as_apache(local, Action.COMMIT)
+    ours.commit(written, {})  # its files will be named after ours
+    assert contents(local) == {"a": (1, 1)}
 
 
-@pytest.mark.usefixtures("_impatient")
 def test_logs_wait_for_nobody(local: Storage) -> None:
     make_shared(local)
     requested_as_apache(local, Action.DELTA_COMMIT)
@@ -359,29 +352,59 @@ def test_an_instant_that_somebody_rolls_back_is_not_published(local: Storage) ->
     assert not local.list_tree(HEARTBEAT_FOLDER)
 
 
-@pytest.mark.parametrize("is_whole", [True, False])
-def test_a_rollback_whose_target_completed_since_stops_nobody(
-    local: Storage, is_whole: bool
+def in_the_history(local: Storage, dead: Instant, written: Written) -> None:
+    for value in range(5):
+        commit(shared_writer(local), [Row("b", value, value, region="south")])
+    assert archive(shared_writer(local).table, ArchivalPolicy(2, 4), None)
+    assert dead.requested_at not in {name for name, _ in active_names(local)}
+
+
+def under_another(local: Storage, dead: Instant, written: Written) -> None:
+    commit(shared_writer(local), [Row("b", 4, 4, region="south")])
+
+
+def in_part(local: Storage, dead: Instant, written: Written) -> None:
+    local.delete([written.stat.path or ""] if written.stat else [])
+
+
+def taken_back(local: Storage, dead: Instant, written: Written) -> None:
+    assert written.stat is not None
+    local.put(written.stat.path or "", b"of another size")
+
+
+@pytest.mark.parametrize(
+    ("meanwhile", "left"),
+    [
+        (None, {"a": (1, 1)}),
+        (under_another, {"a": (1, 1), "b": (4, 4)}),
+        (in_the_history, {"a": (1, 1), "b": (4, 4)}),
+        (in_part, None),
+        (taken_back, None),
+    ],
+)
+def test_a_rollback_whose_target_completed_since_is_given_up_unless_it_has_begun_to_delete(
+    local: Storage,
+    meanwhile: Callable[[Storage, Instant, Written], None] | None,
+    left: dict[str, tuple[int, int]] | None,
 ) -> None:
-    """Its writer counted as dead, and does not look for rollbacks, as Apache Hudi does not."""
+    """The target's writer counted as dead, and does not look for rollbacks, as Apache Hudi."""
     make_shared(local, TableType.COPY_ON_WRITE)
     theirs = shared_writer(local)
     (written,) = write_files(theirs, [Row("a", 1, 1)])
-    pending = Instant(theirs.pending_instant, Action.COMMIT, State.INFLIGHT)
-    leave_a_rollback(theirs, pending)
-    complete_as_apache(theirs, pending, written)
-    commit(shared_writer(local), [Row("b", 1, 1, region="south")])
-    if not is_whole:  # it was begun, and has to be gone through with
-        local.delete([written.stat.path or ""] if written.stat else [])
+    dead = Instant(theirs.pending_instant, Action.COMMIT, State.INFLIGHT)
+    leave_a_rollback(theirs, dead)
+    complete_as_apache(theirs, dead, written)
+    if meanwhile is not None:
+        meanwhile(local, dead, written)
     time.sleep(0.3)
     other = shared_writer(local, sharing=Sharing(HeartbeatPolicy(0.1, 2), 1))
-    if is_whole:
-        assert other.recover() == []
-        assert contents(local) == {"a": (1, 1), "b": (1, 1)}
-        assert not writer(local).table.timeline.pending()
+    undone = other.recover()
+    assert undone == ([] if left else [dead.requested_at])
+    assert not writer(local).table.timeline.pending()
+    if left:
+        assert contents(local) == left
     else:
-        with pytest.raises(Refused, match="came after it"):
-            other.recover()
+        assert not data_files(local)
 
 
 def leave_a_rollback(to: TableWriter, pending: Instant) -> None:
