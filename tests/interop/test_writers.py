@@ -301,10 +301,22 @@ def _side_by_side(
 def _check_most_is_archived(storage: Storage, at_least: int) -> None:
     """So many commits there were; what left the active timeline is in the history, once."""
     commits = Counter(commit.action for commit in completed_commits(writer(storage)))
+    _archive_once_more(storage)
     archived, active = archived_names(storage), active_names(storage)
     assert commits.total() >= at_least, commits
     assert len(set(archived)) == len(archived) and not set(archived) & set(active)
     assert sum(name in COMMITS for _, name in active) <= MOST_ACTIVE
+
+
+def _archive_once_more(storage: Storage) -> None:
+    """Where an archiver died in between, instants are in both; the next one deletes them here."""
+    to = _opened(storage)
+    for number in range(40):
+        to.table.refresh()
+        if put_away(to):
+            return
+        commit(to, [Row("more", 0, number)])
+    pytest.fail("nothing was due for archival")
 
 
 def _check_both_agree(oracle: Oracle, storage: Storage) -> None:
