@@ -11,28 +11,45 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from streamer.toolchain import JavaHome, SparkDistribution, cache_home, find_java, find_spark
+from streamer.launch_files import SUBMIT_OPTIONS
+from streamer.toolchain import (
+    JavaHome,
+    SparkDistribution,
+    cache_home,
+    find_java,
+    find_spark,
+    one_at_a_time,
+)
 from table.errors import HudiError
-
-#: What PySpark's launcher adds to the options of the JVM it starts.
-_OPTIONS = "SPARK_SUBMIT_OPTS"
 
 #: What it says of an archive goes where its other complaints go, not among a command's answers.
 _COMPLAINTS = "-Xlog:disable -Xlog:all=warning:stderr"
 
 _MADE_WITHIN_S = 300.0
 
+#: Each has some 150 MB, and each environment that is made anew gets one: those are kept that were
+#: used last.
+_KEPT = 4
+
+_MAKING = "making-"
+
 
 def java_options(java: JavaHome, spark: SparkDistribution) -> str:
     """The JVM's options for its archive; none unless that was made."""
     archive = _place(java, spark)
-    return f"{_COMPLAINTS} -XX:SharedArchiveFile={archive}" if archive.exists() else ""
+    if not archive.exists():
+        return ""
+    with suppress(OSError):  # in an image, which nobody may change
+        os.utime(archive)
+    return f"{_COMPLAINTS} {shlex.quote(f'-XX:SharedArchiveFile={archive}')}"
 
 
 def make(java: JavaHome, spark: SparkDistribution) -> Path | None:
@@ -41,24 +58,43 @@ def make(java: JavaHome, spark: SparkDistribution) -> Path | None:
     if archive.exists():
         return archive
     archive.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="making-", dir=archive.parent) as folder:
+    with one_at_a_time(archive.parent / ".making.lock"):
+        if not archive.exists():
+            _remove_unused(archive.parent)
+            _make(archive)
+    return archive if archive.exists() else None
+
+
+def _make(archive: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix=_MAKING, dir=archive.parent) as folder:
         made = Path(folder) / archive.name
-        _warm_up(f"{_COMPLAINTS} -XX:ArchiveClassesAtExit={made}")
+        _warm_up(f"{_COMPLAINTS} {shlex.quote(f'-XX:ArchiveClassesAtExit={made}')}")
         if not made.exists():
-            return None
+            return
         with made.open("rb") as file:
             os.fsync(file.fileno())  # a JVM dies of one that is cut short
         made.rename(archive)
-    return archive
+
+
+def _remove_unused(folder: Path) -> None:
+    """Leave room for one archive more: those used last stay, and nothing half made.
+
+    A JVM that has a removed one mapped keeps what it needs of it.
+    """
+    for left_by_the_dead in folder.glob(f"{_MAKING}*"):
+        shutil.rmtree(left_by_the_dead, ignore_errors=True)
+    archives = sorted(folder.glob("*.jsa"), key=lambda path: path.stat().st_mtime, reverse=True)
+    for archive in archives[_KEPT - 1 :]:
+        archive.unlink()
 
 
 def _warm_up(options: str) -> None:
     """A Spark of its own, whose JVM is given the options; what it prints tells users nothing."""
-    given = os.environ.get(_OPTIONS, "")
+    given = os.environ.get(SUBMIT_OPTIONS, "")
     with suppress(subprocess.TimeoutExpired):
         subprocess.run(
             [sys.executable, "-m", "streamer.warm_up"],
-            env={**os.environ, _OPTIONS: f"{given} {options}".strip()},
+            env={**os.environ, SUBMIT_OPTIONS: f"{given} {options}".strip()},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             timeout=_MADE_WITHIN_S,

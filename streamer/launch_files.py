@@ -12,14 +12,17 @@ import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from pyspark.find_spark_home import _find_spark_home
 
 from streamer.config.masking import holds_secret
+from table.storage.scratch import scratch_folder
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _DEFAULT_JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
+
+#: An environment variable: what Spark's launcher gives a JVM before all other options.
+SUBMIT_OPTIONS = "SPARK_SUBMIT_OPTS"
 
 _ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 _NO_ARGUMENTS = "pyspark-shell"
@@ -34,18 +37,26 @@ def launch_files(conf: Mapping[str, str]) -> Iterator[None]:
     ``PYSPARK_SUBMIT_ARGS`` win over them, as they do without files.
     """
     given = os.environ.get(_ARGUMENTS)
-    with TemporaryDirectory(prefix="lakemark-launch-") as folder:  # for this user only
-        file = Path(folder) / "spark.properties"
+    with scratch_folder("launch") as folder:
+        file = folder / "spark.properties"
         _write(file, f"{_defaults()}\n\n{properties_text(_hide_java_options(conf, file.parent))}")
         arguments = f"--properties-file {shlex.quote(str(file))} {given or _NO_ARGUMENTS}"
-        os.environ[_ARGUMENTS] = arguments
-        try:
+        with environment_variable(_ARGUMENTS, arguments):
             yield
-        finally:
-            if given is None:
-                del os.environ[_ARGUMENTS]
-            else:
-                os.environ[_ARGUMENTS] = given
+
+
+@contextmanager
+def environment_variable(name: str, value: str) -> Iterator[None]:
+    """A process started inside has this variable; afterwards it is as it was."""
+    given = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        if given is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = given
 
 
 def properties_text(conf: Mapping[str, str]) -> str:
@@ -66,7 +77,8 @@ def _hide_java_options(conf: Mapping[str, str], folder: Path) -> Mapping[str, st
     if hidden:
         file = folder / "java.options"
         _write(file, shlex.join(hidden))
-        shown[JAVA_OPTIONS] = f"{shown.get(JAVA_OPTIONS, '')} -XX:VMOptionsFile={file}"
+        option = shlex.quote(f"-XX:VMOptionsFile={file}")
+        shown[JAVA_OPTIONS] = f"{shown.get(JAVA_OPTIONS, '')} {option}"
     return shown
 
 

@@ -41,9 +41,10 @@ from streamer.sources.errors import TopicReplaced
 from streamer.sources.kafka import KafkaSource
 from streamer.sources.kafka_admin import ANSWER_WITHIN_S
 from streamer.sources.kafka_offsets import Start
-from streamer.sources.offset_log import planned_end, scratch_folder
+from streamer.sources.offset_log import planned_end
 from streamer.stopping import StopRequested
 from streamer.stream_failure import is_transient, translated
+from table.storage.scratch import scratch_folder
 
 _POLL_S = 0.2
 _SHORT_POLL_S = 0.02
@@ -206,7 +207,7 @@ class StreamLoop:
                 checkpoint is not None,
             )
         )
-        with scratch_folder() as scratch:
+        with scratch_folder("stream") as scratch:
             self._stream(start, scratch)
 
     def _recovered(self) -> Progress | None:

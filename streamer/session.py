@@ -8,6 +8,7 @@ secret stands on its command line.
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -21,11 +22,17 @@ from pyspark.sql import SparkSession
 from streamer import class_archive
 from streamer.config import settings
 from streamer.config.pipeline import PipelineConfig
-from streamer.launch_files import JAVA_OPTIONS, launch_files
+from streamer.launch_files import (
+    JAVA_OPTIONS,
+    SUBMIT_OPTIONS,
+    environment_variable,
+    launch_files,
+)
 from streamer.stopping import signals_held
 from streamer.stream_failure import told_by_spark
 from streamer.toolchain import cache_home, find_java, find_spark, spark_kafka_jars
 from table.errors import Permanent
+from table.storage.scratch import scratch_of_this_process
 
 _GIB = 1024**3
 _LOG4J = Path(__file__).with_name("log4j2.properties")
@@ -61,6 +68,10 @@ _THIS_MACHINE_SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }
+
+
+_TEMPORARY_FOLDER = "java.io.tmpdir"
+_OPTIONS_BEFORE_OURS = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
 
 
 class SessionFailed(Permanent):
@@ -122,7 +133,10 @@ def local_settings(name: str, master: str | None, own: Mapping[str, str]) -> dic
     """
     master = master or "local[*]"
     jars = ",".join(map(str, spark_kafka_jars()))
-    java_options = f"-Dlog4j2.configurationFile={_LOG4J.as_uri()} -Dlakemark.log.file={log_file()}"
+    log_options = (
+        f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}",
+        f"-Dlakemark.log.file={log_file()}",
+    )
     return {
         **_QUIET_SETTINGS,
         **(_THIS_MACHINE_SETTINGS if master.startswith("local") else {}),
@@ -133,7 +147,7 @@ def local_settings(name: str, master: str | None, own: Mapping[str, str]) -> dic
         "spark.sql.shuffle.partitions": str(os.cpu_count() or 1),
         **own,
         "spark.jars": ",".join(filter(None, (jars, own.get("spark.jars")))),
-        JAVA_OPTIONS: " ".join(filter(None, (java_options, own.get(JAVA_OPTIONS)))),
+        JAVA_OPTIONS: " ".join(filter(None, (shlex.join(log_options), own.get(JAVA_OPTIONS)))),
     }
 
 
@@ -164,11 +178,28 @@ def _start(conf: Mapping[str, str]) -> SparkSession:
         signals_held(),
         _output_to(printed),
         launch_files(conf),
+        _scratch_of_jvm(),
         _told_as_failure(str(printed)),
     ):
         # First the JVM: a builder that has to launch it puts all settings on its command line.
         SparkContext._ensure_initialized()
         return builder.getOrCreate()
+
+
+@contextmanager
+def _scratch_of_jvm() -> Iterator[None]:
+    """A JVM launched inside keeps what it unpacks, and what Spark shuffles, where we clear it away.
+
+    One that is killed leaves 100 MB and more. Whoever names another folder for that, in any of the
+    ways in which Spark and Java let them, is obeyed: of these options the last one counts.
+    """
+    if any(_TEMPORARY_FOLDER in os.environ.get(name, "") for name in _OPTIONS_BEFORE_OURS):
+        yield
+        return
+    ours = shlex.quote(f"-D{_TEMPORARY_FOLDER}={scratch_of_this_process('spark')}")
+    given = os.environ.get(SUBMIT_OPTIONS, "")
+    with environment_variable(SUBMIT_OPTIONS, f"{ours} {given}".strip()):
+        yield
 
 
 @contextmanager

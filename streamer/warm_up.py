@@ -13,7 +13,7 @@ from pyspark import SparkContext
 from pyspark.sql import DataFrame
 
 from streamer.session import plain_session
-from streamer.sources.offset_log import scratch_folder
+from table.storage.scratch import scratch_folder
 
 _WITHIN_S = 120.0
 
@@ -22,7 +22,7 @@ def main() -> None:
     """Stream one batch from a source that Spark has itself, and let the JVM come to its end."""
     spark = plain_session("warm-up")
     process = SparkContext._gateway.proc  # type: ignore[union-attr]
-    with scratch_folder() as scratch:
+    with scratch_folder("stream") as scratch:
         source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10)
         writer = source.load().writeStream.foreachBatch(_batch)
         writer = writer.option("checkpointLocation", scratch.as_uri()).trigger(availableNow=True)

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import tempfile
 import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -38,6 +37,7 @@ from sinks.hudi.exchange import (
 )
 from table.merge.merge_stream import in_batches
 from table.spark.versions import SameVersions
+from table.storage.scratch import scratch_folder
 from table.write.partitioner import Bucket
 
 _PORTIONS = b"lakemark.portions"
@@ -113,8 +113,8 @@ class _Reducer:
     write: Write
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with tempfile.TemporaryDirectory(prefix="lakemark-exchange-") as folder:
-            spool = _Spool(Path(folder))
+        with scratch_folder("exchange") as folder:
+            spool = _Spool(folder)
             for batch in batches:
                 for order, payload in zip(batch.column(1), batch.column(2), strict=True):
                     spool.add(order.as_py(), payload.as_buffer())

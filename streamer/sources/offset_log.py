@@ -9,22 +9,12 @@ at every start, gone with the run, since the table alone knows what was committe
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from checkpoints.checkpoint import KafkaCheckpoint
 from streamer.sources.errors import DamagedOffsetLog
 
 _VERSION = "v1"
-
-
-@contextmanager
-def scratch_folder() -> Iterator[Path]:
-    """A new, empty folder for one run of a stream; removed at the end."""
-    with TemporaryDirectory(prefix="lakemark-stream-", ignore_cleanup_errors=True) as folder:
-        yield Path(folder)
 
 
 def planned_end(scratch: Path, batch_id: int) -> KafkaCheckpoint:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import TracebackType
 
 import numpy as np
@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from table.codec.java_hash import string_hash
 from table.model.meta_columns import RECORD_KEY
+from table.storage.scratch import scratch_folder
 
 _DIVISION_BITS = 6
 
@@ -37,11 +38,12 @@ class SpilledDivisions:
             level: how often these rows were divided before.
         """
         self._level = level
-        self._folder: TemporaryDirectory[str] | None = None
+        self._opened = ExitStack()
+        self._folder: Path | None = None
         self._writers: dict[int, pa.ipc.RecordBatchStreamWriter] = {}
 
     def __enter__(self) -> SpilledDivisions:
-        self._folder = TemporaryDirectory(prefix="lakemark-merge-")
+        self._folder = self._opened.enter_context(scratch_folder("merge"))
         return self
 
     def fill(self, tables: Iterable[pa.Table]) -> None:
@@ -63,8 +65,7 @@ class SpilledDivisions:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        assert self._folder is not None
-        self._folder.cleanup()
+        self._opened.close()
 
     @property
     def divisions(self) -> list[int]:
@@ -99,7 +100,7 @@ class SpilledDivisions:
 
     def _path(self, division: int) -> str:
         assert self._folder is not None
-        return str(Path(self._folder.name) / f"{division}.arrows")
+        return str(self._folder / f"{division}.arrows")
 
 
 def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:

@@ -15,9 +15,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any, TextIO
 
 from py4j.protocol import Py4JJavaError
@@ -92,6 +94,9 @@ def start_session(driver_memory: str) -> SparkSession:
     builder = builder.config("spark.jars", ",".join(map(str, jars)))
     for key, value in _ORACLE_SETTINGS.items():
         builder = builder.config(key, value)
+    # What it unpacks and shuffles goes the way of its folder, also when the process is killed.
+    java_options = " ".join([*JAVA_SETTINGS, shlex.quote(f"-Djava.io.tmpdir={Path.cwd()}")])
+    builder = builder.config("spark.driver.extraJavaOptions", java_options)
     spark = builder.config("spark.driver.memory", driver_memory).getOrCreate()
     spark.sparkContext.setLogLevel("WARN")
     _load_metadata_payload(spark)

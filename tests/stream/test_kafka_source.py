@@ -25,7 +25,8 @@ from streamer.sources.errors import (
     UnknownPartitions,
 )
 from streamer.sources.kafka import KafkaSource
-from streamer.sources.offset_log import planned_end, scratch_folder
+from streamer.sources.offset_log import planned_end
+from table.storage.scratch import scratch_folder
 from tests.fixtures.kafka import Kafka
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
@@ -57,7 +58,7 @@ def drain(source: KafkaSource, start: KafkaCheckpoint) -> list[Batch]:
         plain = [(k and bytes(k), v and bytes(v), p, o) for k, v, p, o in rows]
         batches.append((planned_end(scratch, batch_id), sorted(plain, key=lambda row: row[2:])))
 
-    with scratch_folder() as scratch:
+    with scratch_folder("stream") as scratch:
         writer = source.stream(start).writeStream.foreachBatch(keep)
         writer = writer.option("checkpointLocation", scratch.as_uri())
         assert writer.trigger(availableNow=True).start().awaitTermination(120)

@@ -48,11 +48,7 @@ def test_a_spark_that_was_installed_anew_gets_an_archive_of_its_own(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A JVM passes over an archive of jars of other times, and every start would be a slow one."""
-
-    def warm_up(options: str) -> None:
-        Path(options.rpartition("=")[2]).write_bytes(b"classes")
-
-    monkeypatch.setattr(class_archive, "_warm_up", warm_up)
+    monkeypatch.setattr(class_archive, "_warm_up", _write_classes)
     java, spark = JavaHome(cache, 17), SparkDistribution(cache, "4.0.0", "2.13")
     jar = cache / "spark-core.jar"
     jar.write_bytes(b"jar")
@@ -63,7 +59,30 @@ def test_a_spark_that_was_installed_anew_gets_an_archive_of_its_own(
     assert not class_archive.java_options(java, spark)
     second = class_archive.make(java, spark)
     assert second is not None and str(second) in class_archive.java_options(java, spark)
-    assert first.exists(), "a JVM may have it mapped"
+    assert first.exists(), "two environments may take turns"
+
+
+def test_of_many_archives_those_stay_that_were_used_last(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(class_archive, "_warm_up", _write_classes)
+    java = JavaHome(cache, 17)
+    half_made = cache / "classes" / "making-x"
+    half_made.mkdir(parents=True)
+    sparks = [SparkDistribution(Path(f"spark-{n}"), "4.0.0", "2.13") for n in range(5)]
+    for made_s, spark in enumerate(sparks[:-1]):
+        archive = class_archive.make(java, spark)
+        assert archive is not None
+        os.utime(archive, (made_s, made_s))
+    assert class_archive.java_options(java, sparks[0]), "the oldest is used again"
+    class_archive.make(java, sparks[-1])
+    kept = [spark for spark in sparks if class_archive.java_options(java, spark)]
+    assert kept == [sparks[0], *sparks[2:]]
+    assert not half_made.exists(), "by a process that was killed"
+
+
+def _write_classes(options: str) -> None:
+    Path(options.rpartition("=")[2]).write_bytes(b"classes")
 
 
 def _lay_down(java: JavaHome) -> None:

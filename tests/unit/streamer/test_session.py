@@ -12,6 +12,8 @@ import yaml
 from pyspark.sql import SparkSession
 
 from streamer.session import driver_memory_bytes, local_settings, log_file
+from streamer.toolchain import cache_home
+from tests.waiting import until
 
 GIB = 1024**3
 SECRET = "geheim-4711"
@@ -30,8 +32,15 @@ print(json.dumps({
     "heap": jvm.java.lang.Runtime.getRuntime().maxMemory(),
     "defaults": spark.conf.get("spark.from.defaults"),
     "arguments": os.environ.get("PYSPARK_SUBMIT_ARGS"),
+    "scratch": jvm.System.getProperty("java.io.tmpdir"),
 }))
-spark.stop()
+spark.range(100).repartition(2).collect()  # Spark's own folders are there when the process ends
+"""
+
+#: Starts a session and prints where its JVM keeps temporary files.
+WHERE = """
+from streamer.session import plain_session
+print(plain_session("where").sparkContext._jvm.System.getProperty("java.io.tmpdir"))
 """
 
 
@@ -94,17 +103,29 @@ def test_no_secret_stands_on_a_command_line(tmp_path: Path) -> None:
         "table": {"path": "unused", "record_key": "unused"},
         "spark": {"master": "local[1]", "conf": conf},
     }
-    own = {"SPARK_CONF_DIR": str(tmp_path), "LAKEMARK_TEST_SECRET": SECRET, "TMPDIR": str(tmp_path)}
+    home, temporary = tmp_path / "a home", tmp_path / "a scratch"
+    home.mkdir()
+    (home / "jars").symlink_to(cache_home() / "jars")
+    temporary.mkdir()
+    own = {
+        "PYTHONPATH": str(Path.cwd()),
+        "SPARK_CONF_DIR": str(tmp_path),
+        "LAKEMARK_HOME": str(home),
+        "TMPDIR": str(temporary),
+        "LAKEMARK_TEST_SECRET": SECRET,
+    }
     with _CommandLines() as lines:
         told = subprocess.run(
             [sys.executable, "-c", START],
             input=yaml.safe_dump(pipeline),
-            env={**os.environ, "PYTHONPATH": str(Path.cwd()), **own},
+            env={**os.environ, **own},
             capture_output=True,
             text=True,
         )
     assert told.returncode == 0, told.stderr
-    assert json.loads(told.stdout) == {
+    seen = json.loads(told.stdout)
+    assert Path(seen.pop("scratch")).parent == temporary
+    assert seen == {
         "store's secret": strange,
         "java's secret": f"{SECRET} it's",
         "java option": "a b",
@@ -114,7 +135,19 @@ def test_no_secret_stands_on_a_command_line(tmp_path: Path) -> None:
     }
     assert any("org.apache.spark.deploy.SparkSubmit" in line for line in lines.seen)
     assert not [line for line in lines.seen if SECRET in line]
-    assert not list(tmp_path.glob("lakemark-launch-*"))
+    until(lambda: not os.listdir(temporary), "the JVM to leave nothing")
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("variable", ["SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS"])
+def test_whoever_gives_the_jvm_a_folder_for_its_scratch_is_obeyed(
+    variable: str, tmp_path: Path
+) -> None:
+    environ = {**os.environ, variable: f"-Djava.io.tmpdir={tmp_path}"}
+    told = subprocess.run(
+        [sys.executable, "-c", WHERE], env=environ, capture_output=True, text=True, check=True
+    )
+    assert told.stdout.strip() == str(tmp_path)
 
 
 class _CommandLines:

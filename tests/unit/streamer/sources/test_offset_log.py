@@ -8,23 +8,15 @@ from hypothesis import strategies as st
 
 from checkpoints.checkpoint import KafkaCheckpoint
 from streamer.sources.errors import DamagedOffsetLog
-from streamer.sources.offset_log import parse, planned_end, scratch_folder
+from streamer.sources.offset_log import parse, planned_end
 
 WRITTEN = 'v1\n{"batchWatermarkMs":0,"conf":{}}\n{"orders":{"1":7,"0":28}}'
 
 
-def test_the_end_of_a_batch_is_what_spark_planned() -> None:
-    with scratch_folder() as scratch:
-        (scratch / "offsets").mkdir()
-        (scratch / "offsets" / "3").write_text(WRITTEN)
-        assert planned_end(scratch, 3) == KafkaCheckpoint("orders", {0: 28, 1: 7})
-    assert not scratch.exists()
-
-
-def test_two_runs_never_share_a_scratch_folder() -> None:
-    with scratch_folder() as one, scratch_folder() as other:
-        assert one != other
-        assert list(one.iterdir()) == list(other.iterdir()) == []
+def test_the_end_of_a_batch_is_what_spark_planned(tmp_path: Path) -> None:
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / "3").write_text(WRITTEN)
+    assert planned_end(tmp_path, 3) == KafkaCheckpoint("orders", {0: 28, 1: 7})
 
 
 def test_a_batch_that_was_not_planned(tmp_path: Path) -> None:

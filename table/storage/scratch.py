@@ -1,0 +1,82 @@
+"""Folders on this machine's disk for what no process outlives: spilled rows, shuffled payloads.
+
+A process that is killed removes nothing, and a stream that runs for years has workers killed now
+and then. So a folder is locked while it is in use, and the next process that needs one first
+removes those whose lock is free: the system frees it when a process ends, however it ends.
+"""
+
+from __future__ import annotations
+
+import atexit
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from functools import cache
+from pathlib import Path
+
+#: On a network's file system the lock of a folder is often known to its own machine only, so each
+#: machine keeps to its own folders.
+_PREFIX = f"lakemark-scratch-{os.uname().nodename}-"
+
+
+@contextmanager
+def scratch_folder(purpose: str) -> Iterator[Path]:
+    """A new, empty folder that only this user can read; removed at the end.
+
+    It lies where ``TMPDIR`` says. Before this process makes its first one there, those are removed
+    that killed processes left.
+
+    Args:
+        purpose: a word for whoever finds it there.
+    """
+    _remove_abandoned(tempfile.gettempdir())
+    folder, lock = _new_folder(purpose)
+    owner = os.getpid()
+    try:
+        yield folder
+    finally:
+        if os.getpid() == owner:  # the exit of a fork ends its copy of this block, too
+            shutil.rmtree(folder, ignore_errors=True)  # the next process removes what is left
+        os.close(lock)
+
+
+@cache
+def scratch_of_this_process(purpose: str) -> Path:
+    """The same folder at every call, until this process exits."""
+    opened = ExitStack()
+    atexit.register(opened.close)
+    return opened.enter_context(scratch_folder(purpose))
+
+
+def _new_folder(purpose: str) -> tuple[Path, int]:
+    """A folder and the descriptor that holds its lock."""
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{purpose}-"))
+        with suppress(FileNotFoundError):
+            lock = _open(folder)
+            with suppress(OSError):  # without locks nobody can take one that is in use for left
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            if folder.exists():
+                return folder, lock
+            os.close(lock)  # somebody found it before it was locked
+
+
+@cache
+def _remove_abandoned(place: str) -> None:
+    """Remove the folders of this user that no process holds; once in each process."""
+    for folder in [found for found in Path(place).iterdir() if found.name.startswith(_PREFIX)]:
+        with suppress(OSError):  # gone since, of another user, held, or not to be locked
+            lock = _open(folder)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.fstat(lock).st_uid == os.geteuid():
+                    shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(lock)
+
+
+def _open(folder: Path) -> int:
+    return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
