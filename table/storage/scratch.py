@@ -67,15 +67,22 @@ def _new_folder(purpose: str) -> tuple[Path, int]:
 @cache
 def _remove_abandoned(place: str) -> None:
     """Remove the folders of this user that no process holds; once in each process."""
-    for folder in [found for found in Path(place).iterdir() if found.name.startswith(_PREFIX)]:
+    found: list[Path] = []
+    with suppress(OSError):  # a place where everyone may write and nobody may look
+        found += [path for path in Path(place).iterdir() if path.name.startswith(_PREFIX)]
+    for folder in found:
         with suppress(OSError):  # gone since, of another user, held, or not to be locked
-            lock = _open(folder)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if os.fstat(lock).st_uid == os.geteuid():
-                    shutil.rmtree(folder, ignore_errors=True)
-            finally:
-                os.close(lock)
+            _remove_if_free(folder)
+
+
+def _remove_if_free(folder: Path) -> None:
+    lock = _open(folder)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.fstat(lock).st_uid == os.geteuid():
+            shutil.rmtree(folder, ignore_errors=True)
+    finally:
+        os.close(lock)
 
 
 def _open(folder: Path) -> int:
