@@ -104,8 +104,7 @@ def test_no_secret_stands_on_a_command_line(tmp_path: Path) -> None:
         "spark": {"master": "local[1]", "conf": conf},
     }
     home, temporary = tmp_path / "a home", tmp_path / "a scratch"
-    home.mkdir()
-    (home / "jars").symlink_to(cache_home() / "jars")
+    home.symlink_to(cache_home())
     temporary.mkdir()
     own = {
         "PYTHONPATH": str(Path.cwd()),
