@@ -7,11 +7,8 @@ ports to be used again.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -19,6 +16,7 @@ from streamer.broker.data_folder import LOG_FILE, Ports, free_ports, prepare
 from streamer.broker.launch import BrokerFailed, broker_command, supervised, wait_until_started
 from streamer.broker.process import ProcessIdentity
 from streamer.broker.supervisor import GRACE_S
+from streamer.toolchain import one_at_a_time
 from table.errors import InvalidConfig
 
 _INFO_FILE = "broker.json"
@@ -71,7 +69,7 @@ def start_detached(home: Path, port: int = 0, heap: str = "512m") -> BrokerInfo:
     """
     home = home.absolute()
     home.mkdir(parents=True, exist_ok=True)
-    with _one_at_a_time(home):
+    with one_at_a_time(home / _LOCK_FILE):
         running = status(home)
         if running is None:
             return _start(home, _choose_ports(home, port), heap)
@@ -90,7 +88,7 @@ def stop_detached(home: Path) -> BrokerInfo | None:
     running = status(home)
     if running is None:
         return None
-    with _one_at_a_time(home):
+    with one_at_a_time(home / _LOCK_FILE):
         record = _read_record(home)
         if record is not None:
             record.process.end(GRACE_S)
@@ -108,13 +106,6 @@ def status(home: Path) -> BrokerInfo | None:
 
 def _info(home: Path, record: _Record) -> BrokerInfo:
     return BrokerInfo(record.process.pid, record.ports.bootstrap, home, home / LOG_FILE)
-
-
-@contextmanager
-def _one_at_a_time(home: Path) -> Iterator[None]:
-    with (home / _LOCK_FILE).open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _choose_ports(home: Path, port: int) -> Ports:
