@@ -81,7 +81,7 @@ def _add_run(run: argparse.ArgumentParser) -> None:
         action="store_true",
         help="consent to make an existing metadata table anew, without indexes not kept here",
     )
-    run.add_argument("--events", type=Path, metavar="FILE", help="append each event as JSON")
+    run.add_argument("--events", type=_local_path, metavar="FILE", help="append each event as JSON")
     run.add_argument(
         "--log-format",
         choices=("text", "json"),
@@ -118,7 +118,7 @@ def _add_query(query: argparse.ArgumentParser) -> None:
     query.add_argument("--limit", type=positive, help="at most so many rows (20 on the screen)")
     to = query.add_mutually_exclusive_group()
     to.add_argument("--json", action="store_true", help="one JSON object a line")
-    to.add_argument("--out", type=Path, metavar="FILE", help="FILE.parquet, .jsonl or .csv")
+    to.add_argument("--out", type=_local_path, metavar="FILE", help="FILE.parquet, .jsonl or .csv")
 
 
 def _add_checkpoint(checkpoint: argparse.ArgumentParser) -> None:
@@ -154,7 +154,7 @@ def _add_pipeline(command: argparse.ArgumentParser) -> None:
 
 def _add_home(command: argparse.ArgumentParser) -> None:
     text = "folder that keeps the data (./lakemark-demo)"
-    command.add_argument("--home", type=Path, default=Path("lakemark-demo"), help=text)
+    command.add_argument("--home", type=_local_path, default=Path("lakemark-demo"), help=text)
 
 
 def _port(text: str) -> int:
@@ -162,6 +162,19 @@ def _port(text: str) -> int:
         message = f"expected a port from 1 to {_LARGEST_PORT}, or 0 for a free one, not {text!r}"
         raise argparse.ArgumentTypeError(message)
     return int(text)
+
+
+def _local_path(text: str) -> Path:
+    from table.storage import place_of
+
+    try:
+        is_local = place_of(text).startswith("file://") and not text.startswith("file:")
+    except HudiError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if not is_local:
+        message = f"expected a path on the local disk, not the URL {text!r}"
+        raise argparse.ArgumentTypeError(message)
+    return Path(text)
 
 
 def _comma_list(text: str) -> list[str]:

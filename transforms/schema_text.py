@@ -175,7 +175,8 @@ class _TypeText:
         return pa.struct(fields)
 
     def _decimal(self) -> pa.DataType:
-        precision, scale = 10, 0
+        """Precision and scale; Spark's defaults (10 and 0) would reject most amounts of money."""
+        precision, scale = None, None
         if self._peek() == "(":
             self._next("(")
             precision = self._number()
@@ -183,6 +184,8 @@ class _TypeText:
                 self._next(",")
                 scale = self._number()
             self._expect(")")
+        if precision is None or scale is None:
+            self._refuse("a decimal needs its precision and scale, such as decimal(18, 2)")
         if not 1 <= precision <= _MAX_DECIMAL_PRECISION or scale > precision:
             self._refuse("a decimal has 1 to 38 digits and a scale of at most as many")
         return pa.decimal128(precision, scale)

@@ -15,7 +15,7 @@ from streamer.config.yaml_text import NotYaml, parse_yaml
 from table.errors import HudiError, Retriable
 from table.schema.avro import to_arrow
 from table.schema.canonical import canonical
-from table.storage import StorageLocation, open_storage
+from table.storage import StorageLocation, open_storage, place_of
 from transforms.schema_text import print_schema
 
 #: A parsed file: sections and settings, nested.
@@ -62,6 +62,7 @@ def read(location: str) -> str:
     """
     try:
         if "://" not in location:
+            place_of(location)
             return Path(location).read_text(encoding="utf-8")
         folder, _, name = location.rpartition("/")
         return open_storage(StorageLocation(folder)).read(name).decode("utf-8")
@@ -144,6 +145,10 @@ def _text_of_file(decode: Tree, setting: str, origin: str, folder: str) -> str |
     if not isinstance(path, str) or not path:
         message = "expected the path or the url of an Avro schema file, such as order.avsc"
         raise ConfigError([Problem(f"decode.{setting}.{origin}", message)])
+    try:
+        place_of(path)
+    except HudiError as error:
+        raise ConfigError([Problem(f"decode.{setting}.{origin}", str(error))]) from error
     if folder and "://" not in path and not Path(path).is_absolute():
         path = f"{folder}/{path}"
     return read(path)

@@ -35,7 +35,7 @@ _KEYS = (
 )
 _SECRET = re.compile("|".join((*_WORDS, *_KEYS)), re.IGNORECASE)
 _CAMEL_CASE = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_USER_AND_PASSWORD = re.compile(r"://[^/\s@]*:[^/\s]*@")
+_USER_AND_PASSWORD = re.compile(r"[:/]/?[^/\s@]*:[^/\s]*@")
 _PLACE_OR_CLASS = re.compile(r"(file:)?[\w/$-]*[./][\w./$-]*")
 _END_OF_NAME = re.compile(r"[=:\s]")
 

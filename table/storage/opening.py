@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from threading import Lock
@@ -90,6 +91,13 @@ def _split(url: str) -> tuple[str, str]:
     if rest.startswith("//"):
         known = ", ".join(sorted([*_STORES, "file"]))
         message = f"no kind of store is called {scheme!r}; known are {known} and plain paths"
+        raise InvalidConfig(message)
+    if broken := _BROKEN_SEPARATOR.match(url):
+        scheme = (broken["scheme"] or broken["other"]).lower()
+        message = (
+            f"a location that begins with {broken[0]!r} is neither a URL nor a plain path; for a "
+            f"URL, write {scheme}://…; for a local path, write ./{broken[0]}…"
+        )
         raise InvalidConfig(message)
     return "", url
 
@@ -199,3 +207,11 @@ _STORES: dict[str, tuple[StoreMaker, StoreAbilities]] = {
     **dict.fromkeys(_AZURE_HADOOP_SCHEMES, _AZURE),
     "memory": (_memory, StoreAbilities()),
 }
+
+#: A name of a store or of a file system, then a mistyped ``://``: ``s3//bucket``, ``s3:bucket``,
+#: ``hdfs:/tables``. A plain path would become a folder of that name on the local disk.
+_BROKEN_SEPARATOR = re.compile(
+    rf"(?P<scheme>{'|'.join([*_STORES, 'file', 'hdfs', 'gcs', 'https?'])})(?:[:;]|//)"
+    r"|(?P<other>[A-Za-z][A-Za-z0-9+.-]+):/",
+    re.IGNORECASE,
+)

@@ -65,6 +65,39 @@ def test_what_names_no_place_is_refused_as_when_it_is_opened(
     assert str(named.value) == str(opened.value)
 
 
+@pytest.mark.parametrize(
+    ("url", "scheme"),
+    [
+        ("s3//bucket/t", "s3"),
+        ("s3:/bucket/t", "s3"),
+        ("s3:bucket/t", "s3"),
+        ("s3;//bucket/t", "s3"),
+        ("S3//bucket/t", "s3"),
+        ("gs:/bucket", "gs"),
+        ("abfss//c@account.host/t", "abfss"),
+        ("memory:/t", "memory"),
+        ("hdfs:/lake/t", "hdfs"),
+        ("http//host/t", "http"),
+        ("swift:/lake/t", "swift"),
+    ],
+)
+def test_broken_url_scheme_is_refused_instead_of_becoming_a_local_folder(
+    url: str, scheme: str
+) -> None:
+    with pytest.raises(InvalidConfig, match="neither a URL nor a plain path") as raised:
+        place_of(url)
+    assert f"write {scheme}://…;" in str(raised.value)
+    with pytest.raises(InvalidConfig):
+        open_storage(StorageLocation(url))
+
+
+@pytest.mark.parametrize(
+    "path", ["s3/t", "./s3//t", "lake//t", "a:b/t", "s3x/t", "/s3:/t", "file:/lake/t", "c:t"]
+)
+def test_plain_path_that_resembles_a_url_is_accepted(path: str) -> None:
+    assert place_of(path).startswith("file:///")
+
+
 def test_a_place_that_takes_no_files_is_told_itself(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for root in (tmp_path / "file" / "table", Path("/proc/nothing")):

@@ -73,6 +73,10 @@ def test_a_wrong_command_line_ends_with_2(arguments: list[str]) -> None:
         (["broker", "start", "--port", "99999"], "--port: expected a port from 1 to 65535, or 0"),
         (["broker", "start", "--port", "-5"], "--port: expected a port from 1 to 65535, or 0"),
         (["broker", "start", "--port", "x"], "--port: expected a port from 1 to 65535, or 0"),
+        (["query", "t", "--out", "s3://b/f.csv"], "--out: expected a path on the local disk"),
+        (["query", "t", "--out", "s3//b/f.csv"], "--out: a location that begins with 's3//'"),
+        (["run", "p.yaml", "--events", "s3:/b/f"], "--events: a location that begins with 's3:'"),
+        (["demo", "--home", "gs:/b/f"], "--home: a location that begins with 'gs:'"),
     ],
     ids=lambda given: given if isinstance(given, str) else given[-1],
 )
@@ -169,3 +173,9 @@ def test_a_run_that_fails_ends_at_once_whatever_it_left_at_work(
     assert ended.returncode == FAILED
     told = [line for line in ended.stderr.splitlines() if "there is no topic orders" in line]
     assert [line[:7] for line in told] == ["lakemar" if log_format == "text" else '{"time"']
+
+
+@pytest.mark.parametrize("table", ["s3//bucket/t", "s3:/bucket/t"])
+def test_broken_url_of_a_table_is_refused(table: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["table", "show", table]) == MISUSED
+    assert "for a URL, write s3://…" in capsys.readouterr().err

@@ -43,8 +43,8 @@ def test_a_declaration_is_printed_as_it_was_read(columns: dict[str, str]) -> Non
         ("Integer", pa.int32()),
         ("real", pa.float32()),
         ("timestamp", pa.timestamp("us", "UTC")),
-        ("decimal", pa.decimal128(10, 0)),
-        ("dec( 4 )", pa.decimal128(4, 0)),
+        ("decimal(18, 2)", pa.decimal128(18, 2)),
+        ("dec( 4 , 0 )", pa.decimal128(4, 0)),
         (" array < array<int> > ", pa.list_(pa.list_(pa.int32()))),
         ("STRUCT<a: INT, `b c` string>", pa.struct([("a", pa.int32()), ("b c", pa.string())])),
     ],
@@ -68,6 +68,13 @@ def test_a_wrong_type_is_refused_with_the_right_ones(text: str) -> None:
     assert "'wrong'" in message
     assert repr(text) in message
     assert "accepted are string, int, bigint" in message
+
+
+@pytest.mark.parametrize("text", ["decimal", "dec", "decimal(18)", "array<decimal>"])
+def test_decimal_without_precision_and_scale_is_refused(text: str) -> None:
+    expected = r"'amount': .* needs its precision and scale, such as decimal\(18, 2\)"
+    with pytest.raises(InvalidConfig, match=expected):
+        parse_type("amount", text)
 
 
 @pytest.mark.parametrize(

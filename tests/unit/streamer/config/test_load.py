@@ -318,6 +318,8 @@ def test_brokers_are_named_as_kafka_takes_them(file: Path, given: str) -> None:
         ("s3://", "a s3:// URL names a bucket or container first"),
         ("s3://bucket/../x", "not a path inside the table: '../x'"),
         ("s3://AKIA:geheim@bucket/x", "keys in a s3:// URL would be printed"),
+        ("s3//AKIA:geheim@bucket/x", "for a URL, write s3://…"),
+        ("s3:/bucket/x", "for a URL, write s3://…"),
     ],
 )
 @pytest.mark.parametrize("setting", ["table.path", "dead_letters.path"])
@@ -336,6 +338,20 @@ def test_a_schema_file_without_a_path_is_asked_for_one(file: Path, given: str) -
     assert told.startswith(
         "decode.schema.avro: expected the path or the url of an Avro schema file"
     )
+
+
+def test_broken_url_of_a_pipeline_or_schema_file_is_refused(file: Path) -> None:
+    with pytest.raises(ConfigError, match="write s3://"):
+        load("s3//bucket/pipeline.yaml")
+    (told,) = problems(file, SMALLEST, "decode.schema={avro: 's3:/bucket/order.avsc'}")
+    assert told.startswith("decode.schema.avro: ")
+    assert "write s3://" in told
+
+
+def test_decimal_without_scale_is_refused(file: Path) -> None:
+    (told,) = problems(file, SMALLEST, "decode.schema={id: string, amount: decimal}")
+    assert "column 'amount'" in told
+    assert "such as decimal(18, 2)" in told
 
 
 def test_checking_a_pipeline_needs_no_spark() -> None:
