@@ -7,9 +7,17 @@ from dataclasses import fields
 from typing import Annotated, Literal
 
 import pyarrow as pa
-from pydantic import AfterValidator, Field, PlainSerializer, PlainValidator, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    WithJsonSchema,
+)
 
 from streamer.config import settings
+from streamer.config.masking import SecretGiven
 from streamer.config.section import Section
 from streamer.config.settings import Setting, Settings
 from table.errors import InvalidConfig
@@ -142,11 +150,19 @@ def _access(given: Mapping[str, Setting]) -> Mapping[str, Setting]:
     return given
 
 
+def _without_user(url: object) -> object:
+    if isinstance(url, str) and "@" in url:
+        message = f"expected a url without user, password or token; give them in {ACCESS_PATH}"
+        raise SecretGiven(message)
+    return url
+
+
 class SchemaRegistryConfig(Section):
     """A schema registry with Confluent's REST interface. Spark's executors ask it too."""
 
-    url: Annotated[str, Field(pattern=r"^https?://[^@?#]+$")]
-    """Where it answers, such as ``https://registry:8081``; credentials do not belong in it."""
+    url: Annotated[str, Field(pattern=r"^https?://[^@?#]+$"), BeforeValidator(_without_user)]
+    """Where it answers, such as ``https://registry:8081``. A url with a user, a password or a
+    token in it is refused: these belong in ``access``."""
 
     access: Annotated[Settings, AfterValidator(_access)]
     """What it asks of its clients: ``user`` and ``password``, or ``token``; ``ca_file`` with the

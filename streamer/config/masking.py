@@ -35,9 +35,21 @@ _KEYS = (
 )
 _SECRET = re.compile("|".join((*_WORDS, *_KEYS)), re.IGNORECASE)
 _CAMEL_CASE = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_USER_AND_PASSWORD = re.compile(r"[:/]/?[^/\s@]*:[^/\s]*@")
+#: ``//user:password@host``, also after a broken scheme (``s3/``, ``s3:/``), and
+#: ``user:password@host`` without a scheme, as brokers and proxies are named.
+_USER_AND_PASSWORD = re.compile(
+    r"[:/]/?[^/\s@]*:(?P<of_url>[^/\s]*)@"
+    r"|(?:^|[\s,;=\"'\[({])[^\s/:@,;=\"'\[({]+:(?!//)(?P<of_host>[^\s/]+)@"
+)
 _PLACE_OR_CLASS = re.compile(r"(file:)?[\w/$-]*[./][\w./$-]*")
 _END_OF_NAME = re.compile(r"[=:\s]")
+
+
+class SecretGiven(ValueError):
+    """A setting that takes no secret was given one; the value must not be shown.
+
+    The message says where the secret belongs, and does not repeat it.
+    """
 
 
 def sounds_secret(name: str) -> bool:
@@ -50,6 +62,12 @@ def holds_secret(text: str) -> bool:
     if _USER_AND_PASSWORD.search(text):
         return True
     return sounds_secret(text) and _PLACE_OR_CLASS.fullmatch(text) is None
+
+
+def passwords_in(text: str) -> list[str]:
+    """The passwords that stand between a user and a host in a value."""
+    found = (match["of_url"] or match["of_host"] for match in _USER_AND_PASSWORD.finditer(text))
+    return [password for password in found if password]
 
 
 def name_only(text: str) -> str:

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from streamer.config.errors import Contradiction, Problem
-from streamer.config.masking import MASK, holds_secret, name_only, sounds_secret
+from streamer.config.masking import MASK, SecretGiven, holds_secret, name_only, sounds_secret
 from streamer.config.settings import Setting
 
 _LONGEST_SHOWN = 60
@@ -78,7 +78,8 @@ def _translate(details: ErrorDetails, model: type[BaseModel]) -> list[Problem]:
     section = section_at(model, location)
     if section is not None:
         return [Problem(path, f"expected a section with {', '.join(setting_names(section))}")]
-    return [Problem(path, f"{_shown(location, details['input'])}: {_expected(details)}")]
+    shown = MASK if isinstance(error, SecretGiven) else _shown(location, details["input"])
+    return [Problem(path, f"{shown}: {_expected(details)}")]
 
 
 def _unknown_setting(location: Sequence[int | str], model: type[BaseModel]) -> str:

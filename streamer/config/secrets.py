@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from pydantic import BaseModel
 
-from streamer.config.masking import MASK, holds_secret, sounds_secret
+from streamer.config.masking import MASK, holds_secret, passwords_in, sounds_secret
 from streamer.config.settings import Setting
 
 #: What stands behind a word for a secret inside a longer value, such as a JAAS configuration.
@@ -24,8 +24,8 @@ def redaction(config: BaseModel) -> Callable[[str], str]:
     """A function that puts ``***`` where a text repeats a secret of the configuration.
 
     Secrets are the values of settings that are secret by their name or their text, wherever they
-    come from, what is assigned to a word such as ``password`` inside of them, and whatever stands
-    as user and password in a url.
+    come from, what is assigned to a word such as ``password`` inside of them, the password between
+    a user and a host in them, and user and password in any url of the text.
     """
     return _without(_secrets(config))
 
@@ -54,6 +54,7 @@ def _secrets(config: BaseModel) -> Iterator[str]:
             if sounds_secret(name) or holds_secret(value):
                 yield value
                 yield from (match[2].strip("\"'") for match in _ASSIGNED.finditer(value))
+                yield from passwords_in(value)
 
 
 def _settings(part: object) -> Iterator[tuple[str, Setting]]:

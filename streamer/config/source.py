@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from checkpoints.book import IDENTITY_PATTERN
+from streamer.config.masking import SecretGiven
 from streamer.config.section import FromList, Section, each_once
 from streamer.config.settings import Setting, Settings
 
@@ -43,6 +44,12 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def _bootstrap(given: str) -> str:
+    if "@" in given:
+        message = (
+            "expected host:port without user and password, which Kafka does not take here; give "
+            "credentials in source.consumer (security.protocol, sasl.mechanism, sasl.jaas.config)"
+        )
+        raise SecretGiven(message)
     for broker in given.split(","):
         found = _BROKER.fullmatch(broker.strip())
         if found is None or not 1 <= int(found[3]) <= _LARGEST_PORT:
@@ -123,7 +130,8 @@ class SourceConfig(Section):
     """What is read."""
 
     bootstrap: Annotated[str, Field(min_length=1), AfterValidator(_bootstrap)]
-    """Brokers to ask first, ``host:port,host:port``."""
+    """Brokers to ask first, ``host:port,host:port``. User and password are refused here; they
+    belong in ``consumer`` (``sasl.jaas.config``)."""
 
     topic: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
     """The topic; exactly one."""

@@ -61,6 +61,7 @@ def test_no_secret_of_the_configuration_is_written(
                 "record_key": "id",
                 "storage": {
                     "region": "eu-central-1",
+                    "proxy_url": "user:in-proxy@proxy:3128",
                     "secret_access_key": {"env": "STORE_SECRET"},
                     "session_token": {"file": str(tmp_path / "token")},
                 },
@@ -70,14 +71,21 @@ def test_no_secret_of_the_configuration_is_written(
     log = tmp_path / "events"
     error = (
         f'eu-central-1: "from-environment" from-file {jaas} in-jaas plain/secret '
-        "http://reader:in-url@store:9000"
+        "http://reader:in-url@store:9000 in-proxy"
     )
     passed_on: list[Event] = []
     with event_log(log, "orders", redaction(config), passed_on.append) as listener:
         listener(RunFailed("DataLoss", error))
         listener(Retrying(error, 1, 5, 1.0))
     text = log.read_text()
-    for secret in ("from-environment", "from-file", "in-jaas", "plain/secret", "in-url"):
+    for secret in (
+        "from-environment",
+        "from-file",
+        "in-jaas",
+        "plain/secret",
+        "in-url",
+        "in-proxy",
+    ):
         assert secret not in text
     first, second = map(json.loads, text.splitlines())
     assert first["error"].startswith('eu-central-1: "***" *** ')

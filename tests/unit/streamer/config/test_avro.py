@@ -58,6 +58,11 @@ def test_the_format_is_json_unless_something_else_is_said() -> None:
         ({"schema_registry": REGISTRY, "subjekt": "s"}, "did you mean subject? accepted: schema"),
         ({"schema_registry": {"url": "http://u:p@h"}}, "decode.schema_registry.url: ***"),
         (
+            {"schema_registry": {"url": "https://a-token@h"}},
+            "decode.schema_registry.url: ***: expected a url without user, password or token; "
+            "give them in decode.schema_registry.access",
+        ),
+        (
             {"schema_registry": {**REGISTRY, "access": {"password": "hidden"}}},
             "decode.schema_registry.access: password has no meaning without user",
         ),

@@ -305,6 +305,29 @@ def test_brokers_are_named_with_their_ports(file: Path, given: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "given",
+    [
+        "user:geheim@host:9092",
+        "host:9092,user:geheim@other:9092",
+        "user:ge heim, 4711@host:9092",
+        "SASL_SSL://user:geheim@host:9092",
+        "geheim@host:9092",
+    ],
+)
+def test_credentials_among_the_brokers_are_refused_and_not_printed(file: Path, given: str) -> None:
+    (problem,) = problems(file, SMALLEST, f"source.bootstrap='{given}'")
+    assert problem.startswith("source.bootstrap: ***: expected host:port without user and password")
+    assert "source.consumer" in problem
+    assert "heim" not in problem
+
+
+@pytest.mark.parametrize("setting", ["source.bootstrap=[{}]", "source.topic='{}'", "source='{}'"])
+def test_credentials_in_the_wrong_setting_are_not_printed(file: Path, setting: str) -> None:
+    (problem,) = problems(file, SMALLEST, setting.format("user:geheim@host:9092"))
+    assert "geheim" not in problem
+
+
+@pytest.mark.parametrize(
     "given", ["a-b.c_d:1", "10.0.0.1:9092, b:65535", "[::1]:9092", "SSL://a:1"]
 )
 def test_brokers_are_named_as_kafka_takes_them(file: Path, given: str) -> None:

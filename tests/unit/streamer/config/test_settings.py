@@ -103,6 +103,8 @@ def test_what_is_no_secret_is_shown(name: str) -> None:
         f"-XX:+UseG1GC -Djavax.net.ssl.trustStorePassword={SECRET}",
         f"https://user:{SECRET}@host/x",
         f"https://account.blob/container?sv=1&sig={SECRET}",
+        f"user:{SECRET}@proxy:3128",
+        f"proxy:3128,user:{SECRET}@other:3128",
         f'{{"type": "x", "private_key": "{SECRET}"}}',
         f"-Dfs.encryption.key={SECRET}",
         f"org.apache.Module required username=u password='{SECRET}';",
@@ -126,6 +128,8 @@ def test_a_secret_under_a_harmless_name_is_masked(text: str, tmp_path: Path) -> 
         "org.apache.kafka.common.security.OAuthBearerTokenHandler",
         "-XX:+UseG1GC -Da=b",
         "https://host:8081/x",
+        "abfss://container@account.dfs.core.windows.net/x",
+        "proxy:3128,other:3128",
         "record_key=5",
     ],
 )
