@@ -83,12 +83,14 @@ class Alive:
         checkpoint: next offset of each partition, as committed.
         lag: offsets of each partition that are unread beyond it; empty when the topic did not
             answer.
-        idle_s: seconds since the run's last commit, or since it began.
+        idle_s: seconds since the run's last commit, or since its start if it has not committed.
+        has_committed: whether this run has committed a batch.
     """
 
     checkpoint: Mapping[int, int]
     lag: Mapping[int, int]
     idle_s: float
+    has_committed: bool
 
 
 @dataclass(frozen=True, slots=True)

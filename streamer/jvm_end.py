@@ -9,11 +9,13 @@ import logging
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
+from streamer.toolchain import cache_home
 from table.errors import Permanent
 
 #: What the JVM exits with when it runs out of memory (``SparkExitCode.OOM``).
@@ -29,6 +31,16 @@ _LESS = (
 )
 
 
+def log_file() -> Path:
+    """Where the JVM of a local session writes its log."""
+    return cache_home() / "logs" / "spark.log"
+
+
+def output_file() -> Path:
+    """Where the standard error of that JVM goes, such as what it prints before its log is open."""
+    return log_file().with_suffix(".out")
+
+
 class OutOfMemory(Permanent):
     """What a batch needs does not fit the memory that Spark has."""
 
@@ -41,8 +53,9 @@ class JvmEnded(Permanent):
 
     def __init__(self, exit_code: int) -> None:
         super().__init__(
-            f"Spark's JVM ended with exit code {exit_code}; its log tells why (a process that the "
-            "system killed, -9, needs more memory, or a machine with more)"
+            f"Spark's JVM ended with exit code {exit_code}; the reason is in its log {log_file()} "
+            f"or in its output {output_file()} (if the system killed it, -9, for want of memory, "
+            "lower spark.driver.memory in spark.conf or use a machine with more)"
         )
         self.exit_code = exit_code
 

@@ -32,8 +32,10 @@ def telling_of_life(
             position = loop.position
             lag = {} if position is None else _lag(source, position)
             if position is not None and loop.position is not None and not ending.is_set():
-                idle_s = time.monotonic() - loop.committed_at
-                listener(Alive(dict(position.offsets), lag, idle_s))
+                committed_at = loop.committed_at
+                idle_s = time.monotonic() - (loop.made_at if committed_at is None else committed_at)
+                has_committed = committed_at is not None
+                listener(Alive(dict(position.offsets), lag, idle_s, has_committed))
 
     with thread_beside("lakemark-alive", tell):
         yield

@@ -64,7 +64,8 @@ class StreamLoop:
             for: a batch, a compaction, the end of the stream.
         waiting_at: when the stream was last seen running with no batch in progress, in seconds of
             ``time.monotonic``.
-        committed_at: when it last committed a batch, or was made; on the same clock.
+        committed_at: when it last committed a batch; None before its first; on the same clock.
+        made_at: when the run was made; on the same clock.
 
     Args:
         name: of the pipeline, for events.
@@ -96,7 +97,8 @@ class StreamLoop:
         self.left_work = False
         self._stop_by = math.inf
         self.waiting_at = 0.0
-        self.committed_at = time.monotonic()
+        self.committed_at: float | None = None
+        self.made_at = time.monotonic()
         self._is_ending = False
         self._failure: BaseException | None = None
         self._position: KafkaCheckpoint | None = None
@@ -212,9 +214,11 @@ class StreamLoop:
 
     def _recovered(self) -> Progress | None:
         """How far the table has read, once it is in order."""
+        began = time.monotonic()
         rolled_back = self._sink.recover()
         if rolled_back:
-            self._listener(ServiceDone("rollback", ", ".join(rolled_back), 0.0))
+            seconds = time.monotonic() - began
+            self._listener(ServiceDone("rollback", ", ".join(rolled_back), seconds))
         self._serve_tables()
         return self._sink.progress()
 

@@ -97,13 +97,7 @@ def build(
     Raises:
         HudiError: a setting, the topic or the table does not fit; see the subclasses.
     """
-    spark = spark_session(config)
-    check_executors(spark)
-    keeps_keys = config.dead_letters.enabled
-    with (
-        jvm_end_told(),
-        KafkaSource(spark, config.source, listener, keeps_keys=keeps_keys) as source,
-    ):
+    with jvm_end_told(), _source(config, listener) as (spark, source):
         sink, writers = open_sink(config, source)
         beside = _beside(config, spark, listener)
         services = TableServices(writers, _policies(config), _runner(spark), listener, beside)
@@ -117,6 +111,18 @@ def build(
             listener,
         )
         yield Pipeline(loop, sink, source, [writer.table for writer in writers])
+
+
+@contextmanager
+def _source(
+    config: PipelineConfig, listener: Listener
+) -> Iterator[tuple[SparkSession, KafkaSource]]:
+    """The session and the topic, open until the block ends."""
+    spark = spark_session(config)
+    check_executors(spark)
+    keeps_keys = config.dead_letters.enabled
+    with KafkaSource(spark, config.source, listener, keeps_keys=keeps_keys) as source:
+        yield spark, source
 
 
 def _policies(config: PipelineConfig) -> ServicePolicies:

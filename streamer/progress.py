@@ -165,7 +165,9 @@ def describe(event: Event) -> str:
             return f"consumer group {event.group} was not told the offsets: {event.reason}"
         case Alive():
             lag = f"{sum(event.lag.values()):,} behind" if event.lag else "lag unknown"
-            return f"alive: {lag}, last commit {event.idle_s:.0f} s ago"
+            if event.has_committed:
+                return f"alive: {lag}, last commit {event.idle_s:.0f} s ago"
+            return f"alive: {lag}, no commit since the start {event.idle_s:.0f} s ago"
         case PartWarned():
             return f"{event.level} ({event.part}): {event.message}"
         case BatchPlanned():

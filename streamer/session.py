@@ -20,17 +20,18 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from streamer import class_archive
+from streamer.child_processes import ended_if_interrupted
 from streamer.config import settings
 from streamer.config.pipeline import PipelineConfig
+from streamer.jvm_end import jvm_end, log_file, output_file
 from streamer.launch_files import (
     JAVA_OPTIONS,
     SUBMIT_OPTIONS,
     environment_variable,
     launch_files,
 )
-from streamer.stopping import signals_held
 from streamer.stream_failure import told_by_spark
-from streamer.toolchain import cache_home, find_java, find_spark, spark_kafka_jars
+from streamer.toolchain import find_java, find_spark, spark_kafka_jars
 from table.errors import Permanent
 from table.storage.scratch import scratch_of_this_process
 
@@ -90,6 +91,7 @@ def spark_session(config: PipelineConfig) -> SparkSession:
         JavaNotFound: there is no Java that Spark runs on.
         JarsUnavailable: the Kafka connector is not here and cannot be fetched.
         SessionFailed: Spark did not start.
+        JvmEnded, OutOfMemory: its JVM ended while it started.
     """
     own = settings.resolve(config.spark.conf, "spark.conf")
     if config.compaction.when == "beside":
@@ -156,11 +158,6 @@ def driver_memory_bytes(machine_bytes: int) -> int:
     return max(_GIB, min(4 * _GIB, machine_bytes // 4))
 
 
-def log_file() -> Path:
-    """Where a local session's log goes; what the JVM prints itself lies beside it."""
-    return cache_home() / "logs" / "spark.log"
-
-
 def _start(conf: Mapping[str, str]) -> SparkSession:
     java = find_java()
     os.environ["JAVA_HOME"] = str(java.home)
@@ -169,17 +166,15 @@ def _start(conf: Mapping[str, str]) -> SparkSession:
     # A worker of another interpreter would not find what this one has installed.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     log_file().parent.mkdir(parents=True, exist_ok=True)
-    printed = log_file().with_suffix(".out")
     builder = SparkSession.builder
     for name, value in conf.items():
         builder = builder.config(name, value)
-    # A JVM whose launch is interrupted would wait for its driver for ever.
     with (
-        signals_held(),
-        _output_to(printed),
+        _output_to(output_file()),
         launch_files(conf),
         _scratch_of_jvm(),
-        _told_as_failure(str(printed)),
+        _told_as_failure(str(output_file())),
+        ended_if_interrupted(),
     ):
         # First the JVM: a builder that has to launch it puts all settings on its command line.
         SparkContext._ensure_initialized()
@@ -207,7 +202,7 @@ def _told_as_failure(log: str) -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JError, OSError, RuntimeError) as error:
-        raise SessionFailed(told_by_spark(error), log) from error
+        raise jvm_end(error) or SessionFailed(told_by_spark(error), log) from error
 
 
 @contextmanager

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
@@ -73,26 +72,6 @@ def ends_on_signals() -> Iterator[StopSignals]:
     finally:
         for one, handler in before.items():
             signal.signal(one, handler)
-
-
-@contextmanager
-def signals_held() -> Iterator[None]:
-    """A block that signals wait for: what it starts would otherwise outlive this process.
-
-    In a thread other than the main one nothing is to be done: signals do not reach it.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    held: list[int] = []
-    before = {one: signal.signal(one, lambda number, _: held.append(number)) for one in _SIGNALS}
-    try:
-        yield
-    finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
-        for number in held:
-            signal.raise_signal(number)
 
 
 def end_at_once(code: int) -> NoReturn:

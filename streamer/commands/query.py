@@ -11,7 +11,7 @@ from rich.console import Console
 
 from streamer import row_output
 from streamer.commands.location import open_named_table
-from table.errors import InvalidConfig
+from table.errors import InvalidConfig, Refused
 from table.model.meta_columns import without_meta_columns
 from table.read.cdc_scan import CdcScan
 from table.read.queries import Incremental, Query, ReadOptimized, Snapshot
@@ -25,6 +25,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
     Raises:
         InvalidConfig: a column, the condition, a time, or the file's extension.
+        Refused: a file is asked for, and the table has no commit, so no columns.
         HudiError: the table cannot be read.
     """
     if arguments.out is not None:
@@ -32,7 +33,7 @@ def execute(arguments: argparse.Namespace) -> int:
     query = _query(arguments)
     table = open_named_table(arguments.table, arguments.storage, arguments.merger)
     if table.schema is None:
-        print("the table has no commit yet", file=sys.stderr)
+        _report_no_commit(arguments)
         return 0
     if query is None:
         scan: Scan | CdcScan = table.changes(arguments.begin, arguments.end)
@@ -43,6 +44,17 @@ def execute(arguments: argparse.Namespace) -> int:
     threads = None if arguments.out is not None and arguments.limit is None else 1
     _put_out(scan.to_reader(threads), arguments)
     return 0
+
+
+def _report_no_commit(arguments: argparse.Namespace) -> None:
+    """A table without a commit has no columns: a screen stays empty, a file cannot be written."""
+    if arguments.out is not None:
+        message = (
+            f"--out {arguments.out}: the table {arguments.table} has no commit yet, so it has no "
+            "columns and no file was written; query it again after its first commit"
+        )
+        raise Refused(message)
+    print("the table has no commit yet", file=sys.stderr)
 
 
 def _query(arguments: argparse.Namespace) -> Query | None:

@@ -22,21 +22,27 @@ _ATTEMPTS = 10
 
 _NO_HARD_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EXDEV, errno.EMLINK)
 _REFUSALS = (errno.EACCES, errno.EPERM, errno.EROFS)
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 _BAD_NAMES = (errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ, errno.EEXIST)
 
 T = TypeVar("T")
 
 
 @contextmanager
-def typed_errors(path: str) -> Iterator[None]:
-    """Turn what the operating system raises into errors that say what the caller may do."""
+def typed_errors(path: str, root: str) -> Iterator[None]:
+    """Turn what the operating system raises into errors that say what the caller may do.
+
+    Args:
+        path: of the file, relative to the storage's root.
+        root: folder of the storage, which the message about a full disk names.
+    """
     try:
         yield
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         message = f"no file at {path}"
         raise NotFound(message) from None
     except OSError as error:
-        raise _typed(error, path) from error
+        raise _typed(error, path, root) from error
 
 
 @contextmanager
@@ -137,8 +143,13 @@ def _write_all(descriptor: int, data: bytes) -> None:
         rest = rest[os.write(descriptor, rest) :]
 
 
-def _typed(error: OSError, path: str) -> HudiError:
+def _typed(error: OSError, path: str, root: str) -> HudiError:
     reason = error.strerror or type(error).__name__
+    if error.errno in _FULL:
+        return StorageUnavailable(
+            f"the disk of {root} is full ({reason} while writing {path}); free space on it, raise "
+            "the quota, or move the folder to a larger disk"
+        )
     if error.errno in _REFUSALS:
         return InvalidConfig(f"{path}: {reason}; give this user the right to write there")
     if error.errno in _BAD_NAMES:

@@ -84,17 +84,17 @@ class LocalStorage:
 
     def read_versioned(self, path: str) -> tuple[bytes, str | None]:
         """See ``Storage.read_versioned``."""
-        with typed_errors(path), open(self._place(path), "rb") as file:
+        with typed_errors(path, self._root), open(self._place(path), "rb") as file:
             return file.read(), _version(os.fstat(file.fileno()))
 
     def open(self, path: str) -> AbstractContextManager[BinaryIO]:
         """See ``Storage.open``."""
-        with typed_errors(path):
+        with typed_errors(path, self._root):
             return open(self._place(path), "rb")
 
     def head(self, path: str) -> ObjectInfo | None:
         """See ``Storage.head``."""
-        with typed_errors(path):
+        with typed_errors(path, self._root):
             try:
                 status = os.stat(self._place(path))
             except (FileNotFoundError, NotADirectoryError):
@@ -104,13 +104,13 @@ class LocalStorage:
     def set_modified_at(self, path: str, moment: datetime) -> bool:
         """See ``Storage.set_modified_at``."""
         nanoseconds = (moment - _EPOCH) // timedelta(microseconds=1) * 1000
-        with typed_errors(path):
+        with typed_errors(path, self._root):
             os.utime(self._place(path), ns=(nanoseconds, nanoseconds))
         return True
 
     def list_folder(self, folder: str) -> tuple[list[str], list[ObjectInfo]]:
         """See ``Storage.list_folder``."""
-        with typed_errors(folder):
+        with typed_errors(folder, self._root):
             folders, objects = self._scan(folder)
         return sorted(folders), sorted(objects, key=lambda info: info.path)
 
@@ -118,7 +118,7 @@ class LocalStorage:
         """See ``Storage.list_tree``."""
         found: list[ObjectInfo] = []
         pending = [folder]
-        with typed_errors(folder):
+        with typed_errors(folder, self._root):
             while pending:
                 folders, objects = self._scan(pending.pop())
                 pending += folders
@@ -128,7 +128,7 @@ class LocalStorage:
     def create(self, path: str, data: bytes) -> None:
         """See ``Storage.create``."""
         place = self._place(path)
-        with typed_errors(path), staged(place, data) as staging:
+        with typed_errors(path, self._root), staged(place, data) as staging:
             while not self._link(staging, path, data):
                 pass
 
@@ -139,7 +139,7 @@ class LocalStorage:
     def put(self, path: str, data: bytes) -> None:
         """See ``Storage.put``."""
         place = self._place(path)
-        with typed_errors(path), staged(place, data) as staging:
+        with typed_errors(path, self._root), staged(place, data) as staging:
             remove(checksum_of(place))
             os.replace(staging, place)
 
@@ -151,7 +151,7 @@ class LocalStorage:
     def publish(self, prepared: str, path: str) -> None:
         """See ``Storage.publish``; a hard link, so one step of the file system."""
         source, place = self._place(prepared), self._place(path)
-        with typed_errors(path):
+        with typed_errors(path, self._root):
             try:
                 link(source, place)
             except FileExistsError:
@@ -165,7 +165,7 @@ class LocalStorage:
         emptied: set[str] = set()
         for path in paths:
             place = self._place(path)
-            with typed_errors(path):
+            with typed_errors(path, self._root):
                 remove(checksum_of(place))
                 remove(place)
                 remove_unfinished(place)
@@ -175,7 +175,7 @@ class LocalStorage:
 
     def make_folder(self, folder: str) -> None:
         """See ``Storage.make_folder``."""
-        with typed_errors(folder):
+        with typed_errors(folder, self._root):
             os.makedirs(self._place(folder), exist_ok=True)
 
     def _place(self, path: str) -> str:
@@ -241,7 +241,7 @@ class _LocalStreamingFile:
         self._path, self._place, self._root = path, place, root
         self._size_bytes = 0
         self._closed = False
-        with typed_errors(path):
+        with typed_errors(path, self._root):
             self._file = open_unfinished(place)
 
     @property
@@ -251,7 +251,7 @@ class _LocalStreamingFile:
 
     def write(self, data: bytes | memoryview, /) -> int:
         """Append bytes."""
-        with typed_errors(self._path):
+        with typed_errors(self._path, self._root):
             self._file.write(data)
         written_bytes = memoryview(data).nbytes
         self._size_bytes += written_bytes
@@ -261,7 +261,7 @@ class _LocalStreamingFile:
         """Make the whole file visible; see ``StreamingFile.close``."""
         if not self._closed:
             try:
-                with typed_errors(self._path):
+                with typed_errors(self._path, self._root):
                     self._file.close()
                     self._link()
             finally:

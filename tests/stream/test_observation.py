@@ -41,7 +41,11 @@ class Watcher:
             until(lambda: scraped(self.port)["lakemark_table_file_groups"] >= 1)
             until(lambda: scraped(self.port)["lakemark_lag_seconds0"] > 0)
             self.amid = scraped(self.port)
-            until(lambda: Alive({0: 15}, {0: 6}, 0) in [replace(a, idle_s=0) for a in self.alive])
+            until(
+                lambda: (
+                    Alive({0: 15}, {0: 6}, 0, True) in [replace(a, idle_s=0) for a in self.alive]
+                )
+            )
             until(lambda: get(self.port, "/health")[0] == 503)
             assert get(self.port, "/health")[1].startswith("stuck for ")
             assert get(self.port, "/ready")[0] == 503

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ import pytest
 
 from table.errors import InvalidConfig, StorageUnavailable, Unsupported
 from table.storage import Storage, StorageLocation, open_storage
+from table.storage.disk import typed_errors
 from table.storage.storage import AlreadyExists, InvalidPath
 
 
@@ -129,6 +131,31 @@ def test_a_disk_that_fails_says_so(storage: Storage, monkeypatch: pytest.MonkeyP
         with pytest.raises(kind, match=os.strerror(number)):
             storage.create("a", b"1")
     assert storage.list_folder("") == ([], [])
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
+def test_full_disk_names_the_table_and_the_remedy() -> None:
+    with (
+        open("/dev/full", "wb", buffering=0) as full,
+        pytest.raises(StorageUnavailable) as raised,
+        typed_errors("north/file.log", "/lake/orders"),
+    ):
+        full.write(b"1")
+    assert str(raised.value) == (
+        "the disk of /lake/orders is full (No space left on device while writing north/file.log); "
+        "free space on it, raise the quota, or move the folder to a larger disk"
+    )
+
+
+def test_name_of_the_full_disk_is_that_of_the_storage(
+    storage: Storage, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(descriptor: int, data: memoryview) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "write", fail)
+    with pytest.raises(StorageUnavailable, match=f"the disk of {root} is full"):
+        storage.create("a", b"1")
 
 
 def test_a_name_that_is_too_long_is_a_bad_path(storage: Storage) -> None:

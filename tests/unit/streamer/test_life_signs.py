@@ -20,7 +20,8 @@ class Loop:
     """A stream, as far as it is looked at."""
 
     position: KafkaCheckpoint | None
-    committed_at: float
+    committed_at: float | None
+    made_at: float
 
 
 class Topic:
@@ -36,7 +37,7 @@ class Topic:
 
 
 def test_a_run_that_has_nothing_to_do_tells_that_it_is_alive() -> None:
-    loop, topic = Loop(None, time.monotonic() - 90), Topic()
+    loop, topic = Loop(None, None, time.monotonic() - 90), Topic()
     told: queue.Queue[Event] = queue.Queue()
     with telling_of_life(cast(StreamLoop, loop), cast(KafkaSource, topic), told.put, 0.01):
         time.sleep(0.1)
@@ -46,6 +47,10 @@ def test_a_run_that_has_nothing_to_do_tells_that_it_is_alive() -> None:
         assert isinstance(first, Alive)
         assert (first.checkpoint, first.lag) == ({0: 5, 1: 7}, {0: 2, 1: 2})
         assert 90 <= first.idle_s < 90 + WITHIN_S
+        assert not first.has_committed
+        loop.committed_at = time.monotonic()
+        later = (told.get(timeout=WITHIN_S) for _ in range(1_000))
+        assert any(isinstance(sign, Alive) and sign.has_committed for sign in later)
         topic.is_gone = True
         signs = (told.get(timeout=WITHIN_S) for _ in range(1_000))
         assert any(isinstance(sign, Alive) and not sign.lag for sign in signs)

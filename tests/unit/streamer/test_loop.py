@@ -14,14 +14,14 @@ import pytest
 from sinks.hudi.sink import NO_REJECTS, HudiSink
 from streamer.backoff import pause_after
 from streamer.config.run import RetryConfig, RunConfig
-from streamer.events import Event, Retrying, RunStopped
+from streamer.events import Event, Retrying, RunStopped, ServiceDone
 from streamer.loop import StreamLoop
 from streamer.services import ServicePolicies, TableServices
 from streamer.sources.errors import BrokerUnreachable
 from streamer.stopping import ends_on_signals
 from table.execution.runner import LocalRunner, Result, Runner, Task
 from table.services.compaction import CompactionPolicy
-from tests.tables import Row, commit, make, writer
+from tests.tables import Row, commit, make, write_files, writer
 from tests.upkeep import new_storage
 
 #: Longer than any run here takes.
@@ -64,13 +64,17 @@ class HeldRunner(LocalRunner):
         return super().map(held, tasks)
 
 
-def loop_of(runner: Runner, limits: RetryConfig, told: list[Event]) -> StreamLoop:
+def loop_of(
+    runner: Runner, limits: RetryConfig, told: list[Event], *, is_behind_a_crash: bool = False
+) -> StreamLoop:
     """A run on a table with two slices to compact, that comes no further than to its source."""
     storage = new_storage()
     make(storage)
     rows = writer(storage)
     for number in (1, 2):
         commit(rows, [Row("a", number), Row("b", number, region="south")])
+    if is_behind_a_crash:
+        write_files(writer(storage), [Row("c"), Row("d", region="south")])
     services = TableServices([rows], ServicePolicies(CompactionPolicy(1)), runner, told.append)
     sink, source = HudiSink(rows, None, cast(Any, None), NO_REJECTS), cast(Any, AwayBroker())
     config = RunConfig(on_error=limits)
@@ -88,6 +92,24 @@ def test_a_failure_that_may_pass_is_met_with_growing_pauses_and_then_given_up() 
     assert [event.pause_s for event in retrying] == [0.005, 0.01, 0.02, 0.03, 0.03]
     assert time.monotonic() - started > 0.095
     assert not loop.left_work
+
+
+def test_rollback_at_the_start_is_reported_with_its_own_seconds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[Event] = []
+    loop = loop_of(LocalRunner(1), RetryConfig(max_attempts=1), told, is_behind_a_crash=True)
+    recover = loop._sink.recover
+
+    def slow_recover() -> list[str]:
+        time.sleep(0.05)
+        return recover()
+
+    monkeypatch.setattr(loop._sink, "recover", slow_recover)
+    with pytest.raises(BrokerUnreachable):
+        loop.run()
+    (rollback,) = [e for e in told if isinstance(e, ServiceDone) and e.service == "rollback"]
+    assert rollback.seconds >= 0.05
 
 
 def test_the_handler_of_a_signal_cannot_meet_its_own_thread_waiting_for_the_event_it_sets() -> None:

@@ -39,8 +39,12 @@ TOLD: list[tuple[Event, str]] = [
         events.OffsetsSkipped("orders", ("partition 0 is gone",)),
         "records of orders are lost and passed over: partition 0 is gone",
     ),
-    (events.Alive({0: 9}, {0: 4, 1: 0}, 61.4), "alive: 4 behind, last commit 61 s ago"),
-    (events.Alive({0: 9}, {}, 61.4), "alive: lag unknown, last commit 61 s ago"),
+    (events.Alive({0: 9}, {0: 4, 1: 0}, 61.4, True), "alive: 4 behind, last commit 61 s ago"),
+    (events.Alive({0: 9}, {}, 61.4, True), "alive: lag unknown, last commit 61 s ago"),
+    (
+        events.Alive({0: 9}, {0: 0}, 61.4, False),
+        "alive: 0 behind, no commit since the start 61 s ago",
+    ),
     (
         events.PartWarned("warning", "table.timeline.lock", "it stays"),
         "warning (table.timeline.lock): it stays",

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -11,8 +12,9 @@ import pytest
 import yaml
 from pyspark.sql import SparkSession
 
-from streamer.session import driver_memory_bytes, local_settings, log_file
-from streamer.toolchain import cache_home
+from streamer.jvm_end import log_file
+from streamer.session import driver_memory_bytes, local_settings
+from streamer.toolchain import cache_home, find_java
 from tests.waiting import until
 
 GIB = 1024**3
@@ -42,6 +44,72 @@ WHERE = """
 from streamer.session import plain_session
 print(plain_session("where").sparkContext._jvm.System.getProperty("java.io.tmpdir"))
 """
+
+
+#: Starts a session as a command does, and is interrupted by a signal while it waits for the JVM.
+INTERRUPTED = """
+from streamer.session import plain_session
+from streamer.stopping import ends_on_signals
+with ends_on_signals():
+    plain_session("interrupted")
+"""
+
+#: A Java that says what it is, and never starts anything.
+HANGING_JAVA = """#!/bin/sh
+case "$*" in
+    *-version*) "{java}" "$@" 2>&1 | sed 's|java.home = .*|java.home = {home}|' >&2; exit ;;
+    *--list-modules*) exec "{java}" "$@" ;;
+esac
+echo $$ >> "{started}"
+exec sleep 600
+"""
+
+#: Starts a session whose JVM is killed while Spark starts in it, and reports what is raised.
+KILLED = """
+import os, signal
+from pyspark import SparkContext
+from streamer import session
+from streamer.jvm_end import jvm_end_told
+
+def launched_and_killed():
+    initialized()
+    SparkContext._gateway.proc.send_signal(signal.SIGKILL)
+
+initialized = SparkContext._ensure_initialized
+SparkContext._ensure_initialized = launched_and_killed
+try:
+    with jvm_end_told():
+        session.plain_session("killed")
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="lists processes in /proc")
+@pytest.mark.parametrize("one", [signal.SIGINT, signal.SIGTERM])
+def test_signal_while_the_jvm_is_launched_ends_process_and_jvm(
+    tmp_path: Path, one: signal.Signals
+) -> None:
+    started = tmp_path / "started"
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    real = find_java().executable
+    java.write_text(HANGING_JAVA.format(java=real, home=tmp_path, started=started))
+    java.chmod(0o755)
+    environ = {**os.environ, "JAVA_HOME": str(tmp_path)}
+    with subprocess.Popen([sys.executable, "-c", INTERRUPTED], env=environ) as process:
+        until(lambda: started.exists() and started.read_text().endswith("\n"), "Java to be started")
+        process.send_signal(one)
+        assert process.wait(120) == 0
+    (launched,) = map(int, started.read_text().split())
+    until(lambda: not Path(f"/proc/{launched}").exists(), "the launched process to end")
+
+
+@pytest.mark.spark
+def test_jvm_that_is_killed_while_spark_starts_is_reported_with_its_log() -> None:
+    told = subprocess.run([sys.executable, "-c", KILLED], capture_output=True, text=True)
+    assert told.stdout.startswith("JvmEnded Spark's JVM ended with exit code -9"), told
+    assert str(log_file()) in told.stdout
 
 
 @pytest.mark.parametrize(("machine_gib", "driver_gib"), [(1, 1), (4, 1), (8, 2), (16, 4), (256, 4)])

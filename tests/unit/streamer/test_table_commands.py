@@ -9,8 +9,11 @@ from pathlib import Path
 import pyarrow.parquet
 import pytest
 
-from streamer.cli import MISUSED, OK, main
+from streamer.cli import FAILED, MISUSED, OK, main
+from table.hudi_table import create_table
+from table.storage import StorageLocation
 from tests.golden.golden_table import GoldenTable, unpack
+from tests.tables import spec
 
 Run = Callable[..., str]
 
@@ -97,6 +100,28 @@ def test_changes_are_told_one_by_one(tmp_path: Path, capsys: pytest.CaptureFixtu
     told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     expected = golden.expected("cdc").to_pylist()
     assert sorted(told, key=str) == sorted(expected, key=str)
+
+
+@pytest.mark.parametrize("extension", ["parquet", "jsonl", "csv"])
+def test_file_of_a_table_without_commits_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], extension: str
+) -> None:
+    create_table(StorageLocation(str(tmp_path / "orders")), spec())
+    file = tmp_path / f"rows.{extension}"
+    assert main(["query", str(tmp_path / "orders"), "--out", str(file)]) == FAILED
+    assert "has no commit yet, so it has no columns and no file was written" in (
+        capsys.readouterr().err
+    )
+    assert not file.exists()
+
+
+def test_file_of_a_span_without_commits_has_columns_and_no_rows(
+    run: Run, golden: GoldenTable, tmp_path: Path
+) -> None:
+    file = tmp_path / "rows.parquet"
+    run("query", "--type", "incremental", "--begin", "2099-01-01", "--out", str(file))
+    found = pyarrow.parquet.read_table(file)
+    assert (found.num_rows, "id" in found.column_names) == (0, True)
 
 
 @pytest.mark.parametrize(
