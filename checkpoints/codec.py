@@ -35,8 +35,8 @@ class DamagedCheckpoint(Permanent):
     def __init__(self, commit: str, key: str, value: str) -> None:
         place = f"commit {commit}" if commit else "the commit"
         super().__init__(
-            f"{place} carries {key}={value!r}, expected topic,partition:offset,…; name the offsets "
-            "to go on from with lakemark checkpoint set"
+            f"{place} carries {key}={value!r}, expected topic,partition:offset,…; set the offsets "
+            "to resume from with lakemark checkpoint set TABLE OFFSETS --run"
         )
         self.commit, self.key, self.value = commit, key, value
 

@@ -15,6 +15,7 @@ from checkpoints.book import DEFAULT_IDENTITY, Book, Progress
 from checkpoints.checkpoint import KafkaCheckpoint
 from checkpoints.codec import DamagedCheckpoint
 from checkpoints.of_table import book_of
+from checkpoints.plan import CheckpointPlan, plan_checkpoint
 from checkpoints.resume import newest_progress
 from table.config import keys
 from table.errors import (
@@ -52,15 +53,29 @@ class WriterPending(Permanent):
         self.table, self.instant = table, instant
 
 
+def plan_edit(
+    table: HudiTable, identity: str, checkpoint: KafkaCheckpoint | None
+) -> CheckpointPlan:
+    """What ``write_checkpoint`` would change, as of now; nothing is written.
+
+    Raises:
+        WriterPending, InvalidConfig, Refused: as ``write_checkpoint``.
+    """
+    book.check_identity(identity)
+    table.refresh()
+    return _Edit.begin(table, identity).plan(checkpoint)
+
+
 def write_checkpoint(
     table: HudiTable, identity: str, checkpoint: KafkaCheckpoint | None
 ) -> Instant:
-    """Make ``checkpoint`` the place where a streamer's next run goes on.
+    """Let a streamer's next run start at ``checkpoint``.
 
     Args:
         table: the table.
         identity: of the streamer.
-        checkpoint: None resets: the next run starts as its pipeline says, as the first one did.
+        checkpoint: offsets to set; partitions of the same topic that it does not name keep theirs.
+            None resets: the next run starts as its pipeline says, as the first one did.
 
     Returns:
         The commit that says so.
@@ -121,10 +136,20 @@ class _Edit:
         known = book_of(table, timeline, passes_damaged=True)
         return cls(table, identity, timeline, known, table_keys)
 
+    def plan(self, checkpoint: KafkaCheckpoint | None) -> CheckpointPlan:
+        """The change, from what was known as it began."""
+        return plan_checkpoint(self.known.streamers.get(self.identity), checkpoint)
+
     def metadata(self, commit: str, checkpoint: KafkaCheckpoint | None) -> CommitMetadata:
-        """What the commit says that makes ``checkpoint`` the streamer's place."""
+        """Metadata of the commit that sets ``checkpoint``."""
         before = self.known.streamers.get(self.identity)
-        progress = Progress(checkpoint, commit, obeyed={} if before is None else before.obeyed)
+        plan = self.plan(checkpoint)
+        progress = Progress(
+            plan.checkpoint,
+            commit,
+            topic_id=plan.topic_id,
+            obeyed={} if before is None else before.obeyed,
+        )
         known = self.known.with_progress(self.identity, progress)
         extra_metadata = {**self.table_keys, **book.encode(known, self.identity)}
         return CommitMetadata(extra_metadata=extra_metadata)

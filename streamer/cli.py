@@ -16,7 +16,7 @@ from pathlib import Path
 
 from streamer.own_logs import own_logs_told
 from streamer.stopping import end_at_once
-from streamer.table_arguments import add_location, add_sharing, add_table, positive
+from streamer.table_arguments import add_location, add_sharing, add_steps, add_table, positive
 from table.errors import HudiError, InvalidConfig
 
 QUERY_TYPES = ("snapshot", "read_optimized", "incremental", "cdc")
@@ -127,8 +127,12 @@ def _add_checkpoint(checkpoint: argparse.ArgumentParser) -> None:
     add_location(checkpoint)
     add_sharing(checkpoint)
     checkpoint.add_argument(
-        "checkpoint", nargs="?", metavar="OFFSETS", help="topic,partition:offset,… (set)"
+        "checkpoint",
+        nargs="?",
+        metavar="OFFSETS",
+        help="topic,partition:offset,… (set); others stay as they are",
     )
+    add_steps(checkpoint, "set or reset it")
     checkpoint.add_argument("--id", default="", help="of a streamer, where a table has several")
     checkpoint.add_argument("--json", action="store_true", help="for programs")
 

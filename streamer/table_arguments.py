@@ -73,7 +73,7 @@ def add_sharing(command: argparse.ArgumentParser) -> None:
 
 
 def _add_compact(compact: argparse.ArgumentParser) -> None:
-    _add_steps(compact, "do what is pending, or else all that has logs", can_schedule=True)
+    add_steps(compact, "do what is pending, or else all that has logs", can_schedule=True)
     _add_runner(compact)
     _add_merger(compact)
 
@@ -89,13 +89,13 @@ def _add_merger(command: argparse.ArgumentParser) -> None:
 
 
 def _add_clean(clean: argparse.ArgumentParser) -> None:
-    _add_steps(clean, "do what is pending, then all that has expired", can_schedule=True)
+    add_steps(clean, "do what is pending, then all that has expired", can_schedule=True)
     _add_runner(clean, _DELETING)
     _add_retention(clean)
 
 
 def _add_archive(archive: argparse.ArgumentParser) -> None:
-    _add_steps(archive, "do it")
+    add_steps(archive, "do it")
     _add_runner(archive, "where files of late writers are deleted; this process does the rest")
     archive.add_argument("--min-commits", type=positive, metavar="N", help="so many stay (20)")
     text = "with more than so many it begins (30)"
@@ -115,7 +115,7 @@ def _add_retention(command: argparse.ArgumentParser) -> None:
 
 def _add_rollback(rollback: argparse.ArgumentParser) -> None:
     rollback.add_argument("instant", metavar="INSTANT", help="requested time, as in the timeline")
-    _add_steps(rollback, "undo it")
+    add_steps(rollback, "undo it")
     _add_runner(rollback, _DELETING)
 
 
@@ -123,7 +123,7 @@ def _add_savepoint(savepoint: argparse.ArgumentParser) -> None:
     what = savepoint.add_mutually_exclusive_group()
     what.add_argument("--create", metavar="INSTANT", help="keep the state as of this commit")
     what.add_argument("--delete", metavar="INSTANT", help="let its files be cleaned again")
-    _add_steps(savepoint, "do it")
+    add_steps(savepoint, "do it")
     _add_runner(savepoint, "of one file, which this process writes all the same")
     savepoint.add_argument("--user", default="", help="who asks for it")
     savepoint.add_argument("--comment", default="", help="why")
@@ -132,14 +132,14 @@ def _add_savepoint(savepoint: argparse.ArgumentParser) -> None:
 def _add_restore(restore: argparse.ArgumentParser) -> None:
     text = "a savepoint or a commit; left out: finish the restore that is pending"
     restore.add_argument("--to", metavar="INSTANT", help=text)
-    _add_steps(restore, "do it; the metadata table is made anew")
+    add_steps(restore, "do it; the metadata table is made anew")
     _add_runner(restore, _DELETING)
 
 
 def _add_version(command: argparse.ArgumentParser, versions: Sequence[int]) -> None:
     text = "the table's version then; it is changed no other way"
     command.add_argument("--to", type=int, choices=versions, required=True, help=text)
-    _add_steps(command, "roll back and compact what is unfinished, then do it")
+    add_steps(command, "roll back and compact what is unfinished, then do it")
     _add_runner(command)
     _add_merger(command)
 
@@ -149,7 +149,8 @@ def _add_validate(validate: argparse.ArgumentParser) -> None:
     validate.add_argument("--rebuild", action="store_true", help=text)
 
 
-def _add_steps(command: argparse.ArgumentParser, run_help: str, can_schedule: bool = False) -> None:
+def add_steps(command: argparse.ArgumentParser, run_help: str, can_schedule: bool = False) -> None:
+    """Whether a command only prints its plan, or acts."""
     steps = command.add_mutually_exclusive_group()
     text = "print what would be done, and do nothing (the default)"
     steps.add_argument("--plan", dest="step", action="store_const", const="plan", help=text)

@@ -10,16 +10,21 @@ from rich.console import Console
 
 from checkpoints.book import DEFAULT_IDENTITY, Progress
 from checkpoints.checkpoint import KafkaCheckpoint
-from checkpoints.edit import write_checkpoint
+from checkpoints.edit import plan_edit, write_checkpoint
 from checkpoints.of_table import book_of, progress_of
+from checkpoints.plan import CheckpointPlan
 from streamer.commands.service_table import open_beside_writers, open_for_service
+from streamer.commands.table import Facts, show_rows
 from streamer.grid import print_facts
 from table.errors import InvalidConfig
 from table.hudi_table import HudiTable
 
+#: Where a run starts after a reset.
+_AT_RESET = "source.starting"
+
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Print the checkpoint of one streamer, set it, or drop it.
+    """Print the checkpoint of one streamer, or plan to set or reset it; ``--run`` does it.
 
     Raises:
         InvalidConfig: what to set it to is missing, unreadable, or given where nothing is set.
@@ -29,9 +34,14 @@ def execute(arguments: argparse.Namespace) -> int:
     """
     wanted = _wanted(arguments.action, arguments.checkpoint)
     if arguments.action == "get":
+        _check_only_reads(arguments)
         _show(describe(open_beside_writers(arguments), arguments.id), arguments.json)
         return 0
     table = open_for_service(arguments)
+    if arguments.step == "plan":
+        rows = plan_rows(plan_edit(table, arguments.id, wanted))
+        show_rows(rows, Console(), arguments.json)
+        return 0
     commit = write_checkpoint(table, arguments.id, wanted)
     _show({"commit": commit.requested_at, **describe(table, arguments.id)}, arguments.json)
     return 0
@@ -42,6 +52,28 @@ def describe(table: HudiTable, identity: str = DEFAULT_IDENTITY) -> dict[str, ob
     progress = progress_of(table, table.timeline, identity)
     others = sorted(book_of(table, table.timeline).streamers.keys() - {identity})
     return {"id": identity, **_facts(progress), "other ids": others}
+
+
+def plan_rows(plan: CheckpointPlan) -> list[Facts]:
+    """One row for each partition: its next offset before and after, and what that means."""
+    reset = _AT_RESET if plan.checkpoint is None else None
+    return [
+        {
+            "topic": move.topic,
+            "partition": move.partition,
+            "from": move.before,
+            "to": reset if move.after is None else move.after,
+            "read again": move.read_again,
+            "skipped": move.skipped,
+        }
+        for move in plan.moves
+    ]
+
+
+def _check_only_reads(arguments: argparse.Namespace) -> None:
+    if arguments.step == "run":
+        message = "checkpoint get changes nothing; leave --run out"
+        raise InvalidConfig(message)
 
 
 def _wanted(action: str, given: str | None) -> KafkaCheckpoint | None:

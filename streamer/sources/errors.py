@@ -111,7 +111,7 @@ class TopicReplaced(SourceError, Retriable):
 
 
 _OR_BY_POLICY = (
-    "let the next run start as source.starting says with lakemark checkpoint reset, or set "
+    "let the next run start as source.starting says with lakemark checkpoint reset --run, or set "
     "source.on_offset_out_of_range to earliest or latest to go on at that end of"
 )
 

@@ -46,7 +46,8 @@ def run(stream: JsonStream, capsys: pytest.CaptureFixture[str]) -> Run:
     """Runs an action on the table, and returns what it printed as JSON."""
 
     def on_table(action: str, *options: str) -> dict[str, object]:
-        command = ["checkpoint", action, stream.location.url, *options, *NO_WAIT, "--json"]
+        step = [] if action == "get" else ["--run"]
+        command = ["checkpoint", action, stream.location.url, *options, *step, *NO_WAIT, "--json"]
         assert main(command) == OK
         printed: dict[str, object] = json.loads(capsys.readouterr().out)
         return printed
@@ -89,6 +90,39 @@ def test_what_is_set_is_where_the_next_run_goes_on(stream: JsonStream, run: Run)
     again.write([{"id": "d", "ts": 1}])
     assert set(again.read()) == set("abcd")
     assert run("get")["offsets"] == {"0": 3}
+
+
+def test_without_run_a_plan_is_printed_and_nothing_is_written(
+    stream: JsonStream, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("set", f"{TOPIC},0:3,1:10,2:7")
+    there = newest(stream).timeline.instants
+    change = ["checkpoint", "set", stream.location.url, f"{TOPIC},1:4,2:9,3:1"]
+    assert main([*change, "--json"]) == OK
+    printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [tuple(row.values()) for row in printed] == [
+        (TOPIC, 0, 3, 3, 0, 0),
+        (TOPIC, 1, 10, 4, 6, 0),
+        (TOPIC, 2, 7, 9, 0, 2),
+        (TOPIC, 3, None, 1, None, None),
+    ]
+    assert list(printed[0]) == ["topic", "partition", "from", "to", "read_again", "skipped"]
+    assert main(["checkpoint", "reset", stream.location.url]) == OK
+    header, first, *_ = capsys.readouterr().out.splitlines()
+    assert header.split() == ["topic", "partition", "from", "to", "read", "again", "skipped"]
+    assert first.split() == [TOPIC, "0", "3", "source.starting", "none", "none"]
+    assert newest(stream).timeline.instants == there
+
+
+def test_partitions_that_are_not_named_stay_where_they_are(stream: JsonStream, run: Run) -> None:
+    run("set", f"{TOPIC},0:3,1:10,2:7")
+    assert run("set", f"{TOPIC},1:4")["offsets"] == {"0": 3, "1": 4, "2": 7}
+    assert run("set", "other,1:4")["offsets"] == {"1": 4}, "those of another topic do not"
+
+
+def test_get_takes_no_run(stream: JsonStream, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["checkpoint", "get", stream.location.url, "--run"]) == MISUSED
+    assert "checkpoint get changes nothing; leave --run out" in capsys.readouterr().err
 
 
 def test_a_reset_lets_the_next_run_start_as_its_pipeline_says(stream: JsonStream, run: Run) -> None:
@@ -169,6 +203,7 @@ def test_the_lock_of_the_tables_writers_is_taken(
     held = Path(stream.location.url) / ".hoodie/lock"  # Apache Hudi's, on a disk
     held.touch()
     command = ["checkpoint", "reset", stream.location.url, "--lock", "file_system", *NO_WAIT]
+    command.append("--run")
     assert main(command) == FAILED
     assert len(newest(stream).timeline.instants) == 1
     held.unlink()

@@ -90,6 +90,8 @@ LOOKS = (
     "table validate {table}",
     "checkpoint get {table}",
     "checkpoint get {table} --id other --json",
+    "checkpoint set {table} t,0:5",
+    "checkpoint reset {table} --plan --json",
 )
 
 #: They change the table, but not its rows.
@@ -104,8 +106,8 @@ UPKEEP = (
     "table upgrade {table} --to 9 --run",
     "table downgrade {table} --to 6 --run",
     "table validate {table} --rebuild",
-    "checkpoint reset {table} --id other --json",
-    "checkpoint set {table} t,0:5",
+    "checkpoint reset {table} --id other --run --json",
+    "checkpoint set {table} t,0:5 --run",
 )
 
 #: They take rows away.
@@ -543,7 +545,9 @@ def test_what_is_left_of_undone_writes_is_true(
         assert Told.by(copy).is_true or not before.is_true, command
 
 
-@pytest.mark.parametrize("command", ["checkpoint set {table} t,0:5", "checkpoint reset {table}"])
+@pytest.mark.parametrize(
+    "command", ["checkpoint set {table} t,0:5 --run", "checkpoint reset {table} --run"]
+)
 def test_a_table_whose_columns_were_renamed_gets_no_commit(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
 ) -> None:
