@@ -117,7 +117,13 @@ def model_int(value: object, bits: int) -> int:
 def model_double(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, Decimal)):
         raise Broken
-    return float(value)
+    try:
+        number = float(value)
+    except OverflowError:
+        raise Broken from None
+    if abs(number) == float("inf"):
+        raise Broken
+    return number
 
 
 def model_float(value: object) -> float:
@@ -216,6 +222,7 @@ anything = st.recursive(
     st.none()
     | st.booleans()
     | st.integers(-(2**70), 2**70)
+    | st.sampled_from([10**308, 10**309, -(10**500)])
     | st.floats(allow_nan=False, allow_infinity=False)
     | texts
     | decimals
@@ -351,7 +358,16 @@ def mutated(record: bytes) -> st.SearchStrategy[bytes]:
     pieces = st.binary(max_size=3) | st.sampled_from(
         [
             *(b"{", b"}", b'"', b"\n", b"\0", b",", b"}{", b"[", b"]", b"null", b"\\", b"Inf"),
-            *(b"\xff", b"1e999", b"-", b'"id":5,', b'{"id":9}', b"\\ud800", b"\xef\xbb\xbf"),
+            *(
+                b"\xff",
+                b"1e999",
+                b"99e307",
+                b"-",
+                b'"id":5,',
+                b'{"id":9}',
+                b"\\ud800",
+                b"\xef\xbb\xbf",
+            ),
         ]
     )
     return st.builds(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +16,8 @@ from transforms.decode.aliases import fold_aliases
 from transforms.decode.decoded import Decoded, Indices
 from transforms.decode.json_block import BlockReader, Forms, TimestampForm, count_timestamps
 from transforms.decode.json_judge import Judge
-from transforms.decode.json_record import RecordInspector, SeenForms, merge_forms
+from transforms.decode.json_overflow import find_possible_overflows
+from transforms.decode.json_record import Finding, RecordInspector, SeenForms, merge_forms
 from transforms.decode.json_rescue import (
     count_unknown,
     find_unknown,
@@ -44,6 +46,9 @@ _PROBED_VALUES = (16, 256)
 #: More unknown fields than that are looked at record by record: each of them would be a column, as
 #: long as the block.
 _MAX_INFERRED_FIELDS = 500
+
+#: Of what pyarrow says, which may repeat a whole value.
+_SHOWN_CHARACTERS = 200
 
 _PLAIN = SchemaPolicy()
 
@@ -136,14 +141,46 @@ class JsonDecoding:
             self._bisect(values[middle:], indices[middle:], forms)
 
     def _read_alone(self, values: pa.Array, indices: Indices, error: ValueError) -> None:
-        """Read one record that may have been too deep to be inspected for its own forms."""
-        for form in TimestampForm if self._forms else ():
-            try:
+        """Read one record that passed inspection, or may have been too deep for it."""
+        value, index = values[0].as_py(), int(indices[0])
+        finding = self._inspector.inspect(value)
+        if finding.is_complete and self._unknown_fields != "evolve":
+            # What pyarrow refuses may lie in unknown fields, such as 1e400.
+            with suppress(ValueError):
+                self._read_known(values, indices, _complete(finding.forms, self._forms))
+                return
+        for form in TimestampForm if self._forms and not finding.is_complete else ():
+            with suppress(ValueError):
                 self._read(values, indices, (form,) * len(self._forms))
-            except ValueError:
-                continue
-            return
-        self._turn_away(values[0].as_py(), int(indices[0]), _first_line(error))
+                return
+        reason = self._judge.fault_in(value) or self._refusal(value, finding, error)
+        self._turn_away(value, index, reason)
+
+    def _read_known(self, values: pa.Array, indices: Indices, forms: Forms) -> None:
+        """Keep the row of one record, read without its unknown fields.
+
+        Raises:
+            ValueError: a known field does not read.
+        """
+        known = known_fields(values[0].as_py().decode(), self._schema)
+        rows = self._reader.read(pa.array([known.encode()], pa.binary()), forms)
+        self._check_overflow(rows, values)
+        self._keep_read(rows, np.arange(1), values, indices)
+
+    def _refusal(self, value: bytes, finding: Finding, error: ValueError) -> str:
+        """What pyarrow says of a record, and of which of its columns."""
+        reason = _first_line(error)
+        if not finding.is_complete:
+            return reason
+        forms = iter(_complete(finding.forms, self._forms))
+        for field in self._schema:
+            own, schema = tuple(islice(forms, count_timestamps(field.type))), pa.schema([field])
+            try:
+                known = pa.array([known_fields(value.decode(), schema).encode()], pa.binary())
+                BlockReader(schema, self._decoder.epoch_unit).read(known, own)
+            except ValueError as refused:
+                return f"column {field.name!r}: {_first_line(refused)}"
+        return reason
 
     def _turn_away(self, value: bytes, index: int, reason: str) -> None:
         """Reject a record, unless it only holds values that its columns are too narrow for."""
@@ -167,10 +204,32 @@ class JsonDecoding:
             ValueError: some value does not read; nothing is kept.
         """
         if self._unknown_fields == "ignore":
-            self._keep(self._reader.read(values, forms), indices)
-            return
-        rows, suspects = self._read_with_unknown(values, forms)
-        if self._unknown_fields == "rescue":
+            rows, suspects = self._reader.read(values, forms), np.arange(0)
+        else:
+            rows, suspects = self._read_with_unknown(values, forms)
+        self._check_overflow(rows, values)
+        self._keep_read(rows, suspects, values, indices)
+
+    def _check_overflow(self, rows: pa.Table, values: pa.Array) -> None:
+        """Pass when no infinity was a number.
+
+        Raises:
+            ValueError: one was.
+        """
+        suspects = np.flatnonzero(find_possible_overflows(rows, values))
+        for value in values.take(pa.array(suspects)).to_pylist():
+            finding = self._inspector.inspect(value)
+            if finding.reason is not None or not finding.is_complete:
+                message = finding.reason or "a number does not fit double"
+                raise ValueError(message)
+
+    def _keep_read(
+        self, rows: pa.Table, suspects: Indices, values: pa.Array, indices: Indices
+    ) -> None:
+        """Keep rows; those of ``suspects`` may have unknown fields."""
+        if self._unknown_fields == "ignore":
+            self._keep(rows, indices)
+        elif self._unknown_fields == "rescue":
             self._keep_rescued(rows, suspects, values, indices)
         else:
             self._keep_judged(rows, suspects, values, indices)
@@ -273,4 +332,6 @@ def _blocks(values: pa.Array) -> Iterator[tuple[int, int]]:
 
 def _first_line(error: ValueError) -> str:
     message = str(error).partition("\n")[0]
-    return message.removeprefix("JSON parse error: ").removesuffix(" in row 0")
+    message = message.removeprefix("JSON parse error: ").removesuffix(" in row 0")
+    shown = message[:_SHOWN_CHARACTERS]
+    return shown if shown == message else f"{shown}..."

@@ -61,6 +61,10 @@ class Judge:
         """
         return self._reason_against_unknown(self._finder.find(value), index)
 
+    def fault_in(self, value: bytes) -> str | None:
+        """Why some unknown field of a record can be no column, where it would become one."""
+        return self._finder.find(value).fault if self._unknown == "evolve" else None
+
     def narrowed(self, value: bytes, index: int, reason: str) -> pa.Schema | str:
         """How to read a record that does not fit, or why it is none.
 

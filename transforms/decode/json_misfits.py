@@ -13,7 +13,6 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from decimal import Decimal
 from functools import lru_cache
 
 import pyarrow as pa
@@ -23,7 +22,13 @@ from table.schema.canonical import canonical
 from table.schema.evolution import ELEMENT, MAX_EVOLVED_DEPTH, Path, ValueKind, depth, dotted
 from transforms.decode.aliases import different_values
 from transforms.decode.field_types import field_types
-from transforms.decode.json_record import RepeatingObject, spell_out_infinity, to_object
+from transforms.decode.json_record import (
+    RepeatingObject,
+    read_integer,
+    read_number,
+    spell_out_infinity,
+    to_object,
+)
 from transforms.decode.schema_policy import SchemaPolicy
 
 _INT32 = range(-(2**31), 2**31)
@@ -32,9 +37,6 @@ _EXACT_IN_DOUBLE = range(-(2**53), 2**53 + 1)
 
 #: From here on, rounding makes infinity of a ``float``.
 _FLOAT_END = 2.0**128 - 2.0**103
-
-#: An integer of more characters is beyond all types, and Python reads only some thousands.
-_MAX_INTEGER_CHARACTERS = 400
 
 _SHOWN_CHARACTERS = 40
 
@@ -142,19 +144,9 @@ class MisfitFinder:
         return None
 
 
-def _read_int(text: str) -> int | Decimal:
-    return int(text) if len(text) <= _MAX_INTEGER_CHARACTERS else Decimal(text)
-
-
-def _read_float(text: str) -> float | Decimal:
-    """A number that is too large for a ``double`` stays one; only ``Infinity`` is infinite."""
-    number = float(text)
-    return Decimal(text) if math.isinf(number) else number
-
-
 #: Numbers that no column holds become ``Decimal``.
 _DECODER = json.JSONDecoder(
-    object_pairs_hook=to_object, parse_int=_read_int, parse_float=_read_float
+    object_pairs_hook=to_object, parse_int=read_integer, parse_float=read_number
 )
 
 

@@ -8,11 +8,12 @@ a record's fate never depends on the records beside it. What it lets pass, pyarr
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import TypeGuard
 
 import pyarrow as pa
@@ -25,10 +26,17 @@ SeenForms = tuple[TimestampForm | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What the inspection of one record found; a ``reason`` means that it is broken."""
+    """What the inspection of one record found.
+
+    Attributes:
+        reason: why it is broken, if it is.
+        forms: of its timestamps.
+        is_complete: whether Python could parse the record; if not, only pyarrow can judge it.
+    """
 
     reason: str | None
     forms: SeenForms
+    is_complete: bool = True
 
 
 class RecordInspector:
@@ -39,19 +47,64 @@ class RecordInspector:
         self._check = _object_check(list(schema), iter(range(self._timestamps)))
         # Digits matter to decimals only, and a float is read in half the time.
         parse_float = Decimal if any(map(_holds_decimals, schema.types)) else float
-        self._json = json.JSONDecoder(object_pairs_hook=to_object, parse_float=parse_float)
+        self._json = json.JSONDecoder(
+            object_pairs_hook=to_object, parse_float=parse_float, parse_constant=_Constant
+        )
 
     def inspect(self, value: bytes) -> Finding:
         """What is wrong with a record, if anything is, and its forms of timestamps."""
-        seen: _Seen = [None] * self._timestamps
         text = spell_out_infinity(value.decode())
         try:
-            reason = _name_column(self._check(self._json.decode(text), seen))
-        except json.JSONDecodeError as error:
-            reason = f"invalid JSON: {error}"
+            try:
+                return self._inspect(text, self._json)
+            except json.JSONDecodeError as error:
+                return self._without_forms(f"invalid JSON: {error}")
+            except (ValueError, ArithmeticError):
+                return self._inspect(text, _ANY_NUMBER)
         except (RecursionError, ValueError, ArithmeticError):
-            reason = None  # too deep or too long for Python, which pyarrow may still read
+            return self._without_forms(None, is_complete=False)
+
+    def _inspect(self, text: str, decoder: json.JSONDecoder) -> Finding:
+        seen: _Seen = [None] * self._timestamps
+        reason = _name_column(self._check(decoder.decode(text), seen))
         return Finding(reason, tuple(seen))
+
+    def _without_forms(self, reason: str | None, *, is_complete: bool = True) -> Finding:
+        return Finding(reason, (None,) * self._timestamps, is_complete)
+
+
+class LongInteger(Decimal):
+    """An integer of more digits than any type holds."""
+
+
+class _Constant(float):
+    """``NaN``, ``Infinity`` or ``-Infinity``, spelled out; any other infinity is an overflow."""
+
+
+#: Python's ``int`` reads only some thousands of digits.
+_MAX_INTEGER_CHARACTERS = 400
+
+#: Stands for numbers whose exponent ``Decimal`` cannot hold.
+_BEYOND_DECIMAL = Decimal("1e999999")
+
+
+def read_integer(text: str) -> int | LongInteger:
+    """An integer of JSON, however long."""
+    return int(text) if len(text) <= _MAX_INTEGER_CHARACTERS else LongInteger(text)
+
+
+def read_number(text: str) -> float | Decimal:
+    """Any other number of JSON; one that is too large for a ``double`` becomes a ``Decimal``."""
+    number = float(text)
+    return _read_decimal(text) if math.isinf(number) else number
+
+
+def _read_decimal(text: str) -> Decimal:
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        is_tiny = float(text) == 0.0
+        return Decimal(0) if is_tiny else _BEYOND_DECIMAL.copy_sign(Decimal(f"{text[0]}1"))
 
 
 _BARE_INF = re.compile(r'("(?:[^"\\]|\\.)*")|Inf(?!inity)')
@@ -96,6 +149,15 @@ def to_object(members: list[tuple[str, object]]) -> dict[str, object]:
     """For a parser of JSON: an object that tells when it names a field twice."""
     plain = dict(members)
     return plain if len(plain) == len(members) else RepeatingObject(members)
+
+
+#: Reads every number, and slowly: for records that have one that Python's own types do not hold.
+_ANY_NUMBER = json.JSONDecoder(
+    object_pairs_hook=to_object,
+    parse_int=read_integer,
+    parse_float=_read_decimal,
+    parse_constant=_Constant,
+)
 
 
 def _check_for(wanted: pa.DataType, timestamps: Iterator[int]) -> _Check:
@@ -213,27 +275,47 @@ def _check_boolean(value: object, _: _Seen) -> str | None:
 
 
 def _check_int(value: object, _: _Seen) -> str | None:
-    if type(value) is not int:
-        return f": {_say(value)} is not an integer"
-    return None if -_INT32_MAX - 1 <= value <= _INT32_MAX else f": {_say(value)} does not fit int"
+    return _integer_fault(value, _INT32_MAX, "int")
 
 
 def _check_bigint(value: object, _: _Seen) -> str | None:
-    if type(value) is not int:
+    return _integer_fault(value, _INT64_MAX, "bigint")
+
+
+def _integer_fault(value: object, maximum: int, name: str) -> str | None:
+    if type(value) is not int and not isinstance(value, LongInteger):
         return f": {_say(value)} is not an integer"
-    return (
-        None if -_INT64_MAX - 1 <= value <= _INT64_MAX else f": {_say(value)} does not fit bigint"
-    )
+    return None if -maximum - 1 <= value <= maximum else f": {_say(value)} does not fit {name}"
 
 
 def _check_double(value: object, _: _Seen) -> str | None:
-    return None if _is_number(value) else f": {_say(value)} is not a number"
+    return _floating_fault(value, math.inf, "double")
 
 
-def _check_float(value: object, seen: _Seen) -> str | None:
-    if _is_number(value) and _FLOAT_CEILING < abs(float(value)) < float("inf"):
-        return f": {_say(value)} does not fit float"
-    return _check_double(value, seen)
+def _check_float(value: object, _: _Seen) -> str | None:
+    return _floating_fault(value, _FLOAT_CEILING, "float")
+
+
+def _floating_fault(value: object, ceiling: float, name: str) -> str | None:
+    """What is wrong with a number that is less than ``ceiling`` in its type.
+
+    Raises:
+        OverflowError: it was read as an infinity, so that its digits cannot be shown.
+    """
+    if not _is_number(value):
+        return f": {_say(value)} is not a number"
+    if isinstance(value, _Constant) or abs(_to_double(value)) < ceiling:
+        return None
+    if isinstance(value, float) and math.isinf(value):
+        raise OverflowError
+    return f": {_say(value)} does not fit {name}"
+
+
+def _to_double(value: float | Decimal) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
 
 
 def _check_date(value: object, _: _Seen) -> str | None:
@@ -251,7 +333,8 @@ def _decimal_check(wanted: pa.DataType) -> _Check:
             return f": {_say(value)} is not a decimal number"
         if isinstance(value, bool) or not isinstance(value, (str, int, Decimal)):
             return f": {_say(value)} is not a decimal number"
-        whole, fraction = _count_digits(Decimal(value))
+        number = _read_decimal(value) if isinstance(value, str) else Decimal(value)
+        whole, fraction = _count_digits(number)
         if whole > wanted.precision - wanted.scale or fraction > wanted.scale:
             return f": {_say(value)} does not fit decimal({wanted.precision},{wanted.scale})"
         return None

@@ -95,7 +95,7 @@ def unknown_fields(text: str, schema: pa.Schema, kept: pa.Schema | None = None) 
 
 
 def known_fields(text: str, schema: pa.Schema) -> str:
-    """The known fields of one record as a JSON object; arrays are kept whole.
+    """The known fields of one record, nested ones included, as a JSON object.
 
     Raises:
         ValueError: as ``unknown_fields``.
@@ -186,15 +186,35 @@ def _unknown_members(text: str, start: int, known: _Types, wanted: _Types | None
 
 
 def _known_members(text: str, start: int, known: _Types) -> str:
-    parts = []
-    for name, begin, end in _members(text, start):
-        if name not in known:
-            continue
-        part = text[begin:end]
-        if pa.types.is_struct(known[name]) and part.startswith("{"):
-            part = _known_members(text, begin, field_types(known[name]))
-        parts.append(f"{json.dumps(name)}:{part}")
+    parts = [
+        f"{json.dumps(name)}:{_known_part(text, begin, end, known[name])}"
+        for name, begin, end in _members(text, start)
+        if name in known
+    ]
     return "{" + ",".join(parts) + "}"
+
+
+def _known_part(text: str, begin: int, end: int, known: pa.DataType) -> str:
+    if pa.types.is_struct(known) and text[begin] == "{":
+        return _known_members(text, begin, field_types(known))
+    if pa.types.is_list(known) and text[begin] == "[" and pa.types.is_nested(known.value_type):
+        elements = _elements(text, begin)
+        return f"[{','.join(_known_part(text, *span, known.value_type) for span in elements)}]"
+    return text[begin:end]
+
+
+def _elements(text: str, start: int) -> Iterator[tuple[int, int]]:
+    """Where each element of the array that opens at ``start`` lies."""
+    position = start + 1
+    while text[begin := _after_blanks(text, position)] != "]":
+        _, position = _DECODER.raw_decode(text, begin)
+        yield begin, position
+
+
+def _after_blanks(text: str, position: int) -> int:
+    while text[position] in " \t\n\r,":
+        position += 1
+    return position
 
 
 def _unknown_part(

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import json
+import math
 import pickle
 import random
+import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -13,6 +15,7 @@ import pytest
 from table.errors import InvalidConfig
 from transforms.decode.decoder import EpochUnit
 from transforms.decode.json import JsonDecoder
+from transforms.decode.schema_policy import SchemaPolicy, UnknownFields
 from transforms.schema_text import parse_schema
 
 SCHEMA = parse_schema(
@@ -120,6 +123,84 @@ def test_what_does_not_fit_is_rejected_with_the_reason(text: str | bytes, reason
     told = decode_one(text)
     assert isinstance(told, str)
     assert reason in told
+
+
+LONG_INTEGER = "1" * 5_000
+TOO_LARGE = ("1e400", "-1e400", "99e307", "1e9999999999999999999", LONG_INTEGER, "1" * 350)
+IDS = [number[:12] for number in TOO_LARGE]
+
+
+def members_with(number: str) -> dict[str, str]:
+    """Columns of floating point, and values of them that hold a number."""
+    return {"f": number, "d": number, "ds": f"[1,{number}]", "x": f'{{"d":{number}}}'}
+
+
+@pytest.mark.parametrize("neighbours", [0, 300])
+@pytest.mark.parametrize("rescue_column", [None, "rescued"])
+@pytest.mark.parametrize("number", TOO_LARGE, ids=IDS)
+def test_number_beyond_double_is_rejected_instead_of_becoming_infinity(
+    number: str, rescue_column: str | None, neighbours: int
+) -> None:
+    schema = {"f": "float", "d": "double", "ds": "array<double>", "x": "struct<d:double>"}
+    good = ['{"d":1e5}', '{"d":Infinity,"f":-Infinity,"s":"1e5"}', '{"x":{"d":NaN}}']
+    bad = [f'{{"{column}":{value}}}' for column, value in members_with(number).items()]
+    texts = [*good * neighbours, *bad, *good]
+    decoder = JsonDecoder(parse_schema(schema), rescue_column)
+    decoded = decoder.decode(pa.array(texts, pa.binary()))
+    assert decoded.rejected.tolist() == [texts.index(text) for text in bad]
+    for column, reason in zip(schema, decoded.reasons, strict=True):
+        assert re.match(rf"column '{column}.*': number .* does not fit (double|float)$", reason)
+    infinities = [d for d in decoded.rows.column("d").to_pylist() if d == math.inf]
+    assert len(infinities) == neighbours + 1
+
+
+@pytest.mark.parametrize("number", TOO_LARGE, ids=IDS)
+@pytest.mark.parametrize("column", ["i", "l", "m", "s", "at", "day"])
+def test_reason_names_the_column_of_a_number_that_is_too_large(column: str, number: str) -> None:
+    reason = decode_one(f'{{"{column}":{number}}}')
+    assert isinstance(reason, str)
+    assert reason.startswith(f"column {column!r}: number ")
+    assert len(reason) < 150
+
+
+@pytest.mark.parametrize("number", TOO_LARGE, ids=IDS)
+@pytest.mark.parametrize(
+    "unknown",
+    ['"x":{0}', '"x":[{{"y":{0}}}]', '"home":{{"zip":"1","x":{0}}}', '"tags":[{{"k":1,"x":{0}}}]'],
+)
+def test_number_of_an_unknown_field_does_not_reject_its_record(unknown: str, number: str) -> None:
+    schema = parse_schema(
+        {"d": "double", "home": "struct<zip:string>", "tags": "array<struct<k:int>>"}
+    )
+    text = f'{{"d":Infinity,{unknown.format(number)}}}'
+    ignoring = decode_one(text, JsonDecoder(schema))
+    assert isinstance(ignoring, dict)
+    assert ignoring["d"] == math.inf
+    rescuing = decode_one(text, JsonDecoder(schema, "rescued"))
+    assert isinstance(rescuing, dict)
+    assert number in str(rescuing["rescued"])
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        ("evolve", "field 'x': no type holds the number"),
+        ("reject", "field 'x' is not declared"),
+    ],
+)
+@pytest.mark.parametrize("number", TOO_LARGE, ids=IDS)
+def test_reason_names_the_unknown_field_whose_number_is_too_large(
+    policy: UnknownFields, expected: str, number: str
+) -> None:
+    reason = decode_one(f'{{"i":1,"x":{number}}}', JsonDecoder(SCHEMA, policy=SchemaPolicy(policy)))
+    assert isinstance(reason, str)
+    assert reason.startswith(expected)
+
+
+def test_reason_names_the_column_that_only_pyarrow_refuses() -> None:
+    reason = decode_one('{"i": 1, "at": "2024-01-01T24:00:00Z", "x": 1e400}')
+    assert isinstance(reason, str)
+    assert reason.startswith("column 'at': ")
 
 
 @pytest.mark.parametrize(

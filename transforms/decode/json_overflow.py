@@ -1,0 +1,63 @@
+"""Numbers of JSON that are too large for their column, and that pyarrow reads as infinities.
+
+pyarrow refuses 1e400, and makes an infinity of 99e307 and of an integer of 400 digits.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Mask = npt.NDArray[np.bool_]
+
+#: A ``double`` is less than 1.8e308, so a number without an exponent needs this many digits.
+_MAY_OVERFLOW = r"[0-9]{309}|[0-9][eE]\+?[0-9]"
+
+
+def find_possible_overflows(rows: pa.Table, values: pa.Array) -> Mask:
+    """Which rows hold an infinity, and come from a record that may spell it as a number.
+
+    Args:
+        rows: decoded.
+        values: the records, one for each row.
+    """
+    found = np.zeros(rows.num_rows, np.bool_)
+    for column in rows.columns:
+        for chunk in column.chunks:
+            if _holds_infinity(chunk):
+                assert column.num_chunks == 1, column.num_chunks
+                found |= _find_infinities(chunk)
+    suspects = np.flatnonzero(found)
+    if len(suspects):
+        texts = values.take(pa.array(suspects))
+        found[suspects] = _to_mask(pc.match_substring_regex(texts, _MAY_OVERFLOW))
+    return found
+
+
+def _holds_infinity(column: pa.Array) -> bool:
+    if pa.types.is_struct(column.type):
+        return any(_holds_infinity(column.field(n)) for n in range(column.type.num_fields))
+    if pa.types.is_list(column.type):
+        return _holds_infinity(column.values)
+    return pa.types.is_floating(column.type) and pc.any(pc.is_inf(column)).as_py() is True
+
+
+def _find_infinities(column: pa.Array) -> Mask:
+    """Which values are, or hold, an infinity."""
+    found = np.zeros(len(column), np.bool_)
+    if pa.types.is_struct(column.type):
+        for number in range(column.type.num_fields):
+            found |= _find_infinities(column.field(number))
+    elif pa.types.is_list(column.type):
+        inside = _find_infinities(column.values)
+        found[pc.list_parent_indices(column).to_numpy()[inside]] = True
+    elif pa.types.is_floating(column.type):
+        found = _to_mask(pc.is_inf(column).fill_null(False))
+    return found
+
+
+def _to_mask(booleans: pa.Array) -> Mask:
+    mask: Mask = booleans.to_numpy(zero_copy_only=False).astype(np.bool_)
+    return mask
