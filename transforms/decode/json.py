@@ -5,8 +5,7 @@ or turned into null, and a record's fate does not depend on the records beside i
 
 string             a string
 int, bigint        an integer in range; 1.0 is not one
-float, double      any number that it can hold, NaN, Infinity and -Infinity; 1e39 is no float, and an
-                   integer of 400 digits no double
+float, double      any number in range, NaN, Infinity and -Infinity; 1e39 does not fit float
 boolean            true, false
 decimal(p,s)       a number or a string, exactly; one with more digits than fit is rejected
 date               "yyyy-MM-dd"
