@@ -209,7 +209,8 @@ def _ready(
     """The table to write: made where there is none, rid of a metadata table that is not wanted."""
     table = found or create_table(location, spec)
     agree_with_others(table, config.concurrency)
-    if found is not None and _drops_metadata_table(config) and table.properties.metadata_partitions:
+    is_dropped = _drops_metadata_table(config) and table.properties.names_metadata_table
+    if found is not None and is_dropped:
         table.drop_metadata_table()
     return table
 

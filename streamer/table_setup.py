@@ -13,8 +13,9 @@ from streamer.config.pipeline import PipelineConfig
 from table.config import keys
 from table.config.merge_settings import PartialUpdateMode, merge_settings
 from table.config.merger_name import MergerName
+from table.config.property_rules import Purpose, check_allows
 from table.config.table_properties import TableType
-from table.config.table_spec import TableSpec, check_writable
+from table.config.table_spec import TableSpec
 from table.errors import InvalidConfig, TableNotFound, Unsupported
 from table.hudi_table import HudiTable, check_empty, open_table
 from table.index.bucket import BucketIndex
@@ -139,7 +140,7 @@ def check_kept(table: HudiTable) -> None:
     Raises:
         Unsupported: a table that this project does not write.
     """
-    check_writable(table.properties, table.location.url)
+    check_allows(table.properties, Purpose.MAINTAIN, table.location.url)
     if table.schema is not None:
         _check_evolution(table)
         _check_defaults(table)

@@ -12,8 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from table.config import keys
+from table.config.property_rules import Purpose, check_allows
 from table.config.table_properties import PROPERTIES_PATH, TableProperties
-from table.config.table_spec import TableSpec, check_readable
+from table.config.table_spec import TableSpec
 from table.errors import InvalidConfig, SnapshotChanged
 from table.execution.runner import LocalRunner, Runner
 from table.merge.custom.custom_merger import CustomMerger
@@ -411,7 +412,7 @@ def open_table(location: StorageLocation, mergers: Sequence[CustomMerger] = ()) 
     """
     storage = open_storage(location)
     properties = read_properties(storage)
-    check_readable(properties, location.url)
+    check_allows(properties, Purpose.READ, location.url)
     return HudiTable(storage, properties, mergers)
 
 

@@ -13,7 +13,7 @@ from streamer.config.load import load
 from streamer.config.pipeline import PipelineConfig
 from streamer.config.secrets import redaction
 from streamer.table_setup import agree_with_others, check_kept
-from table.config.table_spec import check_writable
+from table.config.property_rules import Purpose, check_allows
 from table.errors import InvalidConfig
 from table.execution.runner import LocalRunner, Runner
 from table.hudi_table import HudiTable
@@ -44,7 +44,8 @@ def open_for_service(arguments: argparse.Namespace, mergers: Sequence[str] = ())
 def open_whatever_indexes(arguments: argparse.Namespace) -> HudiTable:
     """The same for what leaves a metadata table alone, or drops it."""
     table = open_beside_writers(arguments)
-    check_writable(table.properties.without_metadata_table(), table.location.url)
+    bare = table.properties.without_metadata_table()
+    check_allows(bare, Purpose.MAINTAIN, table.location.url)
     return table
 
 

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from streamer.commands.service_table import open_beside_writers
 from streamer.commands.table import Facts, show_rows
-from table.config.table_spec import check_writable
+from table.config.property_rules import Purpose, check_allows
 from table.hudi_table import HudiTable
 from table.metadata.validation import Difference
 
@@ -25,7 +25,8 @@ def execute(arguments: argparse.Namespace) -> int:
     """
     table = open_beside_writers(arguments)
     if arguments.rebuild:
-        check_writable(table.properties.without_metadata_table(), table.location.url)
+        bare = table.properties.without_metadata_table()
+        check_allows(bare, Purpose.MAINTAIN, table.location.url)
         table.rebuild_metadata_table()
     found = table.metadata_differences()
     show_rows([_row(one) for one in found], Console(), arguments.json)

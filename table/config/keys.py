@@ -44,6 +44,31 @@ OLD_MERGE_STRATEGY_ID = "hoodie.compaction.record.merger.strategy"
 DELETE_FIELD = "hoodie.record.merge.property.hoodie.payload.delete.field"
 DELETE_MARKER = "hoodie.record.merge.property.hoodie.payload.delete.marker"
 UNAVAILABLE_VALUE = "hoodie.record.merge.property.hoodie.write.partial.update.unavailable.value"
+CREATE_SCHEMA = "hoodie.table.create.schema"
+LOG_FILE_FORMAT = "hoodie.table.log.file.format"
+#: The formats of base and log files, as Hudi before 0.6 wrote them.
+OLD_BASE_FILE_FORMAT = "hoodie.table.ro.file.format"
+OLD_LOG_FILE_FORMAT = "hoodie.table.rt.file.format"
+BOOTSTRAP_INDEX_ENABLE = "hoodie.bootstrap.index.enable"
+BOOTSTRAP_INDEX_CLASS = "hoodie.bootstrap.index.class"
+BOOTSTRAP_INDEX_TYPE = "hoodie.bootstrap.index.type"
+PARTITION_EXTRACTOR_CLASS = "hoodie.table.partition_extractor_class"
+SLASH_SEPARATED_DATES = "hoodie.datasource.write.slash.separated.date.partitioning"
+SECONDARY_INDEXES_METADATA = "hoodie.table.secondary.indexes.metadata"
+#: How the TIMESTAMP and CUSTOM key generators make a partition path out of a time.
+TIMESTAMP_TYPE = "hoodie.keygen.timebased.timestamp.type"
+TIMESTAMP_SCALAR_UNIT = "hoodie.keygen.timebased.timestamp.scalar.time.unit"
+TIMESTAMP_INPUT_FORMAT = "hoodie.keygen.timebased.input.dateformat"
+TIMESTAMP_INPUT_DELIMITER = "hoodie.keygen.timebased.input.dateformat.list.delimiter.regex"
+TIMESTAMP_INPUT_ZONE = "hoodie.keygen.timebased.input.timezone"
+TIMESTAMP_OUTPUT_FORMAT = "hoodie.keygen.timebased.output.dateformat"
+TIMESTAMP_OUTPUT_ZONE = "hoodie.keygen.timebased.output.timezone"
+TIMESTAMP_ZONE = "hoodie.keygen.timebased.timezone"
+TIMESTAMP_PARSER = "hoodie.keygen.datetime.parser.class"
+#: The same options, as Hudi before 0.14 named them.
+OLD_TIMESTAMP_OPTIONS = "hoodie.deltastreamer.keygen.*"
+#: Properties that a merger gets.
+MERGE_PROPERTIES = "hoodie.record.merge.property.*"
 
 #: Keys inside a commit's extra metadata.
 SCHEMA = "schema"

@@ -163,7 +163,19 @@ class TableProperties:
     @property
     def metadata_partitions(self) -> tuple[str, ...]:
         """Partitions of the metadata table that readers trust; none when there is no such table."""
-        return _csv(self.values.get(keys.METADATA_PARTITIONS))
+        half_built = self.inflight_metadata_partitions
+        complete = _csv(self.values.get(keys.METADATA_PARTITIONS))
+        return tuple(name for name in complete if name not in half_built)
+
+    @property
+    def inflight_metadata_partitions(self) -> tuple[str, ...]:
+        """Partitions of the metadata table that are being built."""
+        return _csv(self.values.get(keys.METADATA_PARTITIONS_INFLIGHT))
+
+    @property
+    def names_metadata_table(self) -> bool:
+        """Whether there is a metadata table, complete or being built."""
+        return bool(self.metadata_partitions or self.inflight_metadata_partitions)
 
     def with_metadata_partitions(self, partitions: Iterable[str]) -> TableProperties:
         """The same table, whose readers trust these partitions of the metadata table."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from table.config import keys
 from table.config.merge_request import MergeRequest, merge_properties
 from table.config.merge_settings import (
     MergeSettings,
@@ -14,6 +13,7 @@ from table.config.merge_settings import (
     stored_payload,
 )
 from table.config.merger_name import MergerName
+from table.config.property_rules import Purpose, check_allows
 from table.config.table_properties import (
     MergeMode,
     TableProperties,
@@ -21,12 +21,9 @@ from table.config.table_properties import (
     key_generator_type,
     new_table_properties,
 )
-from table.errors import InvalidConfig, Unsupported
+from table.errors import InvalidConfig
 from table.model.changes import DeleteMarker
 from table.model.format_version import FormatVersion
-
-#: Partitions of metadata tables that are kept true.
-_MAINTAINED = ("files", "column_stats", "partition_stats")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +102,10 @@ class TableSpec:
         """Pass when a writer with this spec may write to the table.
 
         Raises:
-            Unsupported: a version, or a metadata table, that this project does not write.
+            Unsupported: a property, or its value, that this project does not write.
             InvalidConfig: the settings contradict the table's, or each other.
         """
-        check_writable(properties, place)
+        check_allows(properties, Purpose.WRITE, place)
         wanted_and_found = {
             "type": (self.table_type, properties.table_type),
             "record_key": (self.record_key, properties.record_key_fields),
@@ -162,55 +159,6 @@ class TableSpec:
         if found.payload is not None or None not in (asked, stored):
             compared["payload"] = (asked, stored)
         return compared
-
-
-def check_readable(properties: TableProperties, place: str) -> None:
-    """Pass when this project reads such tables.
-
-    Raises:
-        Unsupported: a bootstrapped table, some of whose rows lie in files of another table.
-    """
-    source = properties.values.get(keys.BOOTSTRAP_BASE_PATH)
-    if source:
-        message = (
-            f"table {place} was bootstrapped from {source}, where some of its columns still lie; "
-            "such tables are not read here; rewrite it with Apache Hudi"
-        )
-        raise Unsupported(message)
-
-
-def check_writable(properties: TableProperties, place: str) -> None:
-    """Pass when this project writes such tables.
-
-    Raises:
-        Unsupported: another version, rows without meta columns, a payload or partial update mode
-            that is not known here, or a metadata table with partitions that are not written.
-    """
-    FormatVersion.of(properties.version, place)
-    if not properties.populates_meta_columns:
-        message = (
-            f"table {place} keeps no meta columns; such tables are read but not written; "
-            "write to another path"
-        )
-        raise Unsupported(message)
-    merge_settings(properties)
-    check_maintained(properties, place)
-
-
-def check_maintained(properties: TableProperties, place: str) -> None:
-    """Pass when every partition of the metadata table is one that is written here.
-
-    Raises:
-        Unsupported: another one would go out of date, and its readers would miss rows.
-    """
-    others = [name for name in properties.metadata_partitions if name not in _MAINTAINED]
-    if others:
-        message = (
-            f"the metadata table of {place} has {', '.join(others)}, which this version does not "
-            "keep true; --drop-metadata-table makes it anew without (Apache Hudi builds them "
-            "again when it is told to)"
-        )
-        raise Unsupported(message)
 
 
 def _lower(strategy_id: str | None) -> str | None:

@@ -75,7 +75,7 @@ def drop(storage: Storage, properties: TableProperties) -> TableProperties:
     The properties go first: a half-removed ``files`` partition that readers still trust would hide
     rows.
     """
-    if properties.metadata_partitions:
+    if properties.names_metadata_table:
         properties = properties.without_metadata_table()
         replace_properties(storage, properties)
     storage.delete([info.path for info in storage.list_tree(METADATA_FOLDER)])

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from table.config.property_rules import Purpose, check_allows
 from table.config.table_properties import PROPERTIES_PATH, TableProperties
-from table.config.table_spec import check_maintained
 from table.errors import Fenced, Retriable, Unsupported
 from table.metadata.agreement import disagreement
 from table.metadata.bootstrap import drop
@@ -200,9 +200,9 @@ class MetadataWriter:
             Unsupported: it has partitions that are not written here.
         """
         properties = check_same_version(self._storage, self._instants.version)
+        check_allows(properties, Purpose.MAINTAIN, self._storage.location.url)
         if not properties.metadata_partitions:
             return "there is none"
-        check_maintained(properties, self._storage.location.url)
         return self._trouble(timeline)
 
     @property
@@ -228,6 +228,7 @@ class MetadataWriter:
         """What is known, as of the timeline; nothing until it is given back: a call may fail."""
         known, self._known = self._known, None
         properties = check_same_version(self._storage, self._instants.version)
+        check_allows(properties, Purpose.MAINTAIN, self._storage.location.url)
         partitions = frozenset(properties.metadata_partitions)
         if not partitions:
             return None
@@ -235,7 +236,6 @@ class MetadataWriter:
         made = self._storage.head(f"{METADATA_FOLDER}/{PROPERTIES_PATH}")
         is_known = known is not None and (known.made, known.partitions) == (made, partitions)
         if known is None or not is_known or completed - known.told:
-            check_maintained(properties, self._storage.location.url)
             known = self._load(properties, made, timeline, completed)
         return known
 

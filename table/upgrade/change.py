@@ -24,8 +24,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from table.config import keys
+from table.config.property_rules import Purpose, check_allows
 from table.config.table_properties import PROPERTIES_PATH, TableProperties
-from table.config.table_spec import check_maintained, check_readable
 from table.errors import Refused
 from table.metadata.bootstrap import drop
 from table.metadata.property_file import read_properties, replace_properties
@@ -130,8 +130,7 @@ def change_version(access: TableAccess, version: FormatVersion) -> VersionChange
 def _planned(access: TableAccess, version: FormatVersion) -> VersionChange:
     storage, store = access.storage, access.timeline
     before = read_properties(storage)
-    check_readable(before, storage.location.url)
-    check_maintained(before, storage.location.url)
+    check_allows(before, Purpose.MAINTAIN, storage.location.url)
     after = before if before.version == version else properties_of(before, version)
     old, new = layout_of(before, store.version), layout_of(after, version)
     is_moved = old.names_completion != new.names_completion

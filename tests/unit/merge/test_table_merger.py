@@ -4,8 +4,8 @@ import pytest
 
 from table.config import keys
 from table.config.merge_settings import MergeSettings, PartialUpdateMode, Payload, merge_settings
+from table.config.property_rules import Purpose, check_allows
 from table.config.table_properties import MergeMode, TableProperties
-from table.config.table_spec import check_writable
 from table.errors import Unsupported
 from table.merge.record_merger import commit_time_merger, event_time_merger
 from table.merge.table_merger import table_merger
@@ -136,6 +136,6 @@ def test_what_is_not_known_is_refused_by_name(properties: TableProperties, named
 @pytest.mark.parametrize("properties", [table(5), table(7), table(9, POPULATE_META_FIELDS="false")])
 def test_tables_that_are_only_read_are_not_written(properties: TableProperties) -> None:
     with pytest.raises(Unsupported, match="/lake/trips"):
-        check_writable(properties, "/lake/trips")
+        check_allows(properties, Purpose.MAINTAIN, "/lake/trips")
     for version in (6, 8, 9):
-        check_writable(table(version), "/lake/trips")
+        check_allows(table(version), Purpose.MAINTAIN, "/lake/trips")
