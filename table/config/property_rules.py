@@ -33,6 +33,10 @@ class Purpose(IntEnum):
     WRITE = 2
 
 
+#: In ``Refusal.values``: no value is accepted.
+ANY_VALUE = "any value"
+
+
 class Effect(StrEnum):
     """What is done with the value of a property that is not refused."""
 
@@ -46,7 +50,7 @@ class Refusal:
 
     Attributes:
         since: the first purpose that is refused.
-        values: the values, as the page names them; "" stands for any value.
+        values: the values, as the page names them.
         applies: whether the table has such a value; called with the value, "" for none.
         because: continues "<property> is <value>, ".
         remedy: what to do about it.
@@ -468,7 +472,7 @@ _MERGING = (
         "options of a user's merger",
         Refusal(
             _MAINTAIN,
-            "any value",
+            ANY_VALUE,
             _is_set,
             "which is a rule of merging that is not known here",
             _REMOVE,
@@ -541,7 +545,7 @@ _INDEXES = (
         (
             Refusal(
                 _MAINTAIN,
-                "any value",
+                ANY_VALUE,
                 _is_set,
                 "so Apache Hudi is building this index, which every writer has to update and "
                 "which is not updated here",
@@ -565,7 +569,7 @@ _INDEXES = (
         "indexes of Hudi 0.13, which no query here uses",
         Refusal(
             _MAINTAIN,
-            "any value",
+            ANY_VALUE,
             _is_set,
             "and this index is not updated here",
             _ANOTHER_PATH,
@@ -595,7 +599,7 @@ _BOOTSTRAP = (
         "some columns lie in files of another table",
         Refusal(
             _READ,
-            "any value",
+            ANY_VALUE,
             _is_set,
             "so the table was bootstrapped from there, where some of its columns still lie; such "
             "tables are not read here",

@@ -11,6 +11,7 @@ import yaml
 from streamer.cli import parser
 from streamer.config.load import load
 from streamer.config.reference import reference
+from table.config.property_page import page
 from tests.golden.support import support
 
 ROOT = Path(__file__).parents[2]
@@ -24,6 +25,10 @@ def test_the_reference_of_the_pipeline_file_is_printed_from_the_settings() -> No
 
 def test_what_is_read_is_printed_from_the_tests() -> None:
     assert (ROOT / "docs" / "support.md").read_text() == support()
+
+
+def test_the_page_of_table_properties_is_printed_from_the_rules() -> None:
+    assert (ROOT / "docs" / "foreign_tables.md").read_text() == page()
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)

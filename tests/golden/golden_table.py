@@ -22,10 +22,10 @@ from table.read.scan import Scan
 from table.storage import Storage, StorageLocation
 from table.view.file_system_view import FileSystemView
 
-_ARCHIVES = Path(__file__).parent
+ARCHIVES = Path(__file__).parent
 
 #: Every table that there is.
-ALL_TABLES = sorted(path.name.removesuffix(".tar.gz") for path in _ARCHIVES.glob("*.tar.gz"))
+ALL_TABLES = sorted(path.name.removesuffix(".tar.gz") for path in ARCHIVES.glob("*.tar.gz"))
 
 Row = dict[str, Any]
 
@@ -74,7 +74,7 @@ def unpack(name: str, folder: Path) -> GoldenTable:
 
     Times of modification are kept: in version 6 they tell when an instant completed.
     """
-    with tarfile.open(_ARCHIVES / f"{name}.tar.gz") as archive:
+    with tarfile.open(ARCHIVES / f"{name}.tar.gz") as archive:
         archive.extractall(folder, filter="data")
     root = folder / name / "table"
     return GoldenTable(root, open_table(StorageLocation(str(root))))

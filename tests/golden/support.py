@@ -33,7 +33,8 @@ file has replaced; here it stays away.
 
 ## What is not read
 
-Each is refused by name; none gives wrong rows.
+Each is refused by name; none gives wrong rows. [foreign_tables.md](foreign_tables.md) lists what
+each table property means for reading and writing.
 
 """
 

@@ -344,7 +344,10 @@ def test_a_payload_that_still_decides_must_be_named() -> None:
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({keys.PARTIAL_UPDATE_MODE: "KEEP_VALUES"}, "partial update mode KEEP_VALUES"),
+        (
+            {keys.PARTIAL_UPDATE_MODE: "KEEP_VALUES"},
+            r"hoodie\.table\.partial\.update\.mode is 'KEEP_VALUES'",
+        ),
         ({keys.MERGE_MODE: "CUSTOM", keys.PAYLOAD_CLASS: "com.shop.Mine"}, r"com\.shop\.Mine"),
         ({keys.MERGE_MODE: "CUSTOM"}, "neither a merge strategy nor a payload class"),
     ],
