@@ -238,7 +238,7 @@ def test_a_table_that_is_not_written_here_is_left_alone(
     root = unpack("v9_mor_virtual_keys", tmp_path).root
     operands = ["20200101000000000"] if what == "rollback" else []
     assert main(["table", what, str(root), *operands]) == FAILED
-    assert "keeps no meta columns" in capsys.readouterr().err
+    assert "hoodie.populate.meta.fields is 'false'" in capsys.readouterr().err
 
 
 PIPELINE = """
