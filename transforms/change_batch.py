@@ -239,7 +239,8 @@ class ChangeBatch:
         keys, paths = generator.record_keys(rows), generator.partition_paths(rows)
         fields = generator.config
         no_key = f"the record key ({', '.join(fields.record_key_fields)}) is null or empty"
-        no_path = f"the value of {', '.join(fields.partition_fields)} cannot name a partition"
+        named = ", ".join(fields.partition_fields)
+        no_path = f"the value of {named} cannot name a partition (docs/specification.md lists why)"
         good = np.ones(len(arrivals), np.bool_)
         for fault in (
             _Fault(_to_mask(keys.is_null()), no_key, Stage.KEY),

@@ -99,7 +99,9 @@ class TableConfig(Section):
     """Name folders ``column=value``."""
 
     url_encode: bool = False
-    """Encode characters of folder names that a path may not have."""
+    """Write characters with a meaning in paths (such as ``/``, ``:``, ``=``, ``#``, ``%``) as
+    ``%XX`` in the names of folders. Without it, a value that cannot name a folder makes its record
+    a dead letter: [Partition names](specification.md#partition-names)."""
 
     storage: Settings
     """What the store's client needs, such as ``aws_endpoint`` or ``aws_secret_access_key``."""

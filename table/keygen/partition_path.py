@@ -1,8 +1,17 @@
 """Partition paths: values into folder names, and which of them may become folders.
 
 Source: ``PartitionPathEncodeUtils`` and ``KeyGenUtils.getRecordPartitionPath`` of Apache Hudi
-1.2.0. Hudi itself refuses only ``..``; here a path is refused whenever some store, or some reader
-of the table, would not find it again.
+1.2.0. Hudi itself refuses only ``..``; here a path is refused if some store, or some reader of the
+table, would not find it again. Refused because of Apache Hudi 1.2.0, which was run on each:
+
+- ``.hoodie…``: Hudi's own folders and files;
+- ``.….crc``: Hadoop's local file system hides it, as the checksum of a file (``isChecksumFile`` of
+  ``ChecksumFileSystem``), so that Hudi's listing finds none of its rows;
+- ``:`` in the first folder: ``StoragePath`` takes what precedes it for the scheme of a URI, and
+  neither writes nor reads the whole table;
+- ``=…`` and ``…=``: Spark finds a partition column without a name or without a value, and fails to
+  read the whole table (``PartitioningUtils.parsePartitionColumn``);
+- ``__all_partitions__``: the key under which the metadata table lists all partitions.
 """
 
 from __future__ import annotations
@@ -12,6 +21,7 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from table.model.file_slice import ALL_PARTITIONS
 from table.storage.storage import check_path
 
 #: Folder of the records whose partition value is null or empty.
@@ -67,11 +77,18 @@ def _may_be_a_path(path: str) -> bool:
         folders = check_path(f"{path}/file").split("/")[:-1]
     except ValueError:
         return False
-    return "\\" not in path and all(_may_be_a_folder(name) for name in folders)
+    if "\\" in path or ":" in folders[0] or path == ALL_PARTITIONS:
+        return False
+    return all(_may_be_a_folder(name) for name in folders)
 
 
 def _may_be_a_folder(name: str) -> bool:
-    return not name.startswith(".hoodie") and len(name.encode()) <= MAX_FOLDER_NAME_BYTES
+    is_checksum = name.startswith(".") and name.endswith(".crc")
+    column, equals, value = name.partition("=")
+    is_half_a_column = bool(equals) and not (column and value)
+    if name.startswith(".hoodie") or is_checksum or is_half_a_column:
+        return False
+    return len(name.encode()) <= MAX_FOLDER_NAME_BYTES
 
 
 def _by_distinct_value(values: pa.Array, convert: Callable[[str], str | None]) -> pa.Array:

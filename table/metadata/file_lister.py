@@ -21,9 +21,8 @@ from table.metadata.index_keys import partition_path_of, stored_path
 from table.metadata.metadata_table import MetadataTable
 from table.metadata.partition_kind import PartitionKind
 from table.metadata.slice_rows import KEY, PAYLOAD
+from table.model.file_slice import ALL_PARTITIONS
 from table.view.file_lister import DataFile, data_file
-
-ALL_PARTITIONS = "__all_partitions__"
 
 _FILES = PartitionKind.FILES
 

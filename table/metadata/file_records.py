@@ -12,10 +12,10 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from table.metadata.file_lister import ALL_PARTITIONS
 from table.metadata.index_keys import stored_path
 from table.metadata.record_changes import RecordChanges
 from table.metadata.short_records import files_record
+from table.model.file_slice import ALL_PARTITIONS
 
 _ALL_PARTITIONS_TYPE, _FILES_TYPE = 1, 2
 

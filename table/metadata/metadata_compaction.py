@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from table.metadata.file_lister import ALL_PARTITIONS, MetadataFileLister
+from table.metadata.file_lister import MetadataFileLister
 from table.metadata.file_records import FilesOfPartition, encode_files
 from table.metadata.index_keys import partition_path_of
 from table.metadata.metadata_store import MetadataStore, commit_metadata, compaction_v6
@@ -24,7 +24,7 @@ from table.metadata.slice_rows import SliceRows
 from table.model.action import Action, State
 from table.model.commit_metadata import Operation, WriteStat
 from table.model.compaction_plan import CompactionPlan
-from table.model.file_slice import FileSlice
+from table.model.file_slice import ALL_PARTITIONS, FileSlice
 from table.model.instant import Instant
 from table.timeline.timeline import Timeline
 from table.timeline.timeline_store import compaction_plan_content

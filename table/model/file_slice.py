@@ -6,6 +6,9 @@ from dataclasses import dataclass, field
 
 from table.model.file_names import BaseFileName, LogFileName
 
+#: Key under which a metadata table lists all partitions, so no partition has this path.
+ALL_PARTITIONS = "__all_partitions__"
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class FileGroupId:

@@ -45,8 +45,17 @@ def plain_slices(table: HudiTable, scan: Scan) -> list[FileSlice]:
         if one.base is not None
         and not one.logs
         and one.base.name.extension == "parquet"
+        and not lies_in_a_sink(one.base.path)
         and has_wanted_schema(one.base.name.instant)
     ]
+
+
+def lies_in_a_sink(path: str) -> bool:
+    """Whether Spark silently passes a file over, as one of a streaming sink's own.
+
+    Source: ``FileStreamSink.ancestorIsMetadataDirectory`` of Spark.
+    """
+    return "_spark_metadata" in path.split("/")
 
 
 def _schema_of_commit(table: HudiTable, requested_at: str) -> pa.Schema | None:

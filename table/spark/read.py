@@ -30,7 +30,7 @@ from table.model.file_slice import FileSlice
 from table.read.queries import Incremental, Query
 from table.read.scan import Scan
 from table.spark.conditions import column_named, spark_condition
-from table.spark.plain_slices import plain_slices
+from table.spark.plain_slices import lies_in_a_sink, plain_slices
 from table.spark.types import arrow_for_spark, spark_schema
 from table.storage import StorageLocation, place_of
 
@@ -169,9 +169,13 @@ def _merged_by_workers(spark: SparkSession, scan: Scan) -> DataFrame:
 
 
 def _spark_root(url: str) -> str | None:
-    """The table's root as Spark's file systems name it; None where they have no name for it."""
+    """The table's root as Spark's file systems name it; None if Spark cannot read files there."""
     scheme, _, rest = place_of(url).partition("://")
     if scheme == "az" and "@" in rest.partition("/")[0]:
         return f"abfss://{rest}".rstrip("/")
     spark_scheme = _SPARK_SCHEMES.get(scheme)
-    return None if spark_scheme is None else f"{spark_scheme}://{rest}".rstrip("/")
+    return (
+        None
+        if spark_scheme is None or lies_in_a_sink(rest)
+        else f"{spark_scheme}://{rest}".rstrip("/")
+    )

@@ -11,14 +11,14 @@ from dataclasses import replace
 from datetime import datetime
 from typing import BinaryIO
 
-from table.storage.storage import ObjectInfo, Storage, StorageLocation, StreamingFile, check_path
+from table.storage.storage import ObjectInfo, Storage, StorageLocation, StreamingFile, check_folder
 
 
 class FolderStorage:
     """What lies below one folder; see ``Storage`` for its methods."""
 
     def __init__(self, outer: Storage, folder: str) -> None:
-        self._outer, self._folder = outer, check_path(folder)
+        self._outer, self._folder = outer, check_folder(folder)
 
     @property
     def location(self) -> StorageLocation:

@@ -40,15 +40,18 @@ from table.storage.disk import (
 from table.storage.same_content import same_content
 from table.storage.storage import (
     REFUSED_IN_PATHS,
+    InvalidPath,
     NotFound,
     ObjectInfo,
     StorageLocation,
     StreamingFile,
+    check_folder,
     check_path,
 )
 
-# What is no object of the table: staging files, Hadoop's checksums, names outside the contract.
-_HIDDEN = re.compile(rf"\A\..*\.crc\Z|{REFUSED_IN_PATHS}")
+# Files that are no objects: staging files, Hadoop's checksums, names outside the contract. A folder
+# of such a name is listed, because it may be a partition.
+_HIDDEN_FILE = re.compile(rf"\A\..*\.crc\Z|{REFUSED_IN_PATHS}")
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -110,12 +113,14 @@ class LocalStorage:
 
     def list_folder(self, folder: str) -> tuple[list[str], list[ObjectInfo]]:
         """See ``Storage.list_folder``."""
+        _check_below_root(folder)
         with typed_errors(folder, self._root):
             folders, objects = self._scan(folder)
         return sorted(folders), sorted(objects, key=lambda info: info.path)
 
     def list_tree(self, folder: str) -> list[ObjectInfo]:
         """See ``Storage.list_tree``."""
+        _check_below_root(folder)
         found: list[ObjectInfo] = []
         pending = [folder]
         with typed_errors(folder, self._root):
@@ -176,7 +181,7 @@ class LocalStorage:
     def make_folder(self, folder: str) -> None:
         """See ``Storage.make_folder``."""
         with typed_errors(folder, self._root):
-            os.makedirs(self._place(folder), exist_ok=True)
+            os.makedirs(os.path.join(self._root, check_folder(folder)), exist_ok=True)
 
     def _place(self, path: str) -> str:
         return os.path.join(self._root, check_path(path))
@@ -194,19 +199,19 @@ class LocalStorage:
         return folders, objects
 
     def _scan_once(self, folder: str) -> tuple[list[str], list[ObjectInfo], bool]:
-        place = self._place(folder) if folder else self._root
         folders: list[str] = []
         objects: list[ObjectInfo] = []
         is_whole = True
-        with suppress(FileNotFoundError, NotADirectoryError), os.scandir(place) as entries:
+        with (
+            suppress(FileNotFoundError, NotADirectoryError),
+            os.scandir(os.path.join(self._root, folder)) as entries,
+        ):
             for entry in entries:
-                if _HIDDEN.search(entry.name):
-                    continue
                 path = f"{folder}/{entry.name}" if folder else entry.name
                 try:
                     if entry.is_dir():
                         folders.append(path)
-                    elif entry.is_file():
+                    elif entry.is_file() and not _HIDDEN_FILE.search(entry.name):
                         objects.append(_object_info(path, entry.stat()))
                 except FileNotFoundError:
                     is_whole = False
@@ -287,6 +292,17 @@ class _LocalStreamingFile:
         except FileNotFoundError:
             message = f"{self._path} was deleted while it was being written; write it again"
             raise StorageUnavailable(message) from None
+
+
+def _check_below_root(folder: str) -> None:
+    """Pass every folder below the root, also one of a name that is never written here.
+
+    If a partition of another writer has such a name, reading its files raises ``InvalidPath``;
+    hiding the folder would hide its rows.
+    """
+    if folder and any(segment in ("", ".", "..") for segment in folder.split("/")):
+        message = f"not a folder inside the table: {folder!r}"
+        raise InvalidPath(message)
 
 
 def _object_info(path: str, status: os.stat_result) -> ObjectInfo:

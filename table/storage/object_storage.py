@@ -34,6 +34,7 @@ from table.storage.storage import (
     Storage,
     StorageLocation,
     StreamingFile,
+    check_folder,
     check_path,
 )
 from table.storage.store_errors import StoreErrors
@@ -212,7 +213,9 @@ class ObjectStorage:
         return self._prefix + check_path(path)
 
     def _folder_key(self, folder: str) -> str | None:
-        return self._key(folder) if folder else self._prefix.rstrip("/") or None
+        if folder:
+            return self._prefix + check_folder(folder)
+        return self._prefix.rstrip("/") or None
 
     def _path(self, key: str) -> str:
         """The path of a key; of the root's own marker, the empty one."""

@@ -14,7 +14,7 @@ from obstore.store import AzureStore, GCSStore, MemoryStore, S3Store
 from table.errors import InvalidConfig, StorageUnavailable
 from table.storage.local_storage import LocalStorage
 from table.storage.object_storage import ObjectStorage, StoreAbilities
-from table.storage.storage import Storage, StorageLocation, check_path
+from table.storage.storage import Storage, StorageLocation, check_folder
 from table.storage.store_errors import StoreErrors
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def _bucket_and_prefix(scheme: str, rest: str) -> tuple[str, str, str]:
         message = f"a {scheme}:// URL names a bucket or container first"
         raise InvalidConfig(message)
     if prefix:
-        check_path(prefix)
+        check_folder(prefix)
     return bucket, host, prefix
 
 

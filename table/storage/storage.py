@@ -8,6 +8,7 @@ Invariants every implementation keeps, and ``tests/contract/test_storage.py`` pr
   that whoever deletes it first has the last word (the fence of the commit);
 - a folder is there as long as an object lies below it;
 - paths are relative, ``/`` between segments, without ``..``, empty segments or control characters;
+- a listing never hides a folder: which names are staging files or checksums concerns files alone;
 - every method raises ``StorageUnavailable`` when the store does not answer in time. Of a write
   that did, nobody knows whether it landed: call it again with the same arguments, or look.
 """
@@ -23,9 +24,12 @@ from typing import BinaryIO, Protocol
 
 from table.errors import HudiError, Permanent
 
-#: Control characters; halves of surrogate pairs, which have no UTF-8; a last segment that ends in
-#: "#" and digits, under which local stores keep unfinished files.
-REFUSED_IN_PATHS = r"[\x00-\x1f\x7f\ud800-\udfff]|#[0-9]+\Z"
+#: Control characters, and halves of surrogate pairs, which have no UTF-8.
+_REFUSED_CHARACTERS = r"[\x00-\x1f\x7f\ud800-\udfff]"
+
+#: What no object is called; folders may end in "#" and digits, under which local stores keep
+#: unfinished files.
+REFUSED_IN_PATHS = rf"{_REFUSED_CHARACTERS}|#[0-9]+\Z"
 
 
 class InvalidPath(Permanent, ValueError):
@@ -61,7 +65,7 @@ class StorageLocation:
 
     def child(self, folder: str) -> StorageLocation:
         """A folder of this place as a root of its own, reached in the same way."""
-        return StorageLocation(f"{self.url.rstrip('/')}/{check_path(folder)}", self.options)
+        return StorageLocation(f"{self.url.rstrip('/')}/{check_folder(folder)}", self.options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,13 +226,22 @@ class Storage(Protocol):
 
 
 def check_path(path: str) -> str:
-    """``path`` itself, when it is one that may be written on every store.
+    """``path`` itself, if an object may be written there on every store.
 
     Raises:
         InvalidPath: it would leave the root, or a store refuses it.
     """
+    return _check(path, REFUSED_IN_PATHS)
+
+
+def check_folder(path: str) -> str:
+    """``path`` itself, if objects may be written below it on every store; errors as above."""
+    return _check(path, _REFUSED_CHARACTERS)
+
+
+def _check(path: str, refused: str) -> str:
     segments = path.split("/")
-    if any(s in ("", ".", "..") for s in segments) or re.search(REFUSED_IN_PATHS, path):
+    if any(s in ("", ".", "..") for s in segments) or re.search(refused, path):
         message = f"not a path inside the table: {path!r}"
         raise InvalidPath(message)
     return path

@@ -10,6 +10,7 @@ import pytest
 from table.storage import StorageLocation
 from tests.contract.test_storage import (
     test_a_folder_goes_with_its_last_object,
+    test_a_folder_is_listed_whatever_its_name,
     test_a_path_outside_the_root_is_refused,
     test_a_storage_is_a_dict_of_paths,
     test_create_never_replaces,
@@ -32,6 +33,7 @@ from tests.fixtures.quick_s3 import QuickS3
 
 __all__ = [
     "test_a_folder_goes_with_its_last_object",
+    "test_a_folder_is_listed_whatever_its_name",
     "test_a_path_outside_the_root_is_refused",
     "test_a_storage_is_a_dict_of_paths",
     "test_create_never_replaces",

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from table.errors import HudiError, OutcomeUnknown, Unsupported
 from table.storage import Storage, StorageLocation, open_storage
+from table.storage.folder_storage import FolderStorage
 from table.storage.local_storage import LocalStorage
 from table.storage.probe import check_conditional_puts
 from table.storage.storage import (
@@ -122,6 +123,20 @@ def test_folders_are_told_from_objects(storage: Storage) -> None:
     assert (folders, [o.path for o in objects]) == (["a/b"], ["a/x", "a/y"])
     assert paths_under(storage, "a") == ["a/b/z", "a/x", "a/y"]
     assert paths_under(storage) == [".hoodie/p", "a/b/z", "a/x", "a/y", "ab/q", "top"]
+
+
+FOLDERS = ["#7", "order#42", "x.crc", ".x.crc", ".dot", "_under", "a b", "50%", "%41", "k=v", "ü"]
+
+
+def test_a_folder_is_listed_whatever_its_name(storage: Storage) -> None:
+    for name in FOLDERS:
+        storage.create(f"{name}/{name}/x", b"1")
+        assert storage.list_folder(name) == ([f"{name}/{name}"], [])
+        assert paths_under(storage, name) == [f"{name}/{name}/x"]
+        assert open_storage(storage.location.child(name)).read(f"{name}/x") == b"1"
+        assert [i.path for i in FolderStorage(storage, name).list_tree(name)] == [f"{name}/x"]
+    assert storage.list_folder("") == (sorted(FOLDERS), [])
+    assert paths_under(storage) == sorted(f"{name}/{name}/x" for name in FOLDERS)
 
 
 def test_a_folder_goes_with_its_last_object(storage: Storage) -> None:

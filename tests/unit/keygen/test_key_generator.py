@@ -150,12 +150,31 @@ def test_a_value_that_would_leave_its_folder_makes_no_path() -> None:
         ".hoodie",
         ".hoodie_x",
         "x" * 256,
+        ".x.crc",
+        ".crc",
+        "10:00",
+        "=x",
+        "x=",
+        "=",
+        "__all_partitions__",
     ]
     assert paths_of([*bad]) == [None] * len(bad)
     nested = paths_of(
         ["2026/01/31", "a/../b", "a//b", "/a", ".hoodie/x", "a/.hoodie"], slashes_nest=True
     )
     assert nested == ["2026/01/31", None, None, None, None, None]
+
+
+def test_a_value_that_apache_finds_again_makes_a_path() -> None:
+    good = ["order#42", "#7", "x.crc", ".x", "_x", "k=v", "a b", "%41", "crc"]
+    assert paths_of([*good]) == good
+    later = paths_of(["d/10:00", "10:00/d", "d/__all_partitions__", "d/=x"], slashes_nest=True)
+    assert later == ["d/10:00", None, "d/__all_partitions__", None]
+    bad = ["10:00", "=x", "x=", ".x.crc", "__all_partitions__"]
+    hive = paths_of([*bad], hive_style=True)
+    assert hive == [None, *(f"region={value}" for value in bad[1:])]
+    encoded = paths_of([*bad], url_encode=True)
+    assert encoded == ["10%3A00", "%3Dx", "x%3D", None, None]
 
 
 def test_encoding_makes_most_values_safe() -> None:

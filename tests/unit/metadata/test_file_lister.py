@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.metadata.file_lister import ALL_PARTITIONS, MetadataFileLister
+from table.metadata.file_lister import MetadataFileLister
+from table.model.file_slice import ALL_PARTITIONS
 from table.view.file_lister import FileLister
 from tests.unit.metadata.metadata_tables import MadeUpTable, Record, files
 

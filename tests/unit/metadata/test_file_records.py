@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.metadata.file_lister import ALL_PARTITIONS, MetadataFileLister
+from table.metadata.file_lister import MetadataFileLister
 from table.metadata.file_records import FilesOfPartition, encode_files
 from table.metadata.record_changes import RecordChanges
+from table.model.file_slice import ALL_PARTITIONS
 from tests.unit.metadata.written_tables import decoded, keys_of, written_table
 
 PATHS = st.sampled_from(["", "a", "a/b", "day=2026-11-22", "naïve/点 😀", "é" * 90])

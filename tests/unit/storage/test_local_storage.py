@@ -87,6 +87,20 @@ def test_an_unfinished_file_is_seen_by_nobody_and_goes_with_its_path(
     assert storage.list_tree("") == []
 
 
+def test_a_folder_of_a_name_that_is_never_written_is_listed_and_not_read(
+    storage: Storage, root: Path
+) -> None:
+    folder = root / "a\tb" / "c"
+    folder.mkdir(parents=True)
+    (folder / "file").write_bytes(b"1")
+    assert storage.list_folder("")[0] == ["a\tb"]
+    assert [info.path for info in storage.list_tree("a\tb")] == ["a\tb/c/file"]
+    with pytest.raises(InvalidPath, match=r"a\\tb/c/file"):
+        storage.read("a\tb/c/file")
+    with pytest.raises(InvalidPath):
+        storage.list_folder("../lake")
+
+
 def test_an_abort_leaves_another_writers_file_alone(storage: Storage, root: Path) -> None:
     ours = storage.create_streaming("file")
     ours.abort()

@@ -1,0 +1,195 @@
+"""No partition is hidden by its name: not by a listing, nor by anything that relies on one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Literal
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from sinks.hudi.upkeep import clean
+from table.execution.runner import LocalRunner
+from table.hudi_table import HudiTable
+from table.keygen.partition_path import partition_paths
+from table.model.format_version import FormatVersion
+from table.services.cleaning_plan import CleaningPolicy
+from table.services.compaction import CompactionPolicy
+from table.services.restore import restore
+from table.services.savepoint import create_savepoint, delete_savepoint
+from table.storage import Storage, StorageLocation, open_storage
+from table.transaction.rollback import plan_rollback, roll_back_named
+from table.upgrade.change import change_version
+from table.view.file_lister import StorageFileLister
+from tests.fixtures.quick_s3 import QuickS3
+from tests.tables import Row, commit, make, writer
+from tests.upkeep import make_plain
+
+StoreKind = Literal["local", "s3"]
+
+#: Names that some part of a file system, of Hadoop or of Spark treats in a way of its own.
+TRAPS = (
+    "order#42",
+    "#7",
+    "#",
+    "x.crc",
+    ".dot",
+    "_under",
+    "_temporary",
+    "_spark_metadata",
+    "x.tmp",
+    "a._COPYING_",
+    "..a",
+    "a..",
+    "...",
+    " led by a space",
+    "ended by one ",
+    "100%",
+    "%41",
+    "a%20b",
+    "dt=2026-01-01",
+    "[a]*{b}?",
+    "a;b&c+d,e",
+    "ü漢😀",
+    "é",
+    "e\u0301",
+    "a\u200bb",
+)
+
+VERSIONS = (FormatVersion.V8, FormatVersion.V9, FormatVersion.V6, FormatVersion.V9)
+
+_parts = st.lists(st.sampled_from(["#", "#1", ".", "_", " ", "%", "%2", "=", "x", "é", "漢"]))
+_endings = st.sampled_from(["", "", ".crc", ".tmp", "#0", "#42", ".parquet", ".log.1"])
+_names = st.one_of(
+    st.sampled_from(TRAPS),
+    st.builds(lambda parts, end: "".join(parts)[:40] + end, _parts, _endings),
+    st.text(min_size=1, max_size=12),
+)
+
+
+def paths_of(names: Sequence[str]) -> list[str | None]:
+    values = pa.array(names, pa.string())
+    paths = partition_paths(
+        ["region"], [values], hive_style=False, url_encode=False, slashes_nest=False
+    )
+    found: list[str | None] = paths.to_pylist()
+    return found
+
+
+def is_legal(name: str) -> bool:
+    try:
+        return paths_of([name]) == [name]
+    except (UnicodeEncodeError, pa.ArrowInvalid):
+        return False
+
+
+legal_names = st.lists(_names.filter(is_legal), min_size=1, max_size=4, unique=True)
+
+
+@contextmanager
+def place(kind: StoreKind, quick_s3: QuickS3) -> Iterator[Storage]:
+    """A root of this kind where nothing lies yet."""
+    with TemporaryDirectory() as folder:
+        locations = {
+            "local": lambda: StorageLocation(str(Path(folder) / "table")),
+            "s3": quick_s3.location,
+        }
+        yield open_storage(locations[kind]())
+
+
+def rows(names: Sequence[str], at: int) -> list[Row]:
+    return [Row(f"of {name}", at, at, name) for name in names]
+
+
+def contents(table: HudiTable) -> list[tuple[str, str, int]]:
+    found = table.snapshot(["id", "region", "v"]).read_all().to_pylist()
+    return sorted((row["id"], row["region"], row["v"]) for row in found)
+
+
+def expected(names: Sequence[str], at: int) -> list[tuple[str, str, int]]:
+    return sorted((row.id, row.region, row.v) for row in rows(names, at))
+
+
+def fresh(storage: Storage) -> HudiTable:
+    return writer(storage).table
+
+
+def check(storage: Storage, names: Sequence[str], at: int) -> None:
+    """All rows are there, however they are found, and both listings agree."""
+    listed = StorageFileLister(storage).list_files()
+    assert set(listed) == set(names)
+    assert all(listed.values())
+    table = fresh(storage)
+    assert contents(table) == expected(names, at)
+    assert set(table.view().partitions) == set(names)
+    assert table.metadata_differences() == []
+
+
+@pytest.mark.parametrize("kind", ["local", "s3"])
+@settings(deadline=None, max_examples=2, suppress_health_check=list(HealthCheck))
+@example(names=list(TRAPS))
+@given(names=legal_names)
+def test_every_partition_name_survives_every_service(
+    quick_s3: QuickS3, kind: StoreKind, names: list[str]
+) -> None:
+    with place(kind, quick_s3) as storage:
+        make(storage)
+        to = writer(storage)
+        commit(to, rows(names, 1))
+        check(storage, names, 1)
+        second = commit(to, rows(names, 2))
+        check(storage, names, 2)
+
+        planned = plan_rollback(fresh(storage).access, second.requested_at)
+        assert set(planned.files) == set(names)
+        roll_back_named(fresh(storage).access, second.requested_at)
+        check(storage, names, 1)
+
+        to = writer(storage)
+        commit(to, rows(names, 3))
+        to.compact_if_due(CompactionPolicy(1), LocalRunner(1))
+        check(storage, names, 3)
+        assert not any(one.logs for one in fresh(storage).view().latest_slices())
+
+        fresh(storage).rebuild_metadata_table()
+        check(storage, names, 3)
+        # A store that dates objects itself cannot keep the times that version 6 goes by.
+        for version in VERSIONS if kind == "local" else VERSIONS[:2]:
+            change_version(fresh(storage).access, version)
+            check(storage, names, 3)
+        fresh(storage).keep_metadata_table()
+        check(storage, names, 3)
+
+
+@pytest.mark.parametrize("kind", ["local", "s3"])
+@settings(deadline=None, max_examples=2, suppress_health_check=list(HealthCheck))
+@example(names=list(TRAPS))
+@given(names=legal_names)
+def test_every_partition_name_is_restored_and_cleaned(
+    quick_s3: QuickS3, kind: StoreKind, names: list[str]
+) -> None:
+    with place(kind, quick_s3) as storage:
+        make_plain(storage)
+        to = writer(storage)
+        first = commit(to, rows(names, 1))
+        slices = to.table.view().latest_slices()
+        create_savepoint(to.table.access, first.requested_at, lambda *_: slices, "me", "")
+        commit(to, rows(names, 2))
+        to.compact_if_due(CompactionPolicy(1), LocalRunner(1))
+        _, undone = restore(to.table.access, first.requested_at, True)
+        assert {folder for one in undone for folder in one.files} == set(names)
+        check(storage, names, 1)
+        delete_savepoint(to.table.access, first.requested_at)
+
+        to = writer(storage)
+        for at in (2, 3):
+            commit(to, rows(names, at))
+            to.compact_if_due(CompactionPolicy(1), LocalRunner(1))
+        done = clean(to.table, CleaningPolicy(commits=1))
+        assert {path.rpartition("/")[0] for one in done for path in one.plan.paths} == set(names)
+        check(storage, names, 3)
