@@ -131,7 +131,7 @@ def check(storage: Storage, names: Sequence[str], at: int) -> None:
 
 
 @pytest.mark.parametrize("kind", ["local", "s3"])
-@settings(deadline=None, max_examples=2, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=1, suppress_health_check=list(HealthCheck))
 @example(names=list(TRAPS))
 @given(names=legal_names)
 def test_every_partition_name_survives_every_service(
@@ -167,7 +167,7 @@ def test_every_partition_name_survives_every_service(
 
 
 @pytest.mark.parametrize("kind", ["local", "s3"])
-@settings(deadline=None, max_examples=2, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=1, suppress_health_check=list(HealthCheck))
 @example(names=list(TRAPS))
 @given(names=legal_names)
 def test_every_partition_name_is_restored_and_cleaned(
