@@ -150,7 +150,8 @@ def open_sink(config: PipelineConfig, source: KafkaSource) -> tuple[HudiSink, li
     else:
         check_partial_rows(found, config.table.partial_update)
         columns, policy = to_changes.table_schema, config.decode.policy()
-        _check_found(config, found, spec, index, columns, policy)
+        keys = _check_found(config, found, spec, index, columns, policy)
+        to_changes = replace(to_changes, key_generator=keys)
     letters = _find_dead_letters(config, location) if config.dead_letters.enabled else None
     # Nothing is made or removed before all of it is checked.
     table = _ready(config, location, spec, found)
@@ -197,10 +198,10 @@ def _check_found(
     index: BucketIndex,
     columns: pa.Schema,
     policy: SchemaPolicy,
-) -> None:
+) -> KeyGenerator:
     check_conditional_puts(table.storage)
     dropping = _drops_metadata_table(config)
-    check_table(table, spec, index, columns, policy, drops_metadata_table=dropping)
+    return check_table(table, spec, index, columns, policy, drops_metadata_table=dropping)
 
 
 def _ready(

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from sinks.hudi.bucket_check import check_buckets
+from sinks.hudi.row_check import check_stored_rows
 from streamer.config.concurrency import ConcurrencyConfig
 from streamer.config.pipeline import PipelineConfig
 from table.config import keys
@@ -19,6 +19,7 @@ from table.config.table_spec import TableSpec
 from table.errors import InvalidConfig, TableNotFound, Unsupported
 from table.hudi_table import HudiTable, check_empty, open_table
 from table.index.bucket import BucketIndex
+from table.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
 from table.merge.custom.loading import load_merger
 from table.model.format_version import FormatVersion
 from table.model.meta_columns import without_meta_columns
@@ -85,7 +86,7 @@ def check_table(
     policy: SchemaPolicy = _STRICT,
     *,
     drops_metadata_table: bool = False,
-) -> None:
+) -> KeyGenerator:
     """Pass when the pipeline may go on with the table.
 
     Args:
@@ -96,21 +97,26 @@ def check_table(
         policy: how far the columns of the two may differ.
         drops_metadata_table: whether the table's metadata table is to go, whatever is in it.
 
+    Returns:
+        The key generator that continues the table.
+
     Raises:
         Unsupported: a table that this project does not write.
-        InvalidConfig: keys, ordering, merge mode, buckets or columns contradict the pipeline.
+        InvalidConfig: keys, ordering, merge mode, buckets or columns contradict the pipeline; or
+            stored rows have other keys, partition paths or buckets than the pipeline makes.
     """
     properties = table.properties
     if drops_metadata_table:
         properties = properties.without_metadata_table()
     spec.check(properties, table.location.url)
     if table.schema is None:
-        return
+        return KeyGenerator(KeyGeneratorConfig.of(properties, table.location.url))
     _check_evolution(table)
     _check_defaults(table)
-    check_buckets(table, index)
+    generator = check_stored_rows(table, index)
     _check_columns(table, columns, policy)
     _check_settled(table, columns, (*spec.record_key, *spec.partition_by, *spec.ordering))
+    return generator
 
 
 def agree_with_others(table: HudiTable, concurrency: ConcurrencyConfig) -> None:

@@ -12,12 +12,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from table.config import keys
+from table.config.merge_settings import merge_settings
 from table.config.property_rules import Purpose, check_allows
 from table.config.table_properties import PROPERTIES_PATH, TableProperties
 from table.config.table_spec import TableSpec
 from table.errors import InvalidConfig, SnapshotChanged
 from table.execution.runner import LocalRunner, Runner
+from table.index.stored_rows import StoredRows, sample_rows
 from table.merge.custom.custom_merger import CustomMerger
+from table.merge.record_merger import commit_time_merger
 from table.metadata.bootstrap import bootstrap, drop
 from table.metadata.column_statistics import ColumnStatistics
 from table.metadata.file_lister import MetadataFileLister
@@ -36,6 +39,7 @@ from table.model.compaction_plan import CompactionPlan
 from table.model.format_version import FormatVersion
 from table.model.instant import Instant
 from table.read.cdc_scan import CdcScan
+from table.read.file_group_reader import FileGroupReader
 from table.read.file_statistics import FileStatistics
 from table.read.key_locations import KeyLocations
 from table.read.queries import Query, ReadOptimized, Snapshot
@@ -239,6 +243,27 @@ class HudiTable:
     ) -> pa.RecordBatchReader:
         """The rows of the base files alone: cheaper, and as old as the last compaction."""
         return self.scan(ReadOptimized(), columns, where).to_reader()
+
+    def stored_rows(self) -> list[StoredRows]:
+        """A few rows as their writers stored them, of a few file groups; none of an empty table.
+
+        Raises:
+            Unsupported: rows that do not hold the fields of their key or partition path.
+            HudiError: a file cannot be read.
+        """
+        schema = self.schema
+        if schema is None or not self.properties.populates_meta_columns:
+            return []
+        view = self.view()
+        # Rows are not merged here, so it does not matter how that is done.
+        reader = FileGroupReader(
+            self.storage,
+            schema,
+            commit_time_merger(),
+            view.visible_instants,
+            merge_settings(self.properties).delete_marker,
+        )
+        return sample_rows(reader, view.latest_slices(), self.properties, self.location.url)
 
     def keep_metadata_table(self) -> str | None:
         """Make the metadata table anew unless it tells of all that is in the table.

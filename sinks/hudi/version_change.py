@@ -10,8 +10,11 @@ from sinks.hudi.compactions import (
     pending_compactions,
     request_compaction,
 )
+from table.config.key_generators import KeyGeneratorType, implemented
+from table.errors import Refused
 from table.execution.runner import Runner
 from table.hudi_table import HudiTable
+from table.index.stored_rows import stored_key_generator
 from table.model.action import COMMITS
 from table.model.compaction_plan import CompactionOperation
 from table.model.format_version import FormatVersion
@@ -36,7 +39,13 @@ class PlannedChange:
 
 
 def plan_version(table: HudiTable, version: FormatVersion) -> PlannedChange:
-    """What ``take_to_version`` would do now. Errors as for ``plan_change``."""
+    """What ``take_to_version`` would do now.
+
+    Raises:
+        Refused: record keys that Apache Hudi would write otherwise in that version.
+        HudiError: as for ``plan_change``.
+    """
+    _check_keys(table, version)
     change = plan_change(table.access, version)
     pending = tuple(i.requested_at for i in table.timeline.pending(*COMMITS))
     plans = [plan for _, plan in pending_compactions(table)]
@@ -58,8 +67,10 @@ def take_to_version(
 
     Raises:
         WriterAlive: another writer is at work.
+        Refused: record keys that Apache Hudi would write otherwise in that version.
         HudiError: as for ``change_version``; or a compaction failed.
     """
+    _check_keys(table, version)
     plan_change(table.access, version)
     rolled_back = tuple(recover(table.access))
     table.refresh()
@@ -76,6 +87,26 @@ def take_to_version(
         changed.access = replace(changed.access, lock=agreed.lock, sharing=agreed.sharing)
         changed.rebuild_metadata_table()
     return PlannedChange(rolled_back, tuple(operations), change)
+
+
+def _check_keys(table: HudiTable, version: FormatVersion) -> None:
+    """Version 9 has one encoding of a lone COMPLEX key, see ``table.keygen.key_generator``."""
+    place, properties = table.location.url, table.properties
+    becomes_nine = version is FormatVersion.V9 and table.version is not FormatVersion.V9
+    if not becomes_nine or implemented(properties.key_generator) is not KeyGeneratorType.COMPLEX:
+        return
+    config = stored_key_generator(properties, table.stored_rows(), place).config
+    if not config.bare_lone_key:
+        return
+    field = config.record_key_fields[0]
+    message = (
+        f"table {place} has the key generator COMPLEX with one field, and its record keys are "
+        f"values alone, as Hudi 0.14.1 to 1.0.2 wrote them; Apache Hudi writes '{field}:<value>' "
+        f"in version 9, so each update would become a second row; leave the table in version "
+        f"{table.version:d} (Apache Hudi continues it with "
+        "hoodie.write.complex.keygen.new.encoding=true), or rewrite it"
+    )
+    raise Refused(message)
 
 
 def _merges(table: HudiTable, version: FormatVersion) -> bool:

@@ -15,6 +15,12 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from table.config import keys
+from table.config.key_generators import (
+    KeyGeneratorType,
+    class_of_word,
+    implied_by_fields,
+    word_of_class,
+)
 from table.errors import CorruptData
 from table.model.format_version import FormatVersion
 
@@ -35,21 +41,6 @@ class MergeMode(StrEnum):
     EVENT_TIME = "EVENT_TIME_ORDERING"
     COMMIT_TIME = "COMMIT_TIME_ORDERING"
     CUSTOM = "CUSTOM"
-
-
-class KeyGeneratorType(StrEnum):
-    """How record keys and partition paths are made; the value is the stored word."""
-
-    SIMPLE = "SIMPLE"
-    COMPLEX = "COMPLEX"
-    NON_PARTITION = "NON_PARTITION"
-
-
-_KEY_GENERATORS: Mapping[str, str] = {
-    KeyGeneratorType.SIMPLE: "org.apache.hudi.keygen.SimpleKeyGenerator",
-    KeyGeneratorType.COMPLEX: "org.apache.hudi.keygen.ComplexKeyGenerator",
-    KeyGeneratorType.NON_PARTITION: "org.apache.hudi.keygen.NonpartitionedKeyGenerator",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,18 +114,22 @@ class TableProperties:
 
     @property
     def key_generator(self) -> str:
-        """Stored word of the key generator; releases of version 6 stored its class instead."""
+        """The word of the key generator: stored, or of the stored class, or implied by the fields.
+
+        ``USER_PROVIDED`` is a class that is not one of Apache Hudi's own.
+        """
         stored = self.values.get(keys.KEY_GENERATOR_TYPE)
-        if stored is not None:
+        if stored:
             return stored
-        named = self.values.get(keys.KEY_GENERATOR_CLASS) or KeyGeneratorType.SIMPLE
-        return next((kind for kind, name in _KEY_GENERATORS.items() if name == named), named)
+        class_name = self.values.get(keys.KEY_GENERATOR_CLASS)
+        if class_name:
+            return word_of_class(class_name)
+        return implied_by_fields(self.record_key_fields, self.partition_fields)
 
     @property
-    def key_generator_is_a_class(self) -> bool:
-        """Whether it is one that has no word: a class of the user's."""
-        stored = self.values.get(keys.KEY_GENERATOR_CLASS)
-        return stored is not None and self.key_generator in (stored, "USER_PROVIDED")
+    def key_generator_class(self) -> str | None:
+        """The class of the key generator; None for a class of the user's that is not stored."""
+        return self.values.get(keys.KEY_GENERATOR_CLASS) or class_of_word(self.key_generator)
 
     @property
     def folders_are_values(self) -> bool:
@@ -269,7 +264,7 @@ def new_table_properties(
             **({ordering_key(version): ordering} if ordering else {}),
             **({} if version is FormatVersion.V6 else {keys.MERGE_MODE: merge_mode}),
             **merging,
-            **key_generator_properties(key_generator_type(record_key, partition), version),
+            **key_generator_properties(implied_by_fields(record_key, partition), version),
             keys.POPULATE_META_FIELDS: "true",
             keys.BASE_FILE_FORMAT: "PARQUET",
             keys.HIVE_STYLE_PARTITIONING: str(hive_style).lower(),
@@ -289,11 +284,10 @@ def ordering_key(version: FormatVersion) -> str:
 
 
 def key_generator_properties(kind: str, version: FormatVersion) -> dict[str, str]:
-    """A key generator's type; releases of version 6 know it by its class."""
-    if version is not FormatVersion.V6:
-        return {keys.KEY_GENERATOR_TYPE: kind}
-    classes = {keys.KEY_GENERATOR_CLASS: _KEY_GENERATORS[kind]} if kind in _KEY_GENERATORS else {}
-    return {keys.KEY_GENERATOR_TYPE: kind, **classes}
+    """The word of a new table's key generator; releases of version 6 know it by its class."""
+    class_name = class_of_word(kind) if version is FormatVersion.V6 else None
+    named = {keys.KEY_GENERATOR_CLASS: class_name} if class_name else {}
+    return {keys.KEY_GENERATOR_TYPE: kind, **named}
 
 
 def layout_properties(version: FormatVersion) -> dict[str, str]:
@@ -308,17 +302,6 @@ def layout_properties(version: FormatVersion) -> dict[str, str]:
         keys.ARCHIVELOG_FOLDER: "history",
         **({keys.TABLE_FORMAT: "native"} if version is FormatVersion.V9 else {}),
     }
-
-
-def key_generator_type(
-    record_key_fields: tuple[str, ...], partition_fields: tuple[str, ...]
-) -> KeyGeneratorType:
-    """The key generator that Hudi infers from the fields."""
-    if not partition_fields:
-        return KeyGeneratorType.NON_PARTITION
-    if len(record_key_fields) == 1 and len(partition_fields) == 1:
-        return KeyGeneratorType.SIMPLE
-    return KeyGeneratorType.COMPLEX
 
 
 def metadata_table_properties(data: TableProperties) -> TableProperties:

@@ -18,7 +18,6 @@ from table.config.table_properties import (
     MergeMode,
     TableProperties,
     TableType,
-    key_generator_type,
     new_table_properties,
 )
 from table.errors import InvalidConfig
@@ -111,10 +110,6 @@ class TableSpec:
             "record_key": (self.record_key, properties.record_key_fields),
             "partition_by": (self.partition_by, properties.partition_fields),
             **self._merging_and_found(properties),
-            "key generator": (
-                key_generator_type(self.record_key, self.partition_by),
-                properties.key_generator,
-            ),
             "hive_style": (self.hive_style, properties.hive_style),
             "url_encode": (self.url_encode, properties.url_encode),
         }

@@ -5,8 +5,14 @@ COMPLEX        key ``f1:v1,f2:v2``            path ``<value>/<value>``
 NON_PARTITION  key as SIMPLE for one field,   path the root
                as COMPLEX for several
 
+COMPLEX with one record key field has two encodings. Hudi up to 0.14.0 and every writer of version 9
+write ``f1:v1``. Hudi 0.14.1 to 1.0.2 wrote ``v1`` (versions 6 and 8); since 1.1 a writer of these
+versions chooses by ``hoodie.write.complex.keygen.new.encoding`` (false: ``f1:v1``). No property of
+the table records it, so it is read from the rows: ``table.index.stored_rows``.
+
 Source: ``SimpleAvroKeyGenerator``, ``ComplexAvroKeyGenerator``, ``NonpartitionedAvroKeyGenerator``,
-``KeyGenerator.constructRecordKey`` of Apache Hudi 1.2.0.
+``KeyGenerator.constructRecordKey``, ``KeyGenUtils.encodeSingleKeyFieldNameForComplexKeyGen`` of
+Apache Hudi 1.2.0.
 """
 
 from __future__ import annotations
@@ -16,8 +22,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from table.config.table_properties import KeyGeneratorType
-from table.errors import InvalidConfig
+from table.config.key_generators import KeyGeneratorType, implemented, implied_by_fields
+from table.config.table_properties import TableProperties
+from table.errors import InvalidConfig, Unsupported
 from table.keygen.key_value import key_value
 from table.keygen.partition_path import partition_paths
 
@@ -38,6 +45,7 @@ class KeyGeneratorConfig:
         url_encode: special characters of partition values are written ``%XX``.
         slashes_nest: a ``/`` in a partition value makes folders inside folders, instead of making
             the record invalid.
+        bare_lone_key: COMPLEX with one record key field writes the value without the field's name.
     """
 
     record_key_fields: tuple[str, ...]
@@ -46,6 +54,7 @@ class KeyGeneratorConfig:
     hive_style: bool = False
     url_encode: bool = False
     slashes_nest: bool = False
+    bare_lone_key: bool = False
 
     def __post_init__(self) -> None:
         kind = self.effective_kind
@@ -53,8 +62,8 @@ class KeyGeneratorConfig:
             message = "no record key field; set hoodie.table.recordkey.fields"
         elif kind is KeyGeneratorType.NON_PARTITION and self.partition_fields:
             message = f"{kind} takes no partition fields, but has {list(self.partition_fields)}"
-        elif kind is not KeyGeneratorType.NON_PARTITION and not self.partition_fields:
-            message = f"{kind} needs partition fields; without any the kind is NON_PARTITION"
+        elif kind is KeyGeneratorType.SIMPLE and not self.partition_fields:
+            message = f"{kind} needs a partition field; without one the kind is NON_PARTITION"
         elif kind is KeyGeneratorType.SIMPLE and self._field_count != 2:
             message = f"{kind} takes one record key field and one partition field; use COMPLEX"
         else:
@@ -63,12 +72,50 @@ class KeyGeneratorConfig:
 
     @property
     def effective_kind(self) -> KeyGeneratorType:
-        """The kind, or the one that the fields imply (``KeyGenUtils.inferKeyGeneratorType``)."""
-        if self.kind is not None:
-            return self.kind
-        if not self.partition_fields:
-            return KeyGeneratorType.NON_PARTITION
-        return KeyGeneratorType.SIMPLE if self._field_count == 2 else KeyGeneratorType.COMPLEX
+        """The kind, or the one that the fields imply."""
+        return self.kind or implied_by_fields(self.record_key_fields, self.partition_fields)
+
+    @property
+    def has_lone_complex_key(self) -> bool:
+        """Whether there are two encodings of the record key, see ``bare_lone_key``."""
+        is_complex = self.effective_kind is KeyGeneratorType.COMPLEX
+        return is_complex and len(self.record_key_fields) == 1
+
+    @property
+    def names_key_fields(self) -> bool:
+        """Whether a record key is ``f1:v1,f2:v2`` rather than a value alone."""
+        if self.has_lone_complex_key:
+            return not self.bare_lone_key
+        return len(self.record_key_fields) > 1
+
+    @classmethod
+    def of(cls, properties: TableProperties, place: str) -> KeyGeneratorConfig:
+        """The settings of a table, with the key encoding that Apache Hudi 1.2 chooses by default.
+
+        Args:
+            properties: the table's.
+            place: the table's URL, for errors.
+
+        Raises:
+            Unsupported: a key generator that is not implemented here.
+            InvalidConfig: the fields do not go with the key generator.
+        """
+        kind = implemented(properties.key_generator)
+        if kind is None:
+            named = properties.key_generator_class or properties.key_generator
+            message = (
+                f"table {place} has the key generator {properties.key_generator} ({named}), which "
+                f"is not written here; written are {', '.join(KeyGeneratorType)}; write to another "
+                "path, or with Apache Hudi"
+            )
+            raise Unsupported(message)
+        return cls(
+            properties.record_key_fields,
+            properties.partition_fields,
+            kind,
+            properties.hive_style,
+            properties.url_encode,
+        )
 
     @property
     def _field_count(self) -> int:
@@ -89,7 +136,7 @@ class KeyGenerator:
         """
         fields = self.config.record_key_fields
         values = [key_value(rows, name) for name in fields]
-        if len(fields) == 1 and self.config.effective_kind is not KeyGeneratorType.COMPLEX:
+        if not self.config.names_key_fields:
             return pc.if_else(_is_filled(values[0]), values[0], None)
         parts = [_key_part(name, value) for name, value in zip(fields, values, strict=True)]
         has_value = _is_filled(values[0])

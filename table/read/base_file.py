@@ -29,6 +29,7 @@ def read_base_file(
     base: BaseFile,
     schema: pa.Schema,
     condition: pc.Expression | None = None,
+    batch_rows: int = _BATCH_ROWS,
 ) -> Iterator[pa.Table]:
     """The rows in stored order, in the columns of ``schema``; of Parquet only these are read.
 
@@ -38,6 +39,7 @@ def read_base_file(
         schema: columns of the result.
         condition: row groups of which no row meets it are left out; the columns that it looks at
             are read first.
+        batch_rows: rows of Parquet that are decoded at a time.
 
     Raises:
         SnapshotChanged: the file is gone.
@@ -61,7 +63,7 @@ def read_base_file(
             if _may_judge(condition, file.schema_arrow, schema):
                 groups = row_groups_of(condition, stream, schema)
             groups = [g for g in groups if _has_match(file, g, condition, schema, base.path)]
-        for batch in file.iter_batches(_BATCH_ROWS, row_groups=groups, columns=read):
+        for batch in file.iter_batches(batch_rows, row_groups=groups, columns=read):
             yield conform(pa.Table.from_batches([batch]), schema, base.path)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,6 +20,7 @@ from table.merge.merge_stream import (
     merge_streams,
 )
 from table.merge.record_merger import RecordMerger
+from table.model.changes import CHANGE_KIND, WRITTEN_COLUMNS, ChangeKind
 from table.model.file_slice import BaseFile, FileSlice
 from table.model.meta_columns import RECORD_KEY
 from table.read.base_file import read_base_file
@@ -96,6 +98,33 @@ class FileGroupReader:
     def changes(self, file_slice: FileSlice) -> Iterator[pa.Table]:
         """What the logs hold, as tables of changes in all columns, oldest first, not folded."""
         return self._log_changes(self._merge_schema(None)).read(file_slice.logs)
+
+    def sample(
+        self, file_slice: FileSlice, columns: Sequence[str], row_count: int
+    ) -> Iterator[pa.Table]:
+        """Some rows as writers stored them, not merged: of the base file, then of the newest log.
+
+        Rows that delete, and rows with only some of the columns, are left out.
+
+        Args:
+            file_slice: what to look into.
+            columns: of the result; the record key is among them.
+            row_count: the most rows of one file.
+
+        Raises:
+            HudiError: as for ``read``.
+        """
+        schema = projected(self.schema, columns)
+        if file_slice.base is not None:
+            rows = read_base_file(self.storage, file_slice.base, schema, batch_rows=row_count)
+            yield from (batch.select(columns) for batch in islice(rows, 1))
+        changes = self._log_changes(self._merge_schema(columns)).read(file_slice.logs[-1:])
+        complete = (batch for batch in changes if WRITTEN_COLUMNS not in batch.column_names)
+        for batch in complete:
+            upserts = batch.filter(pc.equal(batch[CHANGE_KIND], ChangeKind.UPSERT))
+            if upserts.num_rows:
+                yield upserts.slice(0, row_count).select(columns)
+                return
 
     def _base_rows(
         self, base: BaseFile | None, schema: pa.Schema, condition: pc.Expression | None = None

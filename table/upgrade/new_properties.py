@@ -16,7 +16,6 @@ from table.config.merge_settings import has_rules, merge_settings, stored_payloa
 from table.config.table_properties import (
     MergeMode,
     TableProperties,
-    key_generator_properties,
     layout_properties,
     ordering_key,
 )
@@ -73,7 +72,7 @@ def properties_of(properties: TableProperties, version: FormatVersion) -> TableP
             **({ordering_key(version): ordering} if ordering else {}),
             **({} if version is FormatVersion.V6 else {keys.MERGE_MODE: str(mode)}),
             **merge_properties(replace(settings, payload=None), payload, version),
-            **_key_generator(properties, version),
+            **_key_generator(properties),
         }
     )
 
@@ -87,10 +86,10 @@ def changed_properties(
     return [(name, old, new) for name, old, new in pairs if old != new]
 
 
-def _key_generator(properties: TableProperties, version: FormatVersion) -> dict[str, str]:
-    named = {keys.KEY_GENERATOR_TYPE, keys.KEY_GENERATOR_CLASS} & properties.values.keys()
-    if not named:
+def _key_generator(properties: TableProperties) -> dict[str, str]:
+    """Word and class together, as Apache Hudi has them after each change of version."""
+    if not {keys.KEY_GENERATOR_TYPE, keys.KEY_GENERATOR_CLASS} & properties.values.keys():
         return {}
-    if properties.key_generator_is_a_class:
-        return {keys.KEY_GENERATOR_CLASS: properties.values[keys.KEY_GENERATOR_CLASS]}
-    return key_generator_properties(properties.key_generator, version)
+    class_name = properties.key_generator_class
+    named = {keys.KEY_GENERATOR_CLASS: class_name} if class_name else {}
+    return {keys.KEY_GENERATOR_TYPE: properties.key_generator, **named}

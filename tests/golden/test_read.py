@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow.compute as pc
 import pytest
 
-from table.config.table_properties import KeyGeneratorType
+from table.config.key_generators import KeyGeneratorType
 from table.errors import CorruptData, InvalidConfig, SnapshotChanged
 from table.index.bucket import BucketIndex, bucket_of, groups_by_bucket
 from table.keygen.key_generator import KeyGenerator, KeyGeneratorConfig

@@ -12,6 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from sinks.hudi.exchange import Target, Written
+from sinks.hudi.row_check import check_stored_rows
 from sinks.hudi.settings import SinkSettings
 from sinks.hudi.table_writer import TableWriter
 from table.config.table_properties import MergeMode, TableType
@@ -20,7 +21,7 @@ from table.errors import TableNotFound
 from table.execution.runner import LocalRunner
 from table.hudi_table import HudiTable, create_table, open_table
 from table.index.bucket import BucketIndex
-from table.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
+from table.keygen.key_generator import KeyGenerator
 from table.model.changes import CHANGE_KIND, CHANGE_KIND_FIELD, ChangeKind
 from table.model.file_slice import FileSlice
 from table.model.format_version import FormatVersion
@@ -58,11 +59,10 @@ class LakemarkWriter:
     @classmethod
     def open(cls, path: Path, twin: ApacheTable, schema: pa.Schema) -> LakemarkWriter:
         """The table at ``path``, created when there is none."""
-        key_fields, partition_fields = tuple(twin.record_key), tuple(twin.partition)
-        index = BucketIndex(twin.bucket_count, key_fields)
+        index = BucketIndex(twin.bucket_count, tuple(twin.record_key))
         settings = SinkSettings(index, log_format=twin.log_format)
         writer = TableWriter(_open_or_create(path, twin), schema, settings)
-        keys = KeyGenerator(KeyGeneratorConfig(key_fields, partition_fields))
+        keys = check_stored_rows(writer.table, index)
         return cls(writer, keys, schema, tuple(twin.ordering))
 
     def upsert(self, rows: pa.Table) -> Instant:

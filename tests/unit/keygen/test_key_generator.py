@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.config.table_properties import KeyGeneratorType
+from table.config.key_generators import KeyGeneratorType
 from table.errors import InvalidConfig
 from table.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
 from table.keygen.partition_path import DEFAULT_PARTITION, escape

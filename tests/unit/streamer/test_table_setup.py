@@ -21,10 +21,12 @@ from streamer.table_setup import (
     table_spec,
 )
 from table.config import keys
+from table.config.key_generators import KeyGeneratorType
 from table.config.table_properties import TableProperties
 from table.errors import HudiError, InvalidConfig, Unsupported
 from table.hudi_table import HudiTable, create_table, open_table
 from table.index.bucket import BucketIndex
+from table.keygen.key_generator import KeyGenerator
 from table.model.format_version import FormatVersion
 from table.storage import StorageLocation, open_storage
 from tests.tables import INDEX, SCHEMA, Row, commit, make, spec, writer
@@ -66,10 +68,11 @@ def check(
     policy: SchemaPolicy | None = None,
     *,
     drops_metadata_table: bool = False,
-) -> None:
+) -> KeyGenerator:
     spec = table_spec(pipeline(settings or {}))
     policy = policy or SchemaPolicy()
-    check_table(table, spec, index, columns, policy, drops_metadata_table=drops_metadata_table)
+    dropping = drops_metadata_table
+    return check_table(table, spec, index, columns, policy, drops_metadata_table=dropping)
 
 
 def test_the_pipeline_that_made_a_table_fits_it() -> None:
@@ -112,6 +115,21 @@ def test_a_merger_is_kept_by_its_strategy_and_found_before_anything_is_written()
 def test_another_bucket_count_is_refused() -> None:
     with pytest.raises(InvalidConfig, match=r"has 2 buckets .* set table.buckets to 2"):
         check(existing(), index=BucketIndex(4, ("id",)))
+
+
+def test_the_key_generator_of_the_table_is_continued() -> None:
+    keys_of = check(existing({keys.KEY_GENERATOR_TYPE: "COMPLEX"}))
+    assert keys_of.config.kind is KeyGeneratorType.COMPLEX
+    assert keys_of.record_keys(pa.table({"id": ["a"]})).to_pylist() == ["a"], "as the rows have it"
+
+
+@pytest.mark.parametrize("word", ["TIMESTAMP", "CUSTOM", "USER_PROVIDED"])
+def test_a_key_generator_that_is_not_implemented_is_refused_without_asking_for_a_setting(
+    word: str,
+) -> None:
+    message = rf"key generator {word} .*not written here.*write to another path, or with Apache"
+    with pytest.raises(Unsupported, match=message):
+        check(existing({keys.KEY_GENERATOR_TYPE: word}))
 
 
 class OthersSettings(SinkSettings):

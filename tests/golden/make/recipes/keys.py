@@ -103,6 +103,19 @@ def _by_region_and_time(number: int) -> Recipe:
     )
 
 
+def _complex_with_bare_keys(number: int) -> Recipe:
+    bare = {
+        "hoodie.write.complex.keygen.new.encoding": "true",
+        "hoodie.write.complex.keygen.validation.enable": "false",
+    }
+    return Recipe(
+        f"v{number}_mor_complex_bare_keys",
+        "ComplexKeyGenerator with a single key column; the keys are its values, without its name.",
+        merge_on_read(BUCKETS, NO_METADATA, version(number), keyed_by("ComplexKeyGenerator"), bare),
+        _four_commits(lambda frame: frame),
+    )
+
+
 def _without_meta_columns(number: int, table_type: str) -> Recipe:
     table = copy_on_write if table_type == "cow" else merge_on_read
     index = {} if table_type == "cow" else BUCKETS
@@ -184,27 +197,17 @@ RECIPES = (
         ),
         _four_commits(_with_small_number),
     ),
+    _complex_with_bare_keys(6),
+    _complex_with_bare_keys(8),
     Recipe(
-        "v9_mor_complex_one_key",
-        "ComplexKeyGenerator with a single key column, whose name the keys do not carry.",
+        "v9_mor_complex_one_key_named",
+        "ComplexKeyGenerator with a single key column: version 9 writes its name into the keys.",
         merge_on_read(
             BUCKETS,
             NO_METADATA,
             version(9),
             keyed_by("ComplexKeyGenerator"),
             {"hoodie.write.complex.keygen.new.encoding": "true"},
-        ),
-        _four_commits(lambda frame: frame),
-    ),
-    Recipe(
-        "v9_mor_complex_one_key_named",
-        "ComplexKeyGenerator with a single key column, whose name is part of the keys.",
-        merge_on_read(
-            BUCKETS,
-            NO_METADATA,
-            version(9),
-            keyed_by("ComplexKeyGenerator"),
-            {"hoodie.write.complex.keygen.new.encoding": "false"},
         ),
         _four_commits(lambda frame: frame),
     ),

@@ -1,0 +1,59 @@
+"""Whether the rows of a table are where a pipeline would put them, under the keys it would make.
+
+``table.index.stored_rows`` does the work. It is done at every start, even if all commits of the
+timeline are ours: commits of other writers may have been archived since. It reads a few rows of at
+most eight file groups, so it takes the same time for a table of any size.
+"""
+
+from __future__ import annotations
+
+from table.config import keys
+from table.errors import InvalidConfig
+from table.hudi_table import HudiTable
+from table.index.bucket import BucketIndex
+from table.index.stored_rows import StoredRows, check_rows, fits_index, stored_key_generator
+from table.keygen.key_generator import KeyGenerator
+from table.model.action import COMMITS
+
+
+def check_stored_rows(table: HudiTable, index: BucketIndex) -> KeyGenerator:
+    """Pass if the table was written with these keys, partition paths and buckets.
+
+    Returns:
+        The key generator that continues the table.
+
+    Raises:
+        Unsupported: the table has a key generator that is not implemented here, or its rows do not
+            hold the fields of their key.
+        InvalidConfig: the rows have other keys, partition paths or buckets, or keys of two
+            encodings; or another index made their file groups.
+        HudiError: a file cannot be read.
+    """
+    sample, place = table.stored_rows(), table.location.url
+    generator = stored_key_generator(table.properties, sample, place)
+    _check_count(table, sample, index)
+    check_rows(sample, generator, index, place)
+    return generator
+
+
+def _check_count(table: HudiTable, sample: list[StoredRows], index: BucketIndex) -> None:
+    """Commits of ours record the bucket count, which a few rows may not disclose."""
+    count = _recorded_count(table)
+    if count is None or count == index.bucket_count:
+        return
+    recorded = BucketIndex(count, index.key_fields, index.hash_fields)
+    if fits_index(sample, recorded):
+        message = (
+            f"table {table.location.url} has {count} buckets in a partition, which does not fit "
+            f"the {index.bucket_count} buckets of the pipeline; set table.buckets to {count}"
+        )
+        raise InvalidConfig(message)
+
+
+def _recorded_count(table: HudiTable) -> int | None:
+    """The bucket count in the newest commit that records one."""
+    for instant in reversed(table.timeline.completed(*COMMITS)):
+        count = table.store.read_commit(instant).extra_metadata.get(keys.BUCKET_COUNT)
+        if count is not None:
+            return int(count)
+    return None
