@@ -10,7 +10,9 @@ from sinks.hudi.compactions import (
     pending_compactions,
     request_compaction,
 )
-from table.config.key_generators import KeyGeneratorType, implemented
+from table.config import keys
+from table.config.key_generators import CUSTOM, KeyGeneratorType, implemented
+from table.config.merge_settings import MYSQL_SEQUENCE, Payload, stored_payload
 from table.errors import Refused
 from table.execution.runner import Runner
 from table.hudi_table import HudiTable
@@ -21,6 +23,7 @@ from table.model.format_version import FormatVersion
 from table.services.compaction import schedule
 from table.transaction.rollback import recover
 from table.upgrade.change import VersionChange, change_version, needs_compaction, plan_change
+from table.upgrade.partition_types import typed_partition_fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +45,11 @@ def plan_version(table: HudiTable, version: FormatVersion) -> PlannedChange:
     """What ``take_to_version`` would do now.
 
     Raises:
-        Refused: record keys that Apache Hudi would write otherwise in that version.
+        Refused: record keys that Apache Hudi would write otherwise in that version, or it needs a
+            column that the table does not have.
         HudiError: as for ``plan_change``.
     """
-    _check_keys(table, version)
-    change = plan_change(table.access, version)
+    change = plan_change(table.access, version, _checked_fields(table, version))
     pending = tuple(i.requested_at for i in table.timeline.pending(*COMMITS))
     plans = [plan for _, plan in pending_compactions(table)]
     if _merges(table, version):
@@ -67,11 +70,12 @@ def take_to_version(
 
     Raises:
         WriterAlive: another writer is at work.
-        Refused: record keys that Apache Hudi would write otherwise in that version.
+        Refused: record keys that Apache Hudi would write otherwise in that version, or it needs a
+            column that the table does not have.
         HudiError: as for ``change_version``; or a compaction failed.
     """
-    _check_keys(table, version)
-    plan_change(table.access, version)
+    partition_fields = _checked_fields(table, version)
+    plan_change(table.access, version, partition_fields)
     rolled_back = tuple(recover(table.access))
     table.refresh()
     operations: list[CompactionOperation] = []
@@ -80,13 +84,40 @@ def take_to_version(
     requested = request_compaction(table) if _merges(table, version) else None
     if requested is not None:
         operations += _compact(table, requested, runner, merger_class)
-    change = change_version(table.access, version)
+    change = change_version(table.access, version, partition_fields)
     if change.metadata_partitions and not change.is_none:
         changed = HudiTable(table.storage, change.after, table.mergers)
         agreed = table.access
         changed.access = replace(changed.access, lock=agreed.lock, sharing=agreed.sharing)
         changed.rebuild_metadata_table()
     return PlannedChange(rolled_back, tuple(operations), change)
+
+
+def _checked_fields(table: HudiTable, version: FormatVersion) -> tuple[str, ...] | None:
+    """Check what rows and columns decide; the typed partition fields, if they are not stored."""
+    _check_keys(table, version)
+    _check_sequence(table, version)
+    properties = table.properties
+    stored = properties.values.get(keys.PARTITION_FIELDS, "")
+    is_custom = properties.key_generator.removesuffix("_AVRO") == CUSTOM
+    if not is_custom or version is FormatVersion.V6 or ":" in stored:
+        return None
+    return typed_partition_fields(properties, table.stored_rows(), table.location.url)
+
+
+def _check_sequence(table: HudiTable, version: FormatVersion) -> None:
+    """Before version 9 the payload of MySQL orders by one column, and fails without it."""
+    if version is FormatVersion.V9 or table.version is not FormatVersion.V9:
+        return
+    schema = table.schema
+    is_mysql = stored_payload(table.properties) == Payload.MYSQL_DEBEZIUM
+    if is_mysql and schema is not None and MYSQL_SEQUENCE not in schema.names:
+        message = (
+            f"table {table.location.url} merges with {Payload.MYSQL_DEBEZIUM} and has no column "
+            f"{MYSQL_SEQUENCE}, by which version {version:d} orders its rows; leave the table in "
+            "version 9"
+        )
+        raise Refused(message)
 
 
 def _check_keys(table: HudiTable, version: FormatVersion) -> None:

@@ -134,6 +134,9 @@ _MODES = {
 #: The Java classes of the payloads that are known here.
 PAYLOAD_CLASSES = (*_MODES, *(payload.value for payload in Payload))
 
+#: Orders the changes of MySQL before version 9: log file and position in one text.
+MYSQL_SEQUENCE = "_event_seq"
+
 _DEBEZIUM_MARKER = DeleteMarker("_change_operation_type", "d")
 
 _PAYLOADS: Mapping[Payload, MergeSettings] = {

@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
 from table.config import keys
+from table.config.key_generators import implemented, word_of_class
 from table.config.merge_settings import PAYLOAD_CLASSES, PartialUpdateMode, merge_settings
-from table.config.table_properties import KeyGeneratorType, MergeMode, TableProperties
+from table.config.table_properties import MergeMode, TableProperties
 from table.errors import Unsupported
 from table.model.format_version import FormatVersion
 
@@ -212,12 +213,11 @@ def _names_unmaintained(properties: TableProperties, value: str) -> bool:
 
 
 def _is_unknown_generator(properties: TableProperties, value: str) -> bool:
-    return _is_set(properties, value) and properties.key_generator not in set(KeyGeneratorType)
+    return _is_set(properties, value) and implemented(value.strip()) is None
 
 
 def _is_unknown_generator_class(properties: TableProperties, value: str) -> bool:
-    is_judged_by_type = keys.KEY_GENERATOR_TYPE in properties.values
-    return not is_judged_by_type and _is_unknown_generator(properties, value)
+    return _is_set(properties, value) and implemented(word_of_class(value.strip())) is None
 
 
 def _extracts_slashes(properties: TableProperties, value: str) -> bool:
@@ -353,7 +353,7 @@ _KEYS_AND_PARTITIONS = (
         "keys and partition paths must be those that Apache Hudi makes",
         Refusal(
             _WRITE,
-            "values other than `SIMPLE`, `COMPLEX`, `NON_PARTITION`",
+            "values other than `SIMPLE`, `COMPLEX`, `NON_PARTITION`, with `_AVRO` or without",
             _is_unknown_generator,
             _UNWRITTEN_GENERATOR,
             _ANOTHER_PATH,

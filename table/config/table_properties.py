@@ -114,16 +114,16 @@ class TableProperties:
 
     @property
     def key_generator(self) -> str:
-        """The word of the key generator: stored, or of the stored class, or implied by the fields.
+        """The word of the key generator: of the stored class, or stored, or implied by the fields.
 
         ``USER_PROVIDED`` is a class that is not one of Apache Hudi's own.
         """
-        stored = self.values.get(keys.KEY_GENERATOR_TYPE)
-        if stored:
-            return stored
         class_name = self.values.get(keys.KEY_GENERATOR_CLASS)
         if class_name:
             return word_of_class(class_name)
+        stored = self.values.get(keys.KEY_GENERATOR_TYPE)
+        if stored:
+            return stored
         return implied_by_fields(self.record_key_fields, self.partition_fields)
 
     @property

@@ -63,13 +63,25 @@ def escape(value: str) -> str:
     return value.translate(_ESCAPED)
 
 
+def folder_name(value: str | None, prefix: str, url_encode: bool) -> str:
+    """The folder of a partition value; a null and an empty one have the default folder.
+
+    Args:
+        value: of a partition field, as a string.
+        prefix: ``field=`` or nothing.
+        url_encode: characters with a meaning in paths are written ``%XX``.
+    """
+    text = value or DEFAULT_PARTITION
+    return prefix + (escape(text) if url_encode else text)
+
+
 def _folder_names(values: pa.Array, prefix: str, url_encode: bool, slashes_nest: bool) -> pa.Array:
     def name(value: str) -> str | None:
-        text = escape(value) if url_encode else value
-        return prefix + text if slashes_nest or "/" not in text else None
+        folder = folder_name(value, prefix, url_encode)
+        return folder if slashes_nest or "/" not in folder.removeprefix(prefix) else None
 
-    named = _by_distinct_value(values, lambda value: name(value or DEFAULT_PARTITION))
-    return pc.if_else(values.is_null(), prefix + DEFAULT_PARTITION, named)
+    named = _by_distinct_value(values, name)
+    return pc.if_else(values.is_null(), folder_name(None, prefix, url_encode), named)
 
 
 def _may_be_a_path(path: str) -> bool:

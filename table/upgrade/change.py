@@ -20,7 +20,7 @@ handlers from version 6 to 9 of Apache Hudi 1.2.0.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from table.config import keys
@@ -84,8 +84,15 @@ def needs_compaction(before: FormatVersion, after: FormatVersion) -> bool:
     return before is not after and (before, after) != (FormatVersion.V8, FormatVersion.V9)
 
 
-def plan_change(access: TableAccess, version: FormatVersion) -> VersionChange:
+def plan_change(
+    access: TableAccess, version: FormatVersion, partition_fields: Sequence[str] | None = None
+) -> VersionChange:
     """What ``change_version`` would do as of now, once nothing is pending.
+
+    Args:
+        access: of the table.
+        version: of the table to be.
+        partition_fields: see ``properties_of``.
 
     Raises:
         Refused: something stands in the way; the message says what to do first.
@@ -98,11 +105,18 @@ def plan_change(access: TableAccess, version: FormatVersion) -> VersionChange:
         if pending.action not in _ENDED:
             message = f"{pending} has not ended; end it first: lakemark table timeline TABLE"
             raise Refused(message)
-    return _planned(access, version)
+    return _planned(access, version, partition_fields)
 
 
-def change_version(access: TableAccess, version: FormatVersion) -> VersionChange:
+def change_version(
+    access: TableAccess, version: FormatVersion, partition_fields: Sequence[str] | None = None
+) -> VersionChange:
     """Make the table one of another version; of one that is, delete what a dead attempt left.
+
+    Args:
+        access: of the table.
+        version: of the table to be.
+        partition_fields: see ``properties_of``.
 
     Returns:
         What was done. Errors as for ``plan_change``, and ``Refused`` for whatever is pending.
@@ -113,7 +127,7 @@ def change_version(access: TableAccess, version: FormatVersion) -> VersionChange
         for pending in timeline.pending():
             message = f"{pending} began meanwhile; stop the table's writers, then try again"
             raise Refused(message)
-        change = _planned(access, version)
+        change = _planned(access, version, partition_fields)
         _check_logs(access.storage, change)
         _check_merged(access, change, timeline)
         lease.check()
@@ -127,11 +141,14 @@ def change_version(access: TableAccess, version: FormatVersion) -> VersionChange
         return change
 
 
-def _planned(access: TableAccess, version: FormatVersion) -> VersionChange:
+def _planned(
+    access: TableAccess, version: FormatVersion, partition_fields: Sequence[str] | None
+) -> VersionChange:
     storage, store = access.storage, access.timeline
     before = read_properties(storage)
     check_allows(before, Purpose.MAINTAIN, storage.location.url)
-    after = before if before.version == version else properties_of(before, version)
+    is_same = before.version == version
+    after = before if is_same else properties_of(before, version, partition_fields)
     old, new = layout_of(before, store.version), layout_of(after, version)
     is_moved = old.names_completion != new.names_completion
     if is_moved and old.folder == new.folder:

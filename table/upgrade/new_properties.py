@@ -1,18 +1,33 @@
 """What a table's properties become in another version.
 
-How records are merged stays what it is, said in the words of the new version. Source: the upgrade
-and downgrade handlers of Apache Hudi 1.2.0, with two differences: a table whose rows would merge
-otherwise afterwards is refused, and ``OverwriteWithLatestAvroPayload`` of version 6 goes on meaning
-commit time, beside a precombine field, too.
+Records merge as before; the properties describe it in the terms of the new version. Source:
+``SevenToEightUpgradeHandler``, ``EightToNineUpgradeHandler``, ``NineToEightDowngradeHandler`` and
+``EightToSevenDowngradeHandler`` of Apache Hudi 1.2.0, with these differences:
+
+- A table whose rows would merge otherwise afterwards is refused.
+- ``OverwriteWithLatestAvroPayload`` of version 6 keeps commit time, also with a precombine field.
+- The payload class of a mode is stored in versions 6 and 8, also if the table had none: releases
+  before 1.0 know no mode, and take a table without payload class for one of commit time.
+- The delete marker of a payload is removed with the other properties that its class replaces.
+- Only the name of the merge strategy that the version has is stored, not its alternative, too.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from table.config import keys
 from table.config.merge_request import merge_properties
-from table.config.merge_settings import has_rules, merge_settings, stored_payload
+from table.config.merge_settings import (
+    MYSQL_SEQUENCE,
+    MergeSettings,
+    Payload,
+    has_rules,
+    merge_settings,
+    stored_payload,
+    strategy_of_mode,
+)
 from table.config.table_properties import (
     MergeMode,
     TableProperties,
@@ -44,12 +59,23 @@ _VERSIONED = frozenset(
         keys.DELETE_MARKER,
         keys.KEY_GENERATOR_TYPE,
         keys.KEY_GENERATOR_CLASS,
+        keys.PARTITION_FIELDS,
     }
 )
 
 
-def properties_of(properties: TableProperties, version: FormatVersion) -> TableProperties:
+def properties_of(
+    properties: TableProperties,
+    version: FormatVersion,
+    partition_fields: Sequence[str] | None = None,
+) -> TableProperties:
     """The properties of a table in a version; it has no metadata table then.
+
+    Args:
+        properties: of the table now.
+        version: of the table to be.
+        partition_fields: as ``field:TYPE``, for a table of the key generator ``CUSTOM`` that stores
+            the fields alone; None keeps the stored fields.
 
     Raises:
         InvalidConfig: the version has no words for how the table merges.
@@ -59,6 +85,8 @@ def properties_of(properties: TableProperties, version: FormatVersion) -> TableP
     mode = settings.mode
     if version is FormatVersion.V8 and has_rules(payload):
         mode = MergeMode.CUSTOM
+    if version is not FormatVersion.V9 and payload == Payload.MYSQL_DEBEZIUM:
+        settings = replace(settings, ordering_fields=(MYSQL_SEQUENCE,))
     ordering = ",".join(settings.ordering_fields or properties.ordering_fields)
     bare = properties.without_metadata_table().values
     layout = layout_properties(version)
@@ -72,7 +100,9 @@ def properties_of(properties: TableProperties, version: FormatVersion) -> TableP
             **({ordering_key(version): ordering} if ordering else {}),
             **({} if version is FormatVersion.V6 else {keys.MERGE_MODE: str(mode)}),
             **merge_properties(replace(settings, payload=None), payload, version),
+            **_strategy_of_payload(properties, settings, version),
             **_key_generator(properties),
+            **_partition_fields(properties, version, partition_fields),
         }
     )
 
@@ -84,6 +114,27 @@ def changed_properties(
     names = sorted((before.values.keys() | after.values.keys()) - {keys.TABLE_CHECKSUM})
     pairs = ((name, before.values.get(name), after.values.get(name)) for name in names)
     return [(name, old, new) for name, old, new in pairs if old != new]
+
+
+def _strategy_of_payload(
+    properties: TableProperties, settings: MergeSettings, version: FormatVersion
+) -> dict[str, str]:
+    """A payload of version 8 leaves the strategy of its mode, as in Apache Hudi."""
+    is_left = properties.version == FormatVersion.V8 and version is FormatVersion.V9
+    strategy = strategy_of_mode(settings.mode) if is_left and settings.payload else None
+    return {keys.MERGE_STRATEGY_ID: strategy} if strategy else {}
+
+
+def _partition_fields(
+    properties: TableProperties, version: FormatVersion, typed: Sequence[str] | None
+) -> dict[str, str]:
+    """The key generator ``CUSTOM`` stores types of fields from version 8 on, others never do."""
+    stored = properties.values.get(keys.PARTITION_FIELDS)
+    if stored is None:
+        return {}
+    if version is FormatVersion.V6:
+        return {keys.PARTITION_FIELDS: ",".join(properties.partition_fields)}
+    return {keys.PARTITION_FIELDS: ",".join(typed) if typed else stored}
 
 
 def _key_generator(properties: TableProperties) -> dict[str, str]:

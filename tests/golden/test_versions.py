@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from sinks.hudi.version_change import plan_version, take_to_version
+from table.config import keys
 from table.errors import Refused
 from table.execution.runner import LocalRunner
 from table.hudi_table import HudiTable, open_table
@@ -56,6 +57,7 @@ def past(table: HudiTable) -> dict[str, object]:
         ("v8_mor_upgraded_from_6_archived", (V6, V9)),
         ("v9_mor_savepoint_restore", (V6,)),
         ("v9_mor_non_blocking_writers", (V6,)),
+        ("v6_mor_timestamp_keys_millis", (V9, V6)),
     ],
 )
 def test_a_table_keeps_rows_and_past_in_every_version(
@@ -80,6 +82,19 @@ def test_a_table_keeps_rows_and_past_in_every_version(
         again = change_version(table.access, version)
         assert again.is_none
         assert rows_of(opened(table)) == rows
+
+
+def test_partition_fields_of_custom_keys_get_the_types_that_rows_show(tmp_path: Path) -> None:
+    table = unpack("v6_cow_custom_keys", tmp_path).table
+    rows = rows_of(table)
+    for version in (V9, V6, V8):
+        stored = take_to_version(table, version, LocalRunner(1)).change.after.values
+        typed = "region,at_s" if version is V6 else "region:SIMPLE,at_s:TIMESTAMP"
+        assert stored[keys.PARTITION_FIELDS] == typed, "as Apache Hudi writes it in that version"
+        assert stored[keys.KEY_GENERATOR_TYPE] == "CUSTOM"
+        assert stored[keys.KEY_GENERATOR_CLASS] == "org.apache.hudi.keygen.CustomKeyGenerator"
+        table = opened(table)
+        assert rows_of(table) == rows
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,45 @@
+"""A table of MySQL's payload leaves version 9 only with the column that orders it before."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+import pyarrow as pa
+import pytest
+
+from sinks.hudi.version_change import take_to_version
+from table.config.table_spec import TableSpec
+from table.errors import Refused
+from table.execution.runner import LocalRunner
+from table.hudi_table import create_on
+from table.index.bucket import BucketIndex
+from table.model.format_version import FormatVersion
+from table.storage import StorageLocation, open_storage
+from tests.unit.index.test_stored_rows import opened, write
+
+ROWS = pa.table(
+    {
+        "id": ["a", "b"],
+        "_change_operation_type": ["c", "c"],
+        "_event_bin_file": ["f1", "f1"],
+        "_event_pos": [1, 2],
+        "_event_seq": ["f1.1", "f1.2"],
+    }
+)
+
+
+@pytest.mark.parametrize("has_sequence", [True, False])
+def test_version_8_needs_the_sequence_column(has_sequence: bool) -> None:
+    storage = open_storage(StorageLocation(f"memory://{uuid4().hex}/t"))
+    create_on(storage, TableSpec("t", ("id",), payload="MySqlDebeziumAvroPayload"))
+    rows = ROWS if has_sequence else ROWS.drop_columns(["_event_seq"])
+    write(storage, BucketIndex(1, ("id",)), rows=rows)
+    table = opened(storage)
+    if not has_sequence:
+        with pytest.raises(Refused, match="no column _event_seq, by which version 8 orders"):
+            take_to_version(table, FormatVersion.V8, LocalRunner(1))
+        return
+    take_to_version(table, FormatVersion.V8, LocalRunner(1))
+    changed = opened(storage)
+    assert changed.properties.ordering_fields == ("_event_seq",)
+    assert changed.snapshot(["id"]).read_all()["id"].to_pylist() == ["a", "b"]
