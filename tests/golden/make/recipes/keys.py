@@ -207,7 +207,7 @@ RECIPES = (
             NO_METADATA,
             version(9),
             keyed_by("ComplexKeyGenerator"),
-            {"hoodie.write.complex.keygen.new.encoding": "true"},
+            {"hoodie.write.complex.keygen.new.encoding": "false"},
         ),
         _four_commits(lambda frame: frame),
     ),
