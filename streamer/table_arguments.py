@@ -43,7 +43,7 @@ def add_table(table: argparse.ArgumentParser, debug: argparse.ArgumentParser) ->
     _add_restore(change("restore", "undo every write after a commit", "table_restore"))
     _add_version(change("upgrade", "take the table to a newer version", "table_version"), (8, 9))
     _add_version(change("downgrade", "take the table to an older version", "table_version"), (6, 8))
-    _add_validate(change("validate", "hold the metadata table against the files", "table_validate"))
+    _add_validate(change("validate", "compare the metadata table with the files", "table_validate"))
 
 
 def add_location(command: argparse.ArgumentParser) -> None:
@@ -147,6 +147,9 @@ def _add_version(command: argparse.ArgumentParser, versions: Sequence[int]) -> N
 def _add_validate(validate: argparse.ArgumentParser) -> None:
     text = "make the metadata table anew, then look"
     validate.add_argument("--rebuild", action="store_true", help=text)
+    text = "do not read the record keys to count those that exist in more than one partition"
+    validate.add_argument("--skip-keys", action="store_true", help=text)
+    _add_merger(validate)
 
 
 def add_steps(command: argparse.ArgumentParser, run_help: str, can_schedule: bool = False) -> None:

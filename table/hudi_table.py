@@ -18,6 +18,7 @@ from table.config.table_properties import PROPERTIES_PATH, TableProperties
 from table.config.table_spec import TableSpec
 from table.errors import InvalidConfig, SnapshotChanged
 from table.execution.runner import LocalRunner, Runner
+from table.index.repeated_keys import RepeatedKeys, find_repeated_keys
 from table.index.stored_rows import StoredRows, sample_rows
 from table.merge.custom.custom_merger import CustomMerger
 from table.merge.record_merger import commit_time_merger
@@ -38,6 +39,7 @@ from table.model.commit_metadata import CommitMetadata
 from table.model.compaction_plan import CompactionPlan
 from table.model.format_version import FormatVersion
 from table.model.instant import Instant
+from table.model.meta_columns import RECORD_KEY
 from table.read.cdc_scan import CdcScan
 from table.read.file_group_reader import FileGroupReader
 from table.read.file_statistics import FileStatistics
@@ -190,6 +192,18 @@ class HudiTable:
         return of_service
 
     @property
+    def bucket_count(self) -> int | None:
+        """Buckets in each partition, as the newest active commit says that records it.
+
+        None if no commit does; commits of Apache Hudi do not.
+        """
+        for instant in reversed(self.timeline.completed(*COMMITS)):
+            count = self.store.read_commit(instant).extra_metadata.get(keys.BUCKET_COUNT)
+            if count is not None:
+                return int(count)
+        return None
+
+    @property
     def schema(self) -> pa.Schema | None:
         """The table's columns, meta columns first; None before the first commit."""
         stored = self._avro_schema()
@@ -306,6 +320,18 @@ class HudiTable:
         columns, latest = self._indexed_columns(), view.latest_slices()
         where = runner or LocalRunner()
         return differences(self.storage, metadata, timeline, self.version, columns, latest, where)
+
+    def repeated_keys(self) -> RepeatedKeys:
+        """Record keys that exist in more than one partition, exactly; reads all record keys.
+
+        Raises:
+            SnapshotChanged: others changed the table meanwhile; call again.
+            InvalidConfig, CorruptData, Unsupported: the table cannot be read.
+        """
+        self.refresh()
+        populated = self.properties.populates_meta_columns
+        scan = self.scan(columns=[RECORD_KEY] if populated and self.schema else None)
+        return find_repeated_keys(scan, self.bucket_count)
 
     @property
     def metadata_compacted_at(self) -> str | None:

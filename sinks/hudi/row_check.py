@@ -7,13 +7,11 @@ most eight file groups, so it takes the same time for a table of any size.
 
 from __future__ import annotations
 
-from table.config import keys
 from table.errors import InvalidConfig
 from table.hudi_table import HudiTable
 from table.index.bucket import BucketIndex
 from table.index.stored_rows import StoredRows, check_rows, fits_index, stored_key_generator
 from table.keygen.key_generator import KeyGenerator
-from table.model.action import COMMITS
 
 
 def check_stored_rows(table: HudiTable, index: BucketIndex) -> KeyGenerator:
@@ -38,7 +36,7 @@ def check_stored_rows(table: HudiTable, index: BucketIndex) -> KeyGenerator:
 
 def _check_count(table: HudiTable, sample: list[StoredRows], index: BucketIndex) -> None:
     """Commits of ours record the bucket count, which a few rows may not disclose."""
-    count = _recorded_count(table)
+    count = table.bucket_count
     if count is None or count == index.bucket_count:
         return
     recorded = BucketIndex(count, index.key_fields, index.hash_fields)
@@ -48,12 +46,3 @@ def _check_count(table: HudiTable, sample: list[StoredRows], index: BucketIndex)
             f"the {index.bucket_count} buckets of the pipeline; set table.buckets to {count}"
         )
         raise InvalidConfig(message)
-
-
-def _recorded_count(table: HudiTable) -> int | None:
-    """The bucket count in the newest commit that records one."""
-    for instant in reversed(table.timeline.completed(*COMMITS)):
-        count = table.store.read_commit(instant).extra_metadata.get(keys.BUCKET_COUNT)
-        if count is not None:
-            return int(count)
-    return None

@@ -1,4 +1,4 @@
-"""``lakemark table validate``: whether a table's metadata table tells the truth."""
+"""``lakemark table validate``: whether a table's metadata table and its record keys are sound."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from rich.console import Console
 from streamer.commands.service_table import open_beside_writers
 from streamer.commands.table import Facts, show_rows
 from table.config.property_rules import Purpose, check_allows
+from table.errors import InvalidConfig, Unsupported
 from table.hudi_table import HudiTable
+from table.index.repeated_keys import RepeatedKeys
 from table.metadata.validation import Difference
 
 #: The exit code when something differs.
@@ -18,12 +20,14 @@ DIFFERS = 1
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Print what differs; or make the metadata table anew.
+    """Print what differs, after the metadata table was rebuilt if that is asked for.
+
+    Keys that exist in several partitions are printed and are no difference: the table allows them.
 
     Raises:
         HudiError: the table cannot be read, or not be written.
     """
-    table = open_beside_writers(arguments)
+    table = open_beside_writers(arguments, arguments.merger)
     if arguments.rebuild:
         bare = table.properties.without_metadata_table()
         check_allows(bare, Purpose.MAINTAIN, table.location.url)
@@ -32,6 +36,8 @@ def execute(arguments: argparse.Namespace) -> int:
     show_rows([_row(one) for one in found], Console(), arguments.json)
     if not arguments.json:
         print(_verdict(table, found))
+    if not arguments.skip_keys:
+        _show_keys(table, arguments.json)
     return DIFFERS if found else 0
 
 
@@ -46,3 +52,32 @@ def _verdict(table: HudiTable, found: list[Difference]) -> str:
     if found:
         return f"{len(found)} differences in {partitions}; --rebuild makes the metadata table anew"
     return f"{partitions} agree with the files"
+
+
+def _show_keys(table: HudiTable, as_json: bool) -> None:
+    try:
+        repeated = table.repeated_keys()
+    except (InvalidConfig, Unsupported) as reason:
+        if not as_json:
+            print(f"record keys were not compared across partitions: {reason}")
+        return
+    if not as_json:
+        print(_sentence(repeated))
+    elif repeated.keys:
+        examples = [
+            {"key": one.record_key, "partitions": one.partitions} for one in repeated.examples
+        ]
+        what = "record keys in several partitions"
+        show_rows([{"what": what, **asdict(repeated), "examples": examples}], Console(), True)
+
+
+def _sentence(repeated: RepeatedKeys) -> str:
+    rule = "record keys are unique within a partition"
+    if not repeated.keys:
+        return f"{rule}; none of this table exists in more than one partition"
+    keys, first = repeated.keys, repeated.examples[0]
+    exist = "record key exists" if keys == 1 else "record keys exist"
+    return (
+        f"{rule}; {keys} {exist} in more than one partition, with {repeated.rows} rows, such as "
+        f"{first.record_key!r} in {', '.join(map(repr, first.partitions))}"
+    )

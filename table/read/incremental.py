@@ -1,29 +1,39 @@
-"""Incremental queries: the rows that commits of a span of time have written, as they are now.
+"""Incremental queries: the rows that commits of a span of time have written, as of the span's end.
 
 What is read are the files that the commits wrote, the newest state of each file group among them,
-and of its rows those whose commit is in the span: a row that a later commit of the span has changed
-again comes once, a deleted one not at all. What stood in a file group before the span has no say.
+and of its rows those whose commit is in the span. A row that a later commit of the span has changed
+again comes once, a deleted one not at all. Commits after the span do not change the answer.
+
+Files from before the span are not read, so a late row (event time) is returned even if it lost to
+an older commit's row. If the span holds a compaction of the file group, the base file that it wrote
+has the winner, and the late row is not returned. Apache Hudi 1.2.0 returns it: its reader applies
+the condition on ``_hoodie_commit_time`` to the base file before it merges the logs, so the late row
+meets no other. No snapshot ever showed that row, so lakemark merges first.
 
 A span counts completion times, and requests in table version 6: later than ``begin``, up to and
-with ``end``. Where commits of the span were archived, or files of theirs were cleaned, the whole
-table is read instead. Two things are right here that are not so in Apache Hudi 1.2.0: ``earliest``
-means all commits, not the last one; and a span of version 6 that begins in the archive reads the
-whole table, too, where Hudi answers with a part unless it is told to (``…incr.fallback…``).
+with ``end``. Where commits of the span were archived, or files that the answer needs were cleaned,
+the whole table is read instead. Files of older slices are not needed: the span's compaction or
+replacement has the rows. Apache Hudi falls back to the whole table for any file that is gone, and
+then lacks the rows that commits after the span changed. Two more things differ from Apache Hudi
+1.2.0: ``earliest`` means all commits, not the last one; and a span of version 6 that begins in the
+archive reads the whole table, where Hudi answers with a part unless ``…incr.fallback…`` is set.
 
 Source: ``IncrementalQueryAnalyzer``, ``CompletionTimeQueryViewV2.getInstantTimes``,
-``MergeOnReadIncrementalRelationV1`` and ``…V2`` (which serve copy-on-write tables, too).
+``MergeOnReadIncrementalRelationV1`` and ``…V2`` (which serve copy-on-write tables, too);
+``HoodieIncrementalRelationV2Trait.incrementalSpanRecordFilters`` and
+``SparkFileFormatInternalRowReaderContext`` (``requiredFilters``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, timedelta
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from table.errors import InvalidConfig
+from table.errors import CorruptData, InvalidConfig
 from table.model.action import COMMITS
 from table.model.commit_metadata import CommitMetadata
 from table.model.file_slice import FileGroupId, FileSlice
@@ -34,7 +44,7 @@ from table.read.written_files import file_at, written_paths
 from table.timeline.clock import format_instant, parse_instant
 from table.timeline.timeline_store import TimelineStore
 from table.view.file_group import FileGroup
-from table.view.file_lister import DataFile
+from table.view.file_lister import DataFile, data_file
 from table.view.file_system_view import FileSystemView
 from table.view.visible_instants import VisibleInstants
 
@@ -51,7 +61,7 @@ class IncrementalPlan:
         instants: requested times of the commits in the span, oldest first.
         condition: the rows that these commits wrote.
         visible: which blocks of the slices' logs count.
-        is_full_scan: whether the whole table is read, as files of the commits are gone.
+        is_full_scan: whether the whole table is read, because files that the answer needs are gone.
     """
 
     slices: tuple[FileSlice, ...]
@@ -70,8 +80,8 @@ def plan(
         view: the table's latest state.
         store: reads its instants.
         span: of completion times; of requested times in table version 6.
-        may_scan_fully: whether the whole table is read where files of the commits are gone;
-            with ``end``, rows that later commits changed are then missing.
+        may_scan_fully: whether the whole table is read if files that the answer needs are gone;
+            with ``end``, rows that commits after the span changed are then missing.
 
     Raises:
         InvalidConfig: files are gone and the whole table may not be read; or, in table version 6,
@@ -88,11 +98,11 @@ def plan(
     if not instants:
         return IncrementalPlan((), instants, condition, view.visible_instants)
     metadata = [store.read_commit(commit) for commit in commits]
-    gone = [str(commit) for commit in archived] or _cleaned_files(view, metadata)
+    written = _written_slices(view, metadata, span)
+    gone = [str(commit) for commit in archived] or _cleaned_files(view, written)
     if not gone:
-        slices = _written_slices(view, metadata, instants[-1])
         visible = replace(view.visible_instants, until=instants[-1])
-        return IncrementalPlan(slices, instants, condition, visible)
+        return IncrementalPlan(written, instants, condition, visible)
     if not may_scan_fully:
         message = (
             f"{gone[0]} is needed for the span from {span.begin} to {span.end or 'now'}, but was "
@@ -159,34 +169,48 @@ def _condition(view: FileSystemView, span: Span, instants: tuple[str, ...]) -> p
     return after if span.end is None else after & (written_by <= span.end)
 
 
-def _cleaned_files(view: FileSystemView, metadata: Iterable[CommitMetadata]) -> list[str]:
-    return [
-        path for commit in metadata for path in written_paths(commit) if file_at(view, path) is None
-    ]
+def _cleaned_files(view: FileSystemView, slices: Iterable[FileSlice]) -> list[str]:
+    """Paths of the files of these slices that were removed."""
+    paths = [file.path for one in slices for file in (one.base, *one.logs) if file is not None]
+    return [path for path in paths if file_at(view, path) is None]
 
 
 def _written_slices(
-    view: FileSystemView, metadata: Iterable[CommitMetadata], until: str
+    view: FileSystemView, metadata: Iterable[CommitMetadata], span: Span
 ) -> tuple[FileSlice, ...]:
-    """The newest slice of every file group, made of the files of these commits alone."""
+    """The newest slice of every file group, made of the files of these commits alone.
+
+    Files that were removed are among them, with a size of 0 bytes.
+    """
     written: dict[FileGroupId, dict[str, DataFile]] = {}
     for commit in metadata:
         for path in written_paths(commit):
-            file = file_at(view, path)
-            assert file is not None, path
+            file = file_at(view, path) or _named(path)
             name = FileGroupId(file.partition_path, file.name.file_id)
             written.setdefault(name, {})[path] = file
     slices = (
         _newest_slice(view, name, files.values())
         for name, files in sorted(written.items())
-        if not _is_replaced(view.replaced, name, until)
+        if not _is_replaced(view, name, span)
     )
     return tuple(file_slice for file_slice in slices if file_slice is not None)
 
 
-def _is_replaced(replaced: Mapping[FileGroupId, str], name: FileGroupId, until: str) -> bool:
-    at = replaced.get(name)
-    return at is not None and at <= until
+def _named(path: str) -> DataFile:
+    folder, _, name = path.rpartition("/")
+    file = data_file(folder, name, size_bytes=0)
+    if file is None:
+        raise CorruptData(path, None, "a write stat that names a data file", name)
+    return file
+
+
+def _is_replaced(view: FileSystemView, name: FileGroupId, span: Span) -> bool:
+    """Whether the group was replaced by the end of the span, as its times are counted."""
+    at = view.replaced.get(name)
+    if at is None or span.end is None:
+        return at is not None
+    instant = view.timeline.find(at)
+    return (at if instant is None else _counted_time(view, instant)) <= span.end
 
 
 def _newest_slice(

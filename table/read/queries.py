@@ -30,7 +30,7 @@ class ReadOptimized:
 
 @dataclass(frozen=True, slots=True)
 class Incremental:
-    """The rows that commits of a span have written, as they are now; see ``incremental``.
+    """The rows that commits of a span have written, as of its end; see ``incremental``.
 
     Attributes:
         begin: completion time after which it begins (requested time in table version 6), or

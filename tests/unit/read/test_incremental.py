@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from uuid import uuid4
 
 import pytest
@@ -12,6 +13,7 @@ from table.errors import InvalidConfig
 from table.hudi_table import open_table
 from table.metadata.property_file import replace_properties
 from table.model.action import Action, State
+from table.model.commit_metadata import CommitMetadata
 from table.model.format_version import FormatVersion
 from table.model.instant import Instant
 from table.model.meta_columns import COMMIT_TIME
@@ -22,10 +24,20 @@ from table.storage import StorageLocation, open_storage
 from table.timeline.layout import LayoutV1
 from table.timeline.timeline import Timeline
 from table.timeline.timeline_store import TimelineStore
+from table.transaction.transaction import Transaction
 from table.view.file_system_view import FileSystemView
 from tests import plans
-from tests.tables import Row
-from tests.unit.read.histories import Batch, History, batches, live, outcome, write
+from tests.tables import Row, commit, writer
+from tests.unit.read.histories import (
+    Batch,
+    History,
+    Service,
+    batches,
+    compacted,
+    live,
+    outcome,
+    write,
+)
 
 
 @pytest.mark.parametrize("begin", ["earliest", "EARLIEST", "0", "000", "00000000000000"])
@@ -66,6 +78,51 @@ def test_a_span_shows_what_its_commits_came_to_among_themselves(
     asked = [instant.requested_at for instant in history.instants[begin:end]]
     assert list(plan.instants) == asked
     assert _payloads(history, plan) == live(outcome(sent[begin:end]))
+
+
+@settings(max_examples=12, deadline=None)
+@given(compacted(), st.data())
+def test_compactions_and_commits_after_the_end_do_not_change_what_a_span_shows(
+    steps: list[Batch | Service], data: st.DataObject
+) -> None:
+    steps = [s if isinstance(s, Service) else [replace(row, ts=0) for row in s] for s in steps]
+    history = write(steps)
+    commits = len(history.instants)
+    begin = data.draw(st.integers(0, commits - 1), "commits before the span")
+    end = data.draw(st.integers(begin + 1, commits), "commits until its end")
+    times = ["000", *(str(instant.completed_at) for instant in history.instants)]
+    plan = incremental.plan(
+        history.table.view(), history.table.store, Span.of(times[begin], times[end])
+    )
+    assert _payloads(history, plan) == live(outcome(history.batches[begin:end]))
+
+
+def test_late_row_that_lost_is_left_out_if_the_span_holds_the_compacted_winner() -> None:
+    compaction = [Service.PLAN_COMPACTION, Service.FINISH_COMPACTION]
+    first, late = [Row("a", 5, v=1), Row("b", 5, v=2)], [Row("a", 1, v=3), Row("b", 9, v=4)]
+    history = write([first, [Row("a", 6, v=5)], *compaction, late])
+    whole = [str(instant.completed_at) for instant in history.table.timeline.completed()]
+    store, view = history.table.store, history.table.view()
+    with_compaction = incremental.plan(view, store, Span.of(whole[1]))
+    only_late = incremental.plan(view, store, Span.of(whole[2]))
+    assert _payloads(history, with_compaction) == {"b": 4}
+    assert _payloads(history, only_late) == {"a": 3, "b": 4}
+
+
+def test_replacement_that_completes_after_the_end_does_not_hide_rows_of_the_span() -> None:
+    history = write([[Row("a"), Row("b")]])
+    to = writer(history.table.storage)
+    to.table.refresh()
+    replacing = Transaction.begin(to.table.access, Action.REPLACE_COMMIT, to.table.timeline)
+    written = commit(to, [Row("a", 1, v=7)])
+    (stat,) = to.table.store.read_commit(written).write_stats
+    replaced = {str(stat.partition_path): (stat.file_id,)}
+    replacing.commit(CommitMetadata((), {}, replaced_file_ids=replaced))
+    table = open_table(to.table.location)
+    assert table.view().replaced
+    span = Span.of(str(history.instants[0].completed_at), str(written.completed_at))
+    plan = incremental.plan(table.view(), table.store, span)
+    assert _payloads(replace(history, table=table), plan) == {"a": 7}
 
 
 def test_columns_that_were_not_asked_for_are_not_there() -> None:

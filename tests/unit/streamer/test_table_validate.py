@@ -1,4 +1,4 @@
-"""``lakemark table validate`` finds what the metadata table says wrongly, and makes it anew."""
+"""``lakemark table validate`` finds what the metadata table says wrongly, and counts keys."""
 
 from __future__ import annotations
 
@@ -37,6 +37,29 @@ def test_a_file_that_is_gone_is_found_and_a_rebuild_forgets_it(
     about_it = {gone.removeprefix("south/"), "south/"}
     assert {told["place"] for told in ranges} == about_it, "statistics of it, and bounds by it"
     assert main(["table", "validate", place, "--rebuild"]) == 0
+
+
+def test_keys_in_several_partitions_are_counted_and_are_no_difference(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = str(tmp_path / "t")
+    storage = open_storage(StorageLocation(place))
+    make(storage)
+    commit(writer(storage), [Row("a"), Row("b")])
+    assert main(["table", "validate", place]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "unique within a partition; none of this table exists in more than one" in text
+    commit(writer(storage), [Row("a", region="south")])
+    assert main(["table", "validate", place]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "1 record key exists in more than one partition, with 2 rows" in text
+    assert "'a' in 'north', 'south'" in text
+    assert main(["table", "validate", place, "--json"]) == 0
+    (found,) = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (found["keys"], found["rows"]) == (1, 2)
+    assert found["examples"] == [{"key": "a", "partitions": ["north", "south"]}]
+    assert main(["table", "validate", place, "--skip-keys"]) == 0
+    assert "unique" not in capsys.readouterr().out
 
 
 def test_a_writer_goes_on_with_a_metadata_table_that_was_made_anew_beside_it(
