@@ -8,10 +8,9 @@ from pathlib import Path
 import pyarrow.compute as pc
 import pytest
 
-from table.config.key_generators import KeyGeneratorType
 from table.errors import CorruptData, InvalidConfig, SnapshotChanged
 from table.index.bucket import BucketIndex, bucket_of, groups_by_bucket
-from table.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
+from table.index.stored_rows import stored_key_generator
 from table.model.meta_columns import PARTITION_PATH, RECORD_KEY
 from tests.golden.golden_table import ALL_TABLES, GoldenTable, sorted_rows, unpack
 
@@ -81,15 +80,8 @@ def test_keys_and_paths_come_out_as_apache_made_them(golden: GoldenTable) -> Non
     properties = golden.properties
     if not properties.folders_are_values or "slash" in properties.table_name:
         return  # folders that are only read, not made
-    config = KeyGeneratorConfig(
-        properties.record_key_fields,
-        properties.partition_fields,
-        KeyGeneratorType(properties.key_generator),
-        hive_style=properties.hive_style,
-        url_encode=properties.url_encode,
-    )
     rows = golden.expected("snapshot")
-    generator = KeyGenerator(config)
+    generator = stored_key_generator(properties, golden.table.stored_rows(), golden.root.name)
     assert generator.record_keys(rows).to_pylist() == rows[RECORD_KEY].to_pylist()
     assert generator.partition_paths(rows).to_pylist() == rows[PARTITION_PATH].to_pylist()
 
