@@ -12,11 +12,17 @@ later, so a reader that held on to a manifest for long may find one gone. An upg
 copies its archive here in whatever order it reads it, so that names of files tell nothing in such a
 table; the old archive is left where it was. Source: ``LSMTimeline``, ``LSMTimelineWriter``,
 ``ArchivedTimelineLoaderV2`` of Apache Hudi 1.2.0.
+
+If the newest manifest is lost, the history is read from the one before it and the data files that
+no manifest names. Deletion spares every file of the last three manifests, so all files of the lost
+one are there; the next archival writes a new manifest of them. If no manifest is left, nothing
+shows which data files are missing, so the history counts as damaged.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -47,6 +53,8 @@ _NAMES = ["instantTime", "completionTime", "action"]
 _METADATA = "metadata"
 _COMMIT_BATCH_ROWS = 64
 _ACTIONS = {str(action): action for action in Action}
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +102,12 @@ class LsmHistory:
 
         Raises:
             SnapshotChanged: the manifest was removed at this very moment; call again.
-            CorruptData: the manifest is missing or damaged.
+            CorruptData: the manifest is damaged, or every manifest is lost.
         """
-        version = self.newest_version()
-        if version is None:
+        newest = self._newest()
+        if newest is None:
             return ArchivedTimeline()
-        named = self.manifest(version)
+        version, named = newest
         are_ranges = not named or not self._was_upgraded()
         files = [self._file(file, version, are_ranges) for file in named]
         files.sort(key=lambda file: file.last, reverse=True)
@@ -107,10 +115,8 @@ class LsmHistory:
 
     def newest_version(self) -> int | None:
         """As ``_version_`` says; it is deleted and made again, so without it the manifests say."""
-        try:
-            return int(self._storage.read(f"{self.folder}/{VERSION_FILE}"))
-        except (NotFound, ValueError):
-            return max(self.versions(), default=None)
+        stated = self._stated_version()
+        return max(self.versions(), default=None) if stated is None else stated
 
     def versions(self) -> list[int]:
         """Numbers of the manifests that lie there, oldest first."""
@@ -123,17 +129,15 @@ class LsmHistory:
 
     def current(self) -> list[ManifestFile]:
         """The files that the newest version names. Errors as for ``load``."""
-        version = self.newest_version()
-        return [] if version is None else self.manifest(version)
+        newest = self._newest()
+        return [] if newest is None else newest[1]
 
     def manifest(self, version: int) -> list[ManifestFile]:
         """The files that a version names. Errors as for ``load``."""
-        path = f"{self.folder}/manifest_{version}"
         try:
-            data = self._storage.read(path)
+            return self._manifest(version)
         except NotFound:
-            raise self._missing(version, f"the manifest {path}") from None
-        return _parse_manifest(data, path)
+            raise self._missing(version, f"the manifest {self._path_of(version)}") from None
 
     def rows_of(self, file: ManifestFile, version: int) -> Iterator[pa.RecordBatch]:
         """All that a file holds, some rows at a time. Errors as for ``ArchiveFile.instants``."""
@@ -163,6 +167,71 @@ class LsmHistory:
                     data: bytes = found[_METADATA][0].as_py() or b""
                     return decode_commit(data, f"{file.path}, instant {instant}")
         return None
+
+    def _path_of(self, version: int) -> str:
+        return f"{self.folder}/manifest_{version}"
+
+    def _manifest(self, version: int) -> list[ManifestFile]:
+        path = self._path_of(version)
+        return _parse_manifest(self._storage.read(path), path)
+
+    def _stated_version(self) -> int | None:
+        try:
+            return int(self._storage.read(f"{self.folder}/{VERSION_FILE}"))
+        except (NotFound, ValueError):
+            return None
+
+    def _newest(self) -> tuple[int, list[ManifestFile]] | None:
+        """The newest version and its files; None before the first archival."""
+        stated = self._stated_version()
+        if stated is not None:
+            try:
+                return stated, self._manifest(stated)
+            except NotFound:
+                if self.newest_version() != stated:
+                    raise self._missing(stated, f"the manifest {self._path_of(stated)}") from None
+        versions = [v for v in self.versions() if stated is None or v < stated]
+        if versions:
+            newest = stated or versions[-1]
+            return newest, self._recovered(versions[-1], newest)
+        if stated is not None:
+            raise self._no_manifest(stated)
+        return None
+
+    def _recovered(self, version: int, newest: int) -> list[ManifestFile]:
+        """The files of an older manifest, and those of a lost one that hold further instants."""
+        sizes = {i.name: i.size_bytes for i in self._storage.list_folder(self.folder)[1]}
+        named = self.manifest(version)
+        for file in named:
+            if file.name not in sizes:
+                raise self._missing(newest, f"{self.folder}/{file.name}, named by its manifest")
+        known = {name for file in named for name in self._instant_names(file, newest)}
+        found = (ManifestFile.parse(name, size_bytes) for name, size_bytes in sizes.items())
+        unnamed = [file for file in found if file is not None and file not in named]
+        for file in sorted(unnamed, key=lambda file: (-file.layer, file.first)):
+            if not self._instant_names(file, newest) <= known:
+                known |= self._instant_names(file, newest)
+                named.append(file)
+        if version != newest:
+            _log.warning(
+                "%s/manifest_%d is lost: the history is read from manifest_%d and %d data files; "
+                "the next archival writes a new manifest",
+                *(self.folder, newest, version, len(named)),
+            )
+        return named
+
+    def _instant_names(self, file: ManifestFile, version: int) -> set[tuple[str, Action]]:
+        instants = self.instants_of(self._file(file, version, True))
+        return {(instant.requested_at, instant.action) for instant in instants}
+
+    def _no_manifest(self, version: int) -> CorruptData:
+        remedy = (
+            "no manifest; copy it back from a backup of the table, or write one that lists every "
+            "Parquet file of the folder"
+        )
+        return CorruptData(
+            self._path_of(version), None, '{"files": [{"fileName": …, "fileLen": …}, …]}', remedy
+        )
 
     def _names(self) -> list[str]:
         return [info.name for info in self._storage.list_folder(self.folder)[1]]
@@ -200,7 +269,7 @@ class LsmHistory:
                 "while it was being read; load the timeline again"
             )
             return SnapshotChanged(message)
-        return CorruptData(f"{self.folder}/manifest_{version}", None, what, "no such file")
+        return CorruptData(self._path_of(version), None, what, "no such file")
 
 
 @dataclass(frozen=True, slots=True)

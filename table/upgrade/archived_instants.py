@@ -43,10 +43,8 @@ def archived_instants(archive: ArchiveLogs | LsmHistory) -> list[ArchivedInstant
 
 
 def _of_history(history: LsmHistory) -> Iterator[ArchivedInstant]:
-    version = history.newest_version()
-    if version is None:
-        return
-    for file in history.manifest(version):
+    version = history.newest_version() or 0
+    for file in history.current():
         for batch in history.rows_of(file, version):
             for row in batch.to_pylist():
                 yield ArchivedInstant(

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from table.errors import CorruptData
 from table.model.action import Action
 from table.model.instant import Instant
 from table.storage import Storage
@@ -97,6 +98,54 @@ def test_what_a_dead_archiver_left_unnamed_is_written_over() -> None:
 
 class LockLost(Exception):
     pass
+
+
+@pytest.mark.parametrize("count", [2, 3, 5, 7, 9, 10, 13])
+@pytest.mark.parametrize("has_version", [True, False])
+def test_a_lost_manifest_loses_no_instant_and_the_next_archival_replaces_it(
+    count: int, has_version: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    storage, items = new_storage(), [instant(n) for n in range(count + 1)]
+    for item in items[:count]:
+        add(storage, [item])
+    newest = LsmHistory(storage, HISTORY).newest_version()
+    storage.delete([f"{HISTORY}/manifest_{newest}"])
+    if not has_version:
+        storage.delete([f"{HISTORY}/_version_"])
+    archived = LsmHistory(storage, HISTORY).load()
+    assert list(archived.instants()) == items[:count]
+    assert archived.read_commit(items[0]) == metadata_of(items[0])
+    assert ("manifest_" in caplog.text) == has_version, "a warning names the lost manifest"
+    add(storage, items[count:])
+    caplog.clear()
+    assert list(LsmHistory(storage, HISTORY).load().instants()) == items
+    assert not caplog.text
+    named = {file.name for file in LsmHistory(storage, HISTORY).current()}
+    assert named <= {info.name for info in storage.list_folder(HISTORY)[1]}
+
+
+def test_a_history_without_any_manifest_is_damaged_and_nothing_of_it_is_deleted() -> None:
+    storage = new_storage()
+    for number in range(5):
+        add(storage, [instant(number)])
+    listed = [info.path for info in storage.list_folder(HISTORY)[1]]
+    storage.delete([path for path in listed if "manifest_" in path])
+    left = [info.path for info in storage.list_folder(HISTORY)[1]]
+    with pytest.raises(CorruptData, match="copy it back from a backup"):
+        LsmHistory(storage, HISTORY).load()
+    with pytest.raises(CorruptData, match="no manifest"):
+        add(storage, [instant(9)])
+    assert [info.path for info in storage.list_folder(HISTORY)[1]] == left
+
+
+def test_an_older_manifest_whose_files_are_lost_is_no_history() -> None:
+    storage = new_storage()
+    for number in range(2):
+        add(storage, [instant(number)])
+    lost = LsmHistory(storage, HISTORY).manifest(1)[0].name
+    storage.delete([f"{HISTORY}/manifest_2", f"{HISTORY}/{lost}"])
+    with pytest.raises(CorruptData, match="no such file"):
+        LsmHistory(storage, HISTORY).load()
 
 
 def test_nothing_changes_once_the_lock_is_lost() -> None:
