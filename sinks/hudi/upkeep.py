@@ -44,7 +44,7 @@ def clean(table: HudiTable, policy: CleaningPolicy) -> list[Cleaned]:
     """
     check_no_restore(table.timeline)
     pending = [i for i in table.timeline.pending(Action.CLEAN) if cleaning.is_free(table.access, i)]
-    done = [_execute(table, i, table.store.read_clean_plan(i.requested_at)) for i in pending]
+    done = [one for one in map(partial(_finish, table), pending) if one is not None]
     if cleaning.propose(table.store, table.timeline, table.view, policy) is None:
         return done
     requested = cleaning.request(table.access, lambda timeline: _view_at(table, timeline), policy)
@@ -119,6 +119,16 @@ def _execute(table: HudiTable, pending: Instant, plan: CleanPlan) -> Cleaned:
     instant, timeline = cleaning.execute(table.access, pending, plan)
     table.note_clean(instant, plan, timeline)
     return Cleaned(instant, plan)
+
+
+def _finish(table: HudiTable, pending: Instant) -> Cleaned | None:
+    """Execute a pending clean; None if its plan is lost, so that it was removed instead."""
+    plan = table.store.read_clean_plan(pending.requested_at)
+    if plan is not None:
+        return _execute(table, pending, plan)
+    cleaning.drop_lost_plan(table.access, pending)
+    table.refresh()
+    return None
 
 
 def _view_at(table: HudiTable, timeline: Timeline) -> FileSystemView:

@@ -56,7 +56,8 @@ def _planned_rows(table: HudiTable, policy: CleaningPolicy) -> list[Facts]:
     rows: list[Facts] = []
     for pending in table.timeline.pending(Action.CLEAN):
         name = pending.requested_at
-        rows += rows_of_files(name, table.store.read_clean_plan(name).files)
+        plan = table.store.read_clean_plan(name)
+        rows += rows_of_files(name, plan.files) if plan else []
     proposed = propose(table.store, table.timeline, table.view, policy)
     return rows if proposed is None else rows + rows_of_files(None, proposed.files)
 

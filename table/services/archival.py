@@ -141,10 +141,10 @@ def _replaced_and_not_cleaned(store: TimelineStore, timeline: Timeline) -> Itera
     if not replacing:
         return
     last = last_clean(timeline)
-    if last is None:
+    clean = store.read_clean(last) if last else None
+    if last is None or clean is None:
         yield replacing[0].requested_at
         return
-    clean = store.read_clean(last)
     cleaned_until = min([clean.earliest_retained or last.requested_at, *clean.savepoints])
     for instant in replacing:
         is_late = (instant.completed_at or last.requested_at) >= last.requested_at

@@ -8,6 +8,7 @@ crash: the files go first, and the clean is published once they are gone. Source
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Collection
 from datetime import UTC, datetime, timedelta
@@ -34,9 +35,12 @@ from table.timeline.timeline_store import (
     clean_plan_content,
 )
 from table.transaction.access import LOCK_WAIT_S, TableAccess
+from table.transaction.heartbeat import is_fresh
 from table.transaction.undoable import check_no_restore
 from table.view.file_lister import PARTITION_METAFILE
 from table.view.file_system_view import FileSystemView
+
+_log = logging.getLogger(__name__)
 
 
 def propose(
@@ -63,7 +67,8 @@ def propose(
     if earliest is None and policy.retention is not Retention.FILE_VERSIONS:
         return None
     last = last_clean(timeline)
-    metadata = store.read_clean(last) if last else CleanMetadata()
+    # Of a clean whose content is lost nothing is taken over: every partition is looked at.
+    metadata = (store.read_clean(last) if last else None) or CleanMetadata()
     new = [i for i in commits_by_request(timeline) if i.requested_at > metadata.last_completed]
     if len(new) < policy.every_commits:
         return None
@@ -116,6 +121,29 @@ def execute(access: TableAccess, pending: Instant, planned: CleanPlan) -> tuple[
     """
     with access.alive(pending.requested_at):
         return _execute(access, pending, planned)
+
+
+def drop_lost_plan(access: TableAccess, pending: Instant) -> bool:
+    """Remove a pending clean whose plan is lost; False if it is left as it is.
+
+    Files that it may have deleted are expired, so the next clean plans the rest of them. Source:
+    ``CleanActionExecutor.execute``, ``deleteEmptyInstantIfExists`` of Apache Hudi 1.2.0.
+    """
+    with access.lock.hold(LOCK_WAIT_S) as lease:
+        found = access.timeline.load().find(pending.requested_at)
+        is_pending = found is not None and found.action is Action.CLEAN and not found.is_completed
+        # The plan of a living writer may be empty while it is being written.
+        is_new = is_pending and access.sharing and is_fresh(pending, access.sharing.heartbeats)
+        if (
+            not is_pending
+            or is_new
+            or access.timeline.read_clean_plan(pending.requested_at) is not None
+        ):
+            return False
+        _log.warning("%s is removed: its plan is empty or missing, so it deletes nothing", pending)
+        lease.check()
+        access.timeline.forget(pending)
+    return True
 
 
 def is_free(access: TableAccess, pending: Instant) -> bool:

@@ -138,7 +138,11 @@ def check_not_cleaned(timeline: Timeline, store: TimelineStore, requested_at: st
     for clean in timeline.completed(Action.CLEAN):
         if clean.requested_at < requested_at:
             continue
-        retained = store.read_clean(clean).earliest_retained
+        metadata = store.read_clean(clean)
+        if metadata is None:
+            message = f"what {clean} deleted is lost; the state as of {requested_at} may be gone"
+            raise Refused(message)
+        retained = metadata.earliest_retained
         if not retained or retained > requested_at:
             kept = f"from {retained} on" if retained else "by their versions"
             message = f"{clean} retained files {kept}; the state as of {requested_at} may be gone"

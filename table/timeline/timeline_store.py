@@ -6,6 +6,7 @@ a completed instant is never rewritten; ``publish`` is the only way to complete 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import cache
@@ -37,6 +38,8 @@ from table.timeline.lsm_writer import LsmWriter
 from table.timeline.timeline import ArchivedTime, Timeline
 
 T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
 
 # Not below ``.hoodie/.temp/<instant>``: Apache's rollback takes every file there for a marker.
 _PREPARED_FOLDER = ".hoodie/.aux/prepared"
@@ -246,15 +249,32 @@ class TimelineStore:
         requested = Instant(requested_at, Action.RESTORE, State.REQUESTED)
         return self._read_as(RestorePlan.from_record, requested)
 
-    def read_clean_plan(self, requested_at: str) -> CleanPlan:
-        """Plan of a clean, pending or completed."""
-        requested = Instant(requested_at, Action.CLEAN, State.REQUESTED)
-        return self._read_as(CleanPlan.from_record, requested)
+    def read_clean_plan(self, requested_at: str) -> CleanPlan | None:
+        """Plan of a clean, pending or completed; None if it is lost: an empty file, or no file."""
+        path = self.path_of(Instant(requested_at, Action.CLEAN, State.REQUESTED))
+        try:
+            data = self._storage.read(path)
+        except NotFound:
+            return None
+        return decode_as(CleanPlan.from_record, data, path) if data else None
 
-    def read_clean(self, instant: Instant) -> CleanMetadata:
-        """Metadata of a completed clean; read once."""
+    def read_clean(self, instant: Instant) -> CleanMetadata | None:
+        """Metadata of a completed clean; read once.
+
+        If its file is empty, the plan says the same. Apache Hudi executes such a plan a second
+        time (``CleanPlanActionExecutor.requestClean``).
+
+        Returns:
+            None if the file and its plan are both lost: what the clean deleted is not known.
+        """
         if instant not in self._cleans:
-            self._cleans[instant] = self._read_as(CleanMetadata.from_record, instant)
+            path = self.path_of(instant)
+            data = self._storage.read(path)
+            if not data:
+                _log.warning("%s is empty; its plan is read instead", path)
+                plan = self.read_clean_plan(instant.requested_at)
+                return None if plan is None else CleanMetadata.of(plan)
+            self._cleans[instant] = decode_as(CleanMetadata.from_record, data, path)
         return self._cleans[instant]
 
     def note_clean(self, instant: Instant, metadata: CleanMetadata) -> None:

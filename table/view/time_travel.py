@@ -50,8 +50,10 @@ def _earliest_retained(timeline: Timeline, store: TimelineStore) -> str | None:
     cleans = sorted(timeline.completed(Action.CLEAN), key=lambda i: i.requested_at)
     if not cleans:
         return None
-    stated = store.read_clean(cleans[-1]).earliest_retained
-    if stated:
-        return stated
+    metadata = store.read_clean(cleans[-1])
+    if metadata is None:  # what it deleted is not known, but not what was written since
+        return cleans[-1].requested_at
+    if metadata.earliest_retained:
+        return metadata.earliest_retained
     completed = (i.requested_at for i in timeline.completed() if i.action.is_write)
     return min(completed, default=None)

@@ -112,6 +112,7 @@ def test_apaches_plans_and_records_are_read(tmp_path: Path) -> None:
     table = unpack("v9_cow_savepoint", tmp_path).table
     instant = table.timeline.completed(Action.CLEAN)[-1]
     plan = table.store.read_clean_plan(instant.requested_at)
+    assert plan is not None
     assert plan.policy == "KEEP_LATEST_COMMITS"
     assert plan.paths
     assert not any("/" in name for names in plan.files.values() for name in names)

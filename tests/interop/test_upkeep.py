@@ -212,7 +212,9 @@ def _two(retention: Retention) -> CleaningPolicy:
 
 def _newest_clean(path: Path) -> CleanMetadata:
     table = open_table(StorageLocation(str(path)))
-    return table.store.read_clean(table.timeline.completed(Action.CLEAN)[-1])
+    metadata = table.store.read_clean(table.timeline.completed(Action.CLEAN)[-1])
+    assert metadata is not None
+    return metadata
 
 
 def _read_optimized(path: Path) -> pa.Table:

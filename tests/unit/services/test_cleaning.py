@@ -10,18 +10,19 @@ import pytest
 from sinks.hudi.table_writer import TableWriter
 from sinks.hudi.upkeep import archive, clean
 from table.config.table_properties import TableType
-from table.errors import Refused
+from table.errors import InvalidConfig, Refused
 from table.model.action import Action, State
 from table.model.instant import Instant
 from table.model.restore import RestorePlan
 from table.services.archival_plan import ArchivalPolicy
-from table.services.cleaning import request
+from table.services.cleaning import drop_lost_plan, request
 from table.services.cleaning_plan import CleaningPolicy
+from table.services.savepoint import check_not_cleaned
 from table.timeline.clock import next_instant, parse_instant
 from table.timeline.timeline_store import restore_plan_content
 from table.transaction.sharing import Sharing
-from tests.tables import Row, commit, data_files, writer
-from tests.upkeep import make_plain, new_storage
+from tests.tables import Row, commit, contents, data_files, writer
+from tests.upkeep import as_of, make_plain, new_storage
 
 ONE_COMMIT = CleaningPolicy(commits=1)
 
@@ -53,6 +54,73 @@ def test_where_writers_share_the_table_every_clock_passes_the_plans_time() -> No
     assert request(access, lambda _: table.view(), ONE_COMMIT) is not None
     minted = table.store.load().pending(Action.CLEAN)[0].requested_at
     assert datetime.now(UTC) - parse_instant(minted) >= timedelta(milliseconds=300)
+
+
+@pytest.mark.parametrize(("content", "is_inflight"), [(b"", False), (b"", True), (None, True)])
+def test_a_pending_clean_whose_plan_is_empty_or_missing_is_removed_and_planned_again(
+    content: bytes | None, is_inflight: bool
+) -> None:
+    table = expired().table
+    before = contents(table.storage)
+    requested = request(table.access, lambda _: table.view(), ONE_COMMIT)
+    assert requested is not None
+    if is_inflight:
+        table.store.create(requested[0].inflight())
+    table.storage.delete([table.store.path_of(requested[0])])
+    if content is not None:
+        table.storage.put(table.store.path_of(requested[0]), content)
+    fresh = writer(table.storage).table
+    (done,) = clean(fresh, ONE_COMMIT)
+    assert done.instant.requested_at > requested[0].requested_at
+    assert sorted(done.plan.paths) == sorted(requested[1].paths)
+    assert not fresh.timeline.pending()
+    assert contents(table.storage) == before
+
+
+def test_a_plan_of_another_writer_that_is_being_written_is_not_removed() -> None:
+    table = expired().table
+    at = next_instant(table.store.load().newest_time)
+    pending = Instant(at, Action.CLEAN, State.REQUESTED)
+    table.store.create(pending)
+    shared = replace(table.access, sharing=Sharing())
+    assert not drop_lost_plan(shared, pending)
+    assert table.store.load().find(at) == pending
+    assert drop_lost_plan(table.access, pending)
+    assert table.store.load().find(at) is None
+
+
+def test_a_completed_clean_without_content_is_known_by_its_plan() -> None:
+    table = expired().table
+    (done,) = clean(table, ONE_COMMIT)
+    (said,) = (table.store.read_clean(i) for i in table.timeline.completed(Action.CLEAN))
+    table.storage.put(table.store.path_of(done.instant), b"")
+    fresh = writer(table.storage).table
+    assert fresh.store.read_clean(done.instant) == said
+    assert clean(fresh, ONE_COMMIT) == []
+    commit(writer(table.storage), [Row("a", 9, 9)])
+    assert len(clean(writer(table.storage).table, ONE_COMMIT)) == 1
+
+
+def test_a_completed_clean_that_is_lost_hides_no_row_and_refuses_the_past() -> None:
+    to = expired()
+    table, commits = to.table, to.table.timeline.completed(Action.COMMIT)
+    (done,) = clean(table, ONE_COMMIT)
+    before = contents(table.storage)
+    table.storage.put(table.store.path_of(done.instant), b"")
+    requested = Instant(done.instant.requested_at, Action.CLEAN, State.REQUESTED)
+    table.storage.put(table.store.path_of(requested), b"")
+    fresh = writer(table.storage).table
+    assert fresh.store.read_clean(done.instant) is None
+    assert contents(table.storage) == before
+    assert clean(fresh, ONE_COMMIT) == []
+    with pytest.raises(Refused, match="deleted is lost"):
+        check_not_cleaned(fresh.timeline, fresh.store, commits[-1].requested_at)
+    with pytest.raises(InvalidConfig, match="was cleaned away"):
+        as_of(fresh, commits[0].requested_at)
+    new = commit(writer(table.storage), [Row("a", 9, 9)])
+    fresh.refresh()
+    assert as_of(fresh, new.requested_at) == {"a": (9, 9)}
+    assert len(clean(fresh, ONE_COMMIT)) == 1
 
 
 def test_nothing_goes_while_a_restore_is_pending() -> None:
