@@ -19,6 +19,7 @@ from table.errors import OutcomeUnknown, Retriable
 from table.execution.runner import LocalRunner
 from table.model.action import COMMITS, Action, State
 from table.model.file_slice import FileGroupId
+from table.model.format_version import FormatVersion
 from table.model.instant import Instant
 from table.services.archival_plan import ArchivalPolicy
 from table.services.cleaning_plan import CleaningPolicy
@@ -342,7 +343,9 @@ def plan_clustering(storage: Storage, group: FileGroupId) -> Instant:
         "operationType": "CLUSTER",
         "clusteringPlan": {"inputGroups": [{"slices": [one]}]},
     }
-    planned = Instant(name, Action.CLUSTERING, State.REQUESTED)
+    is_v6 = store.version is FormatVersion.V6
+    action = Action.REPLACE_COMMIT if is_v6 else Action.CLUSTERING
+    planned = Instant(name, action, State.REQUESTED)
     store.create(planned, avro_container.encode("HoodieRequestedReplaceMetadata", record))
     return planned
 

@@ -229,6 +229,19 @@ class TimelineStore:
         data = self._storage.read(path)
         return decode_as(ClusteringPlan.from_record, data, path) if data else None
 
+    def is_clustering(self, pending: Instant) -> bool:
+        """Whether a pending instant is a clustering; in table version 6 its plan says so.
+
+        It changes no row, and a writer that starts leaves it (``getInstantsToRollback`` of
+        Apache Hudi's ``BaseHoodieTableServiceClient``).
+        """
+        if pending.action is Action.CLUSTERING or pending.action is not Action.REPLACE_COMMIT:
+            return pending.action is Action.CLUSTERING
+        try:
+            return self.read_clustering_plan(pending) is not None
+        except NotFound:
+            return False
+
     def read_rollback_plan(self, requested_at: str) -> RollbackPlan:
         """Plan of a pending rollback. One that completed may have lost it to an archiver."""
         requested = Instant(requested_at, Action.ROLLBACK, State.REQUESTED)

@@ -5,7 +5,9 @@ had none: readers and writers expect one. A delta commit and a compaction of the
 the delta commit's logs belong to the slice that the compaction opens, or to the one it rewrites, by
 their completion time. In table version 6 a log names its slice when it is written, so a compaction
 that was planned since would not have it: that conflicts. A clustering replaces whole groups, so it
-conflicts as soon as it is planned: it would not take over what is written beside it.
+conflicts as soon as it is planned: it would not take over what is written beside it. While its
+writer's heartbeat is alive, ours may try again. Otherwise the plan stays until somebody removes it:
+Apache Hudi cannot execute it in a table with a bucket index, and the commit is refused.
 
 Apache Hudi looks at the table after it has requested its instant, so what completed in between is
 no conflict to it: it writes over that. In a copy-on-write table its slices are then named before
@@ -19,10 +21,10 @@ looked for by ``table.transaction.transaction``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeAlias
 
-from table.errors import WriteConflict
+from table.errors import Refused, WriteConflict
 from table.index.bucket import place_in_partition
 from table.model.action import COMMITS, Action, State
 from table.model.commit_metadata import CommitMetadata
@@ -39,27 +41,53 @@ _Place: TypeAlias = tuple[str, int | str]
 _REPLACING = (Action.CLUSTERING, Action.REPLACE_COMMIT)
 
 
+class ClusteringPlanned(Refused):
+    """A clustering is planned for a file group that a commit writes, and nobody executes it."""
+
+    def __init__(self, planned: Instant, group: str) -> None:
+        super().__init__(
+            f"{planned} is about to replace {group}, so nothing can be written there; a table with "
+            "a bucket index cannot be clustered: remove the plan (lakemark table rollback TABLE "
+            f"{planned.requested_at} --run), and switch clustering off in the job that planned it"
+        )
+        self.planned = planned
+
+
 def check_conflicts(
     ours: Instant,
     metadata: CommitMetadata,
     began_with: Timeline,
     now: Timeline,
     store: TimelineStore,
+    is_executed: Callable[[Instant], bool],
 ) -> None:
     """Pass, or name what came first.
 
+    Args:
+        ours: what is about to be published.
+        metadata: of it.
+        began_with: the timeline when we began to write.
+        now: the timeline under the lock.
+        store: reads its instants.
+        is_executed: whether the heartbeat of a planned clustering's writer is alive.
+
     Raises:
         WriteConflict: a commit that completed since changed one of our file groups, or a clustering
-            is about to replace one.
+            that is being executed is about to replace one.
+        ClusteringPlanned: a clustering that nobody executes is about to replace one.
     """
     places = _written(metadata)
     for theirs, touched in _others(ours, began_with, now, store):
         common = places & touched
         if common:
             partition, place = min(common, key=str)
+            group = f"file group {place} in partition {partition!r}"
+            is_plan = theirs.action in _REPLACING and not theirs.is_completed
+            if is_plan and not ours.action.is_table_service and not is_executed(theirs):
+                raise ClusteringPlanned(theirs, group)
             message = (
-                f"instant {ours.requested_at} and {theirs} both write file group {place} in "
-                f"partition {partition!r}; nothing was published, and the batch can start again"
+                f"instant {ours.requested_at} and {theirs} both write {group}; nothing was "
+                "published, and the batch can start again"
             )
             raise WriteConflict(message)
     for unseen in began_with.pending(*COMMITS):

@@ -32,9 +32,9 @@ from table.timeline.lock import Lease
 from table.timeline.timeline import Timeline
 from table.timeline.timeline_store import rollback_metadata_content, rollback_plan_content
 from table.transaction.access import LOCK_WAIT_S, TableAccess
-from table.transaction.heartbeat import clear_expired, forget_heartbeat
+from table.transaction.heartbeat import HeartbeatPolicy, clear_expired, forget_heartbeat
 from table.transaction.instant_files import as_planned, awaited_logs, files_of, names_of
-from table.transaction.sharing import dead
+from table.transaction.sharing import dead, has_heartbeat
 from table.transaction.undoable import check_no_restore, check_undoable, named_instant
 from table.write.markers import drop_markers
 
@@ -114,7 +114,8 @@ def plan_rollback(access: TableAccess, requested_at: str) -> RollbackPlan:
 def roll_back_named(access: TableAccess, requested_at: str) -> RollbackPlan:
     """Undo one instant, completed or not; a rollback of it that is pending is finished.
 
-    Of a compaction that had not completed, the plan stays; it can be executed again.
+    Of a compaction that had not completed, the plan stays; it can be executed again. The plan of a
+    clustering goes, unless the heartbeat of its writer is alive.
 
     Returns:
         What was deleted. Errors as for ``plan_rollback``.
@@ -137,8 +138,11 @@ def roll_back_named(access: TableAccess, requested_at: str) -> RollbackPlan:
 def _check_undoable(access: TableAccess, target: Instant, timeline: Timeline) -> None:
     if target.is_completed:
         check_undoable(target, timeline, access.timeline, access.storage)
-    elif access.sharing is not None and not access.sharing.is_free(access.storage, target):
-        expires_after_s = access.sharing.heartbeats.expires_after_s
+    elif (access.sharing is not None or access.timeline.is_clustering(target)) and has_heartbeat(
+        access.storage, target, access.sharing
+    ):
+        policy = access.sharing.heartbeats if access.sharing is not None else HeartbeatPolicy()
+        expires_after_s = policy.expires_after_s
         message = (
             f"{target} is being written: its writer's heartbeat is alive; stop the writer, or wait "
             f"until it has been silent for {expires_after_s:.0f} s"
@@ -201,7 +205,11 @@ def _abandoned(access: TableAccess, timeline: Timeline) -> list[Instant]:
     """Pending rollbacks and commits of dead writers, but for commits that a rollback is to undo."""
     pending = timeline.pending(Action.ROLLBACK)
     aims = {access.timeline.read_rollback_plan(i.requested_at).instant for i in pending}
-    commits = (i for i in timeline.pending(*COMMITS) if i.requested_at not in aims)
+    commits = (
+        i
+        for i in timeline.pending(*COMMITS)
+        if i.requested_at not in aims and not access.timeline.is_clustering(i)
+    )
     return dead(access.storage, [*pending, *commits], access.sharing)
 
 

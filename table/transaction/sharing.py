@@ -51,6 +51,12 @@ class Sharing:
         time.sleep(self.clock_skew_ms / 1000)
 
 
+def has_heartbeat(storage: Storage, pending: Instant, sharing: Sharing | None) -> bool:
+    """Whether the writer of an instant shows that it is alive, also where no other should be."""
+    policy = sharing.heartbeats if sharing is not None else HeartbeatPolicy()
+    return pending.requested_at in beating(storage, policy)
+
+
 def dead(storage: Storage, pending: Iterable[Instant], sharing: Sharing | None) -> list[Instant]:
     """Of pending instants those whose writer is dead; asked after the timeline was loaded.
 

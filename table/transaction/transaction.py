@@ -46,6 +46,7 @@ from table.timeline.timeline_store import commit_content
 from table.transaction.access import LOCK_WAIT_S, TableAccess
 from table.transaction.conflicts import check_conflicts, yet_to_look
 from table.transaction.heartbeat import Heartbeat
+from table.transaction.sharing import has_heartbeat
 from table.write.markers import drop_markers, marked_files
 
 #: Raises (``Fenced``, ``WriteConflict``) when the table is not as the caller left it.
@@ -159,6 +160,7 @@ class Transaction:
         Raises:
             Fenced: the instant was taken from us; nothing was published.
             WriteConflict: another commit touched the same file groups.
+            ClusteringPlanned: a clustering is planned for one of them.
             LockTimeout: another writer kept the table's lock.
             HeartbeatExpired: others may count us as dead.
             OutcomeUnknown: the store did not say whether it published.
@@ -171,7 +173,12 @@ class Transaction:
             self._check_standing(timeline)
             self._check_ground(timeline)
             check_conflicts(
-                self.instant, metadata, self._began_with, timeline, self._access.timeline
+                self.instant,
+                metadata,
+                self._began_with,
+                timeline,
+                self._access.timeline,
+                lambda planned: has_heartbeat(self._access.storage, planned, self._access.sharing),
             )
             if precondition is not None:
                 precondition(timeline)

@@ -19,7 +19,8 @@ from table.timeline.timeline import Timeline
 from table.timeline.timeline_store import TimelineStore
 from table.view.file_lister import data_file
 
-_SERVICES = (Action.COMPACTION, Action.LOG_COMPACTION, Action.CLUSTERING)
+_COMPACTIONS = (Action.COMPACTION, Action.LOG_COMPACTION)
+_SERVICES = (*_COMPACTIONS, Action.CLUSTERING)
 
 
 def check_no_restore(timeline: Timeline) -> None:
@@ -39,14 +40,15 @@ def named_instant(timeline: Timeline, requested_at: str) -> Instant:
 
     Raises:
         InvalidConfig: there is none, or it wrote no rows.
-        Refused: a plan in whose name nothing was written.
+        Refused: the plan of a compaction, in whose name nothing was written. That of a clustering
+            can be undone: it keeps others from writing its file groups.
     """
     target = timeline.find(requested_at)
     if target is None or not target.action.is_write:
         found = "is not on the active timeline" if target is None else f"is a {target.action}"
         message = f"instant {requested_at} {found}; name a commit: lakemark table timeline TABLE"
         raise InvalidConfig(message)
-    if target.action.is_table_service and target.state is State.REQUESTED:
+    if target.action in _COMPACTIONS and target.state is State.REQUESTED:
         message = f"{target} is a plan in whose name nothing was written; there is nothing to undo"
         raise Refused(message)
     return target

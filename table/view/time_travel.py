@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from table.errors import InvalidConfig
 from table.model.action import COMMITS, Action
-from table.model.instant import Instant
 from table.timeline.timeline import Timeline
 from table.timeline.timeline_store import TimelineStore
 
@@ -23,7 +22,7 @@ def check_retained(timeline: Timeline, store: TimelineStore, instant: str) -> No
         CorruptData: the newest clean is damaged.
     """
     pending = (i for i in timeline.pending(*COMMITS) if i.requested_at <= instant)
-    unfinished = next((i for i in pending if not _is_clustering(i, store)), None)
+    unfinished = next((i for i in pending if not store.is_clustering(i)), None)
     if unfinished is not None:
         message = (
             f"the state as of {instant} is not final: {unfinished} has not completed; "
@@ -37,12 +36,6 @@ def check_retained(timeline: Timeline, store: TimelineStore, instant: str) -> No
             f"{retained}; set hoodie.clean.commits.retained higher to keep more"
         )
         raise InvalidConfig(message)
-
-
-def _is_clustering(pending: Instant, store: TimelineStore) -> bool:
-    """Whether it changes no row; in table version 6 its plan says so, later its action."""
-    is_replace = pending.action is Action.REPLACE_COMMIT
-    return is_replace and store.read_clustering_plan(pending) is not None
 
 
 def _earliest_retained(timeline: Timeline, store: TimelineStore) -> str | None:

@@ -30,6 +30,7 @@ from table.timeline.clock import parse_instant
 from table.timeline.lock import LockProvider
 from table.timeline.timeline_store import commit_content, rollback_plan_content
 from table.transaction.access import LOCK_WAIT_S
+from table.transaction.conflicts import ClusteringPlanned
 from table.transaction.heartbeat import (
     HEARTBEAT_FOLDER,
     HeartbeatExpired,
@@ -331,11 +332,16 @@ def test_a_group_that_a_clustering_is_about_to_replace_conflicts(local: Storage)
     group = next(s.group for s in writer(local).table.view().latest_slices())
     here, elsewhere = shared_writer(local), shared_writer(local)
     ours = write_files(here, [Row("a", 2, 2, region=group.partition_path)])
-    plan_clustering(local, group)
+    planned = plan_clustering(local, group)
     other = "south" if group.partition_path == "north" else "north"
     theirs = write_files(elsewhere, [Row("b", 2, 2, region=other)])
     elsewhere.commit(theirs, {})
+    beat = f"{HEARTBEAT_FOLDER}/{planned.requested_at}"
+    local.put(beat, b"")
     with pytest.raises(WriteConflict, match="clustering"):
+        here.commit(ours, {})
+    local.delete([beat])
+    with pytest.raises(ClusteringPlanned, match=f"rollback TABLE {planned.requested_at} --run"):
         here.commit(ours, {})
 
 

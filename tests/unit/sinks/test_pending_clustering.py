@@ -1,0 +1,74 @@
+"""A clustering that is planned, and that nobody can execute in a table with a bucket index."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from streamer.cli import FAILED, OK, main
+from streamer.stream_failure import is_transient
+from table.model.action import Action
+from table.model.format_version import FormatVersion
+from table.storage import StorageLocation
+from table.transaction.conflicts import ClusteringPlanned
+from table.transaction.heartbeat import HEARTBEAT_FOLDER
+from tests.json_stream import JsonStream
+from tests.writers import plan_clustering
+
+ROWS = [{"id": key, "ts": 1} for key in "abcd"]
+
+
+@pytest.mark.parametrize("version", [FormatVersion.V9, FormatVersion.V6])
+def test_a_batch_is_refused_once_and_goes_on_when_the_plan_was_removed(
+    tmp_path: Path, version: FormatVersion, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stream = JsonStream(StorageLocation(str(tmp_path / "t")), version=version)
+    stream.write(ROWS)
+    table = stream.rows.table
+    planned = plan_clustering(table.storage, table.view().latest_slices()[0].group)
+    with pytest.raises(ClusteringPlanned) as refused:
+        stream.write([{"id": key, "ts": 2} for key in "abcd"])
+    assert not is_transient(refused.value)
+    assert stream.exchange.attempts == [4, 4], "it was tried once"
+    timeline = table.store.load()
+    assert len(timeline.completed(Action.ROLLBACK)) == 1
+    assert [i.requested_at for i in timeline.pending()] == [planned.requested_at]
+
+    command = ["table", "rollback", str(tmp_path / "t"), planned.requested_at]
+    assert " ".join([*command[:2], "TABLE", command[3], "--run"]) in str(refused.value)
+    assert main(command) == OK
+    assert table.store.load().pending(), "planned only"
+    beat = f"{HEARTBEAT_FOLDER}/{planned.requested_at}"
+    table.storage.put(beat, b"")
+    assert main([*command, "--run"]) == FAILED
+    assert "heartbeat is alive" in capsys.readouterr().err
+    table.storage.delete([beat])
+    assert main([*command, "--run"]) == OK
+    assert not table.store.load().pending()
+
+    again = JsonStream(StorageLocation(str(tmp_path / "t")), version=version)
+    again.write([{"id": key, "ts": 2} for key in "abcd"])
+    assert {key: row["ts"] for key, row in again.read().items()} == dict.fromkeys("abcd", 2)
+    assert again.rows.table.metadata_differences() == []
+
+
+def test_a_start_keeps_the_plan_and_writes_what_it_does_not_replace(tmp_path: Path) -> None:
+    for version in (FormatVersion.V9, FormatVersion.V6):
+        location = StorageLocation(str(tmp_path / version.name))
+        stream = JsonStream(location, version=version)
+        stream.write(ROWS)
+        table = stream.rows.table
+        groups = [one.group for one in table.view().latest_slices()]
+        plan_clustering(table.storage, groups[0])
+        again = JsonStream(location, version=version)
+        assert table.store.load().pending(), "the start did not undo it"
+        free = next(row for row in ROWS if not _is_in(again, str(row["id"]), groups[0].file_id))
+        again.write([{**free, "ts": 3}])
+        assert again.read()[str(free["id"])]["ts"] == 3
+
+
+def _is_in(stream: JsonStream, key: str, file_id: str) -> bool:
+    scan = stream.rows.table.scan(record_keys=[key])
+    slices = [one for one in scan.slices if one.group.file_id == file_id]
+    return bool(scan.with_slices(slices).to_table().num_rows)
