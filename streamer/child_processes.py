@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -22,11 +22,23 @@ def ended_if_interrupted() -> Iterator[None]:
     except Exception:
         raise
     except BaseException:  # of a signal: StopRequested or KeyboardInterrupt
-        for process in _descendants(os.getpid()):
-            if process not in before:
-                with suppress(OSError):  # it has ended by itself
-                    os.kill(process, signal.SIGKILL)
+        _kill_descendants(before)
         raise
+
+
+def _kill_descendants(spared: Set[int]) -> None:
+    """Kill the processes below this one; each is stopped first, so that it starts no other."""
+    stopped: set[int] = set()
+    while found := set(_descendants(os.getpid())) - spared - stopped:
+        _send(signal.SIGSTOP, found)
+        stopped |= found
+    _send(signal.SIGKILL, stopped)
+
+
+def _send(one: signal.Signals, processes: Set[int]) -> None:
+    for process in processes:
+        with suppress(OSError):  # it has ended by itself
+            os.kill(process, one)
 
 
 def _descendants(process: int) -> Iterator[int]:

@@ -92,8 +92,8 @@ def _add_run(run: argparse.ArgumentParser) -> None:
 
 def _add_validate(validate: argparse.ArgumentParser) -> None:
     validate.description = (
-        "Checks a pipeline file and prints it with all defaults, secrets masked. Reads no topic "
-        "and no table."
+        "Checks a pipeline file, imports its merger, and prints it with all defaults, secrets "
+        "masked. Asks no broker, store or registry, and lists the checks that were not made."
     )
     _add_pipeline(validate)
 

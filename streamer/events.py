@@ -315,6 +315,17 @@ class RunFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class StopAwaited:
+    """The run was asked to stop, and ends after what is in progress.
+
+    Attributes:
+        work: ``batch``, ``compaction``, or ``""`` if nothing is in progress.
+    """
+
+    work: str
+
+
+@dataclass(frozen=True, slots=True)
 class RunStopped:
     """The run ended.
 
@@ -351,6 +362,7 @@ Event: TypeAlias = (
     | ServiceDone
     | Retrying
     | RunFailed
+    | StopAwaited
     | RunStopped
 )
 

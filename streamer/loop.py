@@ -35,6 +35,7 @@ from streamer.events import (
     RunStopped,
     SchemaEvolved,
     ServiceDone,
+    StopAwaited,
 )
 from streamer.services import TableServices
 from streamer.sources.errors import TopicReplaced
@@ -186,7 +187,11 @@ class StreamLoop:
     def _let_services_finish(self) -> None:
         """A compaction beside the batches may end; once asked to stop, within the grace."""
         self._is_streaming = True  # a signal is to end this wait, not to break it off
+        is_awaited = False
         while self._services.is_progressing and time.monotonic() < self._stop_by:
+            if self._stopping.is_set() and not is_awaited:
+                self._listener(StopAwaited("compaction"))
+                is_awaited = True
             self.waiting_at = time.monotonic()
             time.sleep(_SHORT_POLL_S)
         self._is_streaming = False
@@ -250,6 +255,7 @@ class StreamLoop:
                 self.waiting_at = time.monotonic()
             self._pause(_POLL_S)
             if self._stopping.is_set():
+                self._listener(StopAwaited("" if self._idle.is_set() else "batch"))
                 return
         error = query.exception()
         if error is not None:

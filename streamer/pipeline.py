@@ -11,7 +11,6 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from sinks.dead_letters import INDEX as DEAD_LETTER_INDEX
-from sinks.dead_letters import dead_letter_spec
 from sinks.hudi.adaptive_exchange import AdaptiveExchange
 from sinks.hudi.collect import collect_budget_bytes
 from sinks.hudi.exchange import DriverExchange, Exchange
@@ -32,11 +31,13 @@ from streamer.loop import StreamLoop
 from streamer.services import ServicePolicies, TableServices
 from streamer.session import spark_session
 from streamer.sources.kafka import KafkaSource
+from streamer.start_checks import check_start
 from streamer.table_setup import (
     agree_with_others,
     check_partial_rows,
     check_table,
     columns_with,
+    dead_letters_table,
     find_table,
     table_spec,
 )
@@ -48,7 +49,6 @@ from table.hudi_table import HudiTable, create_table
 from table.index.bucket import BucketIndex
 from table.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
 from table.model.commit_metadata import Operation
-from table.model.format_version import FormatVersion
 from table.model.meta_columns import without_meta_columns
 from table.services.compaction import CompactionPolicy
 from table.storage import StorageLocation
@@ -86,8 +86,8 @@ def build(
 ) -> Iterator[Pipeline]:
     """Open what the configuration names; closed again at the end.
 
-    What can be wrong is found here, before the stream starts and before anything is written: the
-    topic is asked first, tables are made last.
+    What can be wrong is found here, before the stream starts and before anything is written. What
+    shows without Spark is checked before Spark starts, and tables are made last.
 
     Args:
         config: the pipeline.
@@ -97,6 +97,7 @@ def build(
     Raises:
         HudiError: a setting, the topic or the table does not fit; see the subclasses.
     """
+    check_start(config)
     with jvm_end_told(), _source(config, listener) as (spark, source):
         sink, writers = open_sink(config, source)
         beside = _beside(config, spark, listener)
@@ -152,7 +153,7 @@ def open_sink(config: PipelineConfig, source: KafkaSource) -> tuple[HudiSink, li
         columns, policy = to_changes.table_schema, config.decode.policy()
         keys = _check_found(config, found, spec, index, columns, policy)
         to_changes = replace(to_changes, key_generator=keys)
-    letters = _find_dead_letters(config, location) if config.dead_letters.enabled else None
+    letters = _find_dead_letters(config) if config.dead_letters.enabled else None
     # Nothing is made or removed before all of it is checked.
     table = _ready(config, location, spec, found)
     rejects = None if letters is None else _dead_letters(config, *letters)
@@ -170,13 +171,10 @@ def open_sink(config: PipelineConfig, source: KafkaSource) -> tuple[HudiSink, li
 
 
 def _find_dead_letters(
-    config: PipelineConfig, rows: StorageLocation
+    config: PipelineConfig,
 ) -> tuple[StorageLocation, TableSpec, HudiTable | None]:
     """Where rejects go, what that table is to be, and what is there."""
-    location = StorageLocation(config.dead_letters.path, rows.options)
-    spec = dead_letter_spec(f"{config.table.name}_dead_letters")
-    version = FormatVersion(config.table.version)
-    spec = replace(spec, metadata_table=config.table.metadata_table, version=version)
+    location, spec = dead_letters_table(config)
     found = find_table(location)
     if found is not None:
         _check_found(config, found, spec, DEAD_LETTER_INDEX, REJECTS_SCHEMA, SchemaPolicy())
@@ -200,7 +198,7 @@ def _check_found(
     policy: SchemaPolicy,
 ) -> KeyGenerator:
     check_conditional_puts(table.storage)
-    dropping = _drops_metadata_table(config)
+    dropping = config.table.drops_metadata_table
     return check_table(table, spec, index, columns, policy, drops_metadata_table=dropping)
 
 
@@ -210,14 +208,10 @@ def _ready(
     """The table to write: made where there is none, rid of a metadata table that is not wanted."""
     table = found or create_table(location, spec)
     agree_with_others(table, config.concurrency)
-    is_dropped = _drops_metadata_table(config) and table.properties.names_metadata_table
+    is_dropped = config.table.drops_metadata_table and table.properties.names_metadata_table
     if found is not None and is_dropped:
         table.drop_metadata_table()
     return table
-
-
-def _drops_metadata_table(config: PipelineConfig) -> bool:
-    return config.table.drop_metadata_table or not config.table.metadata_table
 
 
 def _value_schema(

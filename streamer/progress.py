@@ -35,6 +35,7 @@ from streamer.events import (
     RunStopped,
     SchemaEvolved,
     ServiceDone,
+    StopAwaited,
 )
 
 _SHOWN_BATCHES = 8
@@ -209,6 +210,8 @@ def describe(event: Event) -> str:
             return f"failed ({attempts}), again in {event.pause_s:g} s: {event.error}"
         case RunFailed():
             return f"failed: {event.error_type}: {event.error}"
+        case StopAwaited():
+            return f"stopping after this {event.work}" if event.work else "stopping"
         case RunStopped():
             return (
                 f"stopped ({event.reason}): {event.batches:,} batches, {event.rows_written:,} rows "

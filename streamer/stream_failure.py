@@ -123,5 +123,6 @@ _OWN_ERRORS: dict[str, type[HudiError]] = {
     "InvalidRecords": Permanent,
     "RegistryUnavailable": Retriable,
     "RegistryRefused": Permanent,
+    "ReadForbidden": Permanent,
     "SchemaNotFound": Permanent,
 }

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from sinks.dead_letters import dead_letter_spec
 from sinks.hudi.row_check import check_stored_rows
 from streamer.config.concurrency import ConcurrencyConfig
 from streamer.config.pipeline import PipelineConfig
@@ -63,6 +64,19 @@ def table_spec(config: PipelineConfig) -> TableSpec:
         metadata_table=table.metadata_table,
         version=FormatVersion(table.version),
     )
+
+
+def dead_letters_table(config: PipelineConfig) -> tuple[StorageLocation, TableSpec]:
+    """Where the pipeline's rejects go, and what that table is to be.
+
+    Raises:
+        ConfigError: a secret of the store cannot be found.
+    """
+    table = config.table
+    location = StorageLocation(config.dead_letters.path, table.location().options)
+    spec = dead_letter_spec(f"{table.name}_dead_letters")
+    version = FormatVersion(table.version)
+    return location, replace(spec, metadata_table=table.metadata_table, version=version)
 
 
 def find_table(location: StorageLocation) -> HudiTable | None:

@@ -4,21 +4,43 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterator
 
 from streamer.config.errors import ConfigError
 from streamer.config.load import load
+from streamer.config.pipeline import PipelineConfig
 from streamer.config.printed import resolved_yaml
+from streamer.start_checks import check_locally, remote_checks
+
+_CHECKED_WITH_SPARK = (
+    "Java, Spark, its Kafka connector and the settings of spark.conf",
+    "the offsets to start at",
+    "the columns and the file groups of a table that exists",
+)
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Print the resolved pipeline, secrets masked.
+    """Print the resolved pipeline, secrets masked, and list what was checked and what was not.
 
     Raises:
         ConfigError: the file is wrong, or a secret that it names cannot be found here.
+        InvalidConfig: the merger cannot be imported, or is not a merger.
     """
     config = load(arguments.pipeline, arguments.overrides)
     problems = config.unresolved()
     if problems:
         raise ConfigError(problems)
+    checked = check_locally(config)
     sys.stdout.write(resolved_yaml(config))
+    sys.stderr.write("".join(_summary(config, checked)))
     return 0
+
+
+def _summary(config: PipelineConfig, checked: list[str]) -> Iterator[str]:
+    """What was checked; then what only a run checks, before Spark starts and after."""
+    yield "checked:\n"
+    yield from (f"  {one}\n" for one in checked)
+    yield "not checked here; lakemark run checks it before Spark starts:\n"
+    yield from (f"  {one}\n" for one in remote_checks(config))
+    yield "not checked here; lakemark run checks it once Spark runs:\n"
+    yield from (f"  {one}\n" for one in _CHECKED_WITH_SPARK)

@@ -130,6 +130,11 @@ class TableConfig(Section):
             filled.setdefault("merge_mode", "event_time")
         return filled
 
+    @property
+    def drops_metadata_table(self) -> bool:
+        """Whether the metadata table that is there goes, whatever indexes it has."""
+        return self.drop_metadata_table or not self.metadata_table
+
     def merge_request(self) -> MergeRequest:
         """What these settings ask of the table; how a writer's own rows are cut is not part."""
         marker = self.delete_when

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from streamer.demo.producer import ProducerMissing
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
 from streamer.events import BatchPlanned, BatchWritten, Event, Listener, RunStarted, RunStopped
 from table.errors import Permanent
 
@@ -28,25 +28,18 @@ def sent_so_far(bootstrap: str, topic: str) -> int:
     Offsets of the demo's topic have no gaps, since it is sent without transactions.
 
     Raises:
-        ProducerMissing: the extra ``lakemark[demo]`` is not installed.
         TopicSilent: the broker does not answer.
     """
-    try:
-        kafka = importlib.import_module("confluent_kafka")
-    except ImportError as error:
-        raise ProducerMissing from error
-    consumer = kafka.Consumer({"bootstrap.servers": bootstrap, "group.id": "lakemark-demo"})
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "lakemark-demo"})
 
     def ask() -> int:
         known = consumer.list_topics(timeout=_ANSWER_WITHIN_S).topics.get(topic)
-        partitions = (
-            [] if known is None else [kafka.TopicPartition(topic, p) for p in known.partitions]
-        )
+        partitions = [] if known is None else [TopicPartition(topic, p) for p in known.partitions]
         ranges = [consumer.get_watermark_offsets(p, _ANSWER_WITHIN_S) for p in partitions]
         return sum(end for _, end in ranges)
 
     try:
-        return answered(ask, kafka.KafkaException)
+        return answered(ask, KafkaException)
     finally:
         consumer.close()
 

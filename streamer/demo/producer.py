@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import importlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import ModuleType
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from streamer.demo.order_messages import DEFAULT_MIX, order_messages
 from streamer.demo.order_stream import OrderMix
-from table.errors import InvalidConfig, Permanent
-
-if TYPE_CHECKING:
-    from confluent_kafka import KafkaError, Message, Producer
+from table.errors import Permanent
 
 _FLUSH_TIMEOUT_S = 60.0
 _ANSWER_TIMEOUT_S = 10.0
@@ -37,15 +34,6 @@ _SETTINGS: dict[str, str | int | bool] = {
     "delivery.report.only.error": True,
     "log_level": 3,  # of syslog: errors; it warns on standard error of what it then retries
 }
-
-
-class ProducerMissing(InvalidConfig):
-    """The Kafka client of the demo is an extra that was not installed."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "producing needs confluent-kafka; install it with: pip install 'lakemark[demo]'"
-        )
 
 
 class ProduceFailed(Permanent):
@@ -77,16 +65,14 @@ def create_topic(
         settings: of the topic, such as ``cleanup.policy``.
 
     Raises:
-        ProducerMissing: the extra ``lakemark[demo]`` is not installed.
         ProduceFailed: the broker refused, or did not answer.
     """
-    kafka, admin = _client("confluent_kafka"), _client("confluent_kafka.admin")
-    client = admin.AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    wanted = admin.NewTopic(topic, partitions, 1, config=dict(settings or {}))
+    client = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    wanted = NewTopic(topic, partitions, 1, config=dict(settings or {}))
     try:
         client.create_topics([wanted], request_timeout=_ANSWER_TIMEOUT_S)[topic].result()
-    except kafka.KafkaException as error:
-        if error.args[0].code() == kafka.KafkaError.TOPIC_ALREADY_EXISTS:
+    except KafkaException as error:
+        if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
             return False
         raise ProduceFailed(bootstrap, topic, str(error.args[0])) from error
     return True
@@ -120,7 +106,6 @@ def produce(
         is_ended: asked between messages; once true, no more of them are sent.
 
     Raises:
-        ProducerMissing: the extra ``lakemark[demo]`` is not installed.
         ProduceFailed: the broker did not take all messages.
     """
     create_topic(bootstrap, topic, partitions)
@@ -143,7 +128,7 @@ class _Sending:
         is_ended: Callable[[], bool],
     ) -> None:
         settings = {**_SETTINGS, "bootstrap.servers": bootstrap}
-        self._producer: Producer = _client("confluent_kafka").Producer(settings)
+        self._producer = Producer(settings)
         self._bootstrap, self._topic, self._rate_per_s = bootstrap, topic, rate_per_s
         self._is_ended = is_ended
         self._failure: str | None = None
@@ -196,11 +181,3 @@ class _Sending:
     def _raise_failure(self) -> None:
         if self._failure is not None:
             raise ProduceFailed(self._bootstrap, self._topic, self._failure)
-
-
-def _client(module: str) -> ModuleType:
-    """A module of the Kafka client, which only the demo needs."""
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise ProducerMissing from error

@@ -33,6 +33,7 @@ from streamer.events import (
     RunStopped,
     SchemaEvolved,
     ServiceDone,
+    StopAwaited,
 )
 from streamer.metrics.families import BoundedLabel, Families
 from streamer.metrics.table_shape import ROWS, TableShape
@@ -113,7 +114,7 @@ class RunMetrics:
                 self._services.compacting.set(0)
             case PartWarned():
                 self._troubles.warnings.inc()
-            case MetricsServed() | Alive():
+            case MetricsServed() | Alive() | StopAwaited():
                 pass  # whoever reads this knows
             case GroupCommitFailed():
                 self._troubles.group_commits.inc()

@@ -62,6 +62,7 @@ def test_a_run_that_is_stopped_and_started_reads_each_record_once(
         rest, complaints = continuous.stdout.read(), continuous.stderr.read()
     assert continuous.returncode == 0
     assert "stopped (interrupted): 1 batches" in rest
+    assert rest.index(" stopping") < rest.index(" stopped")
     assert complaints == ""
 
     kafka.produce(topic, orders(50, 150))

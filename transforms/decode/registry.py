@@ -17,6 +17,7 @@ import urllib.error
 import urllib.request
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from http.client import HTTPException, HTTPMessage
@@ -52,6 +53,10 @@ class RegistryUnavailable(RegistryError, Retriable):
 
 class RegistryRefused(RegistryError, Permanent):
     """It does not let this client read, or is no schema registry."""
+
+
+class ReadForbidden(RegistryRefused):
+    """This client may not read what it asked for; it may be allowed to read something else."""
 
 
 class SchemaNotFound(RegistryError, Permanent):
@@ -134,6 +139,18 @@ class SchemaRegistry:
     def newest(self, subject: str) -> StoredSchema:
         """The newest schema of a subject; errors as for ``schema``."""
         return self._version(subject, "latest", 0)
+
+    def check(self, subject: str) -> None:
+        """Pass when the registry answers this client, whether or not it has the subject.
+
+        Args:
+            subject: is asked for. An account may be allowed to read schemas by their id alone.
+
+        Raises:
+            RegistryUnavailable, RegistryRefused: as ``schema``.
+        """
+        with suppress(SchemaNotFound, ReadForbidden):
+            self.newest(subject)
 
     def _version(self, subject: str, version: str, depth: int) -> StoredSchema:
         answer = self._ask(f"subjects/{quote(subject, safe='')}/versions/{quote(version)}")
@@ -225,7 +242,7 @@ class SchemaRegistry:
         if status in (_UNAUTHORIZED, _FORBIDDEN):
             hint = "the credentials in decode.schema_registry"
         message = f"the schema registry at {self.url} answers with status {status}; check {hint}"
-        return RegistryRefused(message)
+        return ReadForbidden(message) if status == _FORBIDDEN else RegistryRefused(message)
 
     def _no_registry(self) -> RegistryRefused:
         message = f"what answers at {self.url} is no schema registry; check the url"

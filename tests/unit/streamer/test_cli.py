@@ -36,6 +36,27 @@ def test_help_imports_no_engine() -> None:
         assert re.search(rf"^ +{command}\s", told.stdout, re.MULTILINE)
 
 
+def test_validate_lists_what_was_checked_and_what_was_not(
+    pipeline: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["validate", pipeline]) == OK
+    checked, before_spark, with_spark = re.split(r"not checked here.*\n", capsys.readouterr().err)
+    assert checked.startswith("checked:\n  the settings, one by one and together\n")
+    assert before_spark.splitlines() == [
+        "  topic orders at localhost:9092",
+        "  table /lake/orders",
+        "  dead-letter table /lake/orders_dead_letters",
+    ]
+    assert "  the offsets to start at\n" in with_spark
+
+
+def test_validate_imports_the_merger(pipeline: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["validate", pipeline, "--set", "table.merger=no.such:Merger"]) == MISUSED
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "no.such" in err
+
+
 def test_validate_prints_the_whole_pipeline_masked(
     pipeline: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -49,6 +49,9 @@ TOLD: list[tuple[Event, str]] = [
         events.PartWarned("warning", "table.timeline.lock", "it stays"),
         "warning (table.timeline.lock): it stays",
     ),
+    (events.StopAwaited("batch"), "stopping after this batch"),
+    (events.StopAwaited("compaction"), "stopping after this compaction"),
+    (events.StopAwaited(""), "stopping"),
     (events.BatchPlanned(2, {0: 600, 1: 400}), "batch 2: 1,000 records planned"),
     (
         BATCH,

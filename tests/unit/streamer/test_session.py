@@ -102,7 +102,7 @@ def test_signal_while_the_jvm_is_launched_ends_process_and_jvm(
         process.send_signal(one)
         assert process.wait(120) == 0
     (launched,) = map(int, started.read_text().split())
-    until(lambda: not Path(f"/proc/{launched}").exists(), "the launched process to end")
+    until(lambda: not _runs(launched), "the launched process to end")
 
 
 @pytest.mark.spark
@@ -215,6 +215,14 @@ def test_whoever_gives_the_jvm_a_folder_for_its_scratch_is_obeyed(
         [sys.executable, "-c", WHERE], env=environ, capture_output=True, text=True, check=True
     )
     assert told.stdout.strip() == str(tmp_path)
+
+
+def _runs(process: int) -> bool:
+    """Whether a process is at work; one that has ended has no command line any more."""
+    try:
+        return bool(Path(f"/proc/{process}/cmdline").read_bytes())
+    except OSError:
+        return False
 
 
 class _CommandLines:

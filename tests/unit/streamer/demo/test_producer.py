@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from streamer.broker.data_folder import free_ports
-from streamer.demo import OrderMix, ProduceFailed, ProducerMissing, create_topic, orders, produce
+from streamer.demo import OrderMix, ProduceFailed, create_topic, orders, produce
 from tests.fixtures.kafka import Kafka
 
 MIX = OrderMix(tombstones=0.02)
@@ -66,9 +64,3 @@ def test_a_broker_that_is_not_there_is_named() -> None:
     nobody = free_ports().bootstrap
     with pytest.raises(ProduceFailed, match=nobody):
         produce(nobody, "orders", 1)
-
-
-def test_without_the_client_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "confluent_kafka", None)
-    with pytest.raises(ProducerMissing, match=r"lakemark\[demo\]"):
-        produce("localhost:1", "orders", 1)

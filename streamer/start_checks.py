@@ -1,0 +1,203 @@
+"""What a run checks before Spark starts: a wrong setting costs seconds, not the start of a JVM.
+
+The checks ask what the pipeline file names: broker, store and schema registry. Each runs in a
+thread of its own, all at the same time. They change nothing, and they leave nothing behind.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Final
+
+from streamer.config import settings
+from streamer.config.decode import AvroDecodeConfig
+from streamer.config.pipeline import PipelineConfig
+from streamer.sources.topic_check import NotTranslatable, check_topic
+from streamer.table_setup import (
+    check_partial_rows,
+    dead_letters_table,
+    find_table,
+    table_spec,
+)
+from table.config.table_spec import TableSpec
+from table.errors import InvalidConfig, Retriable
+from table.hudi_table import HudiTable
+from table.storage import StorageLocation, open_storage, place_of
+from table.storage.opening import RETRY_TIMEOUT_S
+from table.storage.probe import check_conditional_puts
+from table.timeline.lock import open_lock
+
+_LOG = logging.getLogger(__name__)
+
+#: How long all checks together may take, in seconds.
+WITHIN_S: Final = 10.0
+
+#: A store that fails is asked again for less long than during a run.
+_HURRIED = {RETRY_TIMEOUT_S: "3", "timeout": "8s", "connect_timeout": "3s"}
+
+_LOCAL = "file://"
+
+Check = Callable[[], None]
+
+
+class NoAnswer(Retriable):
+    """What the pipeline file names did not answer the checks before a start in time."""
+
+    def __init__(self, silent: list[str]) -> None:
+        super().__init__(
+            f"no answer within {WITHIN_S:.0f} s from {', '.join(silent)}; check the addresses in "
+            "the pipeline file and the network"
+        )
+        self.silent = silent
+
+
+def check_start(config: PipelineConfig) -> None:
+    """Pass when everything that the pipeline needs is there, as far as it shows without Spark.
+
+    Raises:
+        HudiError: the topic, a table, the merger, or the schema registry does not fit or answer;
+            the first that is found.
+    """
+    check_locally(config)
+    _run_together(remote_checks(config), WITHIN_S)
+
+
+def check_locally(config: PipelineConfig) -> list[str]:
+    """Check what needs no other machine; returns what was checked, one line for each.
+
+    Raises:
+        ConfigError: a secret cannot be found.
+        InvalidConfig: the merger cannot be imported, or is not a merger.
+    """
+    config.table.location()  # with its secrets
+    table_spec(config)
+    checked = ["the settings, one by one and together", "the secrets that they name"]
+    if config.decode.declared() is not None:
+        checked.append("the declared columns")
+    if config.table.merger:
+        checked.append(f"the merger {config.table.merger}, which was imported")
+    return checked
+
+
+def remote_checks(config: PipelineConfig) -> Mapping[str, Check]:
+    """What is asked of others before a start, by what it is; ``lakemark validate`` lists it.
+
+    Raises:
+        ConfigError: a secret cannot be found.
+        InvalidConfig: as ``check_locally``.
+    """
+    source = config.source
+    properties = settings.resolve(source.consumer, "source.consumer")
+    checks: dict[str, Check] = {
+        f"topic {source.topic} at {source.bootstrap}": partial(
+            _check_topic, source.bootstrap, source.topic, properties
+        )
+    }
+    location = config.table.location()
+    spec, partial_update = table_spec(config), config.table.partial_update
+    checks[f"table {location.url}"] = partial(_check_table, config, location, spec, partial_update)
+    if config.dead_letters.enabled:
+        letters, spec = dead_letters_table(config)
+        checks[f"dead-letter table {letters.url}"] = partial(_check_table, config, letters, spec)
+    decode = config.decode
+    if isinstance(decode, AvroDecodeConfig) and decode.schema_registry is not None:
+        registry = replace(decode.schema_registry.registry(), patience_s=0.0)
+        subject = decode.subject or f"{source.topic}-value"
+        checks[f"schema registry {registry.url}"] = partial(registry.check, subject)
+    return checks
+
+
+def _check_topic(bootstrap: str, topic: str, properties: Mapping[str, str]) -> None:
+    try:
+        check_topic(bootstrap, topic, properties)
+    except NotTranslatable as reason:
+        _LOG.warning(
+            "topic %s was not checked before Spark starts, because the client for that cannot "
+            "connect as source.consumer says: %s",
+            topic,
+            reason,
+        )
+
+
+def _check_table(
+    config: PipelineConfig,
+    location: StorageLocation,
+    spec: TableSpec,
+    partial_update: str = "none",
+) -> None:
+    """Pass when there is a table that fits, or when one can be made there."""
+    _check_folder(location)
+    hurried = StorageLocation(location.url, {**_hurried(location), **location.options})
+    storage = open_storage(hurried)
+    lock = config.concurrency.lock
+    open_lock(storage, provider=config.concurrency.provider(), expire_minutes=lock.expire_minutes)
+    table = find_table(hurried)
+    if table is not None:
+        _check_properties(config, table, spec)
+        check_partial_rows(table, partial_update)
+    if table is not None or storage.supports_compare_and_swap:
+        check_conditional_puts(storage)  # on an empty disk it would leave a folder
+
+
+def _hurried(location: StorageLocation) -> Mapping[str, str]:
+    return {} if place_of(location.url).startswith(_LOCAL) else _HURRIED
+
+
+def _check_properties(config: PipelineConfig, table: HudiTable, spec: TableSpec) -> None:
+    """What a table says of itself; what only its files show is checked when the run opens it."""
+    properties = table.properties
+    if config.table.drops_metadata_table:
+        properties = properties.without_metadata_table()
+    spec.check(properties, table.location.url)
+
+
+def _check_folder(location: StorageLocation) -> None:
+    """Pass unless a local path is a file, or no folder can be made there.
+
+    Raises:
+        InvalidConfig: the path, or one above it, is a file, or may not be written to.
+    """
+    place = place_of(location.url)
+    if not place.startswith(_LOCAL):
+        return
+    folder = Path(place.removeprefix(_LOCAL))
+    found = next(one for one in (folder, *folder.parents) if one.exists())
+    if not found.is_dir():
+        message = f"{location.url}: {found} is a file; name a folder, or a path that is free"
+        raise InvalidConfig(message)
+    if not os.access(found, os.W_OK | os.X_OK):
+        message = f"{location.url}: this user may not write to {found}; allow it, or name another"
+        raise InvalidConfig(message)
+
+
+def _run_together(checks: Mapping[str, Check], within_s: float) -> None:
+    """Run each check in a thread, and raise the first failure; a silent one is left to itself."""
+    answers: SimpleQueue[tuple[str, Exception | None]] = SimpleQueue()
+
+    def answer(name: str, check: Check) -> None:
+        try:
+            check()
+        except Exception as error:
+            answers.put((name, error))
+        else:
+            answers.put((name, None))
+
+    for name, check in checks.items():
+        threading.Thread(target=answer, args=(name, check), daemon=True).start()
+    deadline, silent = time.monotonic() + within_s, set(checks)
+    while silent:
+        try:
+            name, failure = answers.get(timeout=max(0.0, deadline - time.monotonic()))
+        except Empty:
+            raise NoAnswer(sorted(silent)) from None
+        if failure is not None:
+            raise failure
+        silent.remove(name)
