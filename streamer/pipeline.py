@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -21,7 +22,9 @@ from sinks.hudi.spark_exchange import SparkExchange
 from sinks.hudi.table_writer import TableWriter
 from streamer.cluster_runner import ClusterRunner, ClusterRunnerBeside
 from streamer.compaction_beside import BesidePolicy, CompactionBeside
+from streamer.config.column_roles import text_ordering_problems, timestamp_partition_problems
 from streamer.config.decode import AvroDecodeConfig, DecodeConfig
+from streamer.config.errors import ConfigError
 from streamer.config.pipeline import PipelineConfig
 from streamer.config.source import METADATA_PREFIX
 from streamer.events import Listener
@@ -61,6 +64,8 @@ from transforms.decode.json_inference import infer_schema
 from transforms.decode.schema_policy import SchemaPolicy
 from transforms.kafka_changes import ToChanges
 from transforms.rejects import REJECTS_SCHEMA
+
+_LOG = logging.getLogger(__name__)
 
 #: How many records an inferred schema is made from.
 _SAMPLE_RECORDS = 1_000
@@ -146,6 +151,7 @@ def open_sink(config: PipelineConfig, source: KafkaSource) -> tuple[HudiSink, li
     index = BucketIndex(config.table.buckets, spec.record_key)
     found = find_table(location)
     to_changes = _to_changes(config, spec, _value_schema(config, source, found))
+    _check_roles(config, to_changes.table_schema, found)
     if found is None:
         source.start_map(None)  # a topic that cannot be read must not leave an empty table
     else:
@@ -168,6 +174,22 @@ def open_sink(config: PipelineConfig, source: KafkaSource) -> tuple[HudiSink, li
     limit = RejectLimit(bad.max_share, bad.tolerated) if rejects else NO_REJECTS
     sink = HudiSink(rows, rejects, prepare, limit, config.source.checkpoint_id)
     return sink, [rows, *([rejects] if rejects else [])]
+
+
+def _check_roles(config: PipelineConfig, columns: pa.Schema, found: HudiTable | None) -> None:
+    """Pass when the columns' types suit their roles; rows of an existing table keep its partitions.
+
+    Raises:
+        ConfigError: an ordering column is text, or the partition column of a new table a timestamp.
+    """
+    problems = list(text_ordering_problems(columns, config.table))
+    of_partitions = list(timestamp_partition_problems(columns, config.table))
+    if found is None or found.schema is None:
+        problems += of_partitions
+    elif of_partitions:
+        _LOG.warning("%s; the table exists, so it keeps its partitions", of_partitions[0])
+    if problems:
+        raise ConfigError(problems)
 
 
 def _find_dead_letters(
@@ -230,14 +252,41 @@ def _value_schema(
     if isinstance(config.decode, AvroDecodeConfig):
         newest = config.decode.newest_schema(config.source.topic)
         return column_types(newest.root.arrow)
-    inferred = infer_schema(source.sample(_SAMPLE_RECORDS))
-    if not len(inferred):
+    return _infer(config, source)
+
+
+def _infer(config: PipelineConfig, source: KafkaSource) -> pa.Schema:
+    """Columns of the records that the topic holds; fields that have no type are reported.
+
+    Raises:
+        InvalidConfig: no field has a type, or one that the table needs has none.
+    """
+    table = config.table
+    inferred = infer_schema(source.sample(_SAMPLE_RECORDS), texts=table.record_key)
+    untyped = ", ".join(inferred.untyped)
+    if not len(inferred.schema):
         message = (
-            f"topic {config.source.topic} holds no JSON object to infer the schema from; "
-            "declare decode.schema, or start when there are records"
+            f"topic {config.source.topic} holds no JSON object to infer the schema from"
+            f"{f' (null or empty: {untyped})' if untyped else ''}; declare decode.schema, or "
+            "start when there are records"
         )
         raise InvalidConfig(message)
-    return inferred
+    for name in (*table.record_key, *table.partition_by, *table.ordering):
+        if name in inferred.untyped:
+            message = (
+                f"column {name!r} is null or empty in all {inferred.records} sampled records, so "
+                "its type cannot be inferred; declare decode.schema"
+            )
+            raise InvalidConfig(message)
+    if untyped:
+        _LOG.warning(
+            "null or empty in all %d sampled records: %s; declare them in decode.schema, or they "
+            "are treated as unknown fields (decode.unknown_fields: %s)",
+            inferred.records,
+            untyped,
+            config.decode.unknown_fields,
+        )
+    return inferred.schema
 
 
 def _to_changes(config: PipelineConfig, spec: TableSpec, values: pa.Schema) -> ToChanges:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 import pyarrow as pa
 
+from streamer.config.column_roles import text_ordering_problems
 from streamer.config.decode import AvroDecodeConfig, DecodeConfig
 from streamer.config.errors import Problem
 from streamer.config.run import CompactionConfig, DeadLettersConfig, dead_letters_path
@@ -152,7 +153,7 @@ def _tombstone_ordering(decode: DecodeConfig, table: TableConfig) -> Iterator[Pr
 
 
 def _ordering(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:
-    """Ordering columns that have no order."""
+    """Ordering columns that have no order, or that of characters."""
     schema = _schema(decode)
     for column in table.ordering:
         if schema is None or not _holds(schema, column):
@@ -168,6 +169,8 @@ def _ordering(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:
                 "times or strings"
             )
             yield Problem("table.ordering", text)
+    if schema is not None:
+        yield from text_ordering_problems(schema, table)
 
 
 def _nested(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:

@@ -53,12 +53,19 @@ class TableConfig(Section):
     """Columns that identify a row within its partition."""
 
     partition_by: Columns = ()
-    """Columns whose values name the folder of a row."""
+    """Columns whose values name the folder of a row: one folder for each distinct value. Use a
+    column with few values, such as a date or a region. A new table cannot be partitioned by a
+    timestamp, because nearly every row would get a folder of its own."""
 
     ordering: Columns = ()
     """Columns that order the versions of a row: the largest value wins, deletes too. A delete is
     remembered until it is compacted, or, copy-on-write, not at all: an older event that arrives
     after that makes the row anew, as in Apache Hudi."""
+
+    allow_text_ordering: bool = False
+    """Whether ``ordering`` may name columns of text. Texts are compared character by character, so
+    ``10:00+05:00`` counts as newer than ``08:00Z``, and ``9`` as newer than ``10``. Set it only if
+    the order of the characters is the order of the events."""
 
     merge_mode: Literal["event_time", "commit_time", "custom"] = "commit_time"
     """Which version of a row wins: the one with the largest ``ordering``, the last to arrive, or
@@ -147,6 +154,18 @@ class TableConfig(Section):
             self.payload,
             self.merger,
         )
+
+    def untrusted_ordering(self) -> tuple[str, ...]:
+        """Columns of ``ordering`` that must not be text.
+
+        The columns that a payload of Apache Hudi itself names are trusted: MySQL numbers its
+        binlog files (``_event_bin_file``) with leading zeros.
+        """
+        if self.allow_text_ordering:
+            return ()
+        payload_class = payload_class_of(self.payload) if self.payload else None
+        trusted = payload_settings(payload_class).ordering_fields if payload_class else ()
+        return tuple(column for column in self.ordering if column not in trusted)
 
     def location(self) -> StorageLocation:
         """Where the table lies, with the store's secrets.

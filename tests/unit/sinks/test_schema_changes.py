@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,8 +26,10 @@ from table.model.meta_columns import without_meta_columns
 from table.schema.evolution import MAX_EVOLVED_COLUMNS
 from table.services.compaction import CompactionPolicy
 from table.storage import StorageLocation
-from tests.json_stream import COLUMNS, INDEX, InThisProcess, JsonStream
+from tests.json_stream import COLUMNS, INDEX, InThisProcess, JsonStream, Record
+from transforms.decode.json_inference import infer_schema
 from transforms.decode.schema_policy import SchemaPolicy
+from transforms.schema_text import print_schema
 
 EVOLVE = SchemaPolicy("evolve", "evolve")
 BASE = {"id": "string", "ts": "int64", "n": "int32"}
@@ -361,3 +364,15 @@ def test_names_that_are_values_do_not_become_columns_without_end() -> None:
     with pytest.raises(TooManyColumns, match="unknown_fields: rescue"):
         stream.write([{"id": "a", "ts": 1, **record}])
     assert stream.schema() == {}
+
+
+def test_field_that_was_null_in_the_sample_gets_the_type_of_its_first_value() -> None:
+    records: list[Record] = [{"id": "a", "ts": 1, "n": 1, "x": None}]
+    sample = pa.array([json.dumps(record) for record in records], pa.binary())
+    columns = print_schema(infer_schema(sample).schema)
+    rows = JsonStream(place(), SchemaPolicy("evolve"), columns)
+    rows.write(records)
+    assert "x" not in rows.schema()
+    rows.write([{"id": "b", "ts": 1, "x": 1.5}])
+    assert rows.schema()["x"] == "double"
+    assert rows.read()["b"]["x"] == 1.5

@@ -86,7 +86,7 @@ def test_an_inferred_schema_is_no_deeper_than_files_can_be(
     nested: Callable[[int], bytes],
 ) -> None:
     value = b'{"x":' + nested(90) + b"}"
-    levels, found = 0, infer_schema(pa.array([value])).field("x").type
+    levels, found = 0, infer_schema(pa.array([value])).schema.field("x").type
     while pa.types.is_nested(found):
         levels += 2 if pa.types.is_list(found) else 1
         found = found.field(0).type

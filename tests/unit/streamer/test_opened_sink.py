@@ -2,37 +2,61 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import cast
 
+import pyarrow as pa
 import pytest
 
+from sinks.hudi.exchange import Target, Written
+from sinks.hudi.sink import HudiSink
+from streamer.config.errors import ConfigError
 from streamer.config.load import validated
-from streamer.config.pipeline import PipelineConfig
 from streamer.pipeline import open_sink
 from streamer.sources.kafka import KafkaSource
 from table.errors import InvalidConfig
 from table.hudi_table import open_table
+from table.model.changes import CHANGE_KIND_FIELD, ChangeKind
+from table.model.meta_columns import with_meta_columns
 from table.storage import StorageLocation
+from table.write.file_group_write import write_file_group
+from table.write.partitioner import divide
 
 
 class Topic:
-    """Is there, and nothing else of it is asked."""
+    """Is there, and holds these records; nothing else of it is asked."""
+
+    def __init__(self, *records: Mapping[str, object]) -> None:
+        self._records = records
 
     def start_map(self, _: None) -> None:
         """Nothing is wrong with it."""
 
+    def sample(self, _: int) -> pa.Array:
+        """The values."""
+        return pa.array([json.dumps(record) for record in self._records], pa.binary())
 
-def opened(folder: Path, **table: object) -> PipelineConfig:
+
+COLUMNS: Mapping[str, object] = {"schema": {"id": "string", "region": "string"}}
+
+
+def opened(
+    folder: Path,
+    decode: Mapping[str, object] = COLUMNS,
+    topic: Topic | None = None,
+    **table: object,
+) -> HudiSink:
     config = validated(
         {
             "source": {"bootstrap": "localhost:9092", "topic": "orders"},
-            "decode": {"schema": {"id": "string", "region": "string"}},
+            "decode": decode,
             "table": {"path": str(folder / "rows"), "record_key": "id", **table},
         }
     )
-    open_sink(config, cast(KafkaSource, Topic()))
-    return config
+    return open_sink(config, cast(KafkaSource, topic or Topic()))[0]
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -47,7 +71,7 @@ def test_a_refused_pipeline_leaves_another_ones_tables_as_they_were(
     opened(tmp_path)
     before = files(tmp_path)
     with pytest.raises(InvalidConfig, match="record_key is id in the table and region"):
-        opened(tmp_path, record_key="region", **unwanted)
+        opened(tmp_path, COLUMNS, None, record_key="region", **unwanted)
     assert files(tmp_path) == before
 
 
@@ -69,3 +93,121 @@ def test_a_pipeline_without_a_metadata_table_removes_it(tmp_path: Path) -> None:
     tables = [open_table(StorageLocation(str(place))) for place in places]
     assert not any(table.properties.metadata_partitions for table in tables)
     assert not any("metadata" in name for name in files(tmp_path))
+
+
+def avro_of(**fields: object) -> dict[str, object]:
+    members = [{"name": n, "type": kind} for n, kind in {"id": "string", **fields}.items()]
+    schema = json.dumps({"type": "record", "name": "order", "fields": members})
+    plain = {"format": "avro", "wire_format": "plain", "writer_schema": schema}
+    return {**plain, "tombstone_key": "avro", "key_schema": schema}
+
+
+def millis(kind: str) -> dict[str, str]:
+    return {"type": "long", "logicalType": kind}
+
+
+TEXT_AND_NUMBER = Topic({"id": "a", "seen": "08:00Z"}, {"id": "b", "seen": "10:00+05:00"})
+
+
+@pytest.mark.parametrize(
+    ("decode", "topic"),
+    [
+        ({}, TEXT_AND_NUMBER),
+        (avro_of(seen="string"), None),
+        (avro_of(seen={"type": "enum", "name": "e", "symbols": ["A"]}), None),
+    ],
+    ids=["inferred", "avro", "avro enum"],
+)
+def test_text_ordering_is_refused_before_a_table_is_created(
+    tmp_path: Path, decode: Mapping[str, object], topic: Topic | None
+) -> None:
+    with pytest.raises(ConfigError, match=r"table.ordering: 'seen' is of type string, and texts"):
+        opened(tmp_path, decode, topic, ordering="seen")
+    assert files(tmp_path) == {}
+    opened(tmp_path, decode, topic, ordering="seen", allow_text_ordering=True)
+
+
+def write_row(sink: HudiSink, **row: object) -> None:
+    """One commit of one row, as a batch of an earlier run."""
+    writer = sink._rows
+    schema = with_meta_columns(writer.schema).append(CHANGE_KIND_FIELD)
+    values = dict.fromkeys(schema.names) | row
+    values |= {"_hoodie_record_key": row["id"], CHANGE_KIND_FIELD.name: ChangeKind.UPSERT}
+    values |= {"_hoodie_partition_path": str(row.get("at", ""))[:4]}
+    context = writer.begin()
+    changes = pa.Table.from_pylist([values], schema=schema)
+    (bucket, part), *_ = divide(changes, writer.settings.index)
+    stat = write_file_group(context, writer.placement().task(bucket), iter([part]))
+    writer.commit([Written(Target.ROWS, 1, stat)], {})
+
+
+def test_table_that_is_ordered_by_text_is_continued_where_that_is_allowed(tmp_path: Path) -> None:
+    decode = {"schema": {"id": "string", "seen": "string"}}
+    write_row(opened(tmp_path, decode, ordering="seen", allow_text_ordering=True), id="a", seen="1")
+    with pytest.raises(ConfigError, match=r"set table.allow_text_ordering: true"):
+        opened(tmp_path, {}, ordering="seen")
+    sink = opened(tmp_path, {}, ordering="seen", allow_text_ordering=True)
+    assert sink.table.schema is not None
+
+
+@pytest.mark.parametrize(
+    ("decode", "topic"),
+    [
+        ({"schema": {"id": "string", "at": "timestamp"}}, None),
+        ({}, Topic({"id": "a", "at": "2026-01-01T08:00:00Z"})),
+        (avro_of(at=millis("timestamp-millis")), None),
+        (avro_of(at=millis("timestamp-micros")), None),
+        (avro_of(at=millis("local-timestamp-micros")), None),
+    ],
+    ids=["declared", "inferred", "millis", "micros", "local"],
+)
+def test_partitions_by_a_timestamp_are_refused_for_a_new_table(
+    tmp_path: Path, decode: Mapping[str, object], topic: Topic | None
+) -> None:
+    expected = r"table.partition_by: 'at' is of type timestamp.*name a column with few distinct"
+    with pytest.raises(ConfigError, match=expected):
+        opened(tmp_path, decode, topic, partition_by="at")
+    assert files(tmp_path) == {}
+
+
+def test_partitions_by_a_date_are_accepted(tmp_path: Path) -> None:
+    opened(tmp_path, {"schema": {"id": "string", "at": "date"}}, partition_by="at")
+
+
+def test_existing_table_keeps_its_partitions_by_a_timestamp(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decode = {"schema": {"id": "string", "at": "timestamp"}}
+    with monkeypatch.context() as before:
+        before.setattr("streamer.pipeline.timestamp_partition_problems", lambda *_: ())
+        row = {"id": "a", "at": datetime(2026, 1, 1, tzinfo=UTC)}
+        write_row(opened(tmp_path, decode, partition_by="at"), **row)
+    opened(tmp_path, decode, partition_by="at")
+    assert "table.partition_by: 'at' is of type timestamp" in caplog.text
+    assert "the table exists, so it keeps its partitions" in caplog.text
+
+
+def test_untyped_field_of_the_sample_is_reported_and_left_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = Topic({"id": "a", "n": None, "more": {"x": None}}, {"id": "b", "n": None})
+    sink = opened(tmp_path, {"unknown_fields": "evolve"}, topic)
+    assert sink._rows.schema.names == ["id"]
+    assert caplog.messages == [
+        "null or empty in all 2 sampled records: n, more.x; declare them in decode.schema, or they "
+        "are treated as unknown fields (decode.unknown_fields: evolve)"
+    ]
+
+
+@pytest.mark.parametrize("role", ["ordering", "partition_by", "record_key"])
+def test_untyped_field_that_the_table_needs_is_refused_by_name(tmp_path: Path, role: str) -> None:
+    topic = Topic({"id": "a", "n": None})
+    settings: dict[str, object] = {role: "n"}
+    with pytest.raises(InvalidConfig, match="column 'n' is null or empty in all 1 sampled records"):
+        opened(tmp_path, {}, topic, **settings)
+    assert files(tmp_path) == {}
+
+
+def test_topic_of_empty_records_gives_no_schema(tmp_path: Path) -> None:
+    with pytest.raises(InvalidConfig, match=r"from \(null or empty: id\); declare"):
+        opened(tmp_path, {}, Topic({"id": None}))

@@ -79,6 +79,19 @@ CASES: Mapping[str, tuple[list[str], str]] = {
         ["decode.schema.tags=array<int>", "table.ordering=tags"],
         "table.ordering: 'tags' is of type list<element: int32>, which has no order; name a",
     ),
+    "an order of texts": (
+        ["table.ordering=[ts, id]"],
+        "table.ordering: 'id' is of type string, and texts are compared character by character: "
+        "'10:00+05:00' counts as newer than '08:00Z'; order by a timestamp, a date or a number",
+    ),
+    "an order of texts inside a struct": (
+        ["decode.schema.at=struct<seen:string>", "table.ordering=at.seen"],
+        "table.ordering: 'at.seen' is of type string, and texts are compared character by",
+    ),
+    "an order of texts of a payload that names no columns": (
+        ["table.ordering=id", "table.payload=DefaultHoodieRecordPayload"],
+        "table.ordering: 'id' is of type string, and texts are compared character by character",
+    ),
     "an order of a field that a struct lacks": (
         ["table.ordering=at.hour"],
         "table.ordering: field 'at.hour' is not among the columns id, ts, at",
@@ -88,6 +101,7 @@ CASES: Mapping[str, tuple[list[str], str]] = {
             "decode.schema.seen=string",
             "decode.tombstone_ordering=record_timestamp",
             "table.ordering=seen",
+            "table.allow_text_ordering=true",
         ],
         "decode.tombstone_ordering: tombstones are ordered by record_timestamp, which column 'seen'"
         " of type string cannot hold; declare it as bigint or timestamp",
@@ -302,7 +316,13 @@ def test_it_is_refused_and_says_why(overrides: list[str], problem: str) -> None:
     "overrides",
     [
         ["table.ordering=ts"],
-        ["table.ordering=[ts, id]", "table.partial_update=ignore_defaults"],
+        ["table.ordering=[ts, at.day]", "table.partial_update=ignore_defaults"],
+        ["table.ordering=[ts, id]", "table.allow_text_ordering=true"],
+        [
+            "decode.schema={id: string, _event_bin_file: string, _event_pos: int, op: string}",
+            "table.payload=MySqlDebeziumAvroPayload",
+            "decode.schema._change_operation_type=string",
+        ],
         ["table.partial_update=absent_fields"],
         ["table.partial_update=absent_fields", "table.type=copy_on_write"],
         ["table.partial_update=fill_unavailable", "table.unavailable_value=gone"],

@@ -1,33 +1,39 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
+from datetime import UTC, datetime
 
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from transforms.decode.json import JsonDecoder
-from transforms.decode.json_inference import infer_schema
+from transforms.decode.json_inference import InferredSchema, infer_schema
 from transforms.schema_text import print_schema
 
 
-def inferred(*records: object) -> dict[str, str]:
+def infer(*records: object, texts: Collection[str] = ()) -> InferredSchema:
     values = [record if isinstance(record, bytes) else json.dumps(record) for record in records]
-    return print_schema(infer_schema(pa.array(values, pa.binary())))
+    return infer_schema(pa.array(values, pa.binary()), texts=texts)
+
+
+def inferred(*records: object) -> dict[str, str]:
+    return print_schema(infer(*records).schema)
 
 
 @pytest.mark.parametrize(
     ("records", "columns"),
     [
-        ([{"b": "2024-01-01T00:00:00Z", "a": 1}], {"b": "string", "a": "bigint"}),
+        ([{"b": "2024-01-01", "a": 1}], {"b": "string", "a": "bigint"}),
         ([{"a": 1}, {"a": 1.5}, {"a": None}], {"a": "double"}),
         ([{"a": 2**63}], {"a": "double"}),
         ([{"a": True}, {"a": False}], {"a": "boolean"}),
-        ([{"a": None}], {"a": "string"}),
-        ([{"a": []}, {"b": [None]}], {"a": "array<string>", "b": "array<string>"}),
         ([{"a": [{"x": 1}, {"y": "z"}]}], {"a": "array<struct<x:bigint,y:string>>"}),
         (
             [{"a": {"b": {"c": 1}}}, {"a": {"d": None}}],
-            {"a": "struct<b:struct<c:bigint>,d:string>"},
+            {"a": "struct<b:struct<c:bigint>>"},
         ),
         ([{"a": 1}, {"a": "x"}, {"a": 2}], {"a": "bigint"}),
         ([{"a": {}, "b": [{}], "c": {"d": {}}, "e": 1}], {"e": "bigint"}),
@@ -43,12 +49,88 @@ def test_columns_take_the_kind_of_most_values(
 def test_what_was_inferred_reads_the_records_it_came_from() -> None:
     records = [{"id": n, "tags": [{"k": str(n)}], "at": "2024-01-01", "x": n / 2} for n in range(9)]
     values = pa.chunked_array([pa.array([json.dumps(record).encode()]) for record in records])
-    decoded = JsonDecoder(infer_schema(values)).decode(values)
+    decoded = JsonDecoder(infer_schema(values).schema).decode(values)
     assert decoded.rows.to_pylist() == records
+
+
+def test_field_without_a_value_is_left_out_and_reported() -> None:
+    found = infer(
+        {"id": 1, "a": None, "b": [], "c": [None], "d": {}, "e": {"x": None, "y": 2}, "f": [{}]},
+        {"id": 2, "a": None, "b": None, "g": [{"x": None}], "h": {"x": {"y": []}}},
+        b"broken",
+    )
+    assert print_schema(found.schema) == {"id": "bigint", "e": "struct<y:bigint>"}
+    assert found.untyped == ("a", "b", "c", "d", "e.x", "f[]", "g[].x", "h.x.y")
+    assert found.records == 2
+
+
+@pytest.mark.parametrize(
+    ("texts", "kind"),
+    [
+        (["2024-01-01T00:00:00Z", "2024-01-01 23:59+05:30"], "timestamp"),
+        (["2024-02-29T00:00:00.123456789-0800", "2024-01-01T00:00:00+02"], "timestamp"),
+        (["2024-01-01T00:00:00", "2024-01-01 10:00"], "timestamp"),
+        (["2024-01-01T00:00:00Z", None], "timestamp"),
+        (["2024-01-01T00:00:00Z", "2024-01-01T00:00:00"], "string"),
+        (["2024-01-01T00:00:00Z"] * 9 + ["2024-01-01"], "string"),
+        (["2024-01-01T00:00:00Z"] * 9 + ["unknown"], "string"),
+        (["2024-01-01T00:00:00Z"] * 9 + [""], "string"),
+        (["2024-01-01T00:00:00Z"] * 9 + [1704067200000], "string"),
+        (["2024-02-30T00:00:00Z"], "string"),
+        (["2024-01-01T24:00:00Z"], "string"),
+        (["2024-01-01T23:59:60Z"], "string"),
+        (["0001-01-01T00:00:00+05:00"], "string"),
+        (["10:00+05:00"], "string"),
+        (["2024-W01-1T00:00:00Z"], "string"),
+        (["20240101T000000Z"], "string"),
+    ],
+    ids=str,
+)
+def test_iso_times_become_timestamps_if_all_values_agree(texts: list[object], kind: str) -> None:
+    assert inferred(*({"at": text} for text in texts)) == {"at": kind}
+    nested = inferred({"a": [{"at": text} for text in texts]})
+    assert nested == {"a": f"array<struct<at:{kind}>>"}
+
+
+def test_record_key_that_looks_like_a_time_stays_text() -> None:
+    time = "2024-01-01T00:00:00Z"
+    found = infer({"id": time, "at": time, "k": {"id": time}}, texts=("id", "k.id"))
+    expected = {"id": "string", "at": "timestamp", "k": "struct<id:string>"}
+    assert print_schema(found.schema) == expected
+
+
+instants = st.datetimes(datetime(1, 1, 1), datetime(9999, 12, 31))  # noqa: DTZ001 as written
+times = st.builds(
+    lambda at, layout, fraction, zone: (
+        f"{at.year:04}{at.strftime(layout)}{fraction if layout.endswith('S') else ''}{zone}"
+    ),
+    instants,
+    st.sampled_from(["-%m-%dT%H:%M:%S", "-%m-%d %H:%M:%S", "-%m-%dT%H:%M"]),
+    st.sampled_from(["", ".5", ".123456", ".123456789"]),
+    st.sampled_from(["", "Z", "+00:00", "-05:30", "+0530", "+02", "+23:59"]),
+)
+
+
+@settings(deadline=None)
+@given(st.lists(times | times.flatmap(lambda text: st.sampled_from([text[:-1], text + "0"]))))
+def test_decoder_reads_every_value_that_makes_a_timestamp(texts: list[str]) -> None:
+    values = pa.array([json.dumps({"at": text}) for text in texts], pa.binary())
+    schema = infer_schema(values).schema
+    decoded = JsonDecoder(schema).decode(values)
+    assert decoded.reasons == []
+
+
+def test_decoder_rejects_what_is_no_timestamp_after_all() -> None:
+    schema = infer({"at": "2024-01-01T00:00:00Z"}).schema
+    later = [{"at": "2024-01-01T01:00:00+01:00"}, {"at": "yesterday"}]
+    decoded = JsonDecoder(schema).decode(pa.array([json.dumps(one) for one in later], pa.binary()))
+    assert decoded.rows.to_pylist() == [{"at": datetime(2024, 1, 1, tzinfo=UTC)}]
+    (reason,) = decoded.reasons
+    assert reason.startswith("column 'at': string 'yesterday' is not a timestamp (ISO-8601")
 
 
 def test_nothing_readable_gives_no_columns_and_depth_does_no_harm() -> None:
     deep = b'{"a":' + b"[" * 900 + b"]" * 900 + b"}"
     too_deep = deep.replace(b"[", b"[" * 99).replace(b"]", b"]" * 99)
-    assert len(infer_schema(pa.array([b"", b"1", None, too_deep], pa.binary()))) == 0
-    assert infer_schema(pa.array([deep])).names == ["a"]
+    assert len(infer_schema(pa.array([b"", b"1", None, too_deep], pa.binary())).schema) == 0
+    assert infer_schema(pa.array([deep])).schema.names == ["a"]
