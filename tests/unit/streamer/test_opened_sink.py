@@ -20,7 +20,7 @@ from streamer.sources.kafka import KafkaSource
 from table.errors import InvalidConfig
 from table.hudi_table import open_table
 from table.model.changes import CHANGE_KIND_FIELD, ChangeKind
-from table.model.meta_columns import with_meta_columns
+from table.model.meta_columns import PARTITION_PATH, RECORD_KEY, with_meta_columns
 from table.storage import StorageLocation
 from table.write.file_group_write import write_file_group
 from table.write.partitioner import divide
@@ -131,9 +131,11 @@ def write_row(sink: HudiSink, **row: object) -> None:
     """One commit of one row, as a batch of an earlier run."""
     writer = sink._rows
     schema = with_meta_columns(writer.schema).append(CHANGE_KIND_FIELD)
-    values = dict.fromkeys(schema.names) | row
-    values |= {"_hoodie_record_key": row["id"], CHANGE_KIND_FIELD.name: ChangeKind.UPSERT}
-    values |= {"_hoodie_partition_path": str(row.get("at", ""))[:4]}
+    keys = sink._prepare.to_changes.key_generator
+    rows = pa.Table.from_pylist([row], schema=writer.schema)
+    values = dict.fromkeys(schema.names) | row | {CHANGE_KIND_FIELD.name: ChangeKind.UPSERT}
+    values[RECORD_KEY] = keys.record_keys(rows)[0].as_py()
+    values[PARTITION_PATH] = keys.partition_paths(rows)[0].as_py()
     context = writer.begin()
     changes = pa.Table.from_pylist([values], schema=schema)
     (bucket, part), *_ = divide(changes, writer.settings.index)
