@@ -52,6 +52,8 @@ class BatchResult:
         files: how many files were written.
         seconds: by stage, in the order in which they ran.
         schema_changes: columns that the table got with this batch, and types that became wider.
+        partition_changes: rows whose key existed in another partition, if they are counted.
+        first_partition_change: one of them; None without any.
     """
 
     instant: str
@@ -64,3 +66,5 @@ class BatchResult:
     first_reject: str | None = None
     seconds: dict[str, float] = field(default_factory=dict)
     schema_changes: tuple[str, ...] = ()
+    partition_changes: int = 0
+    first_partition_change: str | None = None

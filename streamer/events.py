@@ -178,6 +178,21 @@ class RecordsRejected:
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionsChanged:
+    """Rows of a batch were written whose record key exists in another partition.
+
+    Attributes:
+        batch_id: as planned.
+        count: how many.
+        first: key and partitions of one of them.
+    """
+
+    batch_id: int
+    count: int
+    first: str
+
+
+@dataclass(frozen=True, slots=True)
 class SchemaEvolved:
     """The table got other columns with a batch.
 
@@ -354,6 +369,7 @@ Event: TypeAlias = (
     | BatchPlanned
     | BatchWritten
     | RecordsRejected
+    | PartitionsChanged
     | SchemaEvolved
     | CompactionBegun
     | CompactionFailed

@@ -29,6 +29,7 @@ from streamer.events import (
     BatchPlanned,
     BatchWritten,
     Listener,
+    PartitionsChanged,
     RecordsRejected,
     Retrying,
     RunStarted,
@@ -328,6 +329,9 @@ class StreamLoop:
         self._listener(_written(batch_id, result, self._source.lag(batch.end)))
         if result.schema_changes:
             self._listener(SchemaEvolved(batch_id, result.schema_changes))
+        if result.partition_changes:
+            first = result.first_partition_change or "unknown"
+            self._listener(PartitionsChanged(batch_id, result.partition_changes, first))
         if result.rejected:
             first = result.first_reject or "unknown"
             self._listener(

@@ -15,6 +15,7 @@ from sinks.dead_letters import INDEX as DEAD_LETTER_INDEX
 from sinks.hudi.adaptive_exchange import AdaptiveExchange
 from sinks.hudi.collect import collect_budget_bytes
 from sinks.hudi.exchange import DriverExchange, Exchange
+from sinks.hudi.partition_rule import PartitionChange
 from sinks.hudi.prepare import PrepareChunk
 from sinks.hudi.settings import SinkSettings
 from sinks.hudi.sink import NO_REJECTS, HudiSink, RejectLimit
@@ -172,7 +173,8 @@ def open_sink(config: PipelineConfig, source: KafkaSource) -> tuple[HudiSink, li
     prepare = PrepareChunk(to_changes, index, DEAD_LETTER_INDEX)
     bad = config.dead_letters
     limit = RejectLimit(bad.max_share, bad.tolerated) if rejects else NO_REJECTS
-    sink = HudiSink(rows, rejects, prepare, limit, config.source.checkpoint_id)
+    rule = PartitionChange(config.table.partition_change)
+    sink = HudiSink(rows, rejects, prepare, limit, config.source.checkpoint_id, rule)
     return sink, [rows, *([rejects] if rejects else [])]
 
 

@@ -27,6 +27,7 @@ from streamer.events import (
     Listener,
     MetricsServed,
     OffsetsSkipped,
+    PartitionsChanged,
     PartWarned,
     RecordsRejected,
     Retrying,
@@ -180,6 +181,11 @@ def describe(event: Event) -> str:
             return (
                 f"batch {event.batch_id}: {event.count:,} rejected{others}: {event.first} "
                 f"-> {event.dead_letters}"
+            )
+        case PartitionsChanged():
+            return (
+                f"batch {event.batch_id}: {event.count:,} rows with a key of another partition, "
+                f"such as: {event.first}"
             )
         case SchemaEvolved():
             return f"batch {event.batch_id}: the table's columns: {', '.join(event.changes)}"

@@ -17,6 +17,7 @@ from sinks.batch import BatchResult, KafkaBatch
 from sinks.dead_letters import INDEX as DEAD_LETTER_INDEX
 from sinks.dead_letters import dead_letter_spec
 from sinks.hudi.exchange import OpenWrite, Prepare, Written, run_here
+from sinks.hudi.partition_rule import PartitionChange
 from sinks.hudi.prepare import PrepareChunk
 from sinks.hudi.settings import SinkSettings
 from sinks.hudi.sink import HudiSink, RejectLimit
@@ -83,6 +84,8 @@ class JsonStream:
         identity: of the pipeline, among those of the table.
         sharing: what is owed to other pipelines of the table and its dead letters.
         metadata_table: whether the two tables have one.
+        partition_by: columns that name the partition.
+        partition_change: what happens to rows whose key exists in another partition.
         limit: of rejects.
         opened: opens each of the two tables, or makes it.
     """
@@ -98,14 +101,17 @@ class JsonStream:
     identity: str = DEFAULT_IDENTITY
     sharing: Sharing | None = None
     metadata_table: bool = True
+    partition_by: tuple[str, ...] = ()
+    partition_change: PartitionChange = PartitionChange.ALLOW
     limit: RejectLimit = field(default_factory=lambda: RejectLimit(1.0))
     opened: Callable[[StorageLocation, TableSpec], HudiTable] = _opened
     exchange: InThisProcess = field(default_factory=InThisProcess)
 
     def __post_init__(self) -> None:
-        spec = TableSpec("orders", ("id",), self.table_type, (), ("ts",), MergeMode.EVENT_TIME)
+        fields = ("id",), self.table_type, self.partition_by, ("ts",), MergeMode.EVENT_TIME
+        spec = TableSpec("orders", *fields)
         decoder = JsonDecoder(parse_schema(self.columns), self.rescue_column, policy=self.policy)
-        keys = KeyGenerator(KeyGeneratorConfig(("id",)))
+        keys = KeyGenerator(KeyGeneratorConfig(("id",), self.partition_by))
         to_changes = ToChanges(decoder, keys, ("ts",), topic=self.topic)
         spec = replace(spec, metadata_table=self.metadata_table, version=self.version)
         table = self.opened(self.location, spec)
@@ -122,30 +128,18 @@ class JsonStream:
         prepare = PrepareChunk(to_changes, INDEX, DEAD_LETTER_INDEX)
         for one in (table, letters):
             one.access = replace(one.access, sharing=self.sharing)
-        self.sink = HudiSink(self.rows, self.rejects, prepare, self.limit, self.identity)
+        self.sink = HudiSink(
+            self.rows, self.rejects, prepare, self.limit, self.identity, self.partition_change
+        )
         self.sink.recover()
         known = self.sink.checkpoint()
         self.offset = known.offsets[0] if known else 0
 
     def write(self, records: Iterable[Record]) -> BatchResult:
         """One batch."""
-        values = [r if isinstance(r, bytes) else json.dumps(r).encode() for r in records]
-        start, end = self.offset, self.offset + len(values)
-        table = pa.table(
-            {
-                "key": pa.nulls(len(values), pa.binary()),
-                "value": pa.array(values, pa.binary()),
-                "partition": pa.array([0] * len(values), pa.int32()),
-                "offset": pa.array(range(start, end), pa.int64()),
-                "timestamp": pa.array(
-                    [datetime(2026, 1, 1, tzinfo=UTC)] * len(values), pa.timestamp("us", "UTC")
-                ),
-            }
-        )
-        began, ended = (KafkaCheckpoint(self.topic, {0: offset}) for offset in (start, end))
-        batch = KafkaBatch(cast(DataFrame, table), began, ended)
+        batch = kafka_batch(self.topic, self.offset, records)
         result = self.sink.write(batch, self.exchange)
-        self.offset = end
+        self.offset = batch.end.offsets[0]
         return result
 
     def compact(self) -> None:
@@ -166,6 +160,25 @@ class JsonStream:
         """The dead letters: offset and reason."""
         rows = open_table(self.rejects.table.location).snapshot().read_all().to_pylist()
         return {row["offset"]: row["reason"] for row in rows}
+
+
+def kafka_batch(topic: str, start: int, records: Iterable[Record]) -> KafkaBatch:
+    """A batch of one partition, for ``InThisProcess``."""
+    values = [r if isinstance(r, bytes) else json.dumps(r).encode() for r in records]
+    end = start + len(values)
+    table = pa.table(
+        {
+            "key": pa.nulls(len(values), pa.binary()),
+            "value": pa.array(values, pa.binary()),
+            "partition": pa.array([0] * len(values), pa.int32()),
+            "offset": pa.array(range(start, end), pa.int64()),
+            "timestamp": pa.array(
+                [datetime(2026, 1, 1, tzinfo=UTC)] * len(values), pa.timestamp("us", "UTC")
+            ),
+        }
+    )
+    began, ended = (KafkaCheckpoint(topic, {0: offset}) for offset in (start, end))
+    return KafkaBatch(cast(DataFrame, table), began, ended)
 
 
 def present(row: Mapping[str, object]) -> dict[str, object]:

@@ -43,10 +43,12 @@ class Prepared:
         rejects: the records that ask for nothing that can be done.
         request: what the table's schema must become first; changes and rejects count only when
             nothing is requested.
+        arrivals: for each change the row of its record, in order of arrival.
     """
 
     changes: pa.Table
     rejects: Rejects
+    arrivals: Indices
     request: SchemaRequest = _NO_REQUEST
 
 
@@ -133,11 +135,11 @@ class ChangeBatch:
 
     def finish(self) -> Prepared:
         """Changes and rejects, each in order of arrival."""
-        changes = pa.concat_tables(self._changes)
+        changes, arrivals = pa.concat_tables(self._changes), np.concatenate(self._arrivals)
         if len(self._changes) > 1:
-            order = np.argsort(np.concatenate(self._arrivals))
-            changes = changes.take(pa.array(order))
-        return Prepared(changes, Rejects.concat(self._rejects), self._request)
+            order = np.argsort(arrivals)
+            changes, arrivals = changes.take(pa.array(order)), arrivals[order]
+        return Prepared(changes, Rejects.concat(self._rejects), arrivals, self._request)
 
     def _requested(self, decoded: Decoded, arrivals: Indices) -> SchemaRequest:
         """What those records ask that become rows if they get it; others change no schema."""

@@ -35,13 +35,15 @@ CHUNK_BYTES = 16 << 20
 class Target(IntEnum):
     """Which table a change goes to.
 
-    Or that it is none: a request to change the first one's schema, or a count of what was read.
+    Or that it is none: a request to change the first one's schema, a count of what was read, or the
+    keys of the changes, to be looked up in other partitions.
     """
 
     ROWS = 0
     REJECTS = 1
     SCHEMA = 2
     READ = 3
+    KEYS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,8 @@ class Written:
         request: what the records ask of the table's schema, all chunks together. If they ask for
             anything, the batch is not to be published: it is written again, or not at all.
         read: what was read of the topic, all chunks together.
+        partition_changes: rows of the bucket whose key exists in another partition, in the columns
+            of ``table.index.partition_changes``.
     """
 
     target: Target
@@ -73,6 +77,7 @@ class Written:
     first_reject: str | None = None
     request: SchemaRequest | None = None
     read: RecordsRead | None = None
+    partition_changes: pa.Table | None = None
 
 
 class Prepare(Protocol):

@@ -36,6 +36,11 @@ class Placement:
         readable = current and self.readable.get(current.group, current)
         return FileGroupWrite(bucket, current, is_new, readable)
 
+    def slices_in(self, number: int) -> list[FileSlice]:
+        """What queries read of one bucket, in all partitions that have it."""
+        current = (one for bucket, one in self.slices.items() if bucket.number == number)
+        return [self.readable.get(one.group, one) for one in current]
+
 
 class Placer:
     """Placements of one table, from commit to commit: only what changed is placed anew."""

@@ -6,13 +6,17 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
 from sinks.audit import RecordsRead
 from sinks.dead_letters import changes_of, first_reject
 from sinks.hudi.exchange import Portion, Target, Written
+from sinks.hudi.partition_rule import ChangedRows
 from sinks.hudi.placement import Placement
 from table.index.bucket import BucketIndex
+from table.index.partition_changes import DECIDING_COLUMNS, find_partition_changes
+from table.model.meta_columns import RECORD_KEY
 from table.write.file_group_write import WriteContext, write_file_group
 from table.write.partitioner import Bucket, divide
 from transforms.kafka_changes import Prepared, ToChanges
@@ -28,15 +32,27 @@ class PrepareChunk:
 
     What the records request of the table's schema is one more portion, and so is the count of them:
     taken where they are read, to be compared with what arrives where they are written.
+
+    Attributes:
+        to_changes: decodes.
+        row_index: of the table.
+        reject_index: of the dead letters.
+        sends_keys: whether the keys of the changes are looked up in other partitions. They go by
+            bucket, since a key is in the same bucket of every partition.
+        refused: rows that become dead letters because their key exists in another partition.
     """
 
     to_changes: ToChanges
     row_index: BucketIndex
     reject_index: BucketIndex
+    sends_keys: bool = False
+    refused: ChangedRows | None = None
 
     def __call__(self, records: pa.Table) -> list[Portion]:
         """Every record is in exactly one portion of ``Target.ROWS`` or ``Target.REJECTS``."""
         prepared = self.to_changes(records)
+        if self.refused is not None:
+            prepared = self.refused.reject_from(prepared, records, self.to_changes.topic)
         read = Portion(Target.READ, _NOWHERE, RecordsRead.in_chunk(records).to_table())
         if prepared.request:
             asked = Portion(Target.SCHEMA, _NOWHERE, prepared.request.to_table())
@@ -46,9 +62,18 @@ class PrepareChunk:
     def _divided(self, prepared: Prepared) -> list[Portion]:
         rows = divide(prepared.changes, self.row_index)
         rejects = divide(changes_of(prepared.rejects), self.reject_index)
-        return [Portion(Target.ROWS, bucket, part) for bucket, part in rows] + [
-            Portion(Target.REJECTS, bucket, part) for bucket, part in rejects
+        return [
+            *(Portion(Target.ROWS, bucket, part) for bucket, part in rows),
+            *(Portion(Target.REJECTS, bucket, part) for bucket, part in rejects),
+            *(self._keys(prepared.changes) if self.sends_keys else ()),
         ]
+
+    def _keys(self, changes: pa.Table) -> Iterator[Portion]:
+        keys = changes.select(DECIDING_COLUMNS)
+        numbers = self.row_index.bucket_ids(keys.column(RECORD_KEY))
+        for number in np.unique(numbers).tolist():
+            part = keys.filter(pa.array(numbers == number))
+            yield Portion(Target.KEYS, Bucket("", number), part)
 
 
 @dataclass(frozen=True)
@@ -65,6 +90,8 @@ class WriteBuckets:
             return Written(target, 0, None, request=request)
         if target is Target.READ:
             return Written(target, 0, None, read=RecordsRead.merged(map(RecordsRead.of, changes)))
+        if target is Target.KEYS:
+            return self._look_up(bucket.number, changes)
         arriving = _Arriving(changes)
         context = self.contexts.get(target)
         if context is None:
@@ -72,6 +99,11 @@ class WriteBuckets:
             return Written(target, arriving.rows, None, arriving.first_reject)
         stat = write_file_group(context, self.placements[target].task(bucket), arriving)
         return Written(target, arriving.rows, stat, arriving.first_reject)
+
+    def _look_up(self, number: int, changes: Iterable[pa.Table]) -> Written:
+        reader, slices = self.contexts[Target.ROWS].reader, self.placements[Target.ROWS]
+        found = find_partition_changes(reader, slices.slices_in(number), changes)
+        return Written(Target.KEYS, 0, None, partition_changes=found)
 
 
 class _Arriving(Iterator[pa.Table]):

@@ -31,6 +31,7 @@ from checkpoints.of_table import book_of, progress_of
 from sinks.audit import Audit, RecordsRead, audit
 from sinks.batch import BatchResult, KafkaBatch
 from sinks.hudi.exchange import Exchange, Target, Written
+from sinks.hudi.partition_rule import ChangedRows, PartitionChange
 from sinks.hudi.prepare import PrepareChunk, WriteBuckets
 from sinks.hudi.table_writer import TableWriter
 from table.config import keys
@@ -131,6 +132,7 @@ class HudiSink:
         prepare: raw records to portions, in the workers.
         limit: of rejects; the batch that passes it is not published.
         identity: under which the table keeps this streamer's progress; see ``checkpoints.book``.
+        partition_change: what happens to rows whose key exists in another partition.
     """
 
     def __init__(
@@ -140,10 +142,13 @@ class HudiSink:
         prepare: PrepareChunk,
         limit: RejectLimit,
         identity: str = DEFAULT_IDENTITY,
+        partition_change: PartitionChange = PartitionChange.ALLOW,
     ) -> None:
         self._rows = rows
+        self._partition_change = partition_change
         self._rejects = rejects
-        self._prepare = prepare
+        sends_keys = partition_change is not PartitionChange.ALLOW
+        self._prepare = replace(prepare, sends_keys=True) if sends_keys else prepare
         self._limit = limit
         self._identity = identity
         self._known: KafkaCheckpoint | None = None
@@ -200,10 +205,11 @@ class HudiSink:
     def _write(self, batch: KafkaBatch, exchange: Exchange, published: _Columns) -> BatchResult:
         seconds: dict[str, float] = {}
         conflicts = 0
+        refused: ChangedRows | None = None
         for _ in range(_MAX_ATTEMPTS):
             began = time.monotonic()
             try:
-                outcome = self._attempt(batch, exchange, seconds)
+                outcome = self._attempt(batch, exchange, seconds, refused)
             except InvalidConfig:
                 if self._rows.schema.equals(published[1]):
                     raise
@@ -211,7 +217,7 @@ class HudiSink:
                 self._go_back(published)
                 continue
             except WriteConflict:
-                conflicts += 1
+                conflicts, refused = conflicts + 1, None
                 if conflicts > _MAX_CONFLICTS:
                     raise
                 self._go_back(published)
@@ -221,7 +227,10 @@ class HudiSink:
             if isinstance(outcome, BatchResult):
                 changes = changes_between(published[1], self._rows.schema)
                 return replace(outcome, schema_changes=tuple(map(str, changes)))
-            self._evolve(outcome)
+            if isinstance(outcome, ChangedRows):
+                refused = outcome if refused is None else refused + outcome
+            else:
+                self._evolve(outcome)
         message = f"the schema did not settle in {_MAX_ATTEMPTS} attempts at one batch"
         raise WriteConflict(message)
 
@@ -231,18 +240,37 @@ class HudiSink:
         self._rows.evolve(schema)
 
     def _attempt(
-        self, batch: KafkaBatch, exchange: Exchange, seconds: dict[str, float]
-    ) -> BatchResult | Proposal:
-        """Write and publish a batch; or undo all, and return what its records ask of the schema."""
+        self,
+        batch: KafkaBatch,
+        exchange: Exchange,
+        seconds: dict[str, float],
+        refused: ChangedRows | None,
+    ) -> BatchResult | Proposal | ChangedRows:
+        """Write and publish a batch; or undo all, and return why it has to be written again.
+
+        Args:
+            batch: what to write.
+            exchange: brings its records to their buckets.
+            seconds: by stage; what this attempt takes is added.
+            refused: rows that are dead letters because of their partition.
+
+        Returns:
+            What became of the batch; or what its records ask of the schema; or more rows to refuse.
+        """
         try:
             with _timed(seconds, "begin"):
                 context = self._begin()
             with _timed(seconds, "write"):
-                written = exchange.run(batch, self._prepare, self._opening(context))
+                prepare = replace(self._prepare, refused=refused) if refused else self._prepare
+                written = exchange.run(batch, prepare, self._opening(context))
             proposal = _proposal(written)
             if proposal:
                 self._abandon()
                 return proposal
+            changed = _changed_rows(written)
+            if len(changed) and self._partition_change is PartitionChange.REFUSE:
+                self._abandon()
+                return changed
             rejected = self._check_rejects(written)
             audited = _audited(batch, written, rejected)
             batch.check_source()
@@ -256,7 +284,11 @@ class HudiSink:
             with suppress(Retriable):  # the next start does it
                 self._abandon()
             raise
-        return _result(instant, written, rejected, seconds)
+        return replace(
+            _result(instant, written, rejected, seconds),
+            partition_changes=len(changed),
+            first_partition_change=changed.first,
+        )
 
     def _begin(self) -> WriteContext:
         """Request the instant of an attempt, in the columns that the table has by now."""
@@ -396,6 +428,13 @@ def _result(
         files=len(stats),
         first_reject=next((w.first_reject for w in written if w.first_reject), None),
         seconds=seconds,
+    )
+
+
+def _changed_rows(written: list[Written]) -> ChangedRows:
+    """The rows of all buckets whose key exists in another partition."""
+    return ChangedRows.merged(
+        w.partition_changes for w in written if w.partition_changes is not None
     )
 
 

@@ -58,6 +58,7 @@ def find(
         *_columns(source, decode),
         *missing_columns(_known_columns(source, decode), table),
         *_copy_on_write(table, compaction),
+        *_partition_change(table),
         *_metadata_table(table),
         *_no_dead_letters(table, dead_letters),
         *_places(table, dead_letters),
@@ -334,6 +335,12 @@ def _copy_on_write(table: TableConfig, compaction: CompactionConfig) -> Iterator
         yield Problem("table.log_format", f"{table.log_format} {reason}; leave it out")
     if compaction.when == "beside":
         yield Problem("compaction.when", f"beside {reason} to compact; leave it out")
+
+
+def _partition_change(table: TableConfig) -> Iterator[Problem]:
+    if table.partition_change != "allow" and not table.partition_by:
+        text = f"{table.partition_change} has no meaning without table.partition_by; leave it out"
+        yield Problem("table.partition_change", text)
 
 
 def _metadata_table(table: TableConfig) -> Iterator[Problem]:

@@ -57,6 +57,12 @@ class TableConfig(Section):
     column with few values, such as a date or a region. A new table cannot be partitioned by a
     timestamp, because nearly every row would get a folder of its own."""
 
+    partition_change: Literal["allow", "count", "refuse"] = "allow"
+    """What happens to a row whose record key exists in another partition: it is written, and the
+    key then has a row in each (``allow``); the same, and it is counted and reported (``count``);
+    it goes to the dead letters (``refuse``). The last two look the keys of each batch up in the
+    other partitions."""
+
     ordering: Columns = ()
     """Columns that order the versions of a row: the largest value wins, deletes too. A delete is
     remembered until it is compacted, or, copy-on-write, not at all: an older event that arrives

@@ -25,6 +25,7 @@ from streamer.events import (
     GroupCommitFailed,
     MetricsServed,
     OffsetsSkipped,
+    PartitionsChanged,
     PartWarned,
     RecordsRejected,
     Retrying,
@@ -88,6 +89,8 @@ class RunMetrics:
                 self._troubles.in_a_row.set(0)
             case RecordsRejected():
                 self._batches.rejects.inc(event.count)
+            case PartitionsChanged():
+                self._batches.partition_changes.inc(event.count)
             case OffsetsSkipped():
                 self._troubles.lose(event)
             case SchemaEvolved():
@@ -162,6 +165,8 @@ class _Batches:
         self._bytes = one("bytes_written", "Size of the files that batches wrote")
         self._files = one("files_written", "Files that batches wrote")
         self.rejects = one("rejects", "Records that went to the dead letters")
+        text = "Rows written whose record key existed in another partition"
+        self.partition_changes = one("partition_changes", text)
         self.planned = families.one_gauge("batch_in_progress_records", "Of the batch being written")
         self._committed = families.one_gauge(
             "last_commit_timestamp_seconds", "When the last commit of this process was completed"

@@ -14,14 +14,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from table.errors import InvalidConfig
 from table.index.bucket import bucket_of, groups_by_bucket
-from table.merge.spill import MAX_LEVEL, SpilledDivisions
+from table.merge.spill import divided_by_key
 from table.model.file_slice import FileSlice
 from table.model.meta_columns import RECORD_KEY
 from table.read.scan import Scan
@@ -90,7 +89,8 @@ def find_repeated_keys(
         partitions = sorted({one.group.partition_path for one in slices})
         if len(partitions) > 1:
             keys = _keys_of(scan, slices, partitions)
-            found += _count(keys, partitions, memory_budget_bytes, level=0)
+            for some in divided_by_key(keys, memory_budget_bytes):
+                found += _count(some, partitions)
     return found
 
 
@@ -123,26 +123,7 @@ def _keys_of(
             yield pa.table({RECORD_KEY: keys, _PARTITION: pa.repeat(number, rows.num_rows)})
 
 
-def _count(
-    keys: Iterable[pa.Table], partitions: Sequence[str], memory_budget_bytes: int, level: int
-) -> RepeatedKeys:
-    arriving, held, held_bytes = iter(keys), [], 0
-    for some in arriving:
-        held.append(some)
-        held_bytes += some.nbytes
-        if held_bytes > memory_budget_bytes and level < MAX_LEVEL:
-            break
-    else:
-        return _count_in_memory(pa.concat_tables(held), partitions) if held else RepeatedKeys()
-    found = RepeatedKeys()
-    with SpilledDivisions(level) as divided:
-        divided.fill(chain(held, arriving))
-        for division in divided.divisions:
-            found += _count(divided.read(division), partitions, memory_budget_bytes, level + 1)
-    return found
-
-
-def _count_in_memory(keys: pa.Table, partitions: Sequence[str]) -> RepeatedKeys:
+def _count(keys: pa.Table, partitions: Sequence[str]) -> RepeatedKeys:
     counted = keys.group_by(RECORD_KEY).aggregate([(_PARTITION, "count_distinct")])
     column = f"{_PARTITION}_count_distinct"
     repeated = counted.filter(pc.field(column) > 1)

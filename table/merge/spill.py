@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 
@@ -101,6 +102,39 @@ class SpilledDivisions:
     def _path(self, division: int) -> str:
         assert self._folder is not None
         return str(self._folder / f"{division}.arrows")
+
+
+def divided_by_key(
+    tables: Iterable[pa.Table], memory_budget_bytes: int, level: int = 0
+) -> Iterator[pa.Table]:
+    """Tables that hold all rows of a record key together, none of them empty.
+
+    Rows that exceed the budget go to disk, divided by their keys.
+
+    Args:
+        tables: rows with a record key, all of one schema.
+        memory_budget_bytes: how much one of the tables may be, as far as keys can be divided.
+        level: how often these rows were divided before.
+
+    Yields:
+        Rows in the order in which they came.
+    """
+    arriving = iter(tables)
+    held: list[pa.Table] = []
+    held_bytes = 0
+    for table in arriving:
+        held.append(table)
+        held_bytes += table.nbytes
+        if held_bytes > memory_budget_bytes and level < MAX_LEVEL:
+            break
+    else:
+        if held_bytes:
+            yield pa.concat_tables(held)
+        return
+    with SpilledDivisions(level) as spilled:
+        spilled.fill(chain(held, arriving))
+        for division in spilled.divisions:
+            yield from divided_by_key(spilled.read(division), memory_budget_bytes, level + 1)
 
 
 def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:

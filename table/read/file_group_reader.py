@@ -126,6 +126,10 @@ class FileGroupReader:
                 yield upserts.slice(0, row_count).select(columns)
                 return
 
+    def changed_keys(self, file_slice: FileSlice) -> Iterator[pa.Table]:
+        """What the logs hold, deletes included, in the columns that a merge of the keys needs."""
+        return self._log_changes(self._merge_schema([RECORD_KEY])).read(file_slice.logs)
+
     def _base_rows(
         self, base: BaseFile | None, schema: pa.Schema, condition: pc.Expression | None = None
     ) -> Iterator[pa.Table]:

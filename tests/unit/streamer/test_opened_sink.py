@@ -24,6 +24,7 @@ from table.model.meta_columns import PARTITION_PATH, RECORD_KEY, with_meta_colum
 from table.storage import StorageLocation
 from table.write.file_group_write import write_file_group
 from table.write.partitioner import divide
+from tests.json_stream import InThisProcess, kafka_batch
 
 
 class Topic:
@@ -62,6 +63,18 @@ def opened(
 def files(folder: Path) -> dict[str, bytes]:
     found = (path for path in folder.rglob("*") if path.is_file())
     return {str(path.relative_to(folder)): path.read_bytes() for path in found}
+
+
+@pytest.mark.parametrize(("rule", "rejected", "counted"), [("count", 0, 1), ("refuse", 1, 0)])
+def test_sink_treats_partition_changes_as_the_pipeline_says(
+    tmp_path: Path, rule: str, rejected: int, counted: int
+) -> None:
+    sink = opened(tmp_path, partition_by="region", partition_change=rule)
+    sink.recover()
+    sink.write(kafka_batch("orders", 0, [{"id": "a", "region": "north"}]), InThisProcess())
+    moved = kafka_batch("orders", 1, [{"id": "a", "region": "south"}])
+    result = sink.write(moved, InThisProcess())
+    assert (result.rejected, result.partition_changes) == (rejected, counted)
 
 
 @pytest.mark.parametrize("unwanted", [{"metadata_table": False}, {"drop_metadata_table": True}])

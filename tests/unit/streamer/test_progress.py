@@ -71,6 +71,11 @@ TOLD: list[tuple[Event, str]] = [
         "batch 2: 1 rejected: orders 0:7: no JSON -> /dead",
     ),
     (
+        events.PartitionsChanged(2, 3, "record key 'a' exists in partition 'x'"),
+        "batch 2: 3 rows with a key of another partition, "
+        "such as: record key 'a' exists in partition 'x'",
+    ),
+    (
         events.SchemaEvolved(2, ("note string", "n int32 -> int64")),
         "batch 2: the table's columns: note string, n int32 -> int64",
     ),

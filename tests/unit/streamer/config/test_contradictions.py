@@ -28,6 +28,10 @@ CASES: Mapping[str, tuple[list[str], str]] = {
         ["table.partial_update=absent_fields", "table.merger=shop:Totals"],
         "table.partial_update: absent_fields has no meaning with a merger of your own",
     ),
+    "partition changes without partitions": (
+        ["table.partition_change=refuse"],
+        "table.partition_change: refuse has no meaning without table.partition_by; leave it out",
+    ),
     "absent fields and a column that marks deletes": (
         ["table.partial_update=absent_fields", "decode.schema._hoodie_is_deleted=boolean"],
         "decode.schema._hoodie_is_deleted: Apache Hudi cannot read partial rows in a table with",

@@ -22,6 +22,7 @@ from streamer.events import (
     CompactionSettled,
     Event,
     OffsetsSkipped,
+    PartitionsChanged,
     PartWarned,
     RecordsRejected,
     Retrying,
@@ -97,9 +98,11 @@ def test_a_batch_is_taken_apart(watched: Watched) -> None:
     )
     watched.metrics(written)
     watched.metrics(RecordsRejected(0, 2, "orders 0:7: no JSON", "/dead"))
+    watched.metrics(PartitionsChanged(0, 3, "record key 'a' exists in partition 'x'"))
     counters = ["records_read", "rows_written", "rows_deleted", "bytes_written", "files_written"]
     assert [watched(f"{name}_total") for name in counters] == [8, 6, 2, 900, 4]
     assert watched("rejects_total") == 2
+    assert watched("partition_changes_total") == 3
     assert watched("stage_seconds_total", stage="write") == 0.5
     assert watched("batch_seconds_sum") == 0.75
     assert watched("batch_seconds_count") == 1
