@@ -20,7 +20,7 @@ from table.model.action import COMMITS
 from table.model.file_slice import FileSlice
 from table.timeline.timeline_store import TimelineStore
 from table.view.file_system_view import FileSystemView
-from table.view.time_travel import check_retained
+from table.view.time_travel import check_retained, is_kept
 from table.view.visible_instants import VisibleInstants
 
 _ACCEPTED = (
@@ -94,7 +94,7 @@ def plan(
         CorruptData: an instant is damaged.
     """
     instant = query_instant(as_of, zone)
-    check_retained(view.timeline, store, instant)
+    check_retained(view.timeline, store, instant, lambda: is_kept(view, store, instant))
     then = view.as_of(instant)
     slices = then.read_optimized() if read_optimized else then.latest_slices()
     schema = _schema_as_of(view, store, instant)

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from table.errors import InvalidConfig
 from table.model.action import COMMITS, Action
+from table.model.file_slice import LogFile, join
 from table.timeline.timeline import Timeline
 from table.timeline.timeline_store import TimelineStore
+from table.view.file_system_view import FileSystemView
 
 
-def check_retained(timeline: Timeline, store: TimelineStore, instant: str) -> None:
+def check_retained(
+    timeline: Timeline,
+    store: TimelineStore,
+    instant: str,
+    is_kept: Callable[[], bool] = lambda: False,
+) -> None:
     """Pass when a view as of the instant shows all of the past and will show the same tomorrow.
 
     Args:
         timeline: the active timeline.
         store: reads its instants.
         instant: the requested time to travel to.
+        is_kept: whether a savepoint keeps that state; asked if cleaning does not retain it.
 
     Raises:
         InvalidConfig: a commit requested before it is still pending, or its files were cleaned
@@ -30,12 +40,49 @@ def check_retained(timeline: Timeline, store: TimelineStore, instant: str) -> No
         )
         raise InvalidConfig(message)
     retained = _earliest_retained(timeline, store)
-    if retained is not None and instant < retained:
+    if retained is not None and instant < retained and not is_kept():
         message = (
             f"the state as of {instant} was cleaned away; the earliest that can be read is "
             f"{retained}; set hoodie.clean.commits.retained higher to keep more"
         )
         raise InvalidConfig(message)
+
+
+def is_kept(view: FileSystemView, store: TimelineStore, instant: str) -> bool:
+    """Whether a savepoint of the instant keeps exactly the files of the state as of it.
+
+    A savepoint names the files of its slices, and logs that were written to them later. False if
+    one of them is gone, or if the slices as of now hold another file of that time: a commit that
+    was requested before the savepoint and completed after it, or a savepoint of an old release,
+    which named no logs.
+
+    Args:
+        view: the table's latest state.
+        store: reads its instants.
+        instant: the requested time.
+    """
+    savepoint = next(
+        (i for i in view.timeline.completed(Action.SAVEPOINT) if i.requested_at == instant), None
+    )
+    if savepoint is None:
+        return False
+    named = {
+        join(partition, name)
+        for partition, names in store.read_savepoint(savepoint).files.items()
+        for name in names
+    }
+    there = {file.path: file for group in view.groups.values() for file in group.files.values()}
+    if not named <= there.keys():
+        return False
+    of_then = {path for path in named if there[path].name.instant <= instant}
+    slices = view.as_of(instant).latest_slices()
+    bases = {one.base.path for one in slices if one.base is not None}
+    logs = {log.path for one in slices for log in one.logs}
+    if not view.version.logs_name_their_slice:
+        return of_then == bases | logs
+    named_logs = {path for path in named if isinstance(there[path], LogFile)}
+    names_logs = bool(named_logs) or not view.timeline.completed(Action.DELTA_COMMIT)
+    return names_logs and of_then - named_logs == bases and named_logs <= logs
 
 
 def _earliest_retained(timeline: Timeline, store: TimelineStore) -> str | None:

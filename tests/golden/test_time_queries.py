@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 from table.config import keys
@@ -20,6 +21,7 @@ from table.hudi_table import HudiTable
 from table.log.data_block import encode_avro
 from table.log.log_block import BlockType, HeaderKey, encode
 from table.metadata.property_file import replace_properties
+from table.model.action import Action
 from table.model.meta_columns import COMMIT_TIME, PARTITION_PATH, RECORD_KEY
 from table.read import cdc, incremental
 from table.read.cdc import LoggingMode
@@ -75,6 +77,22 @@ class Unpacked:
 @pytest.fixture(scope="module")
 def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Unpacked:
     return Unpacked(tmp_path_factory.mktemp("golden"))
+
+
+def test_a_savepoint_of_apaches_reads_as_the_files_that_it_keeps(unpacked: Unpacked) -> None:
+    golden = unpacked["v9_cow_savepoint"]
+    (savepoint,) = golden.table.timeline.completed(Action.SAVEPOINT)
+    retained = golden.table.store.read_clean(golden.table.timeline.completed(Action.CLEAN)[-1])
+    assert retained is not None and savepoint.requested_at < retained.earliest_retained
+    files = golden.table.store.read_savepoint(savepoint).files
+    parts = [
+        pq.read_table(golden.root / partition / name, partitioning=None)
+        for partition, names in files.items()
+        for name in names
+    ]
+    rows = golden.table.scan(Snapshot(savepoint.requested_at)).to_table()
+    kept = pa.concat_tables(parts).select(rows.column_names)
+    assert sorted_rows(rows) == sorted_rows(kept)
 
 
 def test_the_past_has_the_columns_of_its_time(unpacked: Unpacked) -> None:
