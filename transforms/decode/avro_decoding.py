@@ -24,6 +24,7 @@ from transforms.decode.avro_framing import Group, WriterSchema
 from transforms.decode.avro_record import reason_against
 from transforms.decode.avro_rescue import rescued_texts
 from transforms.decode.decoded import Decoded, Indices
+from transforms.decode.new_columns import ColumnLimit
 
 if TYPE_CHECKING:
     from transforms.decode.avro import AvroDecoder
@@ -69,6 +70,7 @@ class AvroDecoding:
     def __init__(self, decoder: AvroDecoder) -> None:
         self._decoder = decoder
         self._schema = decoder.policy.with_aliases(decoder.schema)
+        self._column_limit = ColumnLimit(self._schema, decoder.policy)
         self._tables: list[pa.Table] = []
         self._indices: list[Indices] = []
         self._reasons: dict[int, str] = {}
@@ -110,7 +112,7 @@ class AvroDecoding:
         """Why no record of a schema is a row."""
         unknown_fields = self._decoder.unknown_fields
         if unknown_fields == "evolve":
-            return found.fault
+            return found.fault or self._column_limit.fault(found.unknown)
         if unknown_fields == "reject" and found.first_unknown is not None:
             return _undeclared(found.first_unknown, unknown_fields)
         return None

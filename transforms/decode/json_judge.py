@@ -18,6 +18,7 @@ from table.schema.evolution import (
 )
 from transforms.decode.json_misfits import MisfitFinder, Misfits
 from transforms.decode.json_record import RecordInspector
+from transforms.decode.new_columns import MAX_ADDED_COLUMNS, ColumnLimit
 from transforms.decode.schema_policy import SchemaPolicy, UnknownFields
 
 #: One for each set of columns that are too narrow for a record; records may have any of them.
@@ -43,6 +44,7 @@ class Judge:
     ) -> None:
         self._schema, self._unknown, self._policy = schema, unknown_fields, policy
         self._finder = MisfitFinder(schema, policy)
+        self._limit = ColumnLimit(schema, policy, MAX_ADDED_COLUMNS)
         self._inspectors: dict[Proposal, RecordInspector] = {}
         self.asking: set[int] = set()
         self.refusals: dict[int, str] = {}
@@ -116,9 +118,10 @@ class Judge:
 
     def _reason_against_unknown(self, found: Misfits, index: int) -> str | None:
         if self._unknown == "evolve":
-            if found.fault is None and found.unknown:
+            fault = found.fault or self._limit.fault(found.unknown)
+            if fault is None and found.unknown:
                 self.asking.add(index)
-            return found.fault
+            return fault
         if self._unknown not in ("reject", "fail"):
             return None
         reason = found.fault

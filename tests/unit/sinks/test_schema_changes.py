@@ -360,10 +360,36 @@ def test_what_a_failed_batch_asked_is_not_written_by_the_next_one() -> None:
 
 def test_names_that_are_values_do_not_become_columns_without_end() -> None:
     stream = JsonStream(place(), EVOLVE)
-    record = {f"user_{n}": n for n in range(MAX_EVOLVED_COLUMNS)}
+    names = [f"user_{n}" for n in range(MAX_EVOLVED_COLUMNS)]
+    records = [
+        {"id": str(start), "ts": 1, **dict.fromkeys(names[start : start + 400], 1)}
+        for start in range(0, MAX_EVOLVED_COLUMNS, 400)
+    ]
     with pytest.raises(TooManyColumns, match="unknown_fields: rescue"):
-        stream.write([{"id": "a", "ts": 1, **record}])
+        stream.write(records)
     assert stream.schema() == {}
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_record_that_would_add_too_many_columns_is_a_dead_letter(nested: bool) -> None:
+    stream = JsonStream(place(), EVOLVE)
+    fields: dict[str, object] = {f"user_{n}": n for n in range(2_100)}
+    poison = {"id": "bad", "ts": 1, **({"users": fields} if nested else fields)}
+    good: list[Record] = [{"id": str(n), "ts": 1, "x": n} for n in range(200)]
+    result = stream.write([*good[:100], poison, *good[100:]])
+    assert (result.rejected, result.rows) == (1, 200)
+    assert stream.schema() == {**BASE, "x": "int32"}
+    (reason,) = stream.reasons().values()
+    assert reason.startswith("its unknown fields would add 2100 columns, more than the 500")
+
+
+def test_record_that_would_add_columns_to_a_full_table_is_a_dead_letter() -> None:
+    columns = {**COLUMNS, **{f"c{n}": "int" for n in range(MAX_EVOLVED_COLUMNS - 5)}}
+    stream = JsonStream(place(), EVOLVE, columns)
+    stream.write([{"id": "a", "ts": 1}, {"id": "b", "ts": 1, "x": 1, "y": 1}])
+    assert "more than the 1 that one record may add" in stream.reasons()[1]
+    stream.write([{"id": "a", "ts": 1, "x": 1}])
+    assert len(stream.schema()) == MAX_EVOLVED_COLUMNS - 1
 
 
 def test_field_that_was_null_in_the_sample_gets_the_type_of_its_first_value() -> None:

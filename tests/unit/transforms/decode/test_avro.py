@@ -231,6 +231,15 @@ def test_a_new_writer_schema_asks_for_its_columns_by_its_own_types() -> None:
     assert again.rows.column("price")[0].as_py() == value["price"]
 
 
+def test_schema_that_would_add_too_many_columns_rejects_its_records() -> None:
+    names = [f"c{n}" for n in range(2_100)]
+    wide = record(id="int", **dict.fromkeys(names, "int"))
+    decoded = decode_one({"id": "int"}, wide, {"id": 1, **dict.fromkeys(names, 1)}, policy=EVOLVE)
+    assert not len(decoded.asking)
+    (reason,) = decoded.reasons
+    assert "its unknown fields would add 2100 columns, more than the 1999" in reason
+
+
 def test_unknown_fields_and_wider_values_go_by_the_policy() -> None:
     avro = record(
         id="long",
