@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sinks.hudi.upkeep import clean
 from table.config import keys
 from table.config.table_properties import TableProperties
 from table.errors import InvalidConfig
@@ -20,6 +21,7 @@ from table.model.meta_columns import COMMIT_TIME
 from table.read import incremental
 from table.read.queries import Incremental
 from table.read.span import Span
+from table.services.cleaning_plan import CleaningPolicy
 from table.storage import StorageLocation, open_storage
 from table.timeline.layout import LayoutV1
 from table.timeline.timeline import Timeline
@@ -107,6 +109,22 @@ def test_late_row_that_lost_is_left_out_if_the_span_holds_the_compacted_winner()
     only_late = incremental.plan(view, store, Span.of(whole[2]))
     assert _payloads(history, with_compaction) == {"b": 4}
     assert _payloads(history, only_late) == {"a": 3, "b": 4}
+
+
+def test_cleaning_of_slices_that_the_span_compacted_does_not_change_the_answer() -> None:
+    compaction = [Service.PLAN_COMPACTION, Service.FINISH_COMPACTION]
+    history = write([[Row("a"), Row("b")], [Row("a", 1, v=3)], *compaction, [Row("b", 1, v=4)]])
+    table = history.table
+    commits = table.timeline.completed()
+    span = Span.of(str(commits[0].completed_at), str(commits[2].completed_at))
+    before = incremental.plan(table.view(), table.store, span)
+    cleaned = clean(table, CleaningPolicy(commits=1))
+    assert any(one.plan.files for one in cleaned)
+
+    table = open_table(table.location)
+    plan = incremental.plan(table.view(), table.store, span, may_scan_fully=False)
+    assert plan.instants == before.instants
+    assert _payloads(replace(history, table=table), plan) == {"a": 3}
 
 
 def test_replacement_that_completes_after_the_end_does_not_hide_rows_of_the_span() -> None:
