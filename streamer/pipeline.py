@@ -52,7 +52,6 @@ from table.execution.runner import CancellableRunner, LocalRunner, Runner
 from table.hudi_table import HudiTable, create_table
 from table.index.bucket import BucketIndex
 from table.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
-from table.model.commit_metadata import Operation
 from table.model.meta_columns import without_meta_columns
 from table.services.compaction import CompactionPolicy
 from table.storage import StorageLocation
@@ -165,9 +164,8 @@ def open_sink(config: PipelineConfig, source: KafkaSource) -> tuple[HudiSink, li
     table = _ready(config, location, spec, found)
     rejects = None if letters is None else _dead_letters(config, *letters)
     to_changes = to_changes.onto(columns_with(table, to_changes.table_schema))
-    operation = Operation(config.table.operation.upper())
     settings = SinkSettings(
-        index, config.table.log_format, operation, config.table.merger, config.table.metadata_table
+        index, config.table.log_format, config.table.merger, config.table.metadata_table
     )
     rows = TableWriter(table, to_changes.table_schema, settings, follows_others=True)
     prepare = PrepareChunk(to_changes, index, DEAD_LETTER_INDEX)

@@ -174,7 +174,10 @@ def _cell(value: object) -> object:
     """A value as it is shown: numbers as they are, the rest as one short text."""
     if value is None or isinstance(value, int | float):
         return value
-    text = json.dumps(value, default=_plain) if isinstance(value, list | dict) else str(value)
+    if isinstance(value, list | dict):
+        text = json.dumps(value, default=_plain)
+    else:
+        text = value.isoformat() if isinstance(value, date | datetime | time) else str(value)
     text = text.replace("\n", "\\n")
     return text if len(text) <= _LONGEST_CELL else f"{text[: _LONGEST_CELL - 1]}…"
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import NoReturn
 
 import pyarrow as pa
@@ -19,22 +20,51 @@ from table.schema.canonical import canonical
 
 TIMESTAMP = pa.timestamp("us", "UTC")
 
-_PLAIN: dict[str, pa.DataType] = {
-    "string": pa.string(),
-    "int": pa.int32(),
-    "bigint": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "boolean": pa.bool_(),
-    "binary": pa.binary(),
-    "date": pa.date32(),
-    "timestamp": TIMESTAMP,
-}
-_SYNONYMS = {"integer": "int", "long": "bigint", "real": "float", "dec": "decimal"}
-_ACCEPTED = (
-    "string, int, bigint (long), float, double, boolean, binary, date, timestamp, "
-    "decimal(p,s), array<type>, struct<name:type,...>"
+
+@dataclass(frozen=True, slots=True)
+class ColumnType:
+    """A type that a configuration may declare.
+
+    Attributes:
+        name: how it is declared.
+        json: which JSON values become it, for the reference (``transforms.decode.json`` decodes).
+        arrow: of the column; None for a type with parameters.
+        synonyms: other words for it.
+    """
+
+    name: str
+    json: str
+    arrow: pa.DataType | None = None
+    synonyms: tuple[str, ...] = ()
+
+
+#: All types; messages, synonyms and the reference are made from this list.
+TYPES = (
+    ColumnType("string", "a string", pa.string()),
+    ColumnType("int", "an integer of 32 bits; 1.0 is not one", pa.int32(), ("integer",)),
+    ColumnType("bigint", "an integer of 64 bits", pa.int64(), ("long",)),
+    ColumnType("float", "a number in the range of 32 bits", pa.float32(), ("real",)),
+    ColumnType("double", "a number in the range of 64 bits", pa.float64()),
+    ColumnType("boolean", "`true`, `false`", pa.bool_()),
+    ColumnType("binary", "a string: Base64 with padding", pa.binary()),
+    ColumnType("date", "a string: `2026-01-31`", pa.date32()),
+    ColumnType(
+        "timestamp",
+        "a string in ISO 8601, in UTC if it names no zone, such as `2026-01-31T06:00:00Z`; or an "
+        "integer since 1970 in `decode.timestamp_unit`",
+        TIMESTAMP,
+    ),
+    ColumnType(
+        "decimal(p,s)",
+        "a number or a string with at most `p` digits, `s` of them after the point",
+        synonyms=("dec",),
+    ),
+    ColumnType("array<type>", "an array"),
+    ColumnType("struct<name:type,...>", "an object"),
 )
+_PLAIN = {one.name: one.arrow for one in TYPES if one.arrow is not None}
+_SYNONYMS = {other: one.name.partition("(")[0] for one in TYPES for other in one.synonyms}
+_ACCEPTED = ", ".join(one.name for one in TYPES)
 _MAX_DECIMAL_PRECISION = 38
 _TOKEN = re.compile(r"\s*(?:(`[^`]+`)|(\w+)|([<>(),:]))")
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from table.config import keys
 from table.index.bucket import BucketIndex
-from table.model.commit_metadata import Operation
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,14 +16,12 @@ class SinkSettings:
         index: buckets of a partition, and the fields that are hashed.
         log_format: ``parquet`` or ``avro``, the content of data blocks; None leaves it to
             ``log_format_for``.
-        operation: what the commits say they do.
         merger_class: ``package.module:Class`` that merges, for a table of mode ``CUSTOM``.
         metadata_table: whether ``TableWriter.recover`` makes one where there is none.
     """
 
     index: BucketIndex
     log_format: str | None = None
-    operation: Operation = Operation.UPSERT
     merger_class: str | None = None
     metadata_table: bool = True
 

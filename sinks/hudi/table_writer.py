@@ -24,7 +24,7 @@ from table.errors import WriteConflict
 from table.execution.runner import Runner
 from table.hudi_table import HudiTable
 from table.model.action import COMMITS, Action
-from table.model.commit_metadata import CommitMetadata, WriteStat
+from table.model.commit_metadata import CommitMetadata, Operation, WriteStat
 from table.model.instant import Instant
 from table.model.meta_columns import with_meta_columns, without_meta_columns
 from table.schema import avro
@@ -127,9 +127,8 @@ class TableWriter:
         """Publish what the workers wrote."""
         assert self._transaction is not None
         stats = tuple(w.stat for w in written if w.stat is not None)
-        metadata = CommitMetadata(
-            stats, {**self._own_metadata(), **extra_metadata}, self.settings.operation
-        )
+        extra = {**self._own_metadata(), **extra_metadata}
+        metadata = CommitMetadata(stats, extra, Operation.UPSERT)
         instant, timeline = self._transaction.commit(metadata, precondition)
         self.table.note_commit(instant, metadata, timeline)
         self._transaction = None

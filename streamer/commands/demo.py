@@ -58,9 +58,8 @@ def execute(arguments: argparse.Namespace) -> int:
 def pipeline_tree(home: Path, bootstrap: str) -> dict[str, object]:
     """The demo's pipeline, as its file holds it."""
     return {
-        "source": {"kind": "kafka", "bootstrap": bootstrap, "topic": TOPIC},
+        "source": {"bootstrap": bootstrap, "topic": TOPIC},
         "decode": {
-            "kind": "json",
             "schema": {
                 "order_id": "string",
                 "customer": "string",
@@ -68,10 +67,11 @@ def pipeline_tree(home: Path, bootstrap: str) -> dict[str, object]:
                 "status": "string",
                 "amount": "decimal(10,2)",
                 "quantity": "int",
-                "updated_at": "bigint",
+                "updated_at": "timestamp",
                 "note": "string",
                 "_hoodie_is_deleted": "boolean",
             },
+            "timestamp_unit": "us",
         },
         "table": {
             "path": str(home / "orders"),

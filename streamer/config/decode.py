@@ -77,11 +77,12 @@ class DecodeConfig(Section):
         WithJsonSchema(_JSON_SCHEMA),
         Field(alias="schema"),
     ] = "infer"
-    """The columns: ``{order_id: string, amount: "decimal(10,2)"}``, where a decimal needs both
-    precision and scale; ``infer`` them from about 1,000 records where the first run starts (the
-    last ones before, where none follow), or, of Avro, from the newest schema of the writers; or
-    ``{avro: PATH}``, the record of a schema file (url, or path from the folder of the pipeline
-    file), which is replaced by its columns when the file is loaded.
+    """The columns: ``{order_id: string, amount: "decimal(10,2)"}``
+    ([types](#types-of-columns)), where a decimal needs both precision and scale; ``infer`` them
+    from about 1,000 records where the first run starts (the last ones before, where none follow),
+    or, of Avro, from the newest schema of the writers; or ``{avro: PATH}``, the record of a schema
+    file (url, or path from the folder of the pipeline file), which is replaced by its columns when
+    the file is loaded.
 
     Of JSON, ``infer`` makes a field a timestamp if all of its values are ISO-8601 dates with a
     time, and all of them or none have an offset (without one they are UTC). A field that is null or

@@ -104,11 +104,8 @@ def _with_derived_defaults(given: Mapping[str, object]) -> dict[str, object]:
 
 
 def _with_format(decode: object) -> object:
-    """JSON where nothing else is said; older files call the format ``kind``."""
-    if not isinstance(decode, Mapping) or "format" in decode:
-        return decode
-    others = {name: value for name, value in decode.items() if name != "kind"}
-    return {"format": decode.get("kind", "json"), **others}
+    """JSON unless the file says otherwise."""
+    return {"format": "json", **decode} if isinstance(decode, Mapping) else decode
 
 
 def _fill_section(filled: dict[str, object], section: str, name: str, value: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import get_args
+from typing import Literal, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -11,6 +11,9 @@ from pydantic_core import PydanticUndefined
 
 from streamer.config.pipeline import PipelineConfig
 from streamer.config.problems import sections_in
+from transforms.schema_text import TYPES
+
+_OTHERS = ", or a value as described"
 
 _HEAD = """# The pipeline file
 
@@ -28,7 +31,18 @@ text is never printed, and does not stand on the command line of a Spark that la
 
 def reference() -> str:
     """The whole page, in Markdown."""
-    return "\n".join([_HEAD, *_section("", PipelineConfig)])
+    return "\n".join([_HEAD, *_section("", PipelineConfig), *_types()])
+
+
+def _types() -> Iterator[str]:
+    """The types of ``decode.schema``."""
+    yield "## Types of columns\n"
+    yield "What `decode.schema` accepts, and which JSON values fit. A value may always be null.\n"
+    yield "| type | JSON value |\n|---|---|"
+    for one in TYPES:
+        also = f" (also {', '.join(f'`{name}`' for name in one.synonyms)})" if one.synonyms else ""
+        yield f"| `{one.name}`{also} | {one.json} |"
+    yield ""
 
 
 def _section(
@@ -48,7 +62,8 @@ def _section(
         yield from (f"## `{path}`{title}\n", f"{_text(model.__doc__)}\n") if path else ()
         yield "| setting | default | meaning |\n|---|---|---|"
         for name, field in plain.items():
-            yield f"| `{field.alias or name}` | {_default(field)} | {_text(field.description)} |"
+            meaning = f"{_text(field.description)}{_words(field)}"
+            yield f"| `{field.alias or name}` | {_default(field)} | {meaning} |"
         yield ""
     for name, (first, *others) in nested.items():
         inner = f"{path}.{name}".lstrip(".")
@@ -70,6 +85,32 @@ def _default(field: FieldInfo) -> str:
     if value in (None, "", ()):
         return ""
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def _words(field: FieldInfo) -> str:
+    """The words that a setting accepts, as a sentence; "" if it takes no words of its own."""
+    words = list(dict.fromkeys(_literals(field.annotation)))
+    if not words:
+        return ""
+    listed = ", ".join(f"`{word}`" for word in words)
+    return f" Accepted: {listed}{_OTHERS if _takes_others(field.annotation) else ''}."
+
+
+def _literals(annotation: object) -> Iterator[object]:
+    """The values of every ``Literal`` in a type."""
+    if get_origin(annotation) is Literal:
+        yield from get_args(annotation)
+        return
+    for inner in get_args(annotation):
+        yield from _literals(inner)
+
+
+def _takes_others(annotation: object) -> bool:
+    """Whether a type accepts something that is not one of its words, apart from nothing."""
+    kind, inner = get_origin(annotation), get_args(annotation)
+    if kind is Literal or annotation in (None, type(None), Ellipsis):
+        return False
+    return not inner or kind is dict or any(map(_takes_others, inner))
 
 
 def _text(text: str | None) -> str:

@@ -98,9 +98,6 @@ class TableConfig(Section):
     merger: Annotated[str, Field(min_length=1)] | None = None
     """A merger of your own, ``package.module:Class``, for ``merge_mode: custom``."""
 
-    operation: Literal["upsert", "insert"] = "upsert"
-    """What the commits say they do; rows are merged alike."""
-
     buckets: Annotated[int, Field(ge=1, le=10_000)] = 4
     """File groups in each partition; fixed once the table exists."""
 

@@ -13,6 +13,8 @@ from streamer.config.load import load
 from streamer.config.reference import reference
 from table.config.property_page import page
 from tests.golden.support import support
+from tests.interop.oracle import ApacheTable
+from transforms.schema_text import TYPES
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(ROOT.glob("*/*.md"))]
@@ -21,6 +23,34 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
 
 def test_the_reference_of_the_pipeline_file_is_printed_from_the_settings() -> None:
     assert (ROOT / "docs" / "pipeline.md").read_text() == reference()
+
+
+def test_the_reference_lists_what_each_enumeration_accepts() -> None:
+    rows = [line for line in reference().splitlines() if line.startswith("| `")]
+    for name, accepted in (
+        ("starting", "`earliest`, `latest`, or a value as described."),
+        ("isolation", "`read_committed`, `read_uncommitted`."),
+        ("metadata_columns", "`topic`, `partition`, `offset`, `timestamp`, `key`."),
+        ("policy", "`keep_latest_commits`, `keep_latest_by_hours`, `keep_latest_file_versions`."),
+        ("version", "`6`, `8`, `9`."),
+        ("provider", "`storage`, `file_system`, `in_process`."),
+    ):
+        (row,) = [line for line in rows if line.startswith(f"| `{name}` ")]
+        assert row.endswith(f" Accepted: {accepted} |")
+
+
+def test_the_reference_lists_the_types_of_columns() -> None:
+    page = reference()
+    assert [one.name for one in TYPES if f"\n| `{one.name}`" not in page] == []
+
+
+def test_the_settings_of_apache_writers_name_the_bucket_index() -> None:
+    """As the tests set them, in which Apache Hudi and lakemark write the same tables in turn."""
+    page = (ROOT / "docs" / "concurrency.md").read_text()
+    options = ApacheTable("orders", ["order_id"], bucket_count=4).write_options()
+    for name in ("hoodie.index.type", "hoodie.bucket.index.num.buckets"):
+        assert f"\n{name}={options[name]}\n" in page
+    assert "\nhoodie.bucket.index.hash.field=order_id\n" in page
 
 
 def test_what_is_read_is_printed_from_the_tests() -> None:

@@ -135,8 +135,10 @@ def _logging_mode(properties: TableProperties) -> LoggingMode:
     values = properties.values
     if values.get(keys.CDC_ENABLED, "false").strip().lower() != "true":
         message = (
-            f"table {properties.table_name} keeps no changes ({keys.CDC_ENABLED} is not true); "
-            "ask for an incremental query instead"
+            f"table {properties.table_name} keeps no change data ({keys.CDC_ENABLED} is not "
+            "true), so it has no answer to a cdc query; use an incremental query, or let Apache "
+            f"Hudi create a table with {keys.CDC_ENABLED}=true (lakemark does not create such "
+            "tables)"
         )
         raise InvalidConfig(message)
     word = values.get(keys.CDC_LOGGING_MODE) or LoggingMode.DATA_BEFORE_AFTER

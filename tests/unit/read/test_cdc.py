@@ -90,7 +90,7 @@ def test_a_version_that_was_cleaned_is_named() -> None:
 
 def test_changes_are_told_of_tables_that_keep_them_alone() -> None:
     table = write([[Row("a")]]).table
-    with pytest.raises(InvalidConfig, match="ask for an incremental query instead"):
+    with pytest.raises(InvalidConfig, match="use an incremental query, or let Apache Hudi create"):
         cdc.plan(table.view(), table.store, table.properties, Span.of("earliest"))
     odd = TableProperties({**_with_cdc(table).values, keys.CDC_LOGGING_MODE: "ALL"})
     with pytest.raises(InvalidConfig, match=r"ALL.*known: OP_KEY_ONLY"):

@@ -9,12 +9,14 @@ from rich.console import Console
 from streamer.commands import demo
 from streamer.config.load import validated
 from streamer.demo.backlog import StopWhenCaughtUp, TopicSilent, answered
+from streamer.demo.order_messages import orders
 from streamer.demo.sender import Sender
 from streamer.events import BatchPlanned, BatchWritten, Event, RunStarted, RunStopped
 from streamer.table_setup import table_spec
 from table.hudi_table import create_table
 from table.storage import StorageLocation
 from tests.fixtures.kafka import Kafka
+from transforms.decode.json import JsonDecoder
 
 
 def test_a_run_ends_with_the_batch_that_reaches_the_target() -> None:
@@ -72,6 +74,16 @@ def test_tables_without_a_commit_are_shown(tmp_path: Path) -> None:
     console = Console(record=True, width=100)
     demo.show(config, {}, console)
     assert "not read yet: nothing known" in console.export_text()
+
+
+def test_times_of_the_demos_orders_are_shown_as_times(tmp_path: Path) -> None:
+    config = validated(demo.pipeline_tree(tmp_path, "127.0.0.1:9092"))
+    columns = config.decode.declared()
+    assert columns is not None
+    decoder = JsonDecoder(columns, None, config.decode.timestamp_unit, config.decode.policy())
+    decoded = decoder.decode(orders(20)["value"].combine_chunks())
+    assert str(decoded.rows["updated_at"][0]) == "2026-01-01 00:00:00+00:00"
+    assert config.table.ordering == ("updated_at",)
 
 
 @pytest.mark.kafka

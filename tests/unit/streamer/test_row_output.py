@@ -128,6 +128,14 @@ def test_a_limit_ends_reading() -> None:
     assert sum(batch.num_rows for batch in first_rows(ROWS.to_batches(), None)) == 3
 
 
+def test_times_on_the_screen_are_in_iso_8601() -> None:
+    console = Console(file=io.StringIO(), width=100)
+    at = datetime(2026, 1, 31, 6, 0, 0, 100_000, UTC)
+    print_rows(pa.table({"at": [at], "day": [at.date()]}).to_batches(), console)
+    assert isinstance(console.file, io.StringIO)
+    assert "2026-01-31T06:00:00.100000+00:00  2026-01-31" in console.file.getvalue()
+
+
 def test_rows_on_the_screen_show_brackets_and_nulls() -> None:
     console = Console(file=io.StringIO(), width=100)
     assert print_rows(ROWS.to_batches(), console) == 3

@@ -102,6 +102,15 @@ def test_changes_are_told_one_by_one(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert sorted(told, key=str) == sorted(expected, key=str)
 
 
+def test_cdc_query_of_a_table_without_change_data_says_what_to_do(
+    golden: GoldenTable, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["query", str(golden.root), "--type", "cdc", "--begin", "earliest"]) == MISUSED
+    err = capsys.readouterr().err
+    assert "keeps no change data (hoodie.table.cdc.enabled is not true)" in err
+    assert "use an incremental query" in err
+
+
 @pytest.mark.parametrize("extension", ["parquet", "jsonl", "csv"])
 def test_file_of_a_table_without_commits_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], extension: str

@@ -7,7 +7,14 @@ from hypothesis import strategies as st
 
 from table.errors import InvalidConfig
 from table.schema.canonical import canonical
-from transforms.schema_text import check_columns, parse_schema, parse_type, print_schema
+from transforms.schema_text import (
+    TYPES,
+    ColumnType,
+    check_columns,
+    parse_schema,
+    parse_type,
+    print_schema,
+)
 
 words = st.sampled_from(
     ["string", "int", "bigint", "float", "double", "boolean", "binary", "date", "timestamp"]
@@ -26,6 +33,16 @@ texts = st.recursive(
     ),
     max_leaves=5,
 )
+
+
+@pytest.mark.parametrize("one", TYPES, ids=lambda one: one.name)
+def test_every_listed_type_and_synonym_is_accepted(one: ColumnType) -> None:
+    example = {"array<type>": "array<int>", "struct<name:type,...>": "struct<a:int>"}
+    declared = example.get(one.name, one.name.replace("(p,s)", "(10,2)"))
+    parsed = parse_type("c", declared)
+    assert one.arrow is None or parsed == one.arrow
+    for other in one.synonyms:
+        assert parse_type("c", declared.replace(one.name.partition("(")[0], other)) == parsed
 
 
 @settings(deadline=None)

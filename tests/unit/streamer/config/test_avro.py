@@ -36,7 +36,7 @@ def told(decode: dict[str, object], *overrides: str) -> list[str]:
 
 
 def test_the_format_is_json_unless_something_else_is_said() -> None:
-    for decode in ({}, {"kind": "json"}, {"format": "json"}):
+    for decode in ({}, {"format": "json"}):
         given = {**tree(), "decode": decode}
         assert validated(given).decode.format == "json"
     assert validated({k: v for k, v in tree().items() if k != "decode"}).decode.format == "json"

@@ -266,6 +266,13 @@ def test_the_resolved_pipeline_loads_again_as_the_same(file: Path) -> None:
     assert load_text(file, resolved_yaml(config)) == config
 
 
+@pytest.mark.parametrize("override", ["table.operation=insert", "decode.kind=json"])
+def test_setting_without_an_effect_is_unknown(file: Path, override: str) -> None:
+    file.write_text("source: {bootstrap: 'a:1', topic: t}\ntable: {path: p, record_key: id}\n")
+    with pytest.raises(ConfigError, match="unknown setting"):
+        load(str(file), [override])
+
+
 def test_the_schema_for_editors_is_the_one_in_the_docs() -> None:
     published = Path(__file__).parents[4] / "docs" / "pipeline.schema.json"
     assert json.loads(published.read_text()) == json_schema()
