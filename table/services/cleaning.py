@@ -67,7 +67,7 @@ def propose(
     if earliest is None and policy.retention is not Retention.FILE_VERSIONS:
         return None
     last = last_clean(timeline)
-    # Of a clean whose content is lost nothing is taken over: every partition is looked at.
+    # After a clean whose content is lost, every partition is searched.
     metadata = (store.read_clean(last) if last else None) or CleanMetadata()
     new = [i for i in commits_by_request(timeline) if i.requested_at > metadata.last_completed]
     if len(new) < policy.every_commits:

@@ -284,10 +284,17 @@ class TimelineStore:
             path = self.path_of(instant)
             data = self._storage.read(path)
             if not data:
-                _log.warning("%s is empty; its plan is read instead", path)
-                plan = self.read_clean_plan(instant.requested_at)
-                return None if plan is None else CleanMetadata.of(plan)
+                return self._clean_of_plan(instant)
             self._cleans[instant] = decode_as(CleanMetadata.from_record, data, path)
+        return self._cleans[instant]
+
+    def _clean_of_plan(self, instant: Instant) -> CleanMetadata | None:
+        plan = self.read_clean_plan(instant.requested_at)
+        if plan is None:
+            _log.warning("%s and its plan are empty: what it deleted is not known", instant)
+            return None
+        _log.warning("%s is empty: its plan is read instead", self.path_of(instant))
+        self._cleans[instant] = CleanMetadata.of(plan)
         return self._cleans[instant]
 
     def note_clean(self, instant: Instant, metadata: CleanMetadata) -> None:

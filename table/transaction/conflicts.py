@@ -5,9 +5,9 @@ had none: readers and writers expect one. A delta commit and a compaction of the
 the delta commit's logs belong to the slice that the compaction opens, or to the one it rewrites, by
 their completion time. In table version 6 a log names its slice when it is written, so a compaction
 that was planned since would not have it: that conflicts. A clustering replaces whole groups, so it
-conflicts as soon as it is planned: it would not take over what is written beside it. While its
-writer's heartbeat is alive, ours may try again. Otherwise the plan stays until somebody removes it:
-Apache Hudi cannot execute it in a table with a bucket index, and the commit is refused.
+conflicts as soon as it is planned: it would lose what is written after its plan. While its writer's
+heartbeat is alive, ours may try again. Otherwise the commit is refused, and an operator removes the
+plan: Apache Hudi cannot execute it in a table with a bucket index.
 
 Apache Hudi looks at the table after it has requested its instant, so what completed in between is
 no conflict to it: it writes over that. In a copy-on-write table its slices are then named before
@@ -42,7 +42,7 @@ _REPLACING = (Action.CLUSTERING, Action.REPLACE_COMMIT)
 
 
 class ClusteringPlanned(Refused):
-    """A clustering is planned for a file group that a commit writes, and nobody executes it."""
+    """A clustering is planned for a file group that a commit writes, without a writer at work."""
 
     def __init__(self, planned: Instant, group: str) -> None:
         super().__init__(
@@ -74,7 +74,7 @@ def check_conflicts(
     Raises:
         WriteConflict: a commit that completed since changed one of our file groups, or a clustering
             that is being executed is about to replace one.
-        ClusteringPlanned: a clustering that nobody executes is about to replace one.
+        ClusteringPlanned: a clustering without a writer at work is about to replace one.
     """
     places = _written(metadata)
     for theirs, touched in _others(ours, began_with, now, store):

@@ -1,4 +1,4 @@
-"""A clustering that is planned, and that nobody can execute in a table with a bucket index."""
+"""A clustering that Apache Hudi plans, and cannot execute in a table with a bucket index."""
 
 from __future__ import annotations
 
