@@ -100,7 +100,8 @@ def _checked_fields(table: HudiTable, version: FormatVersion) -> tuple[str, ...]
     properties = table.properties
     stored = properties.values.get(keys.PARTITION_FIELDS, "")
     is_custom = properties.key_generator.removesuffix("_AVRO") == CUSTOM
-    if not is_custom or version is FormatVersion.V6 or ":" in stored:
+    needs_types = version not in (FormatVersion.V6, table.version)
+    if not is_custom or not needs_types or ":" in stored:
         return None
     return typed_partition_fields(properties, table.stored_rows(), table.location.url)
 

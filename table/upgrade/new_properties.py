@@ -119,9 +119,9 @@ def changed_properties(
 def _strategy_of_payload(
     properties: TableProperties, settings: MergeSettings, version: FormatVersion
 ) -> dict[str, str]:
-    """A payload of version 8 leaves the strategy of its mode, as in Apache Hudi."""
-    is_left = properties.version == FormatVersion.V8 and version is FormatVersion.V9
-    strategy = strategy_of_mode(settings.mode) if is_left and settings.payload else None
+    """From 8 to 9 Apache Hudi replaces the strategy of a payload by that of its mode."""
+    is_replaced = properties.version == FormatVersion.V8 and version is FormatVersion.V9
+    strategy = strategy_of_mode(settings.mode) if is_replaced and settings.payload else None
     return {keys.MERGE_STRATEGY_ID: strategy} if strategy else {}
 
 
