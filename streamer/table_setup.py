@@ -8,7 +8,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from sinks.dead_letters import dead_letter_spec
-from sinks.hudi.row_check import check_stored_rows
+from sinks.hudi.row_check import check_hashing, check_stored_rows
 from streamer.config.concurrency import ConcurrencyConfig
 from streamer.config.pipeline import PipelineConfig
 from table.config import keys
@@ -123,6 +123,7 @@ def check_table(
     if drops_metadata_table:
         properties = properties.without_metadata_table()
     spec.check(properties, table.location.url)
+    check_hashing(table)
     if table.schema is None:
         return KeyGenerator(KeyGeneratorConfig.of(properties, table.location.url))
     _check_evolution(table)

@@ -7,11 +7,14 @@ most eight file groups, so it takes the same time for a table of any size.
 
 from __future__ import annotations
 
-from table.errors import InvalidConfig
+from table.errors import InvalidConfig, Unsupported
 from table.hudi_table import HudiTable
 from table.index.bucket import BucketIndex
 from table.index.stored_rows import StoredRows, check_rows, fits_index, stored_key_generator
 from table.keygen.key_generator import KeyGenerator
+
+#: Files of bucket indexes that have more than one bucket count.
+_HASHING_FOLDER = ".hoodie/.bucket_index"
 
 
 def check_stored_rows(table: HudiTable, index: BucketIndex) -> KeyGenerator:
@@ -32,6 +35,24 @@ def check_stored_rows(table: HudiTable, index: BucketIndex) -> KeyGenerator:
     _check_count(table, sample, index)
     check_rows(sample, generator, index, place)
     return generator
+
+
+def check_hashing(table: HudiTable) -> None:
+    """Pass if all partitions have one bucket count, which never changes.
+
+    Raises:
+        Unsupported: Apache Hudi stored other counts (partition-level buckets), or ranges of hashes
+            (consistent hashing); source: ``HoodieTableMetaClient.getBucketIndexMetaPath``.
+    """
+    stored = next(iter(table.storage.list_tree(_HASHING_FOLDER)), None)
+    if stored is not None:
+        message = (
+            f"table {table.location.url} has a bucket index whose buckets differ by partition or "
+            f"change over time, as {stored.path} shows (hoodie.bucket.index.partition.expressions, "
+            "or the engine CONSISTENT_HASHING); it is not written here; write to another path, or "
+            "with Apache Hudi"
+        )
+        raise Unsupported(message)
 
 
 def _check_count(table: HudiTable, sample: list[StoredRows], index: BucketIndex) -> None:
