@@ -20,6 +20,7 @@ from sinks.hudi.exchange import Written
 from sinks.hudi.placement import Placement, Placer
 from sinks.hudi.settings import SinkSettings
 from table.config import keys
+from table.config.property_rules import Purpose, check_allows
 from table.errors import WriteConflict
 from table.execution.runner import Runner
 from table.hudi_table import HudiTable
@@ -99,8 +100,10 @@ class TableWriter:
         """Request an instant; what the workers write is written in its name.
 
         Raises:
+            Unsupported: a property of the table, or its value, that this project does not write.
             InvalidConfig: another writer changed a column to a type that ours does not go with.
         """
+        check_allows(self.table.properties, Purpose.WRITE, self.table.location.url)
         self.table.refresh()
         self._follow_others()
         is_merge_on_read = self.table.properties.is_merge_on_read

@@ -1,0 +1,112 @@
+"""A property that does not allow writing stops the sink before, and during, a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from uuid import uuid4
+
+import pyarrow as pa
+import pytest
+
+from sinks.hudi.settings import SinkSettings
+from sinks.hudi.table_writer import TableWriter
+from sinks.hudi.upkeep import clean
+from table.config import keys
+from table.config.table_properties import TableProperties, TableType
+from table.errors import Unsupported
+from table.hudi_table import HudiTable, open_table
+from table.index.bucket import BucketIndex
+from table.model.meta_columns import without_meta_columns
+from table.services.cleaning_plan import CleaningPolicy
+from table.storage import Storage, StorageLocation, open_storage
+from tests.golden.golden_table import sorted_rows, unpack
+from tests.tables import Row, commit, contents, make, writer
+
+INFLIGHT = "hoodie.table.metadata.partitions.inflight"
+
+
+def new_table(table_type: TableType = TableType.MERGE_ON_READ) -> Storage:
+    storage = open_storage(StorageLocation(f"memory://{uuid4().hex}/orders"))
+    make(storage, table_type)
+    commit(writer(storage), [Row("a", 1, 1)])
+    return storage
+
+
+def change(storage: Storage, values: Mapping[str, str]) -> None:
+    """Another program changes the properties."""
+    stored = TableProperties.parse(storage.read(".hoodie/hoodie.properties"))
+    changed = TableProperties({**stored.values, **values})
+    storage.put(".hoodie/hoodie.properties", changed.to_bytes())
+
+
+def golden_writer(table: HudiTable) -> TableWriter:
+    assert table.schema is not None
+    columns: pa.Schema = without_meta_columns(table.schema)
+    return TableWriter(table, columns, SinkSettings(BucketIndex(2, ("id",))))
+
+
+@pytest.mark.parametrize("name", ["v9_cow_cdc", "v9_cow_cdc_op_key_only", "v6_cow_cdc_data_before"])
+def test_copy_on_write_with_cdc_is_not_written_and_its_services_run(
+    tmp_path: Path, name: str
+) -> None:
+    golden = unpack(name, tmp_path)
+    before = sorted_rows(golden.table.snapshot().read_all())
+    files = sorted(golden.root.rglob("*"))
+    with pytest.raises(Unsupported, match=r"hoodie\.table\.cdc\.enabled is 'true', .*\.cdc files"):
+        golden_writer(golden.table).begin()
+    assert sorted(golden.root.rglob("*")) == files
+    assert clean(golden.table, CleaningPolicy(commits=1)) is not None
+    after = open_table(StorageLocation(str(golden.root)))
+    assert sorted_rows(after.snapshot().read_all()) == before
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["v9_cow_slash_dates", "v9_mor_timestamp_keys_millis", "v6_cow_custom_keys"],
+)
+def test_partition_paths_that_are_not_made_here_are_not_written(tmp_path: Path, name: str) -> None:
+    golden = unpack(name, tmp_path)
+    with pytest.raises(Unsupported, match=r"hoodie\.table\.(partition_extractor|keygenerator)"):
+        golden_writer(golden.table).begin()
+
+
+@pytest.mark.parametrize("table_type", TableType)
+@pytest.mark.parametrize(
+    "values",
+    [
+        {INFLIGHT: "record_index"},
+        {INFLIGHT: "files", keys.METADATA_PARTITIONS: ""},
+        {"hoodie.new.feature": "on"},
+    ],
+)
+def test_property_that_appears_during_a_run_stops_the_next_commit(
+    table_type: TableType, values: dict[str, str]
+) -> None:
+    storage = new_table(table_type)
+    to = writer(storage)
+    commit(to, [Row("a", 2, 2)])
+    change(storage, values)
+    with pytest.raises(Unsupported, match=next(iter(values))):
+        commit(to, [Row("a", 3, 3)])
+    assert contents(storage) == {"a": (2, 2)}
+
+
+def test_index_that_is_being_built_is_not_trusted() -> None:
+    storage = new_table()
+    change(storage, {INFLIGHT: "column_stats"})
+    table = HudiTable(storage, TableProperties.parse(storage.read(".hoodie/hoodie.properties")))
+    assert table.properties.metadata_partitions == ("files", "partition_stats")
+    assert table.scan(where="id = 'a'").to_reader().read_all().num_rows == 1
+
+
+@pytest.mark.parametrize("complete", ["files", ""])
+def test_dropping_the_metadata_table_drops_a_half_built_index(complete: str) -> None:
+    storage = new_table()
+    change(storage, {INFLIGHT: "record_index", keys.METADATA_PARTITIONS: complete})
+    table = HudiTable(storage, TableProperties.parse(storage.read(".hoodie/hoodie.properties")))
+    table.drop_metadata_table()
+    assert not table.properties.names_metadata_table
+    assert not storage.list_tree(".hoodie/metadata")
+    commit(writer(storage), [Row("b", 1, 1)])
+    assert contents(storage) == {"a": (1, 1), "b": (1, 1)}
