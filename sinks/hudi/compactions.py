@@ -197,6 +197,7 @@ def write_context(
         else (),
         version=table.version,
         is_visible=table.visible_instants,
+        cdc_enabled=table.properties.cdc_enabled,
     ).sharing(table.storage)
 
 

@@ -205,7 +205,7 @@ def _is_another_layout(properties: TableProperties, value: str) -> bool:
 
 
 def _is_cdc_of_copy_on_write(properties: TableProperties, value: str) -> bool:
-    return _is_true(properties, value) and not properties.is_merge_on_read
+    return properties.cdc_enabled and not properties.is_merge_on_read
 
 
 def _names_unmaintained(properties: TableProperties, value: str) -> bool:

@@ -156,6 +156,11 @@ class TableProperties:
         return _flag(self.values.get(keys.POPULATE_META_FIELDS, "true"))
 
     @property
+    def cdc_enabled(self) -> bool:
+        """Whether the table keeps changes for CDC queries."""
+        return _flag(self.values.get(keys.CDC_ENABLED))
+
+    @property
     def metadata_partitions(self) -> tuple[str, ...]:
         """Partitions of the metadata table that readers trust; none when there is no such table."""
         half_built = self.inflight_metadata_partitions

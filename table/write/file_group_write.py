@@ -64,6 +64,7 @@ class WriteContext:
         indexed: columns whose ranges the metadata table keeps; none without one.
         version: the table's.
         is_visible: whether log blocks of an instant count, as for ``FileGroupReader``.
+        cdc_enabled: whether the table keeps changes for CDC queries.
     """
 
     location: StorageLocation
@@ -77,6 +78,7 @@ class WriteContext:
     indexed: tuple[str, ...] = ()
     version: FormatVersion = FormatVersion.V9
     is_visible: IsVisible = every_instant
+    cdc_enabled: bool = False
 
     @cached_property
     def storage(self) -> Storage:
@@ -147,7 +149,7 @@ def write_file_group(
     if task.current is None:
         return _create_base_file(context, task, changes)
     if context.table_type is TableType.MERGE_ON_READ:
-        return _append_log_file(context, task.bucket, task.current, changes)
+        return _append_log_file(context, task, task.current, changes)
     return _rewrite_base_file(context, task.current, changes)
 
 
@@ -258,14 +260,14 @@ def _rewrite_base_file(
 
 
 def _append_log_file(
-    context: WriteContext, bucket: Bucket, current: FileSlice, changes: Iterable[pa.Table]
+    context: WriteContext, task: FileGroupWrite, current: FileSlice, changes: Iterable[pa.Table]
 ) -> WriteStat | None:
     folded = (context.merger.fold(part) for part in changes)
     parts = (part for part in folded if part.num_rows)
     first = next(parts, None)
     if first is None:
         return None  # all came too late to say anything
-    group, number = current.group, bucket.task_number
+    group, number = current.group, task.bucket.task_number
     name = _log_name(context, current, number)
     path = join(group.partition_path, str(name))
     names_slice = context.version.logs_name_their_slice
@@ -276,6 +278,7 @@ def _append_log_file(
             writer.append(with_meta(part, context.instant, number, group.file_id, first_row))
             first_row += part.num_rows
         status = writer.close()
+    base_file, log_files = _listed_files(context, task, current, name)
     return WriteStat(
         file_id=group.file_id,
         path=path,
@@ -288,9 +291,8 @@ def _append_log_file(
         file_size_in_bytes=status.size_bytes,
         log_version=name.version,
         log_offset=0,
-        # Apache leaves this empty; hudi-rs cannot read a commit incrementally without a name.
-        base_file=str(current.base.name) if current.base else "",
-        log_files=_logs_with(context, current, name),
+        base_file=base_file,
+        log_files=log_files,
         column_ranges=status.column_ranges,
     )
 
@@ -308,10 +310,22 @@ def _log_name(context: WriteContext, current: FileSlice, number: int) -> LogFile
     return LogFileName(file_id, current.base_instant, latest + 1, token)
 
 
-def _logs_with(context: WriteContext, current: FileSlice, name: LogFileName) -> tuple[str, ...]:
-    """What the stat of a log lists: itself, and in version 6 those before it in its slice."""
-    known = current.logs if context.version.logs_name_their_slice else ()
-    return (*(str(log.name) for log in known), str(name))
+def _listed_files(
+    context: WriteContext, task: FileGroupWrite, current: FileSlice, name: LogFileName
+) -> tuple[str, tuple[str, ...]]:
+    """The base file and the logs that the stat of a log lists, itself last.
+
+    hudi-rs cannot read a commit incrementally without the name of the base file. In version 6 the
+    logs before it in its slice are listed. For CDC queries all files are listed that a query read
+    before the commit, also while a compaction is pending: Apache Hudi takes the rows before the
+    commit from them (``HoodieCDCExtractor.getDependentFileSliceForLogFile``).
+    """
+    listed, logs = current, current.logs
+    if not context.version.logs_name_their_slice:
+        listed = (task.readable or current) if context.cdc_enabled else current
+        logs = listed.logs if context.cdc_enabled else ()
+    base_file = str(listed.base.name) if listed.base else ""
+    return base_file, (*(str(log.name) for log in logs), str(name))
 
 
 def _log_writer(context: WriteContext, path: str) -> LogFileWriter:

@@ -133,7 +133,7 @@ def plan(
 
 def _logging_mode(properties: TableProperties) -> LoggingMode:
     values = properties.values
-    if values.get(keys.CDC_ENABLED, "false").strip().lower() != "true":
+    if not properties.cdc_enabled:
         message = (
             f"table {properties.table_name} keeps no change data ({keys.CDC_ENABLED} is not "
             "true), so it has no answer to a cdc query; use an incremental query, or let Apache "
