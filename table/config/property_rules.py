@@ -204,6 +204,11 @@ def _is_another_layout(properties: TableProperties, value: str) -> bool:
     return value.strip() != str(FormatVersion(properties.version).timeline_layout)
 
 
+def _drops_unreadable_columns(properties: TableProperties, value: str) -> bool:
+    is_read = properties.folders_are_values and not properties.is_merge_on_read
+    return properties.drops_partition_columns and not is_read
+
+
 def _is_cdc_of_copy_on_write(properties: TableProperties, value: str) -> bool:
     return properties.cdc_enabled and not properties.is_merge_on_read
 
@@ -398,14 +403,21 @@ _KEYS_AND_PARTITIONS = (
     ),
     _honoured(
         keys.DROP_PARTITION_COLUMNS,
-        "the files do not hold the partition columns",
+        "the files do not hold the partition columns, which are read from the path",
         Refusal(
             _READ,
+            "`true` if a folder is not the value of one column, and on merge-on-read",
+            _drops_unreadable_columns,
+            "so that the files do not hold the partition columns; they are read from the path here "
+            "only on copy-on-write and if each folder is the value of one column",
+            _ONLY_APACHE,
+        ),
+        Refusal(
+            _MAINTAIN,
             "`true`",
             _is_true,
-            "so that the files do not hold the partition columns, which are not read from the "
-            "path here",
-            _ONLY_APACHE,
+            "and files without the partition columns are not written here",
+            _ANOTHER_PATH,
         ),
     ),
     *(

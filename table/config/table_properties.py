@@ -156,6 +156,11 @@ class TableProperties:
         return _flag(self.values.get(keys.POPULATE_META_FIELDS, "true"))
 
     @property
+    def drops_partition_columns(self) -> bool:
+        """Whether the files lack the partition columns, whose values are in the path alone."""
+        return _flag(self.values.get(keys.DROP_PARTITION_COLUMNS))
+
+    @property
     def cdc_enabled(self) -> bool:
         """Whether the table keeps changes for CDC queries."""
         return _flag(self.values.get(keys.CDC_ENABLED))

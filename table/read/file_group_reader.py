@@ -25,6 +25,7 @@ from table.model.file_slice import BaseFile, FileSlice
 from table.model.meta_columns import RECORD_KEY
 from table.read.base_file import read_base_file
 from table.read.log_changes import DeleteMarker, IsVisible, LogChanges
+from table.read.path_columns import PathColumns
 from table.read.projection import conform, projected
 from table.read.record_keys import RecordKeys
 from table.read.row_filter import matching
@@ -49,6 +50,7 @@ class FileGroupReader:
         delete_marker: marks deletes among data rows, besides Hudi's own columns.
         memory_budget_bytes: memory for the changes of one slice; more of them go to disk.
         record_keys: makes the record keys of a table whose rows do not carry them.
+        path_columns: columns that the files lack and the path holds; such a table has no logs.
     """
 
     storage: Storage
@@ -58,6 +60,7 @@ class FileGroupReader:
     delete_marker: DeleteMarker | None = None
     memory_budget_bytes: int = DEFAULT_MEMORY_BUDGET_BYTES
     record_keys: RecordKeys | None = None
+    path_columns: PathColumns | None = None
 
     def read(
         self,
@@ -80,8 +83,13 @@ class FileGroupReader:
             InvalidConfig: the table has no such column.
         """
         names = self.schema.names if columns is None else list(columns)
+        live: Iterator[pa.Table]
         if file_slice.logs:
-            live: Iterator[pa.Table] = self.merge(file_slice, columns)
+            live = self.merge(file_slice, columns)
+        elif self.path_columns is not None:
+            stored = self._base_rows(file_slice.base, projected(self.schema, names))
+            path = file_slice.group.partition_path
+            live = (self.path_columns.put_into(rows, path) for rows in stored)
         else:
             live = self._base_rows(file_slice.base, projected(self.schema, names), condition)
         for rows in live:

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from table.config import keys
 from table.config.merge_settings import merge_settings
 from table.config.table_properties import MergeMode, TableProperties
 from table.errors import InvalidConfig
@@ -29,6 +30,7 @@ from table.read.cdc_scan import CdcScan
 from table.read.file_group_reader import FileGroupReader
 from table.read.file_statistics import FileStatistics
 from table.read.key_locations import KeyLocations, holding
+from table.read.path_columns import PathColumns
 from table.read.projection import projected
 from table.read.pruning import Pruning
 from table.read.queries import Incremental, Query, ReadOptimized
@@ -116,6 +118,13 @@ class ScanPlanner:
             begin: requested time after which the span begins, or ``earliest``.
             end: the last in it; None has no end.
         """
+        if self.properties.drops_partition_columns:
+            message = (
+                f"table {self.properties.table_name}: its files do not hold the partition columns "
+                f"({keys.DROP_PARTITION_COLUMNS}), so changes are not read from them; ask for an "
+                "incremental query instead"
+            )
+            raise InvalidConfig(message)
         span = Span.of(begin, end, time_travel.timeline_zone(self.properties))
         plan = cdc.plan(self.view, self.store, self.properties, span)
         return CdcScan(self._reader(self.avro_schema, self.view.visible_instants), plan)
@@ -176,7 +185,10 @@ class ScanPlanner:
         columns = table_schema(avro_schema, self.properties)
         if slices is not None and not any(file_slice.logs for file_slice in slices):
             # Where nothing is merged, it does not matter if how is not known here.
-            return FileGroupReader(self.storage, columns, commit_time_merger())
+            path_columns = PathColumns.of(self.properties)
+            return FileGroupReader(
+                self.storage, columns, commit_time_merger(), path_columns=path_columns
+            )
         settings = merge_settings(self.properties)
         return FileGroupReader(
             self.storage,
@@ -196,9 +208,11 @@ class ScanPlanner:
     def _pruning(self, schema: pa.Schema, slices: Sequence[FileSlice]) -> Pruning:
         properties = self.properties
         fields = properties.partition_fields if properties.folders_are_values else ()
+        # Of columns that are in no file, statistics say nothing.
+        statistics = None if properties.drops_partition_columns else self.statistics
         is_merged = any(file_slice.logs for file_slice in slices)
         is_custom = is_merged and merge_settings(properties).mode is MergeMode.CUSTOM
-        return Pruning(schema, fields, properties.url_encode, self.statistics, is_custom)
+        return Pruning(schema, fields, properties.url_encode, statistics, is_custom)
 
 
 def _check_named_once(columns: Sequence[str]) -> None:
@@ -211,5 +225,8 @@ def _check_named_once(columns: Sequence[str]) -> None:
 def table_schema(avro_schema: AvroSchema, properties: TableProperties) -> pa.Schema:
     """The columns of a table whose commits carry this schema, meta columns first if it has them."""
     schema = avro.to_arrow(avro_schema)
+    path_columns = PathColumns.of(properties)
+    if path_columns is not None:
+        schema = path_columns.append_to(schema)
     populated = properties.populates_meta_columns
     return with_meta_columns(schema) if populated else without_meta_columns(schema)

@@ -30,6 +30,8 @@ def plain_slices(table: HudiTable, scan: Scan) -> list[FileSlice]:
         CorruptData: a commit's metadata is damaged.
     """
     schema = scan.reader.schema
+    if scan.reader.path_columns is not None:
+        return []
     if not all(has_one_reading(schema.field(name).type) for name in scan.columns_read):
         return []
     wanted = without_meta_columns(schema)
