@@ -123,6 +123,26 @@ def test_harmless_property_allows_everything(
         check_allows(changed(golden, **{key: value}), WRITE, "lake/t")
 
 
+def test_dropped_partition_columns_are_only_read_and_only_from_folders_of_one_value(
+    copy_on_write: GoldenTable,
+) -> None:
+    dropped = {keys.DROP_PARTITION_COLUMNS: "true"}
+    check_allows(changed(copy_on_write, **dropped), READ, "lake/t")
+    with pytest.raises(Unsupported, match=r"drop\.partition\.columns is 'true', "):
+        check_allows(changed(copy_on_write, **dropped), MAINTAIN, "lake/t")
+    by_time = changed(copy_on_write, **dropped, **{keys.KEY_GENERATOR_TYPE: "TIMESTAMP"})
+    with pytest.raises(Unsupported, match="if each folder is the value of one column"):
+        check_allows(by_time, READ, "lake/t")
+
+
+@pytest.mark.parametrize("value", ["true", "TRUE"])
+def test_cdc_on_copy_on_write_refuses_records_only(copy_on_write: GoldenTable, value: str) -> None:
+    properties = changed(copy_on_write, **{keys.CDC_ENABLED: value})
+    check_allows(properties, MAINTAIN, "lake/t")
+    with pytest.raises(Unsupported, match=rf"hoodie\.table\.cdc\.enabled is '{value}', .*\.cdc"):
+        check_allows(properties, WRITE, "lake/t")
+
+
 def test_every_problem_is_listed_at_once(merge_on_read: GoldenTable) -> None:
     properties = changed(merge_on_read, **{"hoodie.a": "1", "hoodie.table.version": "7"})
     assert [problem.key for problem in problems(properties, WRITE)] == [
