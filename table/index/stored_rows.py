@@ -8,7 +8,8 @@ is refused.
 
 The look is bounded: ``_GROUPS`` file groups at most, ``_ROWS`` rows of the base file and of the
 newest log of each. One group of each form of partition path is among them (``2026-01-02`` and
-``2026/01/02`` have two forms, all dates of one layout have the same), the others are spread evenly.
+``2026/01/02`` have two forms, all dates of one layout have the same), and one of partitions that
+have another highest bucket; the others are spread evenly.
 """
 
 from __future__ import annotations
@@ -38,6 +39,9 @@ _GROUPS = 8
 #: Rows that are looked at in one file.
 _ROWS = 1000
 
+#: How a file id begins.
+_BUCKET_DIGITS = 8
+
 _OTHER_KEYS = (
     "keys that are made so are not written here (settings of its writer such as "
     "hoodie.datasource.write.keygenerator.consistent.logical.timestamp.enabled do that); write to "
@@ -50,8 +54,8 @@ _OTHER_PATHS = (
 )
 _OTHER_BUCKETS = (
     "set table.buckets to the count that the table was written with; if that is the count, the "
-    "table has other hash fields (hoodie.bucket.index.hash.field) or another index, which is not "
-    "written here"
+    "table has other hash fields (hoodie.bucket.index.hash.field), other counts in some partitions "
+    "(hoodie.bucket.index.partition.expressions) or another index, which is not written here"
 )
 
 
@@ -158,14 +162,21 @@ def fits_index(sample: Iterable[StoredRows], index: BucketIndex) -> bool:
 
 
 def _chosen(slices: Sequence[FileSlice]) -> list[FileSlice]:
-    """One slice of each form of partition path, then some that are spread evenly."""
+    """One slice of each form of partition path, one of each highest bucket, then spread evenly.
+
+    The highest bucket of a partition differs where partitions have bucket counts of their own
+    (``hoodie.bucket.index.partition.expressions``, which nothing in the table records).
+    """
     ordered = sorted(slices, key=lambda one: one.group)
+    highest = {one.group.partition_path: one.group.file_id[:_BUCKET_DIGITS] for one in ordered}
     forms: dict[str, FileSlice] = {}
+    counts: dict[tuple[str, str], FileSlice] = {}
     for one in ordered:
-        forms.setdefault(_form(one.group.partition_path), one)
-    step = max(1, len(ordered) // _GROUPS)
-    spread = ordered[::-step]
-    groups = {one.group: one for one in (*forms.values(), *spread)}
+        path = one.group.partition_path
+        forms.setdefault(_form(path), one)
+        counts.setdefault((_form(path), highest[path]), one)
+    spread = ordered[:: -max(1, len(ordered) // _GROUPS)]
+    groups = {one.group: one for one in (*forms.values(), *counts.values(), *spread)}
     return list(groups.values())[:_GROUPS]
 
 

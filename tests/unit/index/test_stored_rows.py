@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from uuid import uuid4
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from sinks.hudi.exchange import Target, Written
@@ -147,6 +148,17 @@ def test_a_folder_of_rare_form_is_among_the_sampled() -> None:
     table = write(table_of(["id"], ["day"]), index, paths=paths, rows=rows)
     assert len({one.file_slice.group for one in table.stored_rows()}) == 8
     with pytest.raises(InvalidConfig, match="'default'"):
+        check_stored_rows(table, index)
+
+
+def test_a_partition_with_a_bucket_count_of_its_own_is_among_the_sampled() -> None:
+    storage, index = table_of(["id"], ["day"]), BucketIndex(4, ("id",))
+    names, days = pa.array([f"k{n}" for n in range(600)]), [f"d{n % 20:02d}" for n in range(600)]
+    rows = pa.table({"id": names, "n": pa.array(range(600), pa.int64()), "day": pa.array(days)})
+    is_other = pc.equal(rows["day"], "d13")
+    write(storage, BucketIndex(3, ("id",)), rows=rows.filter(is_other))
+    table = write(storage, index, rows=rows.filter(pc.invert(is_other)))
+    with pytest.raises(InvalidConfig, match=r"partition\.expressions"):
         check_stored_rows(table, index)
 
 
