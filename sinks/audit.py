@@ -18,7 +18,13 @@ from table.config import keys
 from table.errors import Permanent
 
 _SCHEMA = pa.schema(
-    [("partition", pa.int32()), ("count", pa.int64()), ("first", pa.int64()), ("last", pa.int64())]
+    [
+        ("partition", pa.int32()),
+        ("count", pa.int64()),
+        ("first", pa.int64()),
+        ("last", pa.int64()),
+        ("ignored", pa.int64()),
+    ]
 )
 
 
@@ -41,15 +47,18 @@ class PartitionRead:
         count: how many.
         first: the lowest offset.
         last: the highest.
+        ignored: tombstones among them that the pipeline ignores.
     """
 
     count: int
     first: int
     last: int
+    ignored: int = 0
 
     def __add__(self, other: PartitionRead) -> PartitionRead:
         first, last = min(self.first, other.first), max(self.last, other.last)
-        return PartitionRead(self.count + other.count, first, last)
+        ignored = self.ignored + other.ignored
+        return PartitionRead(self.count + other.count, first, last, ignored)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +68,19 @@ class RecordsRead:
     partitions: Mapping[int, PartitionRead]
 
     @classmethod
-    def in_chunk(cls, records: pa.Table) -> RecordsRead:
-        """Counts raw records: columns ``partition`` and ``offset``."""
+    def in_chunk(cls, records: pa.Table, ignored: Mapping[int, int] | None = None) -> RecordsRead:
+        """Counts raw records.
+
+        Args:
+            records: columns ``partition`` and ``offset``.
+            ignored: how many of them are ignored, by partition.
+        """
         asked = [("offset", kind) for kind in ("count", "min", "max")]
         counted = records.select(["partition", "offset"]).group_by("partition").aggregate(asked)
         names = ["partition", "offset_count", "offset_min", "offset_max"]
-        return cls.of(pa.table(counted.select(names).columns, names=_SCHEMA.names))
+        columns = counted.select(names).columns
+        passed_over = [(ignored or {}).get(p, 0) for p in columns[0].to_pylist()]
+        return cls.of(pa.table([*columns, pa.array(passed_over, pa.int64())], schema=_SCHEMA))
 
     @classmethod
     def of(cls, table: pa.Table) -> RecordsRead:
@@ -84,7 +100,10 @@ class RecordsRead:
 
     def to_table(self) -> pa.Table:
         """One row for each partition, on its way to where all are merged."""
-        rows = [(p, read.count, read.first, read.last) for p, read in self.partitions.items()]
+        rows = [
+            (p, read.count, read.first, read.last, read.ignored)
+            for p, read in self.partitions.items()
+        ]
         columns = zip(*rows, strict=True) if rows else [()] * len(_SCHEMA)
         arrays = [pa.array(c, t) for c, t in zip(columns, _SCHEMA.types, strict=True)]
         return pa.table(arrays, schema=_SCHEMA)
@@ -94,10 +113,15 @@ class RecordsRead:
         """Records of all partitions."""
         return sum(read.count for read in self.partitions.values())
 
+    @property
+    def ignored(self) -> int:
+        """Ignored tombstones of all partitions."""
+        return sum(read.ignored for read in self.partitions.values())
+
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """What became of a batch: ``offsets`` = ``written + merged + rejected + skipped``.
+    """What became of a batch: ``offsets`` are the sum of the numbers that follow ``records``.
 
     Attributes:
         offsets: that the batch spans.
@@ -107,6 +131,7 @@ class Audit:
             ones of the batch, late ones, deletes of what was not there.
         rejected: records that went to the dead letters.
         skipped: offsets without a record: aborted transactions and their marks, compacted records.
+        ignored: tombstones, where ``decode.tombstones`` is ``ignore``.
     """
 
     offsets: int
@@ -115,6 +140,7 @@ class Audit:
     merged: int
     rejected: int
     skipped: int
+    ignored: int = 0
 
     def to_json(self) -> str:
         """As a commit keeps it."""
@@ -158,12 +184,15 @@ def audit(
                 f"partition {partition} gave {found.count} records from offset {found.first} to "
                 f"{found.last}, which do not fit into {first} to {stop - 1}",
             )
-    if read.count != arrived + rejected:
+    if read.count != arrived + rejected + read.ignored:
+        ignored = f", and {read.ignored} were ignored" if read.ignored else ""
         raise AuditFailed(
-            span, f"{read.count} records were read, {arrived} and {rejected} rejected ones arrived"
+            span,
+            f"{read.count} records were read, {arrived} and {rejected} rejected ones arrived"
+            f"{ignored}",
         )
     if written > arrived:
         raise AuditFailed(span, f"{written} changes were written, and {arrived} arrived")
     offsets = sum(end.distance_from(start).values())
     merged, skipped = arrived - written, offsets - read.count
-    return Audit(offsets, read.count, written, merged, rejected, skipped)
+    return Audit(offsets, read.count, written, merged, rejected, skipped, read.ignored)

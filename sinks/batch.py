@@ -51,6 +51,7 @@ class BatchResult:
         written_bytes: size of the files.
         files: how many files were written.
         seconds: by stage, in the order in which they ran.
+        ignored: tombstones that the pipeline ignores, among the records.
         schema_changes: columns that the table got with this batch, and types that became wider.
         partition_changes: rows whose key existed in another partition, if they are counted.
         first_partition_change: one of them; None without any.
@@ -66,5 +67,6 @@ class BatchResult:
     first_reject: str | None = None
     seconds: dict[str, float] = field(default_factory=dict)
     schema_changes: tuple[str, ...] = ()
+    ignored: int = 0
     partition_changes: int = 0
     first_partition_change: str | None = None

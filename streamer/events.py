@@ -141,6 +141,7 @@ class BatchWritten:
         stage_s: seconds of each stage, in order.
         lag: offsets of each partition that are still unread; empty when nobody asked.
         files_written: how many files.
+        ignored: tombstones that the pipeline ignores, among the records.
     """
 
     batch_id: int
@@ -153,6 +154,7 @@ class BatchWritten:
     stage_s: Mapping[str, float] = field(default_factory=dict)
     lag: Mapping[int, int] = field(default_factory=dict)
     files_written: int = 0
+    ignored: int = 0
 
     @property
     def total_s(self) -> float:

@@ -361,4 +361,5 @@ def _written(batch_id: int, result: BatchResult, lag: Mapping[int, int]) -> Batc
         result.seconds,
         lag,
         result.files,
+        result.ignored,
     )

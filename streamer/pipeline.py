@@ -308,6 +308,7 @@ def _to_changes(config: PipelineConfig, spec: TableSpec, values: pa.Schema) -> T
         merging.delete_marker,
         None if decode.tombstone_ordering == "none" else decode.tombstone_ordering,
         config.table.partial_update == "absent_fields",
+        ignores_tombstones=decode.tombstones == "ignore",
     )
 
 

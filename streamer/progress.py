@@ -228,10 +228,11 @@ def describe(event: Event) -> str:
 def _describe_batch(batch: BatchWritten) -> str:
     stages = ", ".join(f"{name} {seconds:.2f}" for name, seconds in batch.stage_s.items())
     lag = f", {sum(batch.lag.values()):,} behind" if batch.lag else ""
+    ignored = f"{batch.ignored:,} ignored, " if batch.ignored else ""
     commit = f"commit {batch.instant}" if batch.instant else "nothing to commit"
     return (
         f"batch {batch.batch_id}: {batch.records_read:,} records, {batch.rows_written:,} rows "
-        f"({batch.rows_deleted:,} deletes), {batch.rejects:,} rejects, "
+        f"({batch.rows_deleted:,} deletes), {batch.rejects:,} rejects, {ignored}"
         f"{_size(batch.bytes_written)} in {batch.total_s:.2f} s ({stages}){lag}, {commit}"
     )
 

@@ -87,6 +87,7 @@ class JsonStream:
         partition_by: columns that name the partition.
         partition_change: what happens to rows whose key exists in another partition.
         limit: of rejects.
+        ignores_tombstones: whether null values are passed over.
         opened: opens each of the two tables, or makes it.
     """
 
@@ -104,6 +105,7 @@ class JsonStream:
     partition_by: tuple[str, ...] = ()
     partition_change: PartitionChange = PartitionChange.ALLOW
     limit: RejectLimit = field(default_factory=lambda: RejectLimit(1.0))
+    ignores_tombstones: bool = False
     opened: Callable[[StorageLocation, TableSpec], HudiTable] = _opened
     exchange: InThisProcess = field(default_factory=InThisProcess)
 
@@ -112,7 +114,10 @@ class JsonStream:
         spec = TableSpec("orders", *fields)
         decoder = JsonDecoder(parse_schema(self.columns), self.rescue_column, policy=self.policy)
         keys = KeyGenerator(KeyGeneratorConfig(("id",), self.partition_by))
-        to_changes = ToChanges(decoder, keys, ("ts",), topic=self.topic)
+        ignoring = self.ignores_tombstones
+        to_changes = ToChanges(
+            decoder, keys, ("ts",), topic=self.topic, ignores_tombstones=ignoring
+        )
         spec = replace(spec, metadata_table=self.metadata_table, version=self.version)
         table = self.opened(self.location, spec)
         if table.schema is not None:
@@ -135,7 +140,7 @@ class JsonStream:
         known = self.sink.checkpoint()
         self.offset = known.offsets[0] if known else 0
 
-    def write(self, records: Iterable[Record]) -> BatchResult:
+    def write(self, records: Iterable[Record | None]) -> BatchResult:
         """One batch."""
         batch = kafka_batch(self.topic, self.offset, records)
         result = self.sink.write(batch, self.exchange)
@@ -162,9 +167,9 @@ class JsonStream:
         return {row["offset"]: row["reason"] for row in rows}
 
 
-def kafka_batch(topic: str, start: int, records: Iterable[Record]) -> KafkaBatch:
+def kafka_batch(topic: str, start: int, records: Iterable[Record | None]) -> KafkaBatch:
     """A batch of one partition, for ``InThisProcess``."""
-    values = [r if isinstance(r, bytes) else json.dumps(r).encode() for r in records]
+    values = [json.dumps(r).encode() if isinstance(r, Mapping) else r for r in records]
     end = start + len(values)
     table = pa.table(
         {

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,6 +22,7 @@ from transforms.delete_marks import OPERATION, OPERATIONS
 from transforms.kafka_records import kafka_columns
 from transforms.rejects import Rejects, Stage
 from transforms.schema_request import RefusedRecord, SchemaRequest
+from transforms.tombstone_keys import TombstoneKeys
 from transforms.written_fields import Origin
 
 if TYPE_CHECKING:
@@ -44,12 +46,14 @@ class Prepared:
         request: what the table's schema must become first; changes and rejects count only when
             nothing is requested.
         arrivals: for each change the row of its record, in order of arrival.
+        ignored: how many records are passed over on request, by partition of the topic.
     """
 
     changes: pa.Table
     rejects: Rejects
     arrivals: Indices
     request: SchemaRequest = _NO_REQUEST
+    ignored: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +76,7 @@ class ChangeBatch:
         self._arrivals: list[Indices] = []
         self._rejects: list[Rejects] = []
         self._request = _NO_REQUEST
+        self._ignored: dict[int, int] = {}
         #: Arrivals of the records that became rows.
         self._upserts: Indices = np.empty(0, np.int64)
 
@@ -109,22 +114,27 @@ class ChangeBatch:
         self._upserts = self._add(rows, arrivals, kinds, faults, written)
 
     def read_tombstones(self) -> None:
-        """Make deletes of the records that have no value."""
+        """Make deletes of the records that have no value, or count them if they are ignored."""
         arrivals = np.flatnonzero(self._is_tombstone)
         config = self._config
         keys, order = config.tombstone_keys, config.tombstones_order
         if not len(arrivals):
             return
+        if config.ignores_tombstones:
+            partitions = self._records.column("partition").take(pa.array(arrivals))
+            self._ignored = dict(Counter(partitions.to_pylist()))
+            return
         if keys is None:
             reason = "the value is null, and no tombstone key is configured to delete by"
             self._reject(arrivals, [reason] * len(arrivals), Stage.KEY)
             return
-        decoded = keys.decode(self._records.column("key").take(pa.array(arrivals)))
+        texts = self._records.column("key").take(pa.array(arrivals))
+        decoded = keys.decode(texts)
         self._reject(arrivals[decoded.rejected], decoded.reasons, Stage.KEY)
         arrivals = arrivals[decoded.accepted]
         rows = self._to_rows(decoded.rows, arrivals)
         kinds = np.full(len(arrivals), ChangeKind.COMMIT_TIME_DELETE, np.int8)
-        faults = self._omissions(rows)
+        faults = self._omissions(rows, keys, texts.take(pa.array(decoded.accepted)))
         if order is not None:
             times = self._records.column("timestamp").take(pa.array(arrivals))
             rows = _with_column(rows, order.column.name, order.values(decoded.rows, times))
@@ -139,7 +149,8 @@ class ChangeBatch:
         if len(self._changes) > 1:
             order = np.argsort(arrivals)
             changes, arrivals = changes.take(pa.array(order)), arrivals[order]
-        return Prepared(changes, Rejects.concat(self._rejects), arrivals, self._request)
+        rejects = Rejects.concat(self._rejects)
+        return Prepared(changes, rejects, arrivals, self._request, self._ignored)
 
     def _requested(self, decoded: Decoded, arrivals: Indices) -> SchemaRequest:
         """What those records ask that become rows if they get it; others change no schema."""
@@ -201,16 +212,19 @@ class ChangeBatch:
         is_fault = rows if fields else np.zeros_like(rows)
         return _Fault(is_fault, f"the ordering value ({fields}) is null", Stage.ORDERING)
 
-    def _omissions(self, rows: pa.Table) -> list[_Fault]:
-        """Partition fields that a key leaves out: null names a partition only in a row."""
-        return [
-            _Fault(
-                _to_mask(column_at(rows, name).is_null()),
-                f"Kafka key: it does not say {name!r}, which the partition is made of",
-                Stage.PARTITION,
-            )
-            for name in self._config.key_generator.config.partition_fields
-        ]
+    def _omissions(
+        self, rows: pa.Table, keys: TombstoneKeys, texts: pa.ChunkedArray
+    ) -> list[_Fault]:
+        """Partition fields that a key leaves out; an explicit null names the default partition."""
+        faults = []
+        for name in self._config.key_generator.config.partition_fields:
+            is_omitted = _to_mask(column_at(rows, name).is_null())
+            nulls = np.flatnonzero(is_omitted)
+            if len(nulls):
+                is_omitted[nulls] = keys.find_absent(texts.take(pa.array(nulls)), name)
+            reason = f"Kafka key: it does not say {name!r}, which the partition is made of"
+            faults.append(_Fault(is_omitted, reason, Stage.PARTITION))
+        return faults
 
     def _left_out(self, rows: pa.Table, origin: Origin) -> list[_Fault]:
         """Partition fields that a partial record leaves out: it does not say which row it means."""

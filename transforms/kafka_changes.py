@@ -3,7 +3,7 @@
 A batch goes in as one table: ``key`` and ``value`` (binary), ``partition`` (int32), ``offset``
 (int64), ``timestamp``, and optionally ``topic``. Invariants:
 
-- each record becomes exactly one change or one reject;
+- each record becomes exactly one change or one reject, but for tombstones that are ignored;
 - changes are in order of partition and offset (then topic), whatever the order of the batch;
 - the columns of the result depend on the configuration alone.
 """
@@ -56,6 +56,7 @@ class ToChanges:
             them unconditional.
         fills_absent_fields: whether a column stays as it is in the table where a record has no
             field for it; changes then have ``WRITTEN_COLUMNS``. If not, it becomes null.
+        ignores_tombstones: whether null values are counted and passed over, whatever their key.
         columns: the table's, where it has more of them than the records, or another order: these
             are null. None is a table of the records' own columns.
 
@@ -75,6 +76,7 @@ class ToChanges:
     delete_marker: DeleteMarker | None = None
     tombstone_ordering: str | None = None
     fills_absent_fields: bool = False
+    ignores_tombstones: bool = False
     columns: pa.Schema | None = None
 
     def __post_init__(self) -> None:
@@ -175,7 +177,7 @@ class ToChanges:
     def tombstone_keys(self) -> TombstoneKeys | None:
         """How tombstones name their records, if they may."""
         order = self.tombstones_order
-        if self.tombstone_key is None:
+        if self.tombstone_key is None or self.ignores_tombstones:
             return None
         keys = self.key_generator.config
         besides = order.key_field if order else None

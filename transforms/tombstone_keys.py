@@ -10,21 +10,30 @@ A text is cast to the field's type by the rules of ``transforms.decode.json``.
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from table.codec.byte_strings import byte_strings
 from table.errors import InvalidConfig
 from table.keygen.key_generator import KeyGeneratorConfig
 from transforms.decode.avro import AvroDecoder
+from transforms.decode.avro_decoding import groups_of
+from transforms.decode.avro_framing import WriterSchema
 from transforms.decode.decoded import Decoded
 from transforms.decode.decoder import ColumnDecoder
 from transforms.decode.json import JsonDecoder
+from transforms.decode.json_presence import find_present
 from transforms.decode.json_screening import find_utf8
 from transforms.decode.schema_policy import SchemaPolicy
+
+Mask = npt.NDArray[np.bool_]
 
 TombstoneKey = Literal["raw", "json", "avro"]
 
@@ -92,6 +101,28 @@ class TombstoneKeys:
             return self._texts_as_they_are(texts)
         return _say_key(self.decoder.decode(_as_json(field, texts).cast(pa.binary())))
 
+    def find_absent(self, keys: pa.Array | pa.ChunkedArray, name: str) -> Mask:
+        """Which keys have no field for a column, or for a field inside one; null is a field.
+
+        Args:
+            keys: that were decoded without a fault.
+            name: of the column; dotted for a field of a struct.
+        """
+        schema = self.decoder.schema
+        path = [name] if name in schema.names else name.split(".")
+        aliases = self.decoder.policy.aliases
+        tops = [path[0], *(alias for alias, column in aliases.items() if column == path[0])]
+        keys = keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
+        keys = keys.cast(pa.binary())
+        if isinstance(self.decoder, AvroDecoder):
+            return _find_absent_in_avro(self.decoder, keys, [[top, *path[1:]] for top in tops])
+        if len(path) == 1:
+            absent: Mask = ~np.any([find_present(keys, top) for top in tops], axis=0)
+            return absent
+        objects = [_JSON.decode(key.decode()) for key in keys.to_pylist()]
+        paths = [[top, *path[1:]] for top in tops]
+        return np.array([not any(_has(one, path) for path in paths) for one in objects], np.bool_)
+
     def _texts_as_they_are(self, texts: pa.Array) -> Decoded:
         accepted = np.flatnonzero(texts.is_valid().to_numpy(zero_copy_only=False))
         rejected = np.flatnonzero(texts.is_null().to_numpy(zero_copy_only=False))
@@ -110,6 +141,42 @@ def _decoder_of_keys(
         raise InvalidConfig(message)
     framing = values.framing.of_keys(schema.names[0] if len(schema) == 1 else None)
     return replace(values, schema=schema, rescue_column=None, policy=policy, framing=framing)
+
+
+#: Only names matter, and Python reads only some thousands of digits.
+_JSON = json.JSONDecoder(parse_int=str, parse_float=str)
+
+
+def _has(value: object, path: Sequence[str]) -> bool:
+    """Whether a JSON value has a field, or is null on the way to it."""
+    for name in path:
+        if value is None:
+            return True
+        if not isinstance(value, dict) or name not in value:
+            return False
+        value = value[name]
+    return True
+
+
+def _find_absent_in_avro(
+    decoder: AvroDecoder, keys: pa.Array, paths: Sequence[Sequence[str]]
+) -> Mask:
+    """Which keys were written with a schema that has none of the fields."""
+    absent = np.ones(len(keys), np.bool_)
+    valid = keys.is_valid().to_numpy(zero_copy_only=False).astype(np.bool_)
+    for group in groups_of(decoder, byte_strings(keys), valid):
+        if isinstance(group.schema, WriterSchema):
+            root = group.schema.root.arrow
+            absent[group.indices] = not any(_has_type(root, path) for path in paths)
+    return absent
+
+
+def _has_type(written: pa.DataType, path: Sequence[str]) -> bool:
+    for name in path:
+        if not pa.types.is_struct(written) or written.get_field_index(name) < 0:
+            return False
+        written = written.field(name).type
+    return True
 
 
 def _say_key(decoded: Decoded) -> Decoded:

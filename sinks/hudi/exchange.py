@@ -84,7 +84,7 @@ class Prepare(Protocol):
     """Turns a chunk of raw records into portions, in order of arrival; pickles."""
 
     def __call__(self, records: pa.Table, /) -> list[Portion]:
-        """Every record is in exactly one portion of ``Target.ROWS`` or ``Target.REJECTS``."""
+        """Each record is in one portion of ``Target.ROWS`` or ``Target.REJECTS``, or ignored."""
         ...
 
 

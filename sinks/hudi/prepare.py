@@ -49,11 +49,12 @@ class PrepareChunk:
     refused: ChangedRows | None = None
 
     def __call__(self, records: pa.Table) -> list[Portion]:
-        """Every record is in exactly one portion of ``Target.ROWS`` or ``Target.REJECTS``."""
+        """Each record is in one portion of ``Target.ROWS`` or ``Target.REJECTS``, or ignored."""
         prepared = self.to_changes(records)
         if self.refused is not None:
             prepared = self.refused.reject_from(prepared, records, self.to_changes.topic)
-        read = Portion(Target.READ, _NOWHERE, RecordsRead.in_chunk(records).to_table())
+        counts = RecordsRead.in_chunk(records, prepared.ignored)
+        read = Portion(Target.READ, _NOWHERE, counts.to_table())
         if prepared.request:
             asked = Portion(Target.SCHEMA, _NOWHERE, prepared.request.to_table())
             return [asked, *self._divided(prepared), read]

@@ -418,9 +418,10 @@ def _result(
     instant: Instant, written: list[Written], rejected: int, seconds: dict[str, float]
 ) -> BatchResult:
     stats = [w.stat for w in written if w.stat is not None and w.target is Target.ROWS]
+    ignored = sum(w.read.ignored for w in written if w.read is not None)
     return BatchResult(
         instant.requested_at,
-        records=sum(w.arrived for w in written),
+        records=sum(w.arrived for w in written) + ignored,
         rows=sum(stat.num_writes for stat in stats),
         deletes=sum(stat.num_deletes for stat in stats),
         rejected=rejected,
@@ -428,6 +429,7 @@ def _result(
         files=len(stats),
         first_reject=next((w.first_reject for w in written if w.first_reject), None),
         seconds=seconds,
+        ignored=ignored,
     )
 
 

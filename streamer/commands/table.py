@@ -138,6 +138,7 @@ def _instant_row(table: HudiTable, instant: Instant) -> Facts:
         "merged": None if audit is None else audit.merged,
         "rejected": None if audit is None else audit.rejected,
         "skipped": None if audit is None else audit.skipped,
+        "ignored": None if audit is None else audit.ignored,
         "checkpoint": None if checkpoint is None else str(checkpoint),
     }
 

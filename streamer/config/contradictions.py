@@ -222,6 +222,12 @@ def _marker_setting(table: TableConfig) -> str:
 
 
 def _tombstones(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:
+    if decode.tombstones == "ignore":
+        for name, default in (("tombstone_key", None), ("tombstone_ordering", "none")):
+            if getattr(decode, name) != default:
+                text = "has no meaning while decode.tombstones is ignore; leave it out"
+                yield Problem(f"decode.{name}", text)
+        return
     if decode.tombstone_key != "raw":
         return
     if table.partition_by:

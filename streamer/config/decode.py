@@ -113,11 +113,17 @@ class DecodeConfig(Section):
     timestamp_unit: Literal["s", "ms", "us", "ns"] = "ms"
     """What a number stands for where a timestamp is expected."""
 
+    tombstones: Literal["delete", "ignore"] = "delete"
+    """What a record without value does: it deletes the row that its Kafka key names, and goes to
+    the dead letters if the key names none (``delete``); or it is counted and passed over, whatever
+    its key (``ignore``)."""
+
     tombstone_key: Literal["raw", "json", "avro"] | None = None
     """How the Kafka key of a record without value names the row to delete: ``raw``, its text is
     the record key; ``json``, an object with the record key's and the partition's fields; ``avro``,
     where the values are Avro too, a record of these fields, or the value of the only one. Left out:
-    ``raw`` with one key field and no partitions, else ``json``."""
+    ``raw`` with one key field and no partitions, else ``json``. A field of the partition that is
+    null in the key names the default partition; a field that is missing is an error."""
 
     tombstone_ordering: Annotated[str, Field(min_length=1)] = "none"
     """What a record without value is ordered by: ``none``, it deletes whatever it meets;

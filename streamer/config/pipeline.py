@@ -99,7 +99,9 @@ def _with_derived_defaults(given: Mapping[str, object]) -> dict[str, object]:
         isinstance(table.get("record_key"), list | tuple) and len(table["record_key"]) == 1
     )
     by_text = single_key and not table.get("partition_by")
-    _fill_section(filled, "decode", "tombstone_key", "raw" if by_text else "json")
+    decode = filled["decode"]
+    if not isinstance(decode, Mapping) or decode.get("tombstones") != "ignore":
+        _fill_section(filled, "decode", "tombstone_key", "raw" if by_text else "json")
     return filled
 
 

@@ -164,6 +164,7 @@ class _Batches:
         self._deletes = one("rows_deleted", "Of these, deletes")
         self._bytes = one("bytes_written", "Size of the files that batches wrote")
         self._files = one("files_written", "Files that batches wrote")
+        self._ignored = one("ignored", "Tombstones that were passed over")
         self.rejects = one("rejects", "Records that went to the dead letters")
         text = "Rows written whose record key existed in another partition"
         self.partition_changes = one("partition_changes", text)
@@ -188,6 +189,7 @@ class _Batches:
         self._deletes.inc(event.rows_deleted)
         self._bytes.inc(event.bytes_written)
         self._files.inc(event.files_written)
+        self._ignored.inc(event.ignored)
         if event.instant is not None:
             self._committed.set(self._now())
             self._instant.set(_instant_s(event.instant))

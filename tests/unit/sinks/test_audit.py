@@ -17,6 +17,7 @@ from checkpoints.checkpoint import KafkaCheckpoint
 from sinks.audit import Audit, AuditFailed, RecordsRead, audit
 from sinks.batch import KafkaBatch
 from sinks.hudi.exchange import OpenWrite, Prepare, Target, Written
+from sinks.hudi.sink import RejectLimit
 from table.config import keys
 from table.config.table_properties import TableType
 from table.hudi_table import open_table
@@ -99,9 +100,41 @@ def test_a_commit_says_what_became_of_its_records(table_type: TableType) -> None
     stream.write([{"id": k, "ts": ts} for ts in (1, 2) for k in ("a", "b")])
     stream.write([{"id": "a", "ts": 3}, b"broken", {"id": "c", "ts": 1}])
     assert audits(stream) == [
-        {"offsets": 4, "records": 4, "written": 2, "merged": 2, "rejected": 0, "skipped": 0},
-        {"offsets": 3, "records": 3, "written": 2, "merged": 0, "rejected": 1, "skipped": 0},
+        {"offsets": 4, "records": 4, "written": 2, "merged": 2, "rejected": 0, "skipped": 0}
+        | {"ignored": 0},
+        {"offsets": 3, "records": 3, "written": 2, "merged": 0, "rejected": 1, "skipped": 0}
+        | {"ignored": 0},
     ]
+
+
+def test_ignored_tombstones_are_counted_and_are_no_rejects() -> None:
+    stream = JsonStream(place(), limit=RejectLimit(0.0), ignores_tombstones=True)
+    result = stream.write([None, {"id": "a", "ts": 1}, None, {"id": "a", "ts": 2}])
+    assert (result.records, result.rejected, result.ignored, result.rows) == (4, 0, 2, 1)
+    stream.write([None])
+    (first, second) = audits(stream)
+    assert first == {"offsets": 4, "records": 4, "written": 1, "merged": 1, "rejected": 0} | {
+        "skipped": 0,
+        "ignored": 2,
+    }
+    assert (second["records"], second["ignored"]) == (1, 1)
+    assert stream.read() == {"a": {"id": "a", "ts": 2}}
+
+
+def test_commit_of_an_earlier_version_has_no_ignored_records() -> None:
+    numbers = {"offsets": 1, "records": 1, "written": 1, "merged": 0, "rejected": 0, "skipped": 0}
+    found = Audit.in_commit({keys.AUDIT: json.dumps(numbers)})
+    assert found is not None
+    assert found.ignored == 0
+
+
+def test_ignored_record_that_is_lost_contradicts_the_count() -> None:
+    read = RecordsRead.in_chunk(chunk([(0, 5), (0, 7), (1, 0)]), {0: 1})
+    ends = orders({0: 8, 1: 1})
+    assert audit(orders({0: 5}), ends, read, 2, 2, 0).ignored == 1
+    told = "3 records were read, 3 and 0 rejected ones arrived, and 1 were ignored"
+    with pytest.raises(AuditFailed, match=told):
+        audit(orders({0: 5}), ends, read, 3, 3, 0)
 
 
 class LosesOne(InThisProcess):

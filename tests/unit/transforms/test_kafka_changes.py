@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import pickle
 from datetime import UTC, datetime
 
@@ -9,10 +10,14 @@ import pytest
 from table.errors import InvalidConfig
 from table.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
 from table.model.changes import CHANGE_KIND, WRITTEN_COLUMNS, ChangeKind, DeleteMarker
-from table.model.meta_columns import IS_DELETED, META_COLUMNS, RECORD_KEY
+from table.model.meta_columns import IS_DELETED, META_COLUMNS, PARTITION_PATH, RECORD_KEY
 from table.model.written_columns import is_written
+from transforms.decode.avro import AvroDecoder
+from transforms.decode.avro_framing import PlainFraming
+from transforms.decode.avro_references import StoredSchema
 from transforms.decode.decoder import EpochUnit
 from transforms.decode.json import JsonDecoder
+from transforms.decode.schema_policy import SchemaPolicy
 from transforms.delete_marks import OPERATION
 from transforms.kafka_changes import ToChanges
 from transforms.rejects import REJECTS_SCHEMA, Rejects
@@ -21,6 +26,7 @@ from transforms.schema_text import parse_schema
 COLUMNS = {"id": "string", "at": "timestamp", "tags": "array<string>"}
 DECODER = JsonDecoder(parse_schema(COLUMNS))
 KEYS = KeyGenerator(KeyGeneratorConfig(("id",)))
+DEFAULT = "__HIVE_DEFAULT_PARTITION__"
 AT = datetime(2024, 1, 1, tzinfo=UTC)
 
 
@@ -125,6 +131,56 @@ def test_a_json_key_may_be_nested_and_names_the_partition() -> None:
     (reject,) = to_changes(batch(None, key=b'{"who": {"id": 7}}')).rejects.rows.to_pylist()
     assert reject["stage"] == "partition"
     assert reject["reason"] == "Kafka key: it does not say 'day', which the partition is made of"
+
+
+@pytest.mark.parametrize(
+    ("key", "path"),
+    [
+        (b'{"id":"a","day":null,"at":{"place":"x"}}', f"{DEFAULT}/x"),
+        (b'{"id":"a","date":null,"at":{"place":null}}', f"{DEFAULT}/{DEFAULT}"),
+        (b'{"id":"a","day":null,"at":null}', f"{DEFAULT}/{DEFAULT}"),
+        (b'{"id":"a","at":{"place":"x"}}', None),
+        (b'{"id":"day","at":{"place":"x","day":null}}', None),
+        (b'{"id":"a","day":null,"at":{}}', None),
+        (b'{"id":"a","day":null}', None),
+    ],
+)
+def test_null_in_a_json_key_names_the_default_partition_and_absence_does_not(
+    key: bytes, path: str | None
+) -> None:
+    schema = parse_schema({"id": "string", "day": "date", "at": "struct<place:string>"})
+    decoder = JsonDecoder(schema, policy=SchemaPolicy(aliases={"date": "day"}))
+    keys = KeyGenerator(KeyGeneratorConfig(("id",), ("day", "at.place")))
+    prepared = ToChanges(decoder, keys, tombstone_key="json")(batch(None, key=key))
+    assert prepared.changes.column(PARTITION_PATH).to_pylist() == ([path] if path else [])
+    stages = prepared.rejects.rows.column("stage").to_pylist()
+    assert stages == ([] if path else ["partition"])
+
+
+@pytest.mark.parametrize("has_field", [True, False])
+def test_null_in_an_avro_key_names_the_default_partition_and_absence_does_not(
+    has_field: bool,
+) -> None:
+    fields: list[dict[str, object]] = [{"name": "id", "type": "string"}]
+    fields += [{"name": "day", "type": ["null", "string"]}] if has_field else []
+    stored = StoredSchema(json.dumps({"type": "record", "name": "k", "fields": fields}))
+    decoder = AvroDecoder(
+        parse_schema({"id": "string", "day": "string"}), framing=PlainFraming(stored, stored)
+    )
+    keys = KeyGenerator(KeyGeneratorConfig(("id",), ("day",)))
+    key = b"\x02a\x00" if has_field else b"\x02a"
+    prepared = ToChanges(decoder, keys, tombstone_key="avro")(batch(None, key=key))
+    found = prepared.changes.column(PARTITION_PATH).to_pylist()
+    assert found == ([DEFAULT] if has_field else [])
+    assert len(prepared.rejects) == (0 if has_field else 1)
+
+
+def test_ignored_tombstones_are_counted_by_partition_whatever_their_key() -> None:
+    to_changes = ToChanges(DECODER, KEYS, tombstone_key="json", ignores_tombstones=True)
+    prepared = to_changes(batch(None, '{"id":"1"}', None, key=b"no object"))
+    assert prepared.ignored == {0: 2}
+    assert prepared.changes.column("id").to_pylist() == ["1"]
+    assert not len(prepared.rejects)
 
 
 @pytest.mark.parametrize(

@@ -130,6 +130,18 @@ CASES: Mapping[str, tuple[list[str], str]] = {
         ["decode.tombstone_ordering=record_timestamp", "table.ordering=[ts, at.day]"],
         "decode.tombstone_ordering: record_timestamp is one value and table.ordering has 2",
     ),
+    "a key of tombstones that are ignored": (
+        ["decode.tombstones=ignore", "decode.tombstone_key=json"],
+        "decode.tombstone_key: has no meaning while decode.tombstones is ignore; leave it out",
+    ),
+    "an order of tombstones that are ignored": (
+        [
+            "decode.tombstones=ignore",
+            "table.ordering=ts",
+            "decode.tombstone_ordering=record_timestamp",
+        ],
+        "decode.tombstone_ordering: has no meaning while decode.tombstones is ignore; leave it out",
+    ),
     "tombstones ordered by a field of a key that is no object": (
         ["decode.tombstone_ordering=gone_at", "table.ordering=ts"],
         "decode.tombstone_ordering: gone_at is a field of a JSON key and decode.tombstone_key is",
@@ -334,6 +346,7 @@ def test_it_is_refused_and_says_why(overrides: list[str], problem: str) -> None:
         ["table.delete_when.field=ts", "table.delete_when.value='-1'"],
         ["table.ordering=at.day"],
         ["table.ordering=ts", "decode.tombstone_ordering=record_timestamp"],
+        ["decode.tombstones=ignore", "table.partition_by=at.day"],
         ["table.payload=PartialUpdateAvroPayload", "table.ordering=ts"],
         ["table.payload=OverwriteWithLatestAvroPayload"],
         ["table.merger=shop.merging:Totals", "table.ordering=ts"],
