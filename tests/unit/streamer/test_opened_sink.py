@@ -77,6 +77,28 @@ def test_sink_treats_partition_changes_as_the_pipeline_says(
     assert (result.rejected, result.partition_changes) == (rejected, counted)
 
 
+@pytest.mark.parametrize(("is_bare", "key"), [(True, "a"), (False, "region:a")])
+def test_pipeline_updates_the_rows_of_a_complex_table_under_their_stored_keys(
+    tmp_path: Path, is_bare: bool, key: str
+) -> None:
+    def write(offset: int) -> list[str]:
+        sink = opened(tmp_path, partition_by="id", record_key="region")
+        sink.recover()
+        sink.progress()
+        batch = kafka_batch("orders", offset, [{"id": "x", "region": "a"}])
+        sink.write(batch, InThisProcess())
+        rows = open_table(StorageLocation(str(tmp_path / "rows"))).snapshot([RECORD_KEY])
+        return [str(row[RECORD_KEY]) for row in rows.read_all().to_pylist()]
+
+    opened(tmp_path, partition_by="id", record_key="region")
+    if is_bare:
+        assert write(0) == [key], "as SIMPLE writes it"
+    path = tmp_path / "rows" / ".hoodie" / "hoodie.properties"
+    path.write_text(path.read_text().replace(".type=SIMPLE", ".type=COMPLEX"))
+    assert write(1) == [key]
+    assert write(2) == [key], "an update became a second row"
+
+
 @pytest.mark.parametrize("unwanted", [{"metadata_table": False}, {"drop_metadata_table": True}])
 def test_a_refused_pipeline_leaves_another_ones_tables_as_they_were(
     tmp_path: Path, unwanted: dict[str, bool]
