@@ -169,12 +169,13 @@ def _chosen(slices: Sequence[FileSlice]) -> list[FileSlice]:
     """
     ordered = sorted(slices, key=lambda one: one.group)
     highest = {one.group.partition_path: one.group.file_id[:_BUCKET_DIGITS] for one in ordered}
+    form_of = {path: _form(path) for path in highest}
     forms: dict[str, FileSlice] = {}
     counts: dict[tuple[str, str], FileSlice] = {}
     for one in ordered:
         path = one.group.partition_path
-        forms.setdefault(_form(path), one)
-        counts.setdefault((_form(path), highest[path]), one)
+        forms.setdefault(form_of[path], one)
+        counts.setdefault((form_of[path], highest[path]), one)
     spread = ordered[:: -max(1, len(ordered) // _GROUPS)]
     groups = {one.group: one for one in (*forms.values(), *counts.values(), *spread)}
     return list(groups.values())[:_GROUPS]
