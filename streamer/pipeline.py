@@ -149,7 +149,7 @@ def open_sink(config: PipelineConfig, source: KafkaSource) -> tuple[HudiSink, li
     """
     location, spec = config.table.location(), table_spec(config)
     index = BucketIndex(config.table.buckets, spec.record_key)
-    found = find_table(location)
+    found = find_table(location, config.table.timeline_timezone)
     to_changes = _to_changes(config, spec, _value_schema(config, source, found))
     _check_roles(config, to_changes.table_schema, found)
     if found is None:

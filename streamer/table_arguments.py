@@ -68,6 +68,8 @@ def add_sharing(command: argparse.ArgumentParser) -> None:
     command.add_argument("--lock", choices=("storage", "file_system"), help=text)
     text = "after so many minutes a lock that Apache Hudi left in file_system is taken over (never)"
     command.add_argument("--lock-expire-minutes", type=positive, metavar="N", help=text)
+    text = "zone of the instants of a table in local time, such as America/New_York"
+    command.add_argument("--timeline-timezone", metavar="ZONE", help=text)
     text = "how far the clocks of the table's writers may differ (200)"
     command.add_argument("--clock-skew-ms", type=natural, metavar="N", help=text)
 

@@ -29,6 +29,7 @@ from table.schema.evolution import changes_between, common_type, united
 from table.schema.field_path import column_at
 from table.storage import StorageLocation, open_storage
 from table.timeline.lock import open_lock
+from table.timeline.zone import check_new_zone
 from transforms.decode.schema_policy import SchemaPolicy
 
 _TYPES = {
@@ -79,16 +80,22 @@ def dead_letters_table(config: PipelineConfig) -> tuple[StorageLocation, TableSp
     return location, replace(spec, metadata_table=table.metadata_table, version=version)
 
 
-def find_table(location: StorageLocation) -> HudiTable | None:
+def find_table(location: StorageLocation, timezone: str | None = None) -> HudiTable | None:
     """The table at a place, or None when the place is empty.
 
+    Args:
+        location: the place.
+        timezone: the zone of its instants, for a table whose timeline is in local time.
+
     Raises:
-        InvalidConfig: something that is no table lies there.
+        InvalidConfig: something that is no table lies there; or a table is to be created, whose
+            timeline is in UTC, and ``timezone`` names another zone.
     """
     try:
-        return open_table(location)
+        return open_table(location, timezone=timezone)
     except TableNotFound:
         check_empty(open_storage(location))
+        check_new_zone(location.url, timezone)
         return None
 
 
@@ -116,14 +123,16 @@ def check_table(
 
     Raises:
         Unsupported: a table that this project does not write.
-        InvalidConfig: keys, ordering, merge mode, buckets or columns contradict the pipeline; or
-            stored rows have other keys, partition paths or buckets than the pipeline makes.
+        InvalidConfig: keys, ordering, merge mode, buckets, columns or time zone contradict the
+            pipeline; or stored rows have other keys, partition paths or buckets than the pipeline
+            makes.
     """
     properties = table.properties
     if drops_metadata_table:
         properties = properties.without_metadata_table()
     spec.check(properties, table.location.url)
     check_hashing(table)
+    table.store.clock.check()
     if table.schema is None:
         return KeyGenerator(KeyGeneratorConfig.of(properties, table.location.url))
     _check_evolution(table)

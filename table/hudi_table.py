@@ -76,12 +76,22 @@ class HudiTable:
         storage: Storage,
         properties: TableProperties,
         mergers: Sequence[CustomMerger] = (),
+        timezone: str | None = None,
     ) -> None:
+        """Nothing is read before the first question.
+
+        Args:
+            storage: the table's root.
+            properties: the table's.
+            mergers: of users, as for ``open_table``.
+            timezone: of its timeline, as for ``open_table``.
+        """
         self.storage = storage
         self.properties = properties
         self.mergers = tuple(mergers)
+        self.timezone = timezone
         self.version = FormatVersion.of(properties.version, storage.location.url)
-        self.store = TimelineStore.of_table(storage, properties)
+        self.store = TimelineStore.of_table(storage, properties, timezone)
         self._metadata_writer = MetadataWriter(storage, self.store)
         self.access = TableAccess(storage, self.store, open_lock(storage), self._metadata_writer)
         self._timeline: Timeline | None = None
@@ -314,7 +324,8 @@ class HudiTable:
         """
         self.refresh()
         view, timeline = self.view(), self.timeline
-        metadata = open_metadata_table(self.storage, self.properties, timeline)
+        clock = self.store.clock
+        metadata = open_metadata_table(self.storage, self.properties, timeline, clock)
         if metadata is None:
             return []
         columns, latest = self._indexed_columns(), view.latest_slices()
@@ -365,10 +376,13 @@ class HudiTable:
         self._forget_metadata()
 
     def _make_metadata_table(self, timeline: Timeline, check_lease: Callable[[], None]) -> None:
+        self.store.clock.check()  # the table must not lose its metadata table and get no new one
         self.refresh(timeline)
         columns = self._indexed_columns()
         bare = drop(self.storage, read_properties(self.storage))
-        self.properties = bootstrap(self.storage, bare, timeline, columns, check_lease)
+        self.properties = bootstrap(
+            self.storage, bare, timeline, columns, check_lease, self.store.clock
+        )
         self._forget_metadata()
 
     def _indexed_columns(self) -> pa.Schema:
@@ -415,7 +429,10 @@ class HudiTable:
         Where it does not, storage is listed, and no statistics or index rule anything out.
         """
         if self._metadata is None:
-            self._metadata = open_metadata_table(self.storage, self.properties, self.timeline)
+            timeline = self.timeline  # first, since it shows the zone
+            self._metadata = open_metadata_table(
+                self.storage, self.properties, timeline, self.store.clock
+            )
         metadata = self._metadata
         if metadata is None or metadata.disagreement is not None:
             return None
@@ -448,15 +465,22 @@ class HudiTable:
         return load_view(self.store, timeline, lister, self.version)
 
 
-def open_table(location: StorageLocation, mergers: Sequence[CustomMerger] = ()) -> HudiTable:
+def open_table(
+    location: StorageLocation,
+    mergers: Sequence[CustomMerger] = (),
+    timezone: str | None = None,
+) -> HudiTable:
     """The table at a place.
 
     Args:
         location: of the table.
         mergers: of users, in order of preference; a table in mode ``CUSTOM`` is read with the first
             that has its strategy id.
+        timezone: the IANA name of the zone of its instants, for a table whose timeline is in local
+            time (``hoodie.table.timeline.timezone=LOCAL``).
 
     Raises:
+        InvalidConfig: ``timezone`` names no time zone.
         TableNotFound: no table lies there.
         CorruptData: its properties are damaged, and so is their backup.
         Unsupported: a table of a kind that is not read here.
@@ -464,7 +488,7 @@ def open_table(location: StorageLocation, mergers: Sequence[CustomMerger] = ()) 
     storage = open_storage(location)
     properties = read_properties(storage)
     check_allows(properties, Purpose.READ, location.url)
-    return HudiTable(storage, properties, mergers)
+    return HudiTable(storage, properties, mergers, timezone)
 
 
 def create_table(location: StorageLocation, spec: TableSpec) -> HudiTable:

@@ -26,7 +26,6 @@ from table.services.cleaning_plan import CleaningPolicy
 from table.services.compaction import CompactionPolicy
 from table.services.metadata_upkeep import MetadataPolicies
 from table.storage import Storage
-from table.timeline.clock import next_instant
 from table.timeline.lock import LockProvider, SystemClock, open_lock
 from table.transaction.heartbeat import HEARTBEAT_FOLDER, HeartbeatPolicy
 from table.transaction.sharing import Sharing
@@ -337,7 +336,7 @@ def check_nothing_is_left(storage: Storage, to: TableWriter) -> None:
 def plan_clustering(storage: Storage, group: FileGroupId) -> Instant:
     """What a writer leaves that plans to replace a file group."""
     store = writer(storage).table.store
-    name = next_instant(store.load().newest_time)
+    name = store.clock.next_instant(store.load().newest_time)
     one = {"partitionPath": group.partition_path, "fileId": group.file_id}
     record: dict[str, object] = {
         "operationType": "CLUSTER",

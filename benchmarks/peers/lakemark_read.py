@@ -64,7 +64,9 @@ def _scan(path: str, query: ReadQuery) -> Scan:
 
 def _groups_of(table: HudiTable, key: str) -> set[str]:
     """Ids of the file groups that the record index names for a key."""
-    metadata = open_metadata_table(table.storage, table.properties, table.timeline)
+    metadata = open_metadata_table(
+        table.storage, table.properties, table.timeline, table.store.clock
+    )
     if metadata is None:
         message = f"{table.location.url} has no metadata table; it was to be written with one"
         raise LookupError(message)

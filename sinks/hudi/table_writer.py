@@ -44,6 +44,8 @@ from table.write.new_file import OtherBytes
 class TableWriter:
     """Commits to one table: the pipeline's own, or its dead letters.
 
+    Raises ``TimelineZoneUnknown`` for a table in local time whose zone is in doubt.
+
     Attributes:
         table: the open table.
         schema: its columns as this writer writes them, without meta columns.
@@ -58,6 +60,9 @@ class TableWriter:
     follows_others: bool = False
     _transaction: Transaction | None = field(default=None, init=False)
     _placer: Placer = field(default_factory=Placer, init=False)
+
+    def __post_init__(self) -> None:
+        self.table.store.clock.check()
 
     def recover(self) -> list[str]:
         """Roll back what dead writers left; returns the instants.
@@ -78,7 +83,8 @@ class TableWriter:
         """
         sharing = self.table.access.sharing
         pending = self.table.timeline.pending(Action.ROLLBACK, *COMMITS)
-        if sharing is None or all(is_fresh(i, sharing.heartbeats) for i in pending):
+        clock = self.table.store.clock
+        if sharing is None or all(is_fresh(i, sharing.heartbeats, clock) for i in pending):
             return []
         rolled_back = recover(self.table.access)
         if rolled_back:

@@ -111,7 +111,7 @@ def _keep_from(table: HudiTable, compacted_at: str | None, timeline: Timeline) -
     yield from commits_kept_active(table, timeline)
     if table.properties.metadata_partitions:
         if compacted_at is None:
-            compacted_at = metadata_compacted_at(table.storage)
+            compacted_at = metadata_compacted_at(table.storage, table.store.clock)
         yield from metadata_table_limit(compacted_at, timeline)
 
 

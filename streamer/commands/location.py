@@ -10,13 +10,19 @@ from table.merge.custom.loading import load_merger
 from table.storage import StorageLocation
 
 
-def open_named_table(table: str, options: Sequence[str], mergers: Sequence[str] = ()) -> HudiTable:
+def open_named_table(
+    table: str,
+    options: Sequence[str],
+    mergers: Sequence[str] = (),
+    timezone: str | None = None,
+) -> HudiTable:
     """Open the table at a path or url, with ``NAME=VALUE`` options for its store.
 
     Args:
         table: the path or url.
         options: of the store.
         mergers: class paths of mergers, for a table that is merged by one of its own.
+        timezone: the zone of its instants, for a table whose timeline is in local time.
 
     Raises:
         InvalidConfig: an option without ``=``, or a merger that is none.
@@ -26,4 +32,5 @@ def open_named_table(table: str, options: Sequence[str], mergers: Sequence[str] 
     if len(pairs) < len(options):
         message = "--storage expects NAME=VALUE, each name once"
         raise InvalidConfig(message)
-    return open_table(StorageLocation(table, pairs), [load_merger(path) for path in mergers])
+    loaded = [load_merger(path) for path in mergers]
+    return open_table(StorageLocation(table, pairs), loaded, timezone)

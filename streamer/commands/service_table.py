@@ -35,9 +35,11 @@ def open_for_service(arguments: argparse.Namespace, mergers: Sequence[str] = ())
     Raises:
         TableNotFound: no table lies there.
         Unsupported: a table that this project does not write.
+        TimelineZoneUnknown: one in local time whose zone is not known.
     """
     table = open_beside_writers(arguments, mergers)
     check_kept(table)
+    _check_zone(table, arguments)
     return table
 
 
@@ -46,6 +48,7 @@ def open_whatever_indexes(arguments: argparse.Namespace) -> HudiTable:
     table = open_beside_writers(arguments)
     bare = table.properties.without_metadata_table()
     check_allows(bare, Purpose.MAINTAIN, table.location.url)
+    _check_zone(table, arguments)
     return table
 
 
@@ -59,9 +62,29 @@ def open_beside_writers(arguments: argparse.Namespace, mergers: Sequence[str] = 
     given = {option.partition("=")[0] for option in arguments.storage}
     known = {} if config is None else config.table.location().options
     options = [f"{name}={value}" for name, value in known.items() if name not in given]
-    table = open_named_table(arguments.table, [*options, *arguments.storage], mergers)
+    zone = _timezone(arguments, config)
+    table = open_named_table(arguments.table, [*options, *arguments.storage], mergers, zone)
     agree_with_others(table, _concurrency(arguments, config))
     return table
+
+
+def _timezone(arguments: argparse.Namespace, config: PipelineConfig | None) -> str | None:
+    """The zone of the named table; the dead letters of a pipeline are always in UTC."""
+    if arguments.timeline_timezone is not None or config is None:
+        named: str | None = arguments.timeline_timezone
+        return named
+    is_main = place_of(arguments.table) == place_of(config.table.path)
+    return config.table.timeline_timezone if is_main else None
+
+
+def _check_zone(table: HudiTable, arguments: argparse.Namespace) -> None:
+    """Pass if the command only plans, or can generate instant times.
+
+    Raises:
+        TimelineZoneUnknown: it cannot.
+    """
+    if getattr(arguments, "step", None) != "plan":
+        table.store.clock.check()
 
 
 def pipeline_of(arguments: argparse.Namespace) -> PipelineConfig | None:

@@ -21,7 +21,7 @@ from table.model.commit_metadata import CommitMetadata
 from table.model.instant import Instant
 from table.model.meta_columns import without_meta_columns
 from table.services.compaction import delta_commits_uncompacted
-from table.timeline.clock import parse_instant
+from table.timeline.clock import TimelineClock
 
 #: The facts, or one row, of a view; ``--json`` prints them with ``_`` for blanks in their names.
 Facts = Mapping[str, object]
@@ -66,7 +66,7 @@ def describe(table: HudiTable) -> Facts:
         "checkpoint": None if checkpoint is None else str(checkpoint),
         "pending": [str(instant) for instant in table.timeline.pending()],
         "plans pending": len(pending := table.timeline.pending(Action.COMPACTION)),
-        "oldest plan s": round(_age_s(pending[0])) if pending else None,
+        "oldest plan s": _age_s(pending[0], table.store.clock) if pending else None,
         "not compacted": delta_commits_uncompacted(table.timeline),
         "partitions": len({one.group.partition_path for one in slices}),
         "file groups": len(slices),
@@ -143,8 +143,11 @@ def _instant_row(table: HudiTable, instant: Instant) -> Facts:
     }
 
 
-def _age_s(instant: Instant) -> float:
-    return (datetime.now(UTC) - parse_instant(instant.requested_at)).total_seconds()
+def _age_s(instant: Instant, clock: TimelineClock) -> int | None:
+    """In whole seconds; None if the zone of the timeline is not known."""
+    if clock.doubt is not None:
+        return None
+    return round((datetime.now(UTC) - clock.parse(instant.requested_at)).total_seconds())
 
 
 def _columns(schema: pa.Schema) -> dict[str, str]:

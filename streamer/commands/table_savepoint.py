@@ -21,7 +21,6 @@ from table.services.savepoint import (
     plan_savepoint,
     savepoints,
 )
-from table.timeline.clock import format_instant
 from table.timeline.timeline import Timeline
 
 
@@ -70,7 +69,7 @@ def _rows(table: HudiTable) -> list[Facts]:
     return [
         {
             "instant": instant,
-            "created at": format_instant(datetime.fromtimestamp(kept.created_at_ms / 1000, UTC)),
+            "created at": table.store.clock.format(datetime.fromtimestamp(kept.created_at_ms / 1000, UTC)),
             "user": kept.user,
             "comment": kept.comment,
             "partitions": len(kept.files),

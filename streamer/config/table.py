@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from streamer.config import settings
 from streamer.config.section import Columns, Place, Section, is_place
@@ -13,8 +13,10 @@ from streamer.config.settings import Settings
 from table.config.merge_request import MergeRequest, payload_class_of, word
 from table.config.merge_settings import PartialUpdateMode, payload_settings
 from table.config.table_properties import MergeMode
+from table.errors import InvalidConfig
 from table.model.changes import DeleteMarker
 from table.storage.storage import StorageLocation
+from table.timeline.zone import parse_zone
 
 _MODES = {word(mode): mode for mode in MergeMode}
 _PARTIAL_UPDATES = {word(mode): mode for mode in PartialUpdateMode}
@@ -116,6 +118,12 @@ class TableConfig(Section):
     storage: Settings
     """What the store's client needs, such as ``aws_endpoint`` or ``aws_secret_access_key``."""
 
+    timeline_timezone: str | None = None
+    """Time zone of an existing table whose timeline is in local time (Apache Hudi's default,
+    ``hoodie.table.timeline.timezone=LOCAL``), such as ``America/New_York``: the zone of the JVMs
+    that write it. Left out: this machine's, if the table's newest instants show that it is the
+    same; otherwise the pipeline stops before it writes. Tables that lakemark creates are in UTC."""
+
     metadata_table: bool = True
     """Keep a metadata table, so that readers neither list folders nor open files that cannot hold
     what they look for: listings, and statistics of the first 32 columns. ``false`` removes it."""
@@ -144,6 +152,16 @@ class TableConfig(Section):
     def drops_metadata_table(self) -> bool:
         """Whether the metadata table that is there goes, whatever indexes it has."""
         return self.drop_metadata_table or not self.metadata_table
+
+    @field_validator("timeline_timezone")
+    @classmethod
+    def _check_zone(cls, name: str | None) -> str | None:
+        try:
+            if name is not None:
+                parse_zone(name)
+        except InvalidConfig as error:
+            raise ValueError(str(error)) from None
+        return name
 
     def merge_request(self) -> MergeRequest:
         """What these settings ask of the table; how a writer's own rows are cut is not part."""

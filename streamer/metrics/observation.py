@@ -63,6 +63,8 @@ class Observation:
         """A block in which the built pipeline is looked at, too: its loop, its topic, its table."""
         with ExitStack() as ended:
             if self._metrics is not None and self._health is not None:
+                for table in pipeline.tables[:1]:
+                    self._metrics.use_clock(table.store.clock)
                 self._health.watch(lambda: pipeline.loop.waiting_at)
                 every_s = self._config.look_interval_s
                 tables = dict(zip((ROWS, DEAD_LETTERS), pipeline.tables, strict=False))

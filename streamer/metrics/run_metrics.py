@@ -6,7 +6,6 @@ import math
 import threading
 import time
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import assert_never
 
@@ -38,6 +37,7 @@ from streamer.events import (
 )
 from streamer.metrics.families import BoundedLabel, Families
 from streamer.metrics.table_shape import ROWS, TableShape
+from table.timeline.clock import UTC_CLOCK, TimelineClock
 
 
 class RunMetrics:
@@ -124,6 +124,10 @@ class RunMetrics:
             case _:
                 assert_never(event)
 
+    def use_clock(self, clock: TimelineClock) -> None:
+        """Read instant times with the clock of the pipeline's table; in UTC before that."""
+        self._batches.clock = self._table.clock = clock
+
     def note_lag(self, lag: Mapping[int, int], oldest: Mapping[int, float]) -> None:
         """What the topic held beyond ``position``.
 
@@ -155,6 +159,7 @@ class _Batches:
 
     def __init__(self, families: Families, now: Callable[[], float]) -> None:
         self._run, self._now = families.run, now
+        self.clock = UTC_CLOCK
         one = families.one_counter
         self._seconds = families.one_seconds("batch_seconds", "Seconds of a batch, all stages")
         self._stages = families.counter("stage_seconds", "Seconds spent in a stage", "stage")
@@ -192,7 +197,7 @@ class _Batches:
         self._ignored.inc(event.ignored)
         if event.instant is not None:
             self._committed.set(self._now())
-            self._instant.set(_instant_s(event.instant))
+            self._instant.set(self.clock.parse(event.instant).timestamp())
 
 
 class _Lag:
@@ -275,6 +280,7 @@ class _Table:
     def __init__(self, families: Families, now: Callable[[], float]) -> None:
         one, self._now = families.one_gauge, now
         self._pending_since: str | None = None
+        self.clock = UTC_CLOCK
         self._groups = one("table_file_groups", "File groups in sight")
         self._logs = one("table_log_files", "Log files that are not compacted yet")
         self._base_bytes = one("table_base_bytes", "Size of the base files that a query reads")
@@ -306,7 +312,7 @@ class _Table:
     def _age_s(self) -> float:
         """It grows between two looks."""
         since = self._pending_since
-        return 0.0 if since is None else max(0.0, self._now() - _instant_s(since))
+        return 0.0 if since is None else max(0.0, self._now() - self.clock.parse(since).timestamp())
 
 
 class _Tables:
@@ -399,9 +405,3 @@ class _Troubles:
 
     def fail(self, error_type: str) -> None:
         self._failures.labels(*self._run, self._type(error_type)).inc()
-
-
-def _instant_s(instant: str) -> float:
-    """``yyyyMMddHHmmssSSS`` as seconds since 1970; instants are named in UTC."""
-    at = datetime.strptime(instant[:14], "%Y%m%d%H%M%S").replace(tzinfo=UTC)
-    return at.timestamp() + int(instant[14:17] or 0) / 1000

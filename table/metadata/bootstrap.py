@@ -37,6 +37,7 @@ from table.model.file_slice import LogFile, join
 from table.model.format_version import FormatVersion
 from table.storage.folder_storage import FolderStorage
 from table.storage.storage import Storage
+from table.timeline.clock import TimelineClock
 from table.timeline.timeline import Timeline
 from table.timeline.timeline_store import TimelineStore
 from table.view.file_lister import DataFile, StorageFileLister
@@ -88,6 +89,7 @@ def bootstrap(
     timeline: Timeline,
     columns: pa.Schema,
     check_lease: Callable[[], None],
+    clock: TimelineClock,
 ) -> TableProperties:
     """Make the metadata table; under the data table's lock.
 
@@ -98,11 +100,12 @@ def bootstrap(
         columns: those of which statistics are kept, with their types; none before there is a
             schema.
         check_lease: raises when the lock was lost.
+        clock: the data table's, which the metadata table shares.
 
     Raises:
         CorruptData, Unsupported: a data file cannot be read.
     """
-    data = TimelineStore.of_table(storage, properties)
+    data = TimelineStore.of_table(storage, properties, clock=clock)
     version = data.version
     view = load_view(data, timeline, StorageFileLister(storage), version)
     files = visible(_listed(view), timeline, version)
@@ -112,7 +115,7 @@ def bootstrap(
     own = FolderStorage(storage, METADATA_FOLDER)
     own_properties = metadata_table_properties(properties)
     own.create(PROPERTIES_PATH, own_properties.to_bytes())
-    instants = TimelineStore.of_table(own, own_properties)
+    instants = TimelineStore.of_table(own, own_properties, clock=clock)
     store = MetadataStore(own, instants, instants.load())
     partitions = _PARTITIONS_V6 if version is FormatVersion.V6 else PARTITIONS
     for number, (kind, prefix, count) in enumerate(partitions):

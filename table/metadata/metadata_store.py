@@ -47,7 +47,7 @@ from table.model.instant import Instant
 from table.model.meta_columns import META_COLUMNS
 from table.schema.avro import to_json
 from table.storage.storage import NotFound, Storage
-from table.timeline.clock import Turn, next_instant, parse_instant
+from table.timeline.clock import Turn
 from table.timeline.timeline import Timeline
 from table.timeline.timeline_store import TimelineStore, commit_content
 from table.view.file_lister import PARTITION_METAFILE, data_file
@@ -161,7 +161,7 @@ class MetadataStore:
     ) -> WriteStat:
         """Write all records of a file group as its base file."""
         name = BaseFileName(file_id, f"{_number_of(file_id)}-0-0", instant, BASE_FILE_EXTENSION)
-        content = base_file(records.written, _millis(instant))
+        content = base_file(records.written, self._millis(instant))
         self.storage.create(join(partition, str(name)), content)
         count = len(records.written.keys)
         return WriteStat(
@@ -204,9 +204,11 @@ class MetadataStore:
         return compaction_v6(max(i.requested_at for i in self.timeline.completed(_DELTA)))
 
     def next_time(self, turn: Turn | None = None, after: str | None = None) -> str:
-        """A time later than every time on the timeline, and ``after``; see ``next_instant``."""
+        """A time later than every time on the timeline, and ``after``; see
+        ``TimelineClock.next_instant``."""
         newest = max(self.timeline.newest_time or INITIAL, after or INITIAL)
-        return next_instant(None if newest.startswith(INITIAL) else newest, turn)
+        clock = self.instants.clock
+        return clock.next_instant(None if newest.startswith(INITIAL) else newest, turn)
 
     def groups_of(self, partition: str) -> list[str]:
         """Ids of the file groups of a partition, in the order of their numbers."""
@@ -221,7 +223,7 @@ class MetadataStore:
     ) -> WriteStat:
         file_id = self.groups_of(partition)[number]
         name = self._log_name(partition, file_id, instant, f"{number}-0-0")
-        content = log_file(changes, partition, instant, _millis(instant))
+        content = log_file(changes, partition, instant, self._millis(instant))
         path = join(partition, str(name))
         self.storage.create(path, content)
         count = len(changes.written.keys)
@@ -255,6 +257,12 @@ class MetadataStore:
         start = max(name.instant for name in names)
         logs = [n for n in names if isinstance(n, LogFileName) and n.instant == start]
         return LogFileName(file_id, start, 1 + max((n.version for n in logs), default=0), token)
+
+    def _millis(self, instant: str) -> int:
+        """When an instant's files were made, the same at each attempt."""
+        if instant.startswith(INITIAL):
+            return 0
+        return int(self.instants.clock.parse(instant).timestamp() * 1000)
 
     def _files_of(self, instant: str) -> list[str]:
         """Paths of the data files that an instant left."""
@@ -296,10 +304,3 @@ def _own_schema() -> str:
 
 def _number_of(file_id: str) -> int:
     return int(file_id.removesuffix("-0")[-4:])
-
-
-def _millis(instant: str) -> int:
-    """When an instant's files were made, the same at each attempt."""
-    if instant.startswith(INITIAL):
-        return 0
-    return int(parse_instant(instant).timestamp() * 1000)

@@ -51,6 +51,7 @@ from table.model.commit_metadata import CommitMetadata, WriteStat
 from table.model.instant import Instant
 from table.storage.folder_storage import FolderStorage
 from table.storage.storage import NotFound, ObjectInfo, Storage
+from table.timeline.clock import TimelineClock
 from table.timeline.timeline import Timeline
 from table.timeline.timeline_store import TimelineStore
 from table.view.file_lister import data_file
@@ -171,10 +172,10 @@ class MetadataWriter:
         if not properties.metadata_partitions:
             return
         try:
-            _open_store(self._storage).undo(target)
+            _open_store(self._storage, self._instants.clock).undo(target)
         except NotFound:
             return  # it is gone
-        metadata = open_metadata_table(self._storage, properties, timeline)
+        metadata = open_metadata_table(self._storage, properties, timeline, self._instants.clock)
         if metadata is not None and _lists_any(metadata, deleted):
             drop(self._storage, properties)
 
@@ -259,11 +260,11 @@ class MetadataWriter:
                 raise MetadataTableBehind(message)
             message = f"{what}; make it anew with lakemark table validate {place} --rebuild"
             raise Unsupported(message)
-        metadata = open_metadata_table(self._storage, properties, timeline)
+        metadata = open_metadata_table(self._storage, properties, timeline, self._instants.clock)
         assert metadata is not None, properties
         definition = read_definitions(self._storage).get(_COLUMNS)
         return _Known(
-            _open_store(self._storage),
+            _open_store(self._storage, self._instants.clock),
             made,
             frozenset(properties.metadata_partitions),
             completed,
@@ -273,7 +274,7 @@ class MetadataWriter:
 
     def _trouble(self, timeline: Timeline) -> str | None:
         try:
-            store = _open_store(self._storage)
+            store = _open_store(self._storage, self._instants.clock)
         except NotFound:
             return f"{METADATA_FOLDER} is not there"
         definition = read_definitions(self._storage).get(_COLUMNS)
@@ -292,7 +293,9 @@ class MetadataWriter:
         before: dict[str, ColumnRanges | None] = {**known.ranges}
         if losing or unread:
             columns = _columns_of(one for ranges in files.values() for one in ranges)
-            metadata = open_metadata_table(self._storage, read_properties(self._storage), timeline)
+            properties = read_properties(self._storage)
+            clock = self._instants.clock
+            metadata = open_metadata_table(self._storage, properties, timeline, clock)
             assert metadata is not None
             view = view_of(metadata, self._instants, timeline, [*losing, *unread])
             anew = [p for p in unread if is_outdated(view.latest_slices(p), timeline)] + losing
@@ -320,10 +323,10 @@ class MetadataWriter:
             raise Fenced(instant.requested_at, "its prepared content was removed by a rollback")
 
 
-def _open_store(storage: Storage) -> MetadataStore:
+def _open_store(storage: Storage, clock: TimelineClock) -> MetadataStore:
     own = FolderStorage(storage, METADATA_FOLDER)
     properties = TableProperties.parse(own.read(PROPERTIES_PATH))
-    instants = TimelineStore.of_table(own, properties)
+    instants = TimelineStore.of_table(own, properties, clock=clock)
     return MetadataStore(own, instants, instants.load())
 
 

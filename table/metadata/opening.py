@@ -17,6 +17,7 @@ from table.model.format_version import FormatVersion
 from table.storage import Storage
 from table.storage.folder_storage import FolderStorage
 from table.storage.storage import NotFound
+from table.timeline.clock import TimelineClock
 from table.timeline.timeline import Timeline
 from table.timeline.timeline_store import TimelineStore
 from table.view.file_lister import DataFile, data_file
@@ -28,7 +29,7 @@ _NOTHING = "nothing; lakemark table validate TABLE --rebuild makes it anew"
 
 
 def open_metadata_table(
-    storage: Storage, properties: TableProperties, timeline: Timeline
+    storage: Storage, properties: TableProperties, timeline: Timeline, clock: TimelineClock
 ) -> MetadataTable | None:
     """The metadata table as of the data table's timeline; None when there is none for readers.
 
@@ -38,6 +39,7 @@ def open_metadata_table(
         storage: the data table's root.
         properties: the data table's.
         timeline: the data table's, just loaded.
+        clock: the data table's, which the metadata table shares.
 
     Raises:
         CorruptData: the properties name partitions of a table that is not there, or damaged.
@@ -49,7 +51,7 @@ def open_metadata_table(
     own = FolderStorage(storage, METADATA_FOLDER)
     own_properties = _read_properties(own)
     version = FormatVersion.of(own_properties.version, own.location.url)
-    store = TimelineStore.of_table(own, own_properties)
+    store = TimelineStore.of_table(own, own_properties, clock=clock)
     own_timeline = store.load()
     return MetadataTable(
         partitions,

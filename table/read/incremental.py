@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, timedelta
+from datetime import timedelta
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -41,7 +41,7 @@ from table.model.instant import Instant
 from table.model.meta_columns import COMMIT_TIME
 from table.read.span import Span
 from table.read.written_files import file_at, written_paths
-from table.timeline.clock import format_instant, parse_instant
+from table.timeline.clock import add_to_instant
 from table.timeline.timeline_store import TimelineStore
 from table.view.file_group import FileGroup
 from table.view.file_lister import DataFile, data_file
@@ -142,7 +142,7 @@ def _archived_commits_in(view: FileSystemView, store: TimelineStore, span: Span)
 def _requested_since(begin: str) -> str:
     """What was requested earlier completed before the span, too."""
     try:
-        return format_instant(parse_instant(begin).astimezone(UTC) - _LONGEST_COMMIT)
+        return add_to_instant(begin, -_LONGEST_COMMIT)
     except (ValueError, OverflowError):
         return ""
 

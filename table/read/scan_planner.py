@@ -125,7 +125,7 @@ class ScanPlanner:
                 "incremental query instead"
             )
             raise InvalidConfig(message)
-        span = Span.of(begin, end, time_travel.timeline_zone(self.properties))
+        span = Span.of(begin, end, self.store.clock)
         plan = cdc.plan(self.view, self.store, self.properties, span)
         return CdcScan(self._reader(self.avro_schema, self.view.visible_instants), plan)
 
@@ -144,8 +144,7 @@ class ScanPlanner:
         condition: pc.Expression | None,
     ) -> Scan:
         is_optimized = isinstance(query, ReadOptimized)
-        zone = time_travel.timeline_zone(self.properties)
-        past = time_travel.plan(self.view, self.store, as_of, zone, read_optimized=is_optimized)
+        past = time_travel.plan(self.view, self.store, as_of, read_optimized=is_optimized)
         schema = self.avro_schema if past.schema is None else json.loads(past.schema)
         planner = replace(self, avro_schema=schema)
         return planner._scan(past.slices, columns, condition, past.visible)
@@ -156,7 +155,7 @@ class ScanPlanner:
         if not self.properties.populates_meta_columns:
             message = f"rows of this table do not name their commit: it keeps no {COMMIT_TIME}"
             raise InvalidConfig(message)
-        span = Span.of(query.begin, query.end, time_travel.timeline_zone(self.properties))
+        span = Span.of(query.begin, query.end, self.store.clock)
         plan = incremental.plan(self.view, self.store, span)
         both = plan.condition if condition is None else plan.condition & condition
         return self._scan(plan.slices, columns, both, plan.visible)

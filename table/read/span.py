@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import tzinfo
 
 from table.errors import InvalidConfig
 from table.read.time_travel import query_instant
+from table.timeline.clock import UTC_CLOCK, TimelineClock
 
 EARLIEST = "earliest"
 
@@ -24,19 +24,19 @@ class Span:
     end: str | None = None
 
     @classmethod
-    def of(cls, begin: str, end: str | None = None, zone: tzinfo | None = None) -> Span:
+    def of(cls, begin: str, end: str | None = None, clock: TimelineClock = UTC_CLOCK) -> Span:
         """The span that a user means.
 
         Args:
             begin: ``earliest``, a number of zeros, or a moment in one of the forms that
                 ``query_instant`` takes.
             end: a moment, or None.
-            zone: of the table's timeline.
+            clock: the timeline's.
 
         Raises:
             InvalidConfig: none of these, or an end before the beginning.
         """
-        span = cls(_bound(begin, zone), None if end is None else query_instant(end, zone))
+        span = cls(_bound(begin, clock), None if end is None else query_instant(end, clock))
         if span.end is not None and span.end < span.begin:
             message = f"the span ends at {end}, before it begins at {begin}; exchange the two"
             raise InvalidConfig(message)
@@ -47,7 +47,7 @@ class Span:
         return self.begin < time and (self.end is None or time <= self.end)
 
 
-def _bound(text: str, zone: tzinfo | None) -> str:
+def _bound(text: str, clock: TimelineClock) -> str:
     word = text.strip().lower()
     is_start = word == EARLIEST or set(word) == {"0"}
-    return "" if is_start else query_instant(text, zone)
+    return "" if is_start else query_instant(text, clock)

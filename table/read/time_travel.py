@@ -11,13 +11,13 @@ Source: ``HoodieSqlCommonUtils.formatQueryInstant``, ``BaseHoodieTableFileIndex`
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime
 
 from table.config import keys
-from table.config.table_properties import TableProperties
 from table.errors import InvalidConfig
 from table.model.action import COMMITS
 from table.model.file_slice import FileSlice
+from table.timeline.clock import UTC_CLOCK, TimelineClock
 from table.timeline.timeline_store import TimelineStore
 from table.view.file_system_view import FileSystemView
 from table.view.time_travel import check_retained, is_kept
@@ -49,34 +49,27 @@ class TimeTravel:
     schema: str | None
 
 
-def query_instant(text: str, zone: tzinfo | None) -> str:
+def query_instant(text: str, clock: TimelineClock) -> str:
     """The instant time that a user means; of a second without a fraction its last millisecond.
 
     Args:
         text: an instant, a date, a time, or a number of (milli)seconds since 1970.
-        zone: of the table's timeline; None for this machine's. Dates and times are in it.
+        clock: the timeline's. Dates and times are in its zone, which need not be known for them.
 
     Raises:
         InvalidConfig: none of these.
     """
     try:
-        return _formatted(text.strip(), zone)
+        return _formatted(text.strip(), clock)
     except (ValueError, OverflowError, OSError):
         message = f"{text!r} names no moment; accepted: {_ACCEPTED}"
         raise InvalidConfig(message) from None
-
-
-def timeline_zone(properties: TableProperties) -> tzinfo | None:
-    """The zone of a table's instants; None for that of the machine, which is Hudi's default."""
-    zone = properties.values.get(keys.TIMELINE_TIMEZONE, "LOCAL")
-    return UTC if zone.strip().upper() == "UTC" else None
 
 
 def plan(
     view: FileSystemView,
     store: TimelineStore,
     as_of: str,
-    zone: tzinfo | None = None,
     *,
     read_optimized: bool = False,
 ) -> TimeTravel:
@@ -86,14 +79,13 @@ def plan(
         view: the table's latest state.
         store: reads its instants.
         as_of: the moment, in one of the forms that ``query_instant`` takes.
-        zone: of the table's timeline.
         read_optimized: base files only.
 
     Raises:
         InvalidConfig: no moment; or one whose state is not final, or was cleaned away.
         CorruptData: an instant is damaged.
     """
-    instant = query_instant(as_of, zone)
+    instant = query_instant(as_of, store.clock)
     check_retained(view.timeline, store, instant, lambda: is_kept(view, store, instant))
     then = view.as_of(instant)
     slices = then.read_optimized() if read_optimized else then.latest_slices()
@@ -101,39 +93,35 @@ def plan(
     return TimeTravel(instant, tuple(slices), then.visible_instants, schema)
 
 
-def _formatted(text: str, zone: tzinfo | None) -> str:
+def _formatted(text: str, clock: TimelineClock) -> str:
     if text.isdecimal() and text.isascii():
-        return _from_digits(text, zone)
+        return _from_digits(text, clock)
     if len(text) == len("yyyy-MM-dd"):
-        return _instant_of(_parsed(text, "%Y-%m-%d"))
+        return _on_the_wall(text, "%Y-%m-%d")
     if len(text) == len("yyyy-MM-dd HH:mm:ss"):
         text += ".999"
     if len(text) != len("yyyy-MM-dd HH:mm:ss.SSS"):
         raise ValueError(text)
-    return _instant_of(_parsed(text.replace("T", " "), "%Y-%m-%d %H:%M:%S.%f"))
+    return _on_the_wall(text.replace("T", " "), "%Y-%m-%d %H:%M:%S.%f")
 
 
-def _from_digits(text: str, zone: tzinfo | None) -> str:
+def _from_digits(text: str, clock: TimelineClock) -> str:
     if len(text) == _SECONDS_DIGITS:
-        return _instant_of(datetime.fromtimestamp(int(text), zone))
+        return clock.format(datetime.fromtimestamp(int(text), UTC))
     if len(text) == _MILLIS_DIGITS:
         seconds, millis = divmod(int(text), 1000)
-        moment = datetime.fromtimestamp(seconds, zone)
-        return _instant_of(moment.replace(microsecond=millis * 1000))
+        moment = datetime.fromtimestamp(seconds, UTC)
+        return clock.format(moment.replace(microsecond=millis * 1000))
     if len(text) not in _INSTANT_DIGITS:
         raise ValueError(text)
     if text.strip("0") != "":
-        _parsed(text[:14], "%Y%m%d%H%M%S")
+        _on_the_wall(text[:14], "%Y%m%d%H%M%S")
     return text
 
 
-def _parsed(text: str, form: str) -> datetime:
-    """In whatever zone: an instant time is the digits of the timeline's own."""
-    return datetime.strptime(text, form).replace(tzinfo=UTC)
-
-
-def _instant_of(moment: datetime) -> str:
-    return moment.strftime("%Y%m%d%H%M%S") + f"{moment.microsecond // 1000:03d}"
+def _on_the_wall(text: str, form: str) -> str:
+    """In whatever zone: an instant time is what a clock in the timeline's zone showed."""
+    return UTC_CLOCK.format(datetime.strptime(text, form).replace(tzinfo=UTC))
 
 
 def _schema_as_of(view: FileSystemView, store: TimelineStore, instant: str) -> str | None:

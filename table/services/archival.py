@@ -24,6 +24,7 @@ from table.services.cleaning import last_clean
 from table.services.cleaning_plan import CleaningPolicy, commits_by_request
 from table.storage.folder_storage import FolderStorage
 from table.storage.storage import Storage
+from table.timeline.clock import TimelineClock
 from table.timeline.lock import Lease
 from table.timeline.timeline import Timeline
 from table.timeline.timeline_store import TimelineStore
@@ -71,7 +72,7 @@ def propose(
         cleaning: the policy of the table's cleans, whose commits stay; None without cleans.
         keep_from: says what else must stay.
     """
-    beside = policy.beside(cleaning, timeline)
+    beside = policy.beside(cleaning, timeline, store.clock)
     if not is_due(timeline, beside):
         return ()
     limits = list(_replaced_and_not_cleaned(store, timeline))
@@ -111,10 +112,16 @@ def archive(
         return Archived(instants, left, leftovers)
 
 
-def metadata_compacted_at(storage: Storage) -> str:
-    """When a data table's metadata table was compacted last; "" for never. Lists its timeline."""
+def metadata_compacted_at(storage: Storage, clock: TimelineClock) -> str:
+    """When a data table's metadata table was compacted last; "" for never. Lists its timeline.
+
+    Args:
+        storage: the data table's root.
+        clock: the data table's.
+    """
     own = FolderStorage(storage, METADATA_FOLDER)
-    return last_compaction(TimelineStore.of_table(own, read_properties(own)).load())
+    store = TimelineStore.of_table(own, read_properties(own), clock=clock)
+    return last_compaction(store.load())
 
 
 def metadata_table_limit(compacted_at: str, timeline: Timeline) -> list[str]:

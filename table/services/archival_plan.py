@@ -15,7 +15,7 @@ from table.errors import InvalidConfig
 from table.model.action import Action
 from table.model.instant import Instant
 from table.services.cleaning_plan import CleaningPolicy, commits_by_request, earliest_retained
-from table.timeline.clock import parse_instant
+from table.timeline.clock import TimelineClock
 from table.timeline.timeline import Timeline
 
 #: What leaves the active timeline together with the commits around it.
@@ -48,13 +48,15 @@ class ArchivalPolicy:
             )
             raise InvalidConfig(message)
 
-    def beside(self, cleaning: CleaningPolicy | None, timeline: Timeline) -> ArchivalPolicy:
+    def beside(
+        self, cleaning: CleaningPolicy | None, timeline: Timeline, clock: TimelineClock
+    ) -> ArchivalPolicy:
         """The policy that keeps what a cleaning policy still looks at, and one commit more."""
         commits = commits_by_request(timeline)
         if cleaning is None or not commits:
             return self
-        newest = parse_instant(commits[-1].requested_at)
-        earliest = earliest_retained(timeline, cleaning, newest)
+        newest = clock.parse(commits[-1].requested_at)
+        earliest = earliest_retained(timeline, cleaning, newest, clock)
         if earliest is None:
             return self
         needed = 2 + sum(i.requested_at > earliest.requested_at for i in commits)

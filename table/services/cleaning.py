@@ -27,7 +27,7 @@ from table.services.cleaning_plan import (
     plan,
 )
 from table.storage.storage import Storage
-from table.timeline.clock import Turn, parse_instant
+from table.timeline.clock import TimelineClock, Turn
 from table.timeline.timeline import Timeline
 from table.timeline.timeline_store import (
     TimelineStore,
@@ -63,7 +63,7 @@ def propose(
         now: the time; of this machine when left out.
     """
     moment = now or datetime.now(UTC)
-    earliest = earliest_retained(timeline, policy, moment)
+    earliest = earliest_retained(timeline, policy, moment, store.clock)
     if earliest is None and policy.retention is not Retention.FILE_VERSIONS:
         return None
     last = last_clean(timeline)
@@ -75,7 +75,9 @@ def propose(
     savepointed = _savepointed(store, timeline)
     partitions = _touched(store, timeline, metadata, savepointed, earliest)
     proposed = plan(timeline, view(), policy, earliest, partitions, savepointed)
-    is_worth_noting = earliest is not None and _is_empty_clean_due(last, policy, moment)
+    is_worth_noting = earliest is not None and _is_empty_clean_due(
+        last, policy, moment, store.clock
+    )
     return proposed if proposed.files or is_worth_noting else None
 
 
@@ -102,7 +104,7 @@ def request(
         proposed = propose(access.timeline, timeline, lambda: view_at(timeline), policy)
         if proposed is None:
             return None
-        name = access.mint(timeline.newest_time, Turn.SERVICE)
+        name = access.generate_time(timeline.newest_time, Turn.SERVICE)
         requested = Instant(name, Action.CLEAN, State.REQUESTED)
         lease.check()
         root = access.storage.location.url
@@ -209,11 +211,13 @@ def _touched(
     return touched
 
 
-def _is_empty_clean_due(last: Instant | None, policy: CleaningPolicy, now: datetime) -> bool:
+def _is_empty_clean_due(
+    last: Instant | None, policy: CleaningPolicy, now: datetime, clock: TimelineClock
+) -> bool:
     if policy.empty_clean_after_h is None:
         return False
     interval = timedelta(hours=policy.empty_clean_after_h)
-    return last is None or now - parse_instant(last.requested_at) > interval
+    return last is None or now - clock.parse(last.requested_at) > interval
 
 
 def _publish(
@@ -227,7 +231,7 @@ def _publish(
         if standing.is_completed:  # another executor of the same plan was faster
             return standing, timeline
         access.participant.on_clean(inflight, planned.files, timeline)
-        completed_at = access.mint(timeline.newest_time)
+        completed_at = access.generate_time(timeline.newest_time)
         lease.check()
         completed = access.timeline.publish(inflight, completed_at)
     return completed, timeline.with_instant(completed)

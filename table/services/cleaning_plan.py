@@ -20,7 +20,7 @@ from table.model.action import COMMITS
 from table.model.clean import CleanPlan
 from table.model.file_slice import BaseFile, FileSlice, LogFile
 from table.model.instant import Instant
-from table.timeline.clock import format_instant
+from table.timeline.clock import TimelineClock
 from table.timeline.timeline import Timeline
 from table.view.file_group import FileGroup
 from table.view.file_system_view import FileSystemView
@@ -79,7 +79,9 @@ def commits_by_request(timeline: Timeline) -> list[Instant]:
     return sorted(timeline.completed(*COMMITS), key=lambda instant: instant.requested_at)
 
 
-def earliest_retained(timeline: Timeline, policy: CleaningPolicy, now: datetime) -> Instant | None:
+def earliest_retained(
+    timeline: Timeline, policy: CleaningPolicy, now: datetime, clock: TimelineClock
+) -> Instant | None:
     """The oldest commit as of which the table must stay readable; None to keep all, or by versions.
 
     Never later than the newest commit before one that is still pending: what that is going to
@@ -89,9 +91,10 @@ def earliest_retained(timeline: Timeline, policy: CleaningPolicy, now: datetime)
         timeline: of the table.
         policy: says how far back.
         now: for a policy in hours.
+        clock: the timeline's.
     """
     commits = commits_by_request(timeline)
-    chosen = _first_retained(commits, policy, now)
+    chosen = _first_retained(commits, policy, now, clock)
     pending = next((i for i in timeline.pending() if i.action.is_write), None)
     if chosen is None or pending is None or chosen.requested_at <= pending.requested_at:
         return chosen
@@ -138,12 +141,12 @@ def plan(
 
 
 def _first_retained(
-    commits: Sequence[Instant], policy: CleaningPolicy, now: datetime
+    commits: Sequence[Instant], policy: CleaningPolicy, now: datetime, clock: TimelineClock
 ) -> Instant | None:
     if policy.retention is Retention.COMMITS:
         return commits[-policy.commits] if len(commits) > policy.commits else None
     if policy.retention is Retention.HOURS:
-        since = format_instant(now - timedelta(hours=min(policy.hours, _ALL_HOURS)))
+        since = clock.format(now - timedelta(hours=min(policy.hours, _ALL_HOURS)))
         return next((i for i in commits if i.requested_at >= since), None)
     return None
 

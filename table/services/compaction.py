@@ -107,7 +107,7 @@ def request(
         plan = schedule(slices_at(timeline))
         if not plan.operations:
             return None
-        name = access.mint(timeline.newest_time, Turn.SERVICE)
+        name = access.generate_time(timeline.newest_time, Turn.SERVICE)
         requested = Instant(name, Action.COMPACTION, State.REQUESTED)
         lease.check()
         access.timeline.create(requested, compaction_plan_content(plan))

@@ -25,7 +25,7 @@ from table.services import archival, cleaning
 from table.services.archival_plan import ArchivalPolicy, limit_of_metadata_table, plan
 from table.services.cleaning_plan import CleaningPolicy, Retention, earliest_retained
 from table.storage.folder_storage import FolderStorage
-from table.timeline.clock import parse_instant
+from table.timeline.clock import TimelineClock
 from table.timeline.timeline import Timeline
 from table.timeline.timeline_store import TimelineStore
 from table.transaction.access import TableAccess
@@ -112,8 +112,9 @@ def tend(
         policies: how much stays; beside Apache's defaults for the data table when left out.
     """
     policies = policies or MetadataPolicies.beside()
-    is_clean_due = _is_clean_due(own, policies.cleaning)
-    archival_policy = policies.archival.beside(policies.cleaning, own)
+    clock = access.timeline.clock
+    is_clean_due = _is_clean_due(own, policies.cleaning, clock)
+    archival_policy = policies.archival.beside(policies.cleaning, own, clock)
     is_long = bool(plan(own, archival_policy, _keep_from(own, data)))
     if not (is_clean_due or is_long):
         return None
@@ -123,7 +124,7 @@ def tend(
     return Tended(deleted, archived, metadata.timeline.load())
 
 
-def _is_clean_due(own: Timeline, policy: CleaningPolicy) -> bool:
+def _is_clean_due(own: Timeline, policy: CleaningPolicy, clock: TimelineClock) -> bool:
     """Whether a compaction has made versions that need not stay, or a clean was left undone."""
     if own.pending(Action.CLEAN):
         return True
@@ -133,19 +134,19 @@ def _is_clean_due(own: Timeline, policy: CleaningPolicy) -> bool:
         # Archival may take compactions away as fast as they come.
         is_over = len(compactions) >= policy.file_versions or own.has_history
         return is_over and any(new)
-    until, since = _retained_from(own, policy), ""
+    until, since = _retained_from(own, policy, clock), ""
     if last is not None:
         then = Timeline.of(i for i in own.instants if i.requested_at < last.requested_at)
-        since = _retained_from(then, policy)
+        since = _retained_from(then, policy, clock)
     return any(since <= i.requested_at < until for i in compactions)
 
 
-def _retained_from(own: Timeline, policy: CleaningPolicy) -> str:
+def _retained_from(own: Timeline, policy: CleaningPolicy, clock: TimelineClock) -> str:
     """The commit as of which all stays, as of the newest one; "" when that is everything."""
     newest = max((i.requested_at for i in own.completed(*COMMITS)), default=INITIAL)
     if newest.startswith(INITIAL):
         return ""
-    earliest = earliest_retained(own, policy, parse_instant(newest[:MILLIS_DIGITS]))
+    earliest = earliest_retained(own, policy, clock.parse(newest[:MILLIS_DIGITS]), clock)
     return earliest.requested_at if earliest else ""
 
 
@@ -166,7 +167,8 @@ def _keep_from(own: Timeline, data: Timeline) -> Iterator[str]:
 def _as_table(access: TableAccess) -> TableAccess:
     """The metadata table, under its data table's lock; nobody is to be told of its changes."""
     storage = FolderStorage(access.storage, METADATA_FOLDER)
-    instants = TimelineStore.of_table(storage, read_properties(storage))
+    clock = access.timeline.clock
+    instants = TimelineStore.of_table(storage, read_properties(storage), clock=clock)
     return _MetadataAccess(storage, instants, access.lock, sharing=access.sharing)
 
 

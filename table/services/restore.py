@@ -193,7 +193,7 @@ def _planned(
 
 
 def _request(access: TableAccess, timeline: Timeline, plan: RestorePlan) -> Instant:
-    at = access.mint(timeline.newest_time, Turn.SERVICE)
+    at = access.generate_time(timeline.newest_time, Turn.SERVICE)
     requested = Instant(at, Action.RESTORE, State.REQUESTED)
     access.timeline.create(requested, restore_plan_content(plan))
     return requested
@@ -215,7 +215,7 @@ def _execute(
     content = restore_metadata_content(pending.requested_at, took_ms, undone)
     access.timeline.prepare(inflight, content)
     timeline = access.timeline.load()
-    completed_at = access.mint(timeline.newest_time)
+    completed_at = access.generate_time(timeline.newest_time)
     lease.check()
     completed = access.timeline.publish(inflight, completed_at)
     access.timeline.withdraw(inflight)

@@ -57,7 +57,7 @@ def create_savepoint(
         pending = Instant(requested_at, Action.SAVEPOINT, State.INFLIGHT)
         access.timeline.create(pending)
         access.timeline.prepare(pending, savepoint_content(metadata))
-        completed_at = access.mint(timeline.newest_time)
+        completed_at = access.generate_time(timeline.newest_time)
         lease.check()
         access.timeline.publish(pending, completed_at)
     access.timeline.withdraw(pending)

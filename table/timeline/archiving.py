@@ -90,7 +90,7 @@ class TimelineArchive:
             (i.requested_at, i.action): [] for i in instants
         }
         for info in self._storage.list_folder(self._layout.folder)[1]:
-            seen = self._layout.parse(info.name, info.modified_at)
+            seen = self._layout.parse(info.name)
             if seen is not None:
                 found.get((seen.requested_at, seen.action.completes_as), []).append(seen)
         return found

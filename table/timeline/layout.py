@@ -21,14 +21,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Protocol
 
 from table.config.table_properties import TableProperties
 from table.model.action import Action, State
 from table.model.format_version import FormatVersion
 from table.model.instant import Instant
-from table.timeline.clock import format_instant
 
 _OWN_FOLDER = ".hoodie"
 
@@ -61,13 +59,14 @@ class TimelineLayout(Protocol):
         """File name of an instant in its state."""
         ...
 
-    def parse(self, name: str, modified_at: datetime | None = None) -> Instant | None:
+    def parse(self, name: str) -> Instant | None:
         """The instant that a file names, or None when it names none.
+
+        A completed file whose name has no completion time counts as completed when it was
+        requested; the store knows better (``TimelineStore``).
 
         Args:
             name: the file's name, without its folder.
-            modified_at: when it was written; without it a completed file whose name has no
-                completion time counts as completed when it was requested.
         """
         ...
 
@@ -86,7 +85,7 @@ class LayoutV2:
             return f"{instant.requested_at}_{instant.completed_at}.{instant.action}"
         return _plain_name(instant)
 
-    def parse(self, name: str, modified_at: datetime | None = None) -> Instant | None:
+    def parse(self, name: str) -> Instant | None:
         """The instant that a file names; None for history, checksums and unknown actions."""
         if match := _COMPLETED.fullmatch(name):
             requested_at, completed_at, word = match.groups()
@@ -94,7 +93,7 @@ class LayoutV2:
             if action is not None:
                 return Instant(requested_at, action, State.COMPLETED, completed_at)
             return None
-        return _parse_plain(name, modified_at)
+        return _parse_plain(name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +108,9 @@ class LayoutV1:
         """File name of an instant in its state."""
         return _plain_name(instant)
 
-    def parse(self, name: str, modified_at: datetime | None = None) -> Instant | None:
+    def parse(self, name: str) -> Instant | None:
         """The instant that a file names; None for properties, checksums and unknown actions."""
-        return _parse_plain(name, modified_at)
+        return _parse_plain(name)
 
 
 def layout_of(properties: TableProperties, version: FormatVersion) -> TimelineLayout:
@@ -135,7 +134,7 @@ def _plain_name(instant: Instant) -> str:
     return f"{instant.requested_at}.{instant.action}.{instant.state}"
 
 
-def _parse_plain(name: str, modified_at: datetime | None) -> Instant | None:
+def _parse_plain(name: str) -> Instant | None:
     if match := _PENDING.fullmatch(name):
         requested_at, word, state = match.groups()
         action = _WORDS.get(word or Action.COMMIT)
@@ -145,7 +144,4 @@ def _parse_plain(name: str, modified_at: datetime | None) -> Instant | None:
     if match is None or action is None:
         return None
     requested_at = match.group(1)
-    completed_at = format_instant(modified_at) if modified_at else requested_at
-    # A copy may carry an older modification time; nothing completes before it was requested.
-    completed_at = max(completed_at, requested_at)
-    return Instant(requested_at, action, State.COMPLETED, completed_at, is_legacy=True)
+    return Instant(requested_at, action, State.COMPLETED, requested_at, is_legacy=True)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from functools import cache
-from typing import TypeVar
+from functools import cache, partial
+from typing import TypeAlias, TypeVar
 
 from table.codec import avro_container
 from table.config.table_properties import TableProperties
@@ -25,21 +25,25 @@ from table.model.instant import Instant
 from table.model.restore import RestorePlan, restore_record
 from table.model.rollback import RollbackPlan
 from table.model.savepoint import SavepointMetadata
-from table.storage.storage import NotFound, Storage
+from table.storage.storage import NotFound, ObjectInfo, Storage
 from table.timeline.archive_log import ArchiveLogs
 from table.timeline.archive_log_writer import ArchiveLogWriter
 from table.timeline.archived_timeline import ArchivedTimeline
 from table.timeline.archiving import ArchiveWriter, TimelineArchive
-from table.timeline.clock import parse_instant
+from table.timeline.clock import UTC_CLOCK, TimelineClock
 from table.timeline.content import Record, commit_json, decode_as, decode_commit
 from table.timeline.layout import LayoutV1, LayoutV2, TimelineLayout, layout_of
 from table.timeline.lsm_history import LsmHistory
 from table.timeline.lsm_writer import LsmWriter
 from table.timeline.timeline import ArchivedTime, Timeline
+from table.timeline.zone import ZoneEvidence, find_clock, parse_zone, stored_zone
 
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
+
+#: The clock of a timeline whose instants show so much of its zone.
+ClockFinder: TypeAlias = Callable[[ZoneEvidence], TimelineClock]
 
 # Not below ``.hoodie/.temp/<instant>``: Apache's rollback takes every file there for a marker.
 _PREPARED_FOLDER = ".hoodie/.aux/prepared"
@@ -59,8 +63,11 @@ class TimelineStore:
         storage: Storage,
         layout: TimelineLayout | None = None,
         version: FormatVersion = FormatVersion.V9,
+        clock: TimelineClock | ClockFinder = UTC_CLOCK,
     ) -> None:
         self._storage = storage
+        self._clock = clock
+        self._evidence: ZoneEvidence | None = None
         self._layout = layout or LayoutV2()
         self.version = version
         self._archive = _archive_of(storage, self._layout)
@@ -69,20 +76,61 @@ class TimelineStore:
         self._savepoints: dict[Instant, SavepointMetadata] = {}
 
     @classmethod
-    def of_table(cls, storage: Storage, properties: TableProperties) -> TimelineStore:
+    def of_table(
+        cls,
+        storage: Storage,
+        properties: TableProperties,
+        timezone: str | None = None,
+        clock: TimelineClock | None = None,
+    ) -> TimelineStore:
         """The store of a table of any version.
+
+        Args:
+            storage: the table's root.
+            properties: the table's.
+            timezone: the IANA name of the timeline's zone, for a table in local time.
+            clock: of a metadata table: that of its data table.
 
         Raises:
             Unsupported: a version that this project does not read.
+            InvalidConfig: ``timezone`` names no time zone.
         """
-        version = FormatVersion.of(properties.version, storage.location.url)
-        return cls(storage, layout_of(properties, version), version)
+        url, stored = storage.location.url, stored_zone(properties)
+        version = FormatVersion.of(properties.version, url)
+        finder = partial(find_clock, url, stored, timezone)
+        if clock is None and stored == "UTC":
+            clock = finder(ZoneEvidence(()))
+        elif timezone is not None:
+            parse_zone(timezone)
+        return cls(storage, layout_of(properties, version), version, clock or finder)
+
+    @property
+    def clock(self) -> TimelineClock:
+        """Formats and parses the timeline's instant times; what it shows of its zone is read once.
+
+        Readers use a clock that is in doubt, writers do not: see ``TimelineClock``.
+        """
+        if not isinstance(self._clock, TimelineClock):
+            if self._evidence is None:
+                self._note_evidence(self._storage.list_folder(self._layout.folder)[1])
+            assert self._evidence is not None
+            self._clock = self._clock(self._evidence)
+        return self._clock
+
+    def instant_of(self, file: ObjectInfo) -> Instant | None:
+        """The instant that a file of the timeline's folder names; None if it names none."""
+        instant = self._layout.parse(file.name)
+        if instant is None or not instant.is_legacy:
+            return instant
+        # A copy may carry an older modification time; nothing completes before it was requested.
+        completed_at = max(self.clock.format(file.modified_at), instant.requested_at)
+        return replace(instant, completed_at=completed_at)
 
     def load(self) -> Timeline:
         """The active timeline as storage shows it now; one listing. The archive is not read."""
         folders, objects = self._storage.list_folder(self._layout.folder)
-        seen = (self._layout.parse(o.name, o.modified_at) for o in objects)
-        instants = [instant for instant in seen if instant is not None]
+        self._note_evidence(objects)
+        instants = [i for o in objects if (i := self.instant_of(o)) is not None]
         archive = self._layout.archive_folder
         has_history = archive == self._layout.folder or any(
             f"{archive}/".startswith(f"{folder.rstrip('/')}/") for folder in folders
@@ -168,13 +216,12 @@ class TimelineStore:
         completed = pending.completed(completed_at)
         prepared, path = self._prepared_path(pending), self.path_of(completed)
         if not self._layout.names_completion:
-            self._storage.set_modified_at(prepared, parse_instant(completed_at))
+            self._storage.set_modified_at(prepared, self.clock.parse(completed_at))
         self._storage.publish(prepared, path)
         if self._layout.names_completion:
             return completed
         written = self._storage.head(path)
-        found = self._layout.parse(written.name, written.modified_at) if written else None
-        return found or completed
+        return (self.instant_of(written) if written else None) or completed
 
     def unpublish(self, completed: Instant) -> None:
         """Make a completed instant pending again: from here on no reader sees what it wrote."""
@@ -315,6 +362,12 @@ class TimelineStore:
             message = f"instant {instant} is gone: {path} was rolled back; load the timeline again"
             raise SnapshotChanged(message)
         return archived
+
+    def _note_evidence(self, objects: Sequence[ObjectInfo]) -> None:
+        if isinstance(self._clock, TimelineClock):
+            return
+        named = ((self._layout.parse(o.name), o.modified_at) for o in objects)
+        self._evidence = ZoneEvidence.of((i, at) for i, at in named if i is not None)
 
     def _archived_time(self) -> ArchivedTime:
         """Completion times out of the archive as it is at the first question, if there is one."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from table.execution.runner import LocalRunner, Runner
 from table.storage.storage import Storage
-from table.timeline.clock import Turn, next_instant
+from table.timeline.clock import Turn
 from table.timeline.lock import TableLock
 from table.timeline.timeline_store import TimelineStore
 from table.transaction.deletion import delete_files
@@ -40,15 +40,16 @@ class TableAccess:
         """Remove files of the table, as ``Storage.delete``."""
         delete_files(self.storage, paths, self.runner)
 
-    def mint(self, newest_time: str | None, turn: Turn | None = None) -> str:
-        """A time later than every time on the timeline, under the lock; see ``next_instant``.
+    def generate_time(self, newest_time: str | None, turn: Turn | None = None) -> str:
+        """A time later than every time on the timeline, under the lock; see
+        ``TimelineClock.next_instant``.
 
         Where writers share the table it is past on all of their clocks once this returns.
         """
-        minted = next_instant(newest_time, turn)
+        generated = self.timeline.clock.next_instant(newest_time, turn)
         if self.sharing is not None:
             self.sharing.let_clocks_pass()
-        return minted
+        return generated
 
     @contextmanager
     def alive(self, instant: str) -> Iterator[None]:

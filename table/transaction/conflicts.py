@@ -29,6 +29,7 @@ from table.index.bucket import place_in_partition
 from table.model.action import COMMITS, Action, State
 from table.model.commit_metadata import CommitMetadata
 from table.model.instant import Instant
+from table.timeline.clock import TimelineClock
 from table.timeline.timeline import Timeline
 from table.timeline.timeline_store import TimelineStore
 from table.transaction.heartbeat import is_fresh
@@ -96,7 +97,9 @@ def check_conflicts(
             raise WriteConflict(message)
 
 
-def yet_to_look(ours: Instant, now: Timeline, sharing: Sharing | None) -> list[Instant]:
+def yet_to_look(
+    ours: Instant, now: Timeline, sharing: Sharing | None, clock: TimelineClock
+) -> list[Instant]:
     """Commits requested before ours that would be written over ours, and hidden by it.
 
     One is inflight once it has found the file groups of its records; from then on it finds the
@@ -110,7 +113,7 @@ def yet_to_look(ours: Instant, now: Timeline, sharing: Sharing | None) -> list[I
         for theirs in now.pending(Action.COMMIT)
         if theirs.state is State.REQUESTED
         and theirs.requested_at < ours.requested_at
-        and is_fresh(theirs, sharing.heartbeats)
+        and is_fresh(theirs, sharing.heartbeats, clock)
     ]
 
 

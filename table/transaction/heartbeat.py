@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from table.errors import Retriable, StorageUnavailable
 from table.model.instant import Instant
 from table.storage.storage import Storage
-from table.timeline.clock import parse_instant
+from table.timeline.clock import TimelineClock
 
 HEARTBEAT_FOLDER = ".hoodie/.heartbeat"
 
@@ -152,12 +152,14 @@ def forget_heartbeat(storage: Storage, instant: str) -> None:
     storage.delete([f"{HEARTBEAT_FOLDER}/{instant}"])
 
 
-def is_fresh(instant: Instant, policy: HeartbeatPolicy) -> bool:
+def is_fresh(instant: Instant, policy: HeartbeatPolicy, clock: TimelineClock) -> bool:
     """Whether an instant was requested so recently that its writer may be at work without a beat.
 
-    So are an operator's commands, and rollbacks by Apache Hudi.
+    So are an operator's commands, and rollbacks by Apache Hudi. A time that occurs twice in the
+    autumn counts as the second one, so that a living writer is never undone.
     """
-    return _is_recent(parse_instant(instant.requested_at), datetime.now(UTC), policy)
+    requested = clock.parse(instant.requested_at, latest=True)
+    return _is_recent(requested, datetime.now(UTC), policy)
 
 
 def _is_recent(moment: datetime, now: datetime, policy: HeartbeatPolicy) -> bool:

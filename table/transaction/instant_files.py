@@ -15,7 +15,7 @@ from table.model.action import Action
 from table.model.file_names import LogFileName
 from table.model.file_slice import LogFile, join
 from table.storage.storage import NotFound, ObjectInfo, Storage
-from table.timeline.clock import parse_instant
+from table.timeline.clock import TimelineClock
 from table.timeline.timeline import Timeline
 from table.timeline.timeline_store import TimelineStore
 from table.transaction.access import TableAccess
@@ -48,13 +48,15 @@ def files_by_instant(access: TableAccess, instants: Collection[str]) -> dict[str
     for info in objects_beside_timeline(storage):
         file = data_file(info.folder, info.name, info.size_bytes)
         if isinstance(file, LogFile) and access.timeline.version.logs_name_their_slice:
-            _find_writer(storage, info, found)
+            _find_writer(storage, info, found, access.timeline.clock)
         elif file is not None and file.name.instant in found:
             found[file.name.instant].add(info.path)
     return {instant: sorted(paths) for instant, paths in found.items()}
 
 
-def _find_writer(storage: Storage, info: ObjectInfo, found: Mapping[str, set[str]]) -> None:
+def _find_writer(
+    storage: Storage, info: ObjectInfo, found: Mapping[str, set[str]], clock: TimelineClock
+) -> None:
     """Add a log to what the instant wrote whose blocks it holds.
 
     A marker may name a log that was there before, to be appended to: that is not to be deleted. One
@@ -62,7 +64,7 @@ def _find_writer(storage: Storage, info: ObjectInfo, found: Mapping[str, set[str
     can read is left to its readers, who say so.
     """
     marked = [paths for paths in found.values() if info.path in paths]
-    if not marked and (not found or info.modified_at < parse_instant(min(found)) - _LONGEST_SKEW):
+    if not marked and (not found or info.modified_at < clock.parse(min(found)) - _LONGEST_SKEW):
         return
     try:
         wrote = writers_in(storage, info)

@@ -210,13 +210,14 @@ def _abandoned(access: TableAccess, timeline: Timeline) -> list[Instant]:
         for i in timeline.pending(*COMMITS)
         if i.requested_at not in aims and not access.timeline.is_clustering(i)
     )
-    return dead(access.storage, [*pending, *commits], access.sharing)
+    abandoned = [*pending, *commits]
+    return dead(access.storage, abandoned, access.sharing, access.timeline.clock)
 
 
 def _roll_back(
     access: TableAccess, target: Instant, timeline: Timeline, lease: Lease
 ) -> RollbackPlan:
-    name = access.mint(timeline.newest_time, Turn.SERVICE)
+    name = access.generate_time(timeline.newest_time, Turn.SERVICE)
     rollback = Instant(name, Action.ROLLBACK, State.REQUESTED)
     lease.check()
     access.timeline.create(rollback, rollback_plan_content(_plan(access, target, timeline)))
@@ -263,7 +264,7 @@ def _execute(
     if target is not None:
         access.timeline.withdraw(target)
     access.participant.on_rollback(pending, plan.instant, names_of(undone), timeline)
-    completed_at = access.mint(access.timeline.load().newest_time)
+    completed_at = access.generate_time(access.timeline.load().newest_time)
     lease.check()
     access.timeline.publish(pending, completed_at)
     access.timeline.withdraw(pending)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from table.model.instant import Instant
 from table.storage.storage import Storage
+from table.timeline.clock import TimelineClock
 from table.transaction.heartbeat import (
     Heartbeat,
     HeartbeatPolicy,
@@ -57,7 +58,9 @@ def has_heartbeat(storage: Storage, pending: Instant, sharing: Sharing | None) -
     return pending.requested_at in beating(storage, policy)
 
 
-def dead(storage: Storage, pending: Iterable[Instant], sharing: Sharing | None) -> list[Instant]:
+def dead(
+    storage: Storage, pending: Iterable[Instant], sharing: Sharing | None, clock: TimelineClock
+) -> list[Instant]:
     """Of pending instants those whose writer is dead; asked after the timeline was loaded.
 
     Args:
@@ -65,6 +68,7 @@ def dead(storage: Storage, pending: Iterable[Instant], sharing: Sharing | None) 
         pending: instants of any writer.
         sharing: None for the only writer of a table, to which all others are dead
             (``HoodieFailedWritesCleaningPolicy.EAGER``); else as its ``LAZY``.
+        clock: the timeline's.
 
     Raises:
         WriterAlive: there is to be no other, and one is alive.
@@ -78,4 +82,4 @@ def dead(storage: Storage, pending: Iterable[Instant], sharing: Sharing | None) 
         if alive:
             raise WriterAlive(alive)
         return listed
-    return [i for i in listed if i.requested_at not in alive and not is_fresh(i, policy)]
+    return [i for i in listed if i.requested_at not in alive and not is_fresh(i, policy, clock)]

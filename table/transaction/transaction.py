@@ -39,7 +39,7 @@ from table.model.commit_metadata import CommitMetadata
 from table.model.format_version import FormatVersion
 from table.model.instant import Instant
 from table.storage.storage import AlreadyExists, NotFound
-from table.timeline.clock import Turn, next_instant
+from table.timeline.clock import Turn
 from table.timeline.lock import Lease
 from table.timeline.timeline import Timeline
 from table.timeline.timeline_store import commit_content
@@ -125,7 +125,7 @@ class Transaction:
         cls, access: TableAccess, action: Action, timeline: Timeline, newest_time: str | None
     ) -> Transaction:
         for _ in range(_BEGIN_ATTEMPTS):
-            newest_time = next_instant(newest_time, Turn.INGEST)
+            newest_time = access.timeline.clock.next_instant(newest_time, Turn.INGEST)
             requested = Instant(newest_time, action, State.REQUESTED)
             with suppress(AlreadyExists), _heartbeat(access, newest_time) as heartbeat:
                 access.timeline.create(requested)
@@ -217,7 +217,8 @@ class Transaction:
                 time.sleep(_LOOK_AGAIN_S)
 
     def _yet_to_look(self, timeline: Timeline) -> list[Instant]:
-        return yet_to_look(self.instant, timeline, self._access.sharing)
+        access = self._access
+        return yet_to_look(self.instant, timeline, access.sharing, access.timeline.clock)
 
     def _reconcile(self, written: Iterable[str]) -> None:
         """Delete files of attempts that did not win; readers must never meet them."""
@@ -238,7 +239,7 @@ class Transaction:
                 raise Fenced(name, f"rollback {rollback.requested_at} is about to remove it")
 
     def _completion_time(self, timeline: Timeline) -> str:
-        completed_at = self._access.mint(timeline.newest_time)
+        completed_at = self._access.generate_time(timeline.newest_time)
         self._check_alive()
         return completed_at
 

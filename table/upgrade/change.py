@@ -34,7 +34,6 @@ from table.model.file_slice import LogFile
 from table.model.format_version import FormatVersion
 from table.storage.storage import Storage
 from table.timeline.archive_log import is_archive_log
-from table.timeline.clock import parse_instant
 from table.timeline.layout import LayoutV1, LayoutV2, TimelineLayout, layout_of
 from table.timeline.lock import Lease
 from table.timeline.lsm_writer import ArchivedInstant
@@ -222,13 +221,13 @@ def _write_timeline(
         storage.create(move.target, content_of(storage, move, version))
         completed_at = move.moved.completed_at
         if completed_at is not None and not layout.names_completion:
-            storage.set_modified_at(move.target, parse_instant(completed_at))
+            storage.set_modified_at(move.target, access.timeline.clock.parse(completed_at))
 
 
 def _delete_leftovers(storage: Storage, layout: TimelineLayout, kept: set[str]) -> None:
     """Delete what lies in the place of a timeline that the table does not have."""
     _, objects = storage.list_folder(layout.folder)
-    instants = (o.path for o in objects if layout.parse(o.name, o.modified_at) is not None)
+    instants = (o.path for o in objects if layout.parse(o.name) is not None)
     storage.delete(sorted({*instants, *_archive_paths(storage, layout)} - kept))
 
 

@@ -19,7 +19,7 @@ from table.model.action import COMMITS, Action, State
 from table.model.format_version import FormatVersion
 from table.model.instant import Instant
 from table.storage.storage import Storage
-from table.timeline.clock import format_instant, parse_instant
+from table.timeline.clock import add_to_instant
 from table.timeline.content import decode_commit
 from table.timeline.layout import TimelineLayout
 from table.timeline.timeline_store import TimelineStore, commit_content
@@ -54,7 +54,7 @@ def moves(
         new: where they are to lie.
     """
     _, objects = storage.list_folder(old.folder)
-    found = ((info, old.parse(info.name, info.modified_at)) for info in objects)
+    found = ((info, store.instant_of(info)) for info in objects)
     seen = sorted(((i, info.path) for info, i in found if i), key=lambda pair: pair[0].requested_at)
     compactions = sorted(i.requested_at for i, _ in seen if i.action is Action.COMPACTION)
     clusterings = {i.requested_at for i, _ in seen if _is_clustering(i, store)}
@@ -92,7 +92,7 @@ def _completed_at(instant: Instant, compactions: Sequence[str]) -> str:
     completed_at = instant.completed_at or instant.requested_at
     at = bisect_right(compactions, instant.requested_at)
     if instant.action in COMMITS and at < len(compactions):
-        limit = format_instant(parse_instant(compactions[at]) - timedelta(milliseconds=1))
+        limit = add_to_instant(compactions[at], -timedelta(milliseconds=1))
         completed_at = min(completed_at, limit)
     return max(completed_at, instant.requested_at)
 

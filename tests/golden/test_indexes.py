@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from table.timeline.clock import UTC_CLOCK
 from table.metadata.expression_index import ExpressionIndex
 from table.metadata.metadata_table import MetadataTable
 from table.metadata.opening import open_metadata_table
@@ -66,6 +67,8 @@ def _by_file(rows: pa.Table) -> dict[str, pa.Table]:
 
 
 def _metadata_of(golden: GoldenTable) -> MetadataTable:
-    metadata = open_metadata_table(golden.storage, golden.properties, golden.view.timeline)
+    metadata = open_metadata_table(
+        golden.storage, golden.properties, golden.view.timeline, UTC_CLOCK
+    )
     assert metadata is not None
     return metadata

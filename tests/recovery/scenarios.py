@@ -24,6 +24,7 @@ from sinks.hudi.table_writer import TableWriter
 from sinks.hudi.upkeep import archivable, archive, clean
 from sinks.hudi.version_change import take_to_version
 from streamer.compaction_beside import BesidePolicy, CompactionBeside
+from table.timeline.clock import UTC_CLOCK
 from table.config.table_properties import TableType
 from table.config.table_spec import TableSpec
 from table.errors import Refused, TableNotFound
@@ -428,7 +429,7 @@ def to_be_compacted_within(storage: Storage) -> None:
     make(storage)
     to = writer(storage)
     trial = storage
-    while not metadata_compacted_at(trial):
+    while not metadata_compacted_at(trial, UTC_CLOCK):
         commit(to, [Row("a", 1, 1)])
         trial = copy_of(storage)
         commit_second(writer(trial))
@@ -635,7 +636,7 @@ def is_of(version: FormatVersion, writes: int) -> Callable[[HudiTable], bool]:
         names = {*archived_names(table.storage), *active_names(table.storage)}
         known = [action for _, action in names if Action(action).is_write]
         _, objects = table.storage.list_folder(".hoodie")
-        layout_1 = [o for o in objects if LayoutV1().parse(o.name, o.modified_at) is not None]
+        layout_1 = [o for o in objects if LayoutV1().parse(o.name) is not None]
         layout_2 = table.storage.list_tree(".hoodie/timeline")
         other = layout_2 if version is FormatVersion.V6 else layout_1
         return table.version is version and len(known) == writes and not other
@@ -693,7 +694,7 @@ SCENARIOS: dict[str, Scenario] = {
     "commit that compacts the metadata table": OfTable(
         to_be_compacted_within,
         commit_second,
-        lambda table: bool(metadata_compacted_at(table.storage)),
+        lambda table: bool(metadata_compacted_at(table.storage, table.store.clock)),
         ({"a": (1, 1)}, {"a": (2, 2), "e": (2, 2)}),
     ),
     "commit, copy-on-write": OfTable(

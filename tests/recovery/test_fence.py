@@ -10,8 +10,7 @@ import pytest
 from sinks.hudi.table_writer import TableWriter
 from table.errors import Fenced, HudiError
 from table.storage import Storage
-from table.timeline.clock import next_instant
-from table.transaction import transaction
+from table.timeline.clock import TimelineClock
 from tests.clocks import SharedClock, on_clock
 from tests.storages.wrapped_storage import WrappedStorage
 from tests.tables import Row, commit, contents, data_files, make, write_files, writer
@@ -131,12 +130,12 @@ def test_two_writers_that_mint_one_time_do_not_share_an_instant(
     commit(writer(storage), OLD)
     slow, fast = writer(storage), writer(storage)
     slow.table.timeline  # noqa: B018 (both have read the timeline before either begins)
-    minted = next_instant(fast.table.timeline.newest_time)
-    times = iter([minted, minted])
+    minted = fast.table.store.clock.next_instant(fast.table.timeline.newest_time)
+    times, next_instant = iter([minted, minted]), TimelineClock.next_instant
     monkeypatch.setattr(
-        transaction,
+        TimelineClock,
         "next_instant",
-        lambda newest, *turn: next(times, None) or next_instant(newest, *turn),
+        lambda clock, newest, *turn: next(times, None) or next_instant(clock, newest, *turn),
     )
     written = write_files(fast, [Row("a", 2, 2)])
     others = write_files(slow, [Row("b", 2, 2)])

@@ -26,7 +26,7 @@ from table.services.compaction import CompactionPolicy, request
 from table.services.restore import restore
 from table.services.savepoint import create_savepoint
 from table.storage import Storage, StorageLocation, open_storage
-from table.timeline.clock import format_instant, next_instant
+from table.timeline.clock import UTC_CLOCK
 from table.timeline.timeline import Timeline
 from table.timeline.timeline_store import compaction_plan_content
 from table.transaction.instant_files import files_of, names_of
@@ -51,7 +51,7 @@ def table_with_logs() -> Storage:
 
 def planned_by_others(table: HudiTable, plan: CompactionPlan) -> Instant:
     """A compaction, planned while somebody writes, as another release may do."""
-    at = next_instant(table.store.load().newest_time)
+    at = table.store.clock.next_instant(table.store.load().newest_time)
     requested = Instant(at, Action.COMPACTION, State.REQUESTED)
     table.store.create(requested, compaction_plan_content(plan))
     return requested
@@ -171,7 +171,7 @@ def test_a_metadata_table_that_was_made_in_the_second_of_a_commit_is_continued()
         writer(storage).recover()  # makes the metadata table
         made = storage.head(".hoodie/metadata/.hoodie/00000000000000010.deltacommit")
         assert made is not None
-        is_of_that_second = format_instant(made.modified_at) < (first.completed_at or "")
+        is_of_that_second = UTC_CLOCK.format(made.modified_at) < (first.completed_at or "")
     commit(writer(storage), [Row("a", 2, 2)])
     assert writer(storage).table.keep_metadata_table() is None
     assert contents(storage) == {"a": (2, 2)}

@@ -26,7 +26,7 @@ from table.services.archival_plan import ArchivalPolicy
 from table.services.compaction import CompactionPolicy
 from table.storage import Storage, StorageLocation, open_storage
 from table.timeline import clock
-from table.timeline.clock import parse_instant
+from table.timeline.clock import UTC_CLOCK
 from table.timeline.lock import LockProvider
 from table.timeline.timeline_store import commit_content, rollback_plan_content
 from table.transaction.access import LOCK_WAIT_S
@@ -278,7 +278,7 @@ def test_a_compaction_that_another_is_at_work_on_is_left_to_it(local: Storage) -
 def requested_as_apache(storage: Storage, action: Action) -> Instant:
     """A living commit whose writer has yet to look at the table."""
     store = writer(storage).table.store
-    requested = Instant(clock.next_instant(store.load().newest_time), action, State.REQUESTED)
+    requested = Instant(store.clock.next_instant(store.load().newest_time), action, State.REQUESTED)
     storage.put(f"{HEARTBEAT_FOLDER}/{requested.requested_at}", b"")
     store.create(requested)
     return requested
@@ -305,7 +305,7 @@ def test_nobody_is_waited_for_longer_than_a_writer_may_be_silent(local: Storage)
     theirs = requested_as_apache(local, Action.COMMIT)
     policy = HeartbeatPolicy(0.5, 6)
     ours = commit(shared_writer(local, sharing=Sharing(policy, 1)), [Row("a", 1, 1)])
-    waited = parse_instant(ours.completed_at or "") - parse_instant(theirs.requested_at)
+    waited = UTC_CLOCK.parse(ours.completed_at or "") - UTC_CLOCK.parse(theirs.requested_at)
     assert waited.total_seconds() >= policy.expires_after_s
     assert contents(local) == {"a": (1, 1)}
 
@@ -418,7 +418,7 @@ def leave_a_rollback(to: TableWriter, pending: Instant) -> None:
     access = to.table.access
     to.table.access.storage.delete([f"{HEARTBEAT_FOLDER}/{pending.requested_at}"])
     plan = plan_rollback(access, pending.requested_at)
-    requested = Instant(access.mint(pending.requested_at), Action.ROLLBACK, State.REQUESTED)
+    requested = Instant(access.generate_time(pending.requested_at), Action.ROLLBACK, State.REQUESTED)
     access.timeline.create(requested, rollback_plan_content(plan))
     access.timeline.create(requested.inflight())
 
@@ -429,5 +429,5 @@ def complete_as_apache(to: TableWriter, pending: Instant, written: Written) -> N
     metadata = CommitMetadata((written.stat,) if written.stat else (), to._own_metadata(), "UPSERT")
     content = commit_content(pending.action, metadata, access.timeline.version)
     access.timeline.prepare(pending, content)
-    access.timeline.publish(pending, access.mint(access.timeline.load().newest_time))
+    access.timeline.publish(pending, access.generate_time(access.timeline.load().newest_time))
     to.table.access.storage.delete([f"{HEARTBEAT_FOLDER}/{pending.requested_at}"])

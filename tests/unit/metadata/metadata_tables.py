@@ -15,6 +15,7 @@ import fastavro
 import pyarrow as pa
 from fastavro.types import Schema
 
+from table.timeline.clock import UTC_CLOCK
 from table.codec.avro_container import load_schema
 from table.config.table_properties import PROPERTIES_PATH, TableProperties
 from table.log.delete_block import encode_deletes
@@ -138,7 +139,7 @@ class ApachesTable:
         storage = open_storage(StorageLocation(str(root)))
         properties = TableProperties.parse(storage.read(PROPERTIES_PATH))
         timeline = TimelineStore.of_table(storage, properties).load()
-        metadata = open_metadata_table(storage, properties, timeline)
+        metadata = open_metadata_table(storage, properties, timeline, UTC_CLOCK)
         assert metadata is not None
         return cls(root, storage, properties, timeline, metadata)
 

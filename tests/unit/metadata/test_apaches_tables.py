@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from table.timeline.clock import UTC_CLOCK
 from table.errors import CorruptData
 from table.metadata.bloom_filters import BloomFilters
 from table.metadata.column_statistics import ColumnStatistics, PartitionStatistics
@@ -176,7 +177,7 @@ def test_what_was_requested_after_the_timeline_was_loaded_does_not_count(tmp_pat
     table = unpack("v9_mor_recordindex", tmp_path)
     known = table.timeline.instants[:-1]
     older = type(table.timeline)(known, table.timeline.has_history)
-    metadata = open_metadata_table(table.storage, table.properties, older)
+    metadata = open_metadata_table(table.storage, table.properties, older, UTC_CLOCK)
     assert metadata is not None
     files = MetadataFileLister(metadata).list_files()
     names = [file.name for found in files.values() for file in found]
@@ -197,4 +198,4 @@ def test_a_metadata_table_that_is_gone_is_noticed(tmp_path: Path) -> None:
     with pytest.raises(CorruptData, match="metadata"):
         ApachesTable.at(table.root)
     trusted = table.properties.without_metadata_table()
-    assert open_metadata_table(table.storage, trusted, table.timeline) is None
+    assert open_metadata_table(table.storage, trusted, table.timeline, UTC_CLOCK) is None

@@ -10,13 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.config import keys
-from table.config.table_properties import TableProperties
 from table.errors import InvalidConfig
 from table.hudi_table import open_table
 from table.read import time_travel
-from table.read.time_travel import query_instant, timeline_zone
+from table.read.time_travel import query_instant
 from table.storage import StorageLocation, open_storage
+from table.timeline.clock import UTC_CLOCK, TimelineClock
 from tests import plans
 from tests.tables import Row, commit, make, write_files, writer
 from tests.unit.read.histories import (
@@ -30,7 +29,7 @@ from tests.unit.read.histories import (
     write,
 )
 
-_TWO_HOURS_EAST = timezone(timedelta(hours=2))
+_TWO_HOURS_EAST = TimelineClock(timezone(timedelta(hours=2)))
 
 
 @pytest.mark.parametrize(
@@ -50,13 +49,7 @@ _TWO_HOURS_EAST = timezone(timedelta(hours=2))
     ],
 )
 def test_moments_are_named_as_apache_names_them(text: str, instant: str) -> None:
-    assert query_instant(text, UTC) == instant
-
-
-def test_the_zone_is_the_machines_unless_the_table_says_utc() -> None:
-    assert timeline_zone(TableProperties({keys.TIMELINE_TIMEZONE: "utc"})) is UTC
-    assert timeline_zone(TableProperties({keys.TIMELINE_TIMEZONE: "LOCAL"})) is None
-    assert timeline_zone(TableProperties({})) is None
+    assert query_instant(text, UTC_CLOCK) == instant
 
 
 def test_only_seconds_since_1970_know_of_zones() -> None:
@@ -78,13 +71,13 @@ def test_only_seconds_since_1970_know_of_zones() -> None:
 )
 def test_what_names_no_moment_is_refused_with_what_does(text: str) -> None:
     with pytest.raises(InvalidConfig, match=r"accepted: yyyyMMddHHmmss\[SSS\], yyyy-MM-dd"):
-        query_instant(text, UTC)
+        query_instant(text, UTC_CLOCK)
 
 
 @given(st.text("0123456789-T:. ٣", max_size=25))
 def test_any_text_is_an_instant_or_refused(text: str) -> None:
     try:
-        instant = query_instant(text, UTC)
+        instant = query_instant(text, UTC_CLOCK)
     except InvalidConfig:
         return
     assert re.fullmatch(r"[0-9]{14}|[0-9]{17}", instant)
@@ -134,7 +127,7 @@ def test_base_files_alone_are_as_old_as_the_last_compaction() -> None:
 
 
 def _payloads(history: History, as_of: str) -> dict[str, int]:
-    plan = time_travel.plan(history.table.view(), history.table.store, as_of, UTC)
+    plan = time_travel.plan(history.table.view(), history.table.store, as_of)
     return _values(plans.read(plan, history.reader, ["id", "v"]))
 
 

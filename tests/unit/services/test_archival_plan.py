@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from table.timeline.clock import UTC_CLOCK
 from table.errors import InvalidConfig
 from table.model.action import Action, State
 from table.model.instant import Instant
@@ -101,10 +102,10 @@ def test_nothing_from_what_others_need_on(keep_from: list[int]) -> None:
 
 def test_what_a_clean_still_looks_at_stays() -> None:
     active = timeline(*COMMITS)
-    beside = POLICY.beside(CleaningPolicy(commits=3), active)
+    beside = POLICY.beside(CleaningPolicy(commits=3), active, UTC_CLOCK)
     assert (beside.min_commits, beside.max_commits) == (4, 6)
-    assert POLICY.beside(CleaningPolicy(commits=1), active) == POLICY
-    assert POLICY.beside(None, active) == POLICY
+    assert POLICY.beside(CleaningPolicy(commits=1), active, UTC_CLOCK) == POLICY
+    assert POLICY.beside(None, active, UTC_CLOCK) == POLICY
 
 
 @pytest.mark.parametrize(("fewest", "most"), [(3, 3), (4, 3), (0, 3)])

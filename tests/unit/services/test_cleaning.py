@@ -18,7 +18,6 @@ from table.services.archival_plan import ArchivalPolicy
 from table.services.cleaning import drop_lost_plan, request
 from table.services.cleaning_plan import CleaningPolicy
 from table.services.savepoint import check_not_cleaned
-from table.timeline.clock import next_instant, parse_instant
 from table.timeline.timeline_store import restore_plan_content
 from table.transaction.sharing import Sharing
 from tests.tables import Row, commit, contents, data_files, writer
@@ -52,8 +51,8 @@ def test_where_writers_share_the_table_every_clock_passes_the_plans_time() -> No
     table = expired().table
     access = replace(table.access, sharing=Sharing(clock_skew_ms=300))
     assert request(access, lambda _: table.view(), ONE_COMMIT) is not None
-    minted = table.store.load().pending(Action.CLEAN)[0].requested_at
-    assert datetime.now(UTC) - parse_instant(minted) >= timedelta(milliseconds=300)
+    planned_at = table.store.load().pending(Action.CLEAN)[0].requested_at
+    assert datetime.now(UTC) - table.store.clock.parse(planned_at) >= timedelta(milliseconds=300)
 
 
 @pytest.mark.parametrize(("content", "is_inflight"), [(b"", False), (b"", True), (None, True)])
@@ -126,7 +125,7 @@ def test_a_completed_clean_that_is_lost_hides_no_row_and_refuses_the_past() -> N
 def test_nothing_goes_while_a_restore_is_pending() -> None:
     table = expired().table
     assert request(table.access, lambda _: table.view(), ONE_COMMIT) is not None
-    at = next_instant(table.store.load().newest_time)
+    at = table.store.clock.next_instant(table.store.load().newest_time)
     pending = Instant(at, Action.RESTORE, State.REQUESTED)
     table.store.create(pending, restore_plan_content(RestorePlan(at, ())))
     fresh, files = writer(table.storage).table, data_files(table.storage)

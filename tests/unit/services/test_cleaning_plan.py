@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from table.timeline.clock import UTC_CLOCK
 from table.model.action import Action, State
 from table.model.commit_metadata import CommitMetadata
 from table.model.compaction_plan import CompactionOperation, CompactionPlan
@@ -67,7 +68,7 @@ def deleted(
     partitions: set[str] | None = None,
     savepointed: Savepointed | None = None,
 ) -> set[str]:
-    earliest = earliest_retained(view.timeline, policy, NOON)
+    earliest = earliest_retained(view.timeline, policy, NOON, UTC_CLOCK)
     planned = plan(view.timeline, view, policy, earliest, partitions, savepointed)
     return set(planned.files.get("p", ()))
 
@@ -133,7 +134,7 @@ def test_a_pending_compaction_keeps_what_it_reads_and_holds_the_earliest_commit_
     deltas = [done(1), done(2), *(done(n, Action.DELTA_COMMIT) for n in (4, 5))]
     names = [base(1), base(2), log(4), log(5)]
     view = view_of(names, *deltas, pending, compaction=3)
-    earliest = earliest_retained(view.timeline, policy, NOON)
+    earliest = earliest_retained(view.timeline, policy, NOON, UTC_CLOCK)
     assert earliest is not None
     assert earliest.requested_at == time(2)
     assert deleted(view, policy) == set()

@@ -184,7 +184,7 @@ def test_what_another_engine_writes_might_be_of_the_streamer_whose_place_is_to_c
     stream: JsonStream, run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
     table = newest(stream)
-    at = table.access.mint(table.timeline.newest_time)
+    at = table.access.generate_time(table.timeline.newest_time)
     pending = Instant(at, Action.DELTA_COMMIT, State.REQUESTED)
     table.store.create(pending)
     command = ["checkpoint", "reset", stream.location.url, *NO_WAIT]

@@ -32,7 +32,7 @@ from table.model.instant import Instant
 from table.model.meta_columns import without_meta_columns
 from table.services.restore import plan_restore
 from table.storage import Storage, StorageLocation, open_storage
-from table.timeline.clock import Turn, next_instant
+from table.timeline.clock import Turn
 from table.timeline.timeline_store import (
     compaction_plan_content,
     restore_plan_content,
@@ -174,7 +174,7 @@ class Making:
     def request(self, action: Action, content: bytes = b"") -> Instant:
         """What a process leaves that dies right after it asked for something."""
         store = open_named(self.folder).store
-        name = next_instant(store.load().newest_time, Turn.SERVICE)
+        name = store.clock.next_instant(store.load().newest_time, Turn.SERVICE)
         requested = Instant(name, action, State.REQUESTED)
         store.create(requested, content)
         return requested

@@ -13,8 +13,11 @@ from table.config.table_properties import TableProperties
 from table.model.action import Action, State
 from table.model.format_version import FormatVersion
 from table.model.instant import Instant
-from table.timeline.clock import parse_instant
-from table.timeline.layout import LayoutV1, LayoutV2, layout_of
+from table.storage import StorageLocation, open_storage
+from table.storage.storage import ObjectInfo
+from table.timeline.clock import UTC_CLOCK
+from table.timeline.layout import LayoutV1, LayoutV2, TimelineLayout, layout_of
+from table.timeline.timeline_store import TimelineStore
 
 times = st.integers(min_value=20200101000000000, max_value=20991231235959999).map(str)
 
@@ -28,6 +31,12 @@ def instants(draw: st.DrawFn) -> Instant:
     return pending if state is State.REQUESTED else pending.inflight()
 
 
+def instant_of(layout: TimelineLayout, name: str, written: datetime) -> Instant | None:
+    """The instant of a file in a folder of that layout, in a table in UTC."""
+    store = TimelineStore(open_storage(StorageLocation("memory://layouts")), layout)
+    return store.instant_of(ObjectInfo(f"{layout.folder}/{name}", 0, written))
+
+
 @given(instants())
 def test_a_name_of_layout_2_says_all_of_an_instant(instant: Instant) -> None:
     layout = LayoutV2()
@@ -38,12 +47,13 @@ def test_a_name_of_layout_2_says_all_of_an_instant(instant: Instant) -> None:
 def test_a_name_of_layout_1_and_when_it_was_written_say_all(
     instant: Instant, written: datetime
 ) -> None:
-    parsed = LayoutV1().parse(LayoutV1().name_of(instant), written)
+    parsed = instant_of(LayoutV1(), LayoutV1().name_of(instant), written)
     assert parsed is not None
     assert parsed.requested_at == instant.requested_at
     assert (parsed.action, parsed.state) == (instant.action, instant.state)
     if parsed.completed_at is not None:
-        assert abs((parse_instant(parsed.completed_at) - written).total_seconds()) < 0.001
+        completed_at = UTC_CLOCK.parse(parsed.completed_at)
+        assert abs((completed_at - written).total_seconds()) < 0.001
 
 
 @given(st.text(max_size=30) | st.from_regex(r"[0-9]{14}[._a-z0-9]{0,30}", fullmatch=True))
@@ -127,7 +137,7 @@ def test_other_files_are_no_instants(name: str) -> None:
 
 def test_an_upgraded_folder_keeps_completed_files_of_layout_1() -> None:
     written = datetime(2026, 1, 1, 0, 0, 9, 500_000, UTC)
-    instant = LayoutV2().parse("20260101000000000.commit", written)
+    instant = instant_of(LayoutV2(), "20260101000000000.commit", written)
     assert instant is not None
     assert instant.completed_at == "20260101000009500"
     assert LayoutV2().name_of(instant) == "20260101000000000.commit"
@@ -135,7 +145,7 @@ def test_an_upgraded_folder_keeps_completed_files_of_layout_1() -> None:
 
 def test_a_copy_with_older_modification_times_completed_no_earlier_than_requested() -> None:
     written = datetime(2020, 1, 1, tzinfo=UTC)
-    instant = LayoutV1().parse("20260101000000000.commit", written)
+    instant = instant_of(LayoutV1(), "20260101000000000.commit", written)
     assert instant is not None
     assert instant.completed_at == "20260101000000000"
 
