@@ -69,7 +69,9 @@ def _rows(table: HudiTable) -> list[Facts]:
     return [
         {
             "instant": instant,
-            "created at": table.store.clock.format(datetime.fromtimestamp(kept.created_at_ms / 1000, UTC)),
+            "created at": table.store.clock.format(
+                datetime.fromtimestamp(kept.created_at_ms / 1000, UTC)
+            ),
             "user": kept.user,
             "comment": kept.comment,
             "partitions": len(kept.files),

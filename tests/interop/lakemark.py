@@ -57,11 +57,13 @@ class LakemarkWriter:
     ordering: tuple[str, ...]
 
     @classmethod
-    def open(cls, path: Path, twin: ApacheTable, schema: pa.Schema) -> LakemarkWriter:
-        """The table at ``path``, created when there is none."""
+    def open(
+        cls, path: Path, twin: ApacheTable, schema: pa.Schema, timezone: str | None = None
+    ) -> LakemarkWriter:
+        """The table at ``path``, created when there is none; ``timezone`` as for ``open_table``."""
         index = BucketIndex(twin.bucket_count, tuple(twin.record_key))
         settings = SinkSettings(index, log_format=twin.log_format)
-        writer = TableWriter(_open_or_create(path, twin), schema, settings)
+        writer = TableWriter(_open_or_create(path, twin, timezone), schema, settings)
         keys = check_stored_rows(writer.table, index)
         return cls(writer, keys, schema, tuple(twin.ordering))
 
@@ -124,10 +126,10 @@ class LakemarkWriter:
         return pa.table(arrays, schema=schema)
 
 
-def _open_or_create(path: Path, twin: ApacheTable) -> HudiTable:
+def _open_or_create(path: Path, twin: ApacheTable, timezone: str | None) -> HudiTable:
     location = StorageLocation(str(path))
     try:
-        return open_table(location)
+        return open_table(location, timezone=timezone)
     except TableNotFound:
         mode = MergeMode.EVENT_TIME if twin.ordering else MergeMode.COMMIT_TIME
         spec = TableSpec(

@@ -134,17 +134,25 @@ class Oracle:
         folder: a scratch folder of its own, for rows on their way and for the process's log.
         driver_memory: the JVM's heap.
         environ: of the process.
+        timezone: default time zone of the JVM, in which a table in local time has its instants.
     """
 
     def __init__(
-        self, folder: Path, driver_memory: str = "2g", environ: Mapping[str, str] = os.environ
+        self,
+        folder: Path,
+        driver_memory: str = "2g",
+        environ: Mapping[str, str] = os.environ,
+        timezone: str = "UTC",
     ) -> None:
         self._folder = folder
         self._numbers = count()
         self._log_path = folder / "oracle.log"
         with self._log_path.open("wb") as log:
             self._process = subprocess.Popen(
-                [str(oracle_python()), "-m", _SERVER, "--driver-memory", driver_memory],
+                [
+                    *(str(oracle_python()), "-m", _SERVER),
+                    *("--driver-memory", driver_memory, "--timezone", timezone),
+                ],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

@@ -6,8 +6,9 @@ Parquet files, never in the lines. Standard output belongs to the answers alone:
 Java print there goes to standard error.
 
 Runs with pyspark 3.5, since Apache Hudi 1.2.0 resolves for it:
-``python -m tests.interop.oracle_server``. The clock of the JVM is UTC, because some of
-Hudi's procedures name instants in the JVM's zone whatever the table says.
+``python -m tests.interop.oracle_server``. The zone of the JVM is UTC unless a test asks for
+another one, because some of Hudi's procedures name instants in the JVM's zone whatever the table
+says.
 """
 
 from __future__ import annotations
@@ -70,9 +71,10 @@ def main() -> None:
     """Start the session, say so, answer until standard input ends."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--driver-memory", default="2g")
+    parser.add_argument("--timezone", default="UTC")
     arguments = parser.parse_args()
     answers = claim_standard_output()
-    hudi = ApacheHudi(start_session(arguments.driver_memory))
+    hudi = ApacheHudi(start_session(arguments.driver_memory, arguments.timezone))
     send(answers, {"ok": {"spark": hudi.spark.version, "hudi": HUDI_COORDINATE}})
     for line in sys.stdin:
         send(answers, answer(hudi, json.loads(line)))
@@ -86,7 +88,7 @@ def claim_standard_output() -> TextIO:
     return answers
 
 
-def start_session(driver_memory: str) -> SparkSession:
+def start_session(driver_memory: str, timezone: str) -> SparkSession:
     """A local session of two threads that can read and write Apache Hudi's tables."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     jars = resolve([HUDI_COORDINATE], cache_home() / "jars")
@@ -95,7 +97,8 @@ def start_session(driver_memory: str) -> SparkSession:
     for key, value in _ORACLE_SETTINGS.items():
         builder = builder.config(key, value)
     # What it unpacks and shuffles goes the way of its folder, also when the process is killed.
-    java_options = " ".join([*JAVA_SETTINGS, shlex.quote(f"-Djava.io.tmpdir={Path.cwd()}")])
+    own = [f"-Duser.timezone={timezone}", shlex.quote(f"-Djava.io.tmpdir={Path.cwd()}")]
+    java_options = " ".join([*JAVA_SETTINGS, *own])
     builder = builder.config("spark.driver.extraJavaOptions", java_options)
     spark = builder.config("spark.driver.memory", driver_memory).getOrCreate()
     spark.sparkContext.setLogLevel("WARN")

@@ -418,7 +418,9 @@ def leave_a_rollback(to: TableWriter, pending: Instant) -> None:
     access = to.table.access
     to.table.access.storage.delete([f"{HEARTBEAT_FOLDER}/{pending.requested_at}"])
     plan = plan_rollback(access, pending.requested_at)
-    requested = Instant(access.generate_time(pending.requested_at), Action.ROLLBACK, State.REQUESTED)
+    requested = Instant(
+        access.generate_time(pending.requested_at), Action.ROLLBACK, State.REQUESTED
+    )
     access.timeline.create(requested, rollback_plan_content(plan))
     access.timeline.create(requested.inflight())
 

@@ -247,9 +247,7 @@ def test_bounds_that_are_not_tight_and_files_that_are_gone_are_differences(
 def _of_partition(to: TableWriter, column: str) -> tuple[int, int, int]:
     """Bounds and count of the only partition that has rows."""
     properties = writer(to.table.storage).table.properties
-    metadata = open_metadata_table(
-        to.table.storage, properties, to.table.store.load(), UTC_CLOCK
-    )
+    metadata = open_metadata_table(to.table.storage, properties, to.table.store.load(), UTC_CLOCK)
     assert metadata is not None
     (row,) = PartitionStatistics(metadata).of_column(column, pa.int64()).to_pylist()
     return row["min"], row["max"], row["value_count"]

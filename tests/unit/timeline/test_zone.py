@@ -131,5 +131,7 @@ def test_a_name_that_is_no_zone_is_refused() -> None:
 def test_plans_of_services_and_completed_files_show_nothing() -> None:
     pending = Instant("20260501120000000", Action.COMPACTION, State.REQUESTED)
     initial = Instant("00000000000000010", Action.DELTA_COMMIT, State.REQUESTED)
-    done = Instant("20260501120000000", Action.COMMIT, State.REQUESTED).completed("20260501120001000")
+    done = Instant("20260501120000000", Action.COMMIT, State.REQUESTED).completed(
+        "20260501120001000"
+    )
     assert ZoneEvidence.of((one, NOON) for one in (pending, initial, done)).sightings == ()
