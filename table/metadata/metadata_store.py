@@ -204,8 +204,7 @@ class MetadataStore:
         return compaction_v6(max(i.requested_at for i in self.timeline.completed(_DELTA)))
 
     def next_time(self, turn: Turn | None = None, after: str | None = None) -> str:
-        """A time later than every time on the timeline, and ``after``; see
-        ``TimelineClock.next_instant``."""
+        """A time later than every time on the timeline, and ``after`` (``TimelineClock``)."""
         newest = max(self.timeline.newest_time or INITIAL, after or INITIAL)
         clock = self.instants.clock
         return clock.next_instant(None if newest.startswith(INITIAL) else newest, turn)

@@ -41,8 +41,7 @@ class TableAccess:
         delete_files(self.storage, paths, self.runner)
 
     def generate_time(self, newest_time: str | None, turn: Turn | None = None) -> str:
-        """A time later than every time on the timeline, under the lock; see
-        ``TimelineClock.next_instant``.
+        """A time later than every time on the timeline, under the lock (``TimelineClock``).
 
         Where writers share the table it is past on all of their clocks once this returns.
         """

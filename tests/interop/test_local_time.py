@@ -62,7 +62,7 @@ class Turns:
         self.writer().upsert(self._next(keys))
 
     def writer(self) -> LakemarkWriter:
-        """lakemark as a process that has just started."""
+        """Lakemark as a process that has just started."""
         opened = LakemarkWriter.open(self.path, self.twin, SCHEMA, self.timezone)
         opened.writer.recover()
         return opened
@@ -108,7 +108,7 @@ def test_no_row_is_lost_when_they_write_a_table_in_local_time_in_turn(
     turns.apache_writes(0, 20)
     turns.apache_writes(10, 25)
     if is_elsewhere:
-        with pytest.raises(TimelineZoneUnknown, match="table.timeline_timezone"):
+        with pytest.raises(TimelineZoneUnknown, match=r"table\.timeline_timezone"):
             LakemarkWriter.open(turns.path, twin, SCHEMA)
     turns.lakemark_writes(5, 15)
     turns.check()

@@ -24,7 +24,6 @@ from sinks.hudi.table_writer import TableWriter
 from sinks.hudi.upkeep import archivable, archive, clean
 from sinks.hudi.version_change import take_to_version
 from streamer.compaction_beside import BesidePolicy, CompactionBeside
-from table.timeline.clock import UTC_CLOCK
 from table.config.table_properties import TableType
 from table.config.table_spec import TableSpec
 from table.errors import Refused, TableNotFound
@@ -45,6 +44,7 @@ from table.services.restore import restore
 from table.services.savepoint import create_savepoint, delete_savepoint
 from table.storage import Storage, StorageLocation
 from table.storage.folder_storage import FolderStorage
+from table.timeline.clock import UTC_CLOCK
 from table.timeline.layout import LayoutV1
 from table.timeline.lock import open_lock
 from table.timeline.timeline import Timeline

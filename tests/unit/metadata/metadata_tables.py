@@ -15,7 +15,6 @@ import fastavro
 import pyarrow as pa
 from fastavro.types import Schema
 
-from table.timeline.clock import UTC_CLOCK
 from table.codec.avro_container import load_schema
 from table.config.table_properties import PROPERTIES_PATH, TableProperties
 from table.log.delete_block import encode_deletes
@@ -27,6 +26,7 @@ from table.metadata.slice_rows import SliceRows
 from table.model.file_names import BaseFileName, LogFileName
 from table.model.file_slice import BaseFile, FileGroupId, FileSlice, LogFile
 from table.storage import Storage, StorageLocation, open_storage
+from table.timeline.clock import UTC_CLOCK
 from table.timeline.timeline import Timeline
 from table.timeline.timeline_store import TimelineStore
 from tests.unit.codec.hfiles import HFileBuilder

@@ -8,7 +8,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from table.timeline.clock import UTC_CLOCK
 from table.errors import CorruptData
 from table.metadata.bloom_filters import BloomFilters
 from table.metadata.column_statistics import ColumnStatistics, PartitionStatistics
@@ -17,6 +16,7 @@ from table.metadata.opening import open_metadata_table
 from table.metadata.partition_kind import PartitionKind
 from table.metadata.record_index import RecordIndex
 from table.model.file_slice import BaseFile
+from table.timeline.clock import UTC_CLOCK
 from table.timeline.timeline_store import TimelineStore
 from table.view.file_lister import DataFile, StorageFileLister
 from tests.unit.metadata.metadata_tables import ApachesTable, names_with_metadata, unpack

@@ -11,7 +11,6 @@ import pytest
 from sinks.hudi.compactions import Compaction, pending_compactions, request_compaction
 from sinks.hudi.table_writer import TableWriter
 from sinks.hudi.upkeep import clean
-from table.timeline.clock import UTC_CLOCK
 from table.config.table_properties import TableType
 from table.errors import Unsupported
 from table.execution.runner import LocalRunner
@@ -32,6 +31,7 @@ from table.services import compaction
 from table.services.cleaning_plan import CleaningPolicy
 from table.services.compaction import CompactionPolicy
 from table.storage import Storage
+from table.timeline.clock import UTC_CLOCK
 from table.timeline.timeline import Timeline
 from table.transaction.participant import NoParticipant
 from tests.storages import CountingStorage

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from datetime import UTC, timedelta, timezone
+from datetime import timedelta, timezone
 from uuid import uuid4
 
 import pyarrow as pa

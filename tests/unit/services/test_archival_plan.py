@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from table.timeline.clock import UTC_CLOCK
 from table.errors import InvalidConfig
 from table.model.action import Action, State
 from table.model.instant import Instant
 from table.services.archival_plan import ArchivalPolicy, is_due, limit_of_metadata_table, plan
 from table.services.cleaning_plan import CleaningPolicy, commits_by_request
+from table.timeline.clock import UTC_CLOCK
 from table.timeline.timeline import Timeline
 
 POLICY = ArchivalPolicy(2, 4, delta_commits_to_compact=2)

@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 
 import pytest
 
-from table.timeline.clock import UTC_CLOCK
 from table.model.action import Action, State
 from table.model.commit_metadata import CommitMetadata
 from table.model.compaction_plan import CompactionOperation, CompactionPlan
@@ -20,6 +19,7 @@ from table.services.cleaning_plan import (
     earliest_retained,
     plan,
 )
+from table.timeline.clock import UTC_CLOCK
 from table.timeline.timeline import Timeline
 from table.view.file_lister import DataFile, data_file
 from table.view.file_system_view import FileSystemView

@@ -118,7 +118,7 @@ def test_a_reader_uses_the_offset_that_the_instants_show(own_zone: str) -> None:
 def test_a_table_in_utc_needs_no_setting_and_takes_no_other_zone() -> None:
     assert find_clock("/t", "UTC", None, evidence("UTC")) == TimelineClock(UTC)
     assert find_clock("/t", "UTC", "UTC", evidence("UTC")).doubt is None
-    with pytest.raises(TimelineZoneUnknown, match="'Asia/Tokyo', but .*=UTC; remove the setting"):
+    with pytest.raises(TimelineZoneUnknown, match=r"'Asia/Tokyo', but .*=UTC; remove the setting"):
         find_clock("/t", "UTC", "Asia/Tokyo", evidence("UTC")).check()
 
 
