@@ -45,7 +45,7 @@ from streamer.sources.kafka_admin import ANSWER_WITHIN_S
 from streamer.sources.kafka_offsets import Start
 from streamer.sources.offset_log import planned_end
 from streamer.stopping import StopRequested
-from streamer.stream_failure import is_transient, translated
+from streamer.stream_failure import is_transient, least_pause_s, translated
 from table.storage.scratch import scratch_folder
 
 _POLL_S = 0.2
@@ -168,6 +168,7 @@ class StreamLoop:
                 if not is_transient(error) or failures >= limits.max_attempts:
                     raise
                 pause_s = pause_after(failures, limits.backoff_s, limits.max_backoff_s)
+                pause_s = max(pause_s, least_pause_s(error))
                 self._listener(
                     Retrying(
                         str(error), failures, limits.max_attempts, pause_s, type(error).__name__

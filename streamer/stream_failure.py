@@ -10,6 +10,7 @@ from pyspark.errors import PySparkException
 from streamer.jvm_end import OutOfMemory, jvm_end
 from streamer.sources.errors import SourceError
 from table.errors import HudiError, OutcomeUnknown, Permanent, Retriable, WriteConflict
+from table.timeline.clock import REPEATED_HOUR_S, ClockBehind
 from table.write.new_file import OtherBytes
 
 
@@ -51,8 +52,19 @@ _CALLING = re.compile(r"\AAn error occurred while calling .*\n: ")
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether to start again from the table's offsets."""
+    """Whether to start again from the table's offsets.
+
+    A clock that is behind by more than the hour that the autumn repeats does not catch up by
+    itself: it, or the time zone of a writer, is wrong.
+    """
+    if isinstance(error, ClockBehind):
+        return error.ahead_s <= REPEATED_HOUR_S
     return isinstance(error, Retriable | OutcomeUnknown)
+
+
+def least_pause_s(error: BaseException) -> float:
+    """Seconds for which it is useless to start again."""
+    return error.ahead_s if isinstance(error, ClockBehind) else 0.0
 
 
 def translated(error: BaseException) -> BaseException:

@@ -339,7 +339,8 @@ _TIMELINE = (
     _honoured(keys.ARCHIVELOG_FOLDER, "folder of the archived timeline, version 6"),
     _honoured(
         keys.TIMELINE_TIMEZONE,
-        "the zone of instant times",
+        "the zone of instant times; `LOCAL` needs a setting to write "
+        "([concurrency.md](concurrency.md#time-zones))",
         Refusal(
             _MAINTAIN,
             "values other than `UTC` and `LOCAL`",

@@ -135,7 +135,8 @@ def drop_lost_plan(access: TableAccess, pending: Instant) -> bool:
         found = access.timeline.load().find(pending.requested_at)
         is_pending = found is not None and found.action is Action.CLEAN and not found.is_completed
         # The plan of a living writer may be empty while it is being written.
-        is_new = is_pending and access.sharing and is_fresh(pending, access.sharing.heartbeats)
+        clock, sharing = access.timeline.clock, access.sharing
+        is_new = is_pending and sharing and is_fresh(pending, sharing.heartbeats, clock)
         if (
             not is_pending
             or is_new

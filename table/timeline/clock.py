@@ -18,6 +18,8 @@ from enum import IntEnum
 from table.errors import InvalidConfig, Retriable
 
 MAX_CLOCK_DRIFT_S = 10.0
+#: So far a local clock goes back in the autumn, at most.
+REPEATED_HOUR_S = 3600.0
 
 #: How the instants begin that make a metadata table; they come before all others.
 _NO_TIME = "0" * 14

@@ -78,7 +78,7 @@ def test_a_pending_clean_whose_plan_is_empty_or_missing_is_removed_and_planned_a
 
 def test_a_plan_of_another_writer_that_is_being_written_is_not_removed() -> None:
     table = expired().table
-    at = next_instant(table.store.load().newest_time)
+    at = table.store.clock.next_instant(table.store.load().newest_time)
     pending = Instant(at, Action.CLEAN, State.REQUESTED)
     table.store.create(pending)
     shared = replace(table.access, sharing=Sharing())

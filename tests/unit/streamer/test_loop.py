@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from typing import Any, cast
 
 import pytest
@@ -21,6 +22,7 @@ from streamer.sources.errors import BrokerUnreachable
 from streamer.stopping import ends_on_signals
 from table.execution.runner import LocalRunner, Result, Runner, Task
 from table.services.compaction import CompactionPolicy
+from table.timeline.clock import ClockBehind
 from tests.tables import Row, commit, make, write_files, writer
 from tests.upkeep import new_storage
 
@@ -92,6 +94,24 @@ def test_a_failure_that_may_pass_is_met_with_growing_pauses_and_then_given_up() 
     assert [event.pause_s for event in retrying] == [0.005, 0.01, 0.02, 0.03, 0.03]
     assert time.monotonic() - started > 0.095
     assert not loop.left_work
+
+
+@pytest.mark.parametrize(("ahead_s", "pauses_s"), [(0.3, [0.3]), (7200.0, [])])
+def test_a_run_waits_for_its_clock_within_the_hour_that_the_autumn_repeats(
+    monkeypatch: pytest.MonkeyPatch, ahead_s: float, pauses_s: list[float]
+) -> None:
+    told: list[Event] = []
+    limits = RetryConfig(max_attempts=2, backoff_s=0.005, max_backoff_s=0.03)
+    loop = loop_of(LocalRunner(1), limits, told)
+
+    def recover() -> list[str]:
+        newest = "20260101000000000"
+        raise ClockBehind(newest, ahead_s, datetime(2026, 1, 1, tzinfo=UTC), UTC)
+
+    monkeypatch.setattr(loop._sink, "recover", recover)
+    with pytest.raises(ClockBehind, match="wait until 2026-01-01 00:00:00 UTC"):
+        loop.run()
+    assert [event.pause_s for event in told if isinstance(event, Retrying)] == pauses_s
 
 
 def test_rollback_at_the_start_is_reported_with_its_own_seconds(

@@ -17,11 +17,14 @@ from streamer.config.errors import ConfigError
 from streamer.config.load import validated
 from streamer.pipeline import open_sink
 from streamer.sources.kafka import KafkaSource
+from table.config import keys
+from table.config.table_properties import TableProperties
 from table.errors import InvalidConfig
 from table.hudi_table import open_table
+from table.metadata.property_file import read_properties, replace_properties
 from table.model.changes import CHANGE_KIND_FIELD, ChangeKind
 from table.model.meta_columns import PARTITION_PATH, RECORD_KEY, with_meta_columns
-from table.storage import StorageLocation
+from table.storage import StorageLocation, open_storage
 from table.write.file_group_write import write_file_group
 from table.write.partitioner import divide
 from tests.json_stream import InThisProcess, kafka_batch
@@ -248,3 +251,20 @@ def test_untyped_field_that_the_table_needs_is_refused_by_name(tmp_path: Path, r
 def test_topic_of_empty_records_gives_no_schema(tmp_path: Path) -> None:
     with pytest.raises(InvalidConfig, match=r"from \(null or empty: id\); declare"):
         opened(tmp_path, {}, Topic({"id": None}))
+
+
+def test_a_table_in_local_time_is_opened_in_the_zone_that_the_pipeline_names(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(InvalidConfig, match=r"timeline\.timezone=UTC; remove the setting"):
+        opened(tmp_path, timeline_timezone="Asia/Tokyo")
+    assert files(tmp_path) == {}
+    opened(tmp_path)
+    storage = open_storage(StorageLocation(str(tmp_path / "rows")))
+    in_local_time = {**read_properties(storage).values, keys.TIMELINE_TIMEZONE: "LOCAL"}
+    replace_properties(storage, TableProperties(in_local_time))
+    before = files(tmp_path)
+    with pytest.raises(InvalidConfig, match=r"table\.timeline_timezone: America/New_York"):
+        opened(tmp_path)
+    assert files(tmp_path) == before
+    opened(tmp_path, timeline_timezone="Asia/Tokyo")

@@ -290,6 +290,7 @@ def test_the_schema_for_editors_is_the_one_in_the_docs() -> None:
         ("run.trigger_interval_s=true", "run.trigger_interval_s: True: should be a valid number"),
         ("table.record_key=[1]", "table.record_key.0: 1: should be a valid string"),
         ("decode.schema={1: string}", "the name of each column is a text"),
+        ("table.timeline_timezone=Mars/Olympus", "'Mars/Olympus', which names no time zone"),
     ],
 )
 def test_a_value_has_the_type_of_its_setting(file: Path, override: str, problem: str) -> None:

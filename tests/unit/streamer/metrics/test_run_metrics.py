@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given, settings
@@ -34,6 +35,7 @@ from streamer.events import (
 from streamer.metrics.families import BoundedLabel
 from streamer.metrics.run_metrics import RunMetrics
 from streamer.metrics.table_shape import DEAD_LETTERS, ROWS, TableShape
+from table.timeline.clock import TimelineClock
 from tests.unit.streamer.event_samples import CLASSES, of_class
 
 DOCUMENT = Path(__file__).parents[4] / "docs" / "operating.md"
@@ -108,6 +110,12 @@ def test_a_batch_is_taken_apart(watched: Watched) -> None:
     assert watched("batch_seconds_count") == 1
     assert watched("batch_in_progress_records") == 0
     assert watched("last_commit_timestamp_seconds") == 1_000
+    assert watched("last_instant_timestamp_seconds") == 1_777_636_800.5
+
+
+def test_times_of_instants_are_read_in_the_zone_of_the_timeline(watched: Watched) -> None:
+    watched.metrics.use_clock(TimelineClock(ZoneInfo("Asia/Tokyo")))
+    watched.metrics(BatchWritten(0, "20260501210000500", 5))
     assert watched("last_instant_timestamp_seconds") == 1_777_636_800.5
 
 
