@@ -52,6 +52,7 @@ from table.read.span import EARLIEST
 from table.read.where import parse_where
 from table.storage import Storage, StorageLocation, open_storage
 from table.storage.probe import check_conditional_puts
+from table.timeline.clock import TimelineClock
 from table.timeline.lock import open_lock
 from table.timeline.timeline import Timeline
 from table.timeline.timeline_store import TimelineStore
@@ -77,6 +78,7 @@ class HudiTable:
         properties: TableProperties,
         mergers: Sequence[CustomMerger] = (),
         timezone: str | None = None,
+        clock: TimelineClock | None = None,
     ) -> None:
         """Nothing is read before the first question.
 
@@ -85,13 +87,13 @@ class HudiTable:
             properties: the table's.
             mergers: of users, as for ``open_table``.
             timezone: of its timeline, as for ``open_table``.
+            clock: of its timeline, if that is known.
         """
         self.storage = storage
         self.properties = properties
         self.mergers = tuple(mergers)
-        self.timezone = timezone
         self.version = FormatVersion.of(properties.version, storage.location.url)
-        self.store = TimelineStore.of_table(storage, properties, timezone)
+        self.store = TimelineStore.of_table(storage, properties, timezone, clock)
         self._metadata_writer = MetadataWriter(storage, self.store)
         self.access = TableAccess(storage, self.store, open_lock(storage), self._metadata_writer)
         self._timeline: Timeline | None = None

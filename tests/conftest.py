@@ -1,6 +1,7 @@
 """Fixtures that every test may ask for, by name, and what holds for all tests."""
 
 import os
+import time
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -14,6 +15,10 @@ pytest_plugins = [
     "tests.fixtures.spark",
     "tests.fixtures.storage",
 ]
+
+# The golden tables are in local time, and their writers were in UTC.
+os.environ["TZ"] = "UTC"
+time.tzset()
 
 # A busy machine may stop for seconds anywhere: how long an example takes proves nothing.
 settings.register_profile(

@@ -86,7 +86,7 @@ def take_to_version(
         operations += _compact(table, requested, runner, merger_class)
     change = change_version(table.access, version, partition_fields)
     if change.metadata_partitions and not change.is_none:
-        changed = HudiTable(table.storage, change.after, table.mergers, table.timezone)
+        changed = HudiTable(table.storage, change.after, table.mergers, clock=table.store.clock)
         agreed = table.access
         changed.access = replace(changed.access, lock=agreed.lock, sharing=agreed.sharing)
         changed.rebuild_metadata_table()

@@ -89,7 +89,7 @@ class TimelineStore:
             storage: the table's root.
             properties: the table's.
             timezone: the IANA name of the timeline's zone, for a table in local time.
-            clock: of a metadata table: that of its data table.
+            clock: the table's, if it is known; of a metadata table that of its data table.
 
         Raises:
             Unsupported: a version that this project does not read.

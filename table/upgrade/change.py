@@ -29,7 +29,7 @@ from table.config.table_properties import PROPERTIES_PATH, TableProperties
 from table.errors import Refused
 from table.metadata.bootstrap import drop
 from table.metadata.property_file import read_properties, replace_properties
-from table.model.action import COMMITS, Action
+from table.model.action import COMMITS, Action, State
 from table.model.file_slice import LogFile
 from table.model.format_version import FormatVersion
 from table.storage.storage import Storage
@@ -222,6 +222,15 @@ def _write_timeline(
         completed_at = move.moved.completed_at
         if completed_at is not None and not layout.names_completion:
             storage.set_modified_at(move.target, access.timeline.clock.parse(completed_at))
+        elif move.moved.state is State.REQUESTED:
+            _keep_modified_at(storage, move)
+
+
+def _keep_modified_at(storage: Storage, move: Move) -> None:
+    """It shows the zone of a timeline in local time (``ZoneEvidence``), if the store takes it."""
+    source = storage.head(move.source)
+    if source is not None:
+        storage.set_modified_at(move.target, source.modified_at)
 
 
 def _delete_leftovers(storage: Storage, layout: TimelineLayout, kept: set[str]) -> None:

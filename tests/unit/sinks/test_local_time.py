@@ -188,11 +188,14 @@ def test_hours_that_are_retained_and_ages_of_writers_are_counted_in_the_zone(
 
 
 @pytest.mark.parametrize("zone", ZONES)
-def test_a_change_of_version_keeps_the_moments(tmp_path: Path, zone: str) -> None:
+def test_a_change_of_version_keeps_the_moments_and_what_shows_the_zone(
+    tmp_path: Path, in_zone: InZone, zone: str
+) -> None:
     make_local(tmp_path)
+    in_zone(zone)
     for v in (1, 2):
         write(tmp_path, zone, v)
-    take_to_version(opened(tmp_path, zone), V6, LocalRunner(1))
+    take_to_version(opened(tmp_path), V6, LocalRunner(1))
     before = times(opened(tmp_path, zone))
     folder = tmp_path / ".hoodie"
     for requested_at, completed_at in before.items():
@@ -201,10 +204,11 @@ def test_a_change_of_version_keeps_the_moments(tmp_path: Path, zone: str) -> Non
             datetime.now(UTC) - datetime.fromtimestamp(path.stat().st_mtime, UTC),
             abs=timedelta(seconds=1),
         )
-    take_to_version(opened(tmp_path, zone), V9, LocalRunner(1))
+    take_to_version(opened(tmp_path), V9, LocalRunner(1))
     assert times(opened(tmp_path, zone)) == before
     assert read_properties(opened(tmp_path).storage).values[keys.TIMELINE_TIMEZONE] == "LOCAL"
-    write(tmp_path, zone, 3)
+    write(tmp_path, None, 3)
+    assert opened(tmp_path).metadata_differences() == []
     assert rows(tmp_path) == {"a": (3, 3), "b": (3, 3)}
 
 
