@@ -102,8 +102,9 @@ def remote_checks(config: PipelineConfig) -> Mapping[str, Check]:
         )
     }
     location = config.table.location()
-    spec, partial_update = table_spec(config), config.table.partial_update
-    checks[f"table {location.url}"] = partial(_check_table, config, location, spec, partial_update)
+    own = config.table.partial_update, config.table.timeline_timezone
+    rows = partial(_check_table, config, location, table_spec(config), *own)
+    checks[f"table {location.url}"] = rows
     if config.dead_letters.enabled:
         letters, spec = dead_letters_table(config)
         checks[f"dead-letter table {letters.url}"] = partial(_check_table, config, letters, spec)
@@ -132,6 +133,7 @@ def _check_table(
     location: StorageLocation,
     spec: TableSpec,
     partial_update: str = "none",
+    timezone: str | None = None,
 ) -> None:
     """Pass when there is a table that fits, or when one can be made there."""
     _check_folder(location)
@@ -139,7 +141,7 @@ def _check_table(
     storage = open_storage(hurried)
     lock = config.concurrency.lock
     open_lock(storage, provider=config.concurrency.provider(), expire_minutes=lock.expire_minutes)
-    table = find_table(hurried)
+    table = find_table(hurried, timezone)
     if table is not None:
         _check_properties(config, table, spec)
         check_partial_rows(table, partial_update)
@@ -157,6 +159,7 @@ def _check_properties(config: PipelineConfig, table: HudiTable, spec: TableSpec)
     if config.table.drops_metadata_table:
         properties = properties.without_metadata_table()
     spec.check(properties, table.location.url)
+    table.store.clock.check()
 
 
 def _check_folder(location: StorageLocation) -> None:
