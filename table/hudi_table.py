@@ -45,6 +45,7 @@ from table.read.file_group_reader import FileGroupReader
 from table.read.file_statistics import FileStatistics
 from table.read.key_locations import KeyLocations
 from table.read.queries import Query, ReadOptimized, Snapshot
+from table.read.record_keys import RecordKeys
 from table.read.renamed_columns import check_not_renamed
 from table.read.scan import Scan
 from table.read.scan_planner import ScanPlanner, table_schema
@@ -342,9 +343,11 @@ class HudiTable:
             InvalidConfig, CorruptData, Unsupported: the table cannot be read.
         """
         self.refresh()
-        populated = self.properties.populates_meta_columns
-        scan = self.scan(columns=[RECORD_KEY] if populated and self.schema else None)
-        return find_repeated_keys(scan, self.bucket_count)
+        if self.properties.populates_meta_columns:
+            scan = self.scan(columns=[RECORD_KEY] if self.schema else None)
+            return find_repeated_keys(scan, self.bucket_count)
+        record_keys = RecordKeys(self.properties.record_key_fields)
+        return find_repeated_keys(self.scan(), self.bucket_count, record_keys)
 
     @property
     def metadata_compacted_at(self) -> str | None:

@@ -23,6 +23,7 @@ from table.index.bucket import bucket_of, groups_by_bucket
 from table.merge.spill import divided_by_key
 from table.model.file_slice import FileSlice
 from table.model.meta_columns import RECORD_KEY
+from table.read.record_keys import RecordKeys
 from table.read.scan import Scan
 
 #: Memory for the keys of one bucket; more of them go to disk.
@@ -69,7 +70,10 @@ class RepeatedKeys:
 
 
 def find_repeated_keys(
-    scan: Scan, bucket_count: int | None, memory_budget_bytes: int = DEFAULT_MEMORY_BUDGET_BYTES
+    scan: Scan,
+    bucket_count: int | None,
+    record_keys: RecordKeys | None = None,
+    memory_budget_bytes: int = DEFAULT_MEMORY_BUDGET_BYTES,
 ) -> RepeatedKeys:
     """The record keys that have a live row in more than one partition.
 
@@ -78,6 +82,7 @@ def find_repeated_keys(
     Args:
         scan: of the latest rows, without a condition.
         bucket_count: buckets in each partition; None if it is not known, or for another index.
+        record_keys: makes the keys of rows that do not carry them.
         memory_budget_bytes: how many keys are held before they go to disk.
 
     Raises:
@@ -88,7 +93,7 @@ def find_repeated_keys(
     for slices in _that_may_share_keys(scan.slices, bucket_count):
         partitions = sorted({one.group.partition_path for one in slices})
         if len(partitions) > 1:
-            keys = _keys_of(scan, slices, partitions)
+            keys = _keys_of(scan, slices, partitions, record_keys)
             for some in divided_by_key(keys, memory_budget_bytes):
                 found += _count(some, partitions)
     return found
@@ -110,10 +115,9 @@ def _that_may_share_keys(
 
 
 def _keys_of(
-    scan: Scan, slices: Sequence[FileSlice], partitions: Sequence[str]
+    scan: Scan, slices: Sequence[FileSlice], partitions: Sequence[str], made: RecordKeys | None
 ) -> Iterator[pa.Table]:
     """Record keys with the numbers of their partitions."""
-    made = scan.reader.record_keys
     part = scan.with_columns((RECORD_KEY,) if made is None else made.columns)
     for one in slices:
         number = pa.scalar(partitions.index(one.group.partition_path), pa.int32())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
@@ -12,7 +13,9 @@ from hypothesis import strategies as st
 from table.index.repeated_keys import RepeatedKey, RepeatedKeys, find_repeated_keys
 from table.model.changes import ChangeKind
 from table.model.meta_columns import RECORD_KEY
+from table.read.record_keys import RecordKeys
 from table.storage import StorageLocation, open_storage
+from tests.golden.golden_table import unpack
 from tests.tables import INDEX, Row, commit, make, writer
 
 KINDS = st.sampled_from([ChangeKind.UPSERT, ChangeKind.UPSERT, ChangeKind.COMMIT_TIME_DELETE])
@@ -28,7 +31,7 @@ def _count(
     for batch in batches:
         commit(to, batch)
     return find_repeated_keys(
-        writer(storage).table.scan(columns=[RECORD_KEY]), bucket_count, budget
+        writer(storage).table.scan(columns=[RECORD_KEY]), bucket_count, None, budget
     )
 
 
@@ -57,6 +60,23 @@ def test_keys_in_several_partitions_are_those_of_a_model(
 def test_bucket_count_that_does_not_fit_the_files_compares_them_all(bucket_count: int) -> None:
     batch = [Row(key, region=region) for key in "abcd" for region in ("x", "y")]
     assert _count([batch], bucket_count).keys == 4
+
+
+@pytest.mark.parametrize("name", ["v9_cow_virtual_keys", "v9_mor_virtual_keys"])
+def test_keys_of_rows_that_do_not_carry_them_are_made_of_their_fields(
+    tmp_path: Path, name: str
+) -> None:
+    table = unpack(name, tmp_path).table
+    assert table.repeated_keys() == RepeatedKeys()
+    rows = table.snapshot(["ok", "region"]).read_all().to_pylist()
+    regions: dict[object, set[object]] = defaultdict(set)
+    for row in rows:
+        if row["ok"] is not None:
+            regions[row["ok"]].add(row["region"])
+    repeated = [some for some in regions.values() if len(some) > 1]
+    assert repeated
+    found = find_repeated_keys(table.scan(where="ok is not null"), None, RecordKeys(("ok",)))
+    assert (found.keys, found.rows) == (len(repeated), sum(map(len, repeated)))
 
 
 def test_table_in_one_partition_is_not_read() -> None:
