@@ -209,9 +209,9 @@ def test_broker_that_cannot_be_asked_without_java_is_left_to_spark(
 
 
 def test_merger_is_imported(tmp_path: Path) -> None:
-    wanted = {"merger": "tests.stream.quantity_merger:QuantityMerger", "ordering": "id"}
-    config = config_of(tmp_path, table={**wanted, "merge_mode": "custom"})
+    merger = "tests.stream.quantity_merger:QuantityMerger"
+    config = config_of(tmp_path, table={"merger": merger, "merge_mode": "custom"})
     assert any("quantity_merger" in line for line in check_locally(config))
-    missing = config_of(tmp_path, table={"merger": "no.such:Merger", "ordering": "id"})
-    with pytest.raises(InvalidConfig, match="no"):
+    missing = config_of(tmp_path, table={"merger": "no.such:Merger", "merge_mode": "custom"})
+    with pytest.raises(InvalidConfig, match="No module named 'no'"):
         check_locally(missing)
