@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from pyspark.sql import DataFrame
 
 from checkpoints.checkpoint import KafkaCheckpoint
+from sinks.audit import OffsetGap
+
+#: From gaps in what was read to facts on the lost ranges among them, as ``LostRange.facts``.
+CheckSource: TypeAlias = Callable[[Sequence[OffsetGap]], Sequence[Mapping[str, object]]]
 
 
 @dataclass(frozen=True)
@@ -19,17 +24,16 @@ class KafkaBatch:
         start: next offset of each partition before the batch.
         end: the same after it, as Spark planned it before it read anything.
         topic_id: by which Kafka knows this very topic; "" when unknown.
-        lost: what was passed over unread right before the batch, for the commit to keep.
-        check_source: raises when the records that were read may be others than were planned; asked
-            between reading and publishing.
+        check_source: judges the offsets at which no record was read, between reading and
+            publishing. Returns the ranges that the topic has lost, for the commit to keep; raises
+            if the batch must not be published.
     """
 
     records: DataFrame
     start: KafkaCheckpoint
     end: KafkaCheckpoint
     topic_id: str = ""
-    lost: Sequence[Mapping[str, object]] = ()
-    check_source: Callable[[], None] = lambda: None
+    check_source: CheckSource = lambda gaps: ()
 
     @property
     def planned_records(self) -> int:
@@ -55,6 +59,7 @@ class BatchResult:
         schema_changes: columns that the table got with this batch, and types that became wider.
         partition_changes: rows whose key existed in another partition, if they are counted.
         first_partition_change: one of them; None without any.
+        skipped: offsets at which the topic has no record; see ``sinks.audit``.
     """
 
     instant: str
@@ -70,3 +75,4 @@ class BatchResult:
     ignored: int = 0
     partition_changes: int = 0
     first_partition_change: str | None = None
+    skipped: int = 0

@@ -142,6 +142,8 @@ class BatchWritten:
         lag: offsets of each partition that are still unread; empty when nobody asked.
         files_written: how many files.
         ignored: tombstones that the pipeline ignores, among the records.
+        offsets_skipped: offsets at which the topic has no record: aborted transactions and their
+            marks, compacted records.
     """
 
     batch_id: int
@@ -155,6 +157,7 @@ class BatchWritten:
     lag: Mapping[int, int] = field(default_factory=dict)
     files_written: int = 0
     ignored: int = 0
+    offsets_skipped: int = 0
 
     @property
     def total_s(self) -> float:

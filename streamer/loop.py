@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from py4j.protocol import Py4JError
@@ -104,7 +105,7 @@ class StreamLoop:
         self._is_ending = False
         self._failure: BaseException | None = None
         self._position: KafkaCheckpoint | None = None
-        self._begun: Start | None = None
+        self._topic_id = ""
         self._totals: Counter[str] = Counter()
 
     @property
@@ -205,8 +206,10 @@ class StreamLoop:
             progress = self._recovered()
         checkpoint = None if progress is None else progress.checkpoint
         begun = self._source.start(checkpoint, progress.topic_id if progress else "")
-        start = begun.checkpoint
-        self._position, self._begun = start, begun
+        if begun.needs_commit:
+            self._commit_start(begun)
+        start, self._topic_id = begun.checkpoint, begun.topic_id
+        self._position = start
         self._listener(
             RunStarted(
                 self._name,
@@ -218,6 +221,12 @@ class StreamLoop:
         )
         with scratch_folder("stream") as scratch:
             self._stream(start, scratch)
+
+    def _commit_start(self, begun: Start) -> None:
+        """Record a start that a later one might not find, before anything is read."""
+        lost = [one.facts(begun.checkpoint.topic) for one in begun.lost]
+        with self._services.turn:
+            self._sink.commit_start(begun.checkpoint, begun.topic_id, lost)
 
     def _recovered(self) -> Progress | None:
         """How far the table has read, once it is in order."""
@@ -296,35 +305,20 @@ class StreamLoop:
             self._idle.set()
 
     def _write_new_records(self, records: DataFrame, batch_id: int, end: KafkaCheckpoint) -> None:
-        assert self._position is not None and self._begun is not None
+        assert self._position is not None
         if not self._position <= end:
             reason = f"{self._position} was read, and Kafka now ends a batch at {end}"
             raise TopicReplaced(reason)
         # A stream's first batch runs even without any data.
-        if end != self._position or self._begun.passes_over:
-            self._write(self._batch(records, self._position, end), batch_id)
-
-    def _batch(
-        self, records: DataFrame, position: KafkaCheckpoint, end: KafkaCheckpoint
-    ) -> KafkaBatch:
-        """A batch, and what the start had to pass over unless a commit says so by now."""
-        assert self._begun is not None
-        topic_id = self._begun.topic_id
-        lost = [one.facts(position.topic) for one in self._begun.lost]
-        return KafkaBatch(
-            records,
-            position,
-            end,
-            topic_id,
-            lost,
-            lambda: self._source.check_same_topic(topic_id),
-        )
+        if end != self._position:
+            check = partial(self._source.check_read, self._topic_id)
+            batch = KafkaBatch(records, self._position, end, self._topic_id, check)
+            self._write(batch, batch_id)
 
     def _write(self, batch: KafkaBatch, batch_id: int) -> None:
         self._listener(BatchPlanned(batch_id, batch.end.distance_from(batch.start)))
         result = self._sink.write(batch, self._exchange)
         self._position, self.committed_at = batch.end, time.monotonic()
-        self._begun = Start(batch.end, topic_id=batch.topic_id)
         self._source.show_group(batch.end)
         self._totals.update(batches=1, rows=result.rows)
         self._listener(_written(batch_id, result, self._source.lag(batch.end)))
@@ -363,4 +357,5 @@ def _written(batch_id: int, result: BatchResult, lag: Mapping[int, int]) -> Batc
         lag,
         result.files,
         result.ignored,
+        result.skipped,
     )

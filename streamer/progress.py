@@ -230,9 +230,11 @@ def _describe_batch(batch: BatchWritten) -> str:
     lag = f", {sum(batch.lag.values()):,} behind" if batch.lag else ""
     ignored = f"{batch.ignored:,} ignored, " if batch.ignored else ""
     commit = f"commit {batch.instant}" if batch.instant else "nothing to commit"
+    skipped = f"{batch.offsets_skipped:,} skipped, " if batch.offsets_skipped else ""
     return (
-        f"batch {batch.batch_id}: {batch.records_read:,} records, {batch.rows_written:,} rows "
-        f"({batch.rows_deleted:,} deletes), {batch.rejects:,} rejects, {ignored}"
+        f"batch {batch.batch_id}: {batch.records_read:,} records, {skipped}"
+        f"{batch.rows_written:,} rows ({batch.rows_deleted:,} deletes), {batch.rejects:,} rejects, "
+        f"{ignored}"
         f"{_size(batch.bytes_written)} in {batch.total_s:.2f} s ({stages}){lag}, {commit}"
     )
 

@@ -90,7 +90,7 @@ class WriteBuckets:
             request = SchemaRequest.merged(map(SchemaRequest.of, changes))
             return Written(target, 0, None, request=request)
         if target is Target.READ:
-            return Written(target, 0, None, read=RecordsRead.merged(map(RecordsRead.of, changes)))
+            return Written(target, 0, None, read=RecordsRead.of(changes))
         if target is Target.KEYS:
             return self._look_up(bucket.number, changes)
         arriving = _Arriving(changes)

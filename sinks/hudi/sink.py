@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import accumulate
@@ -28,7 +28,7 @@ from checkpoints import book
 from checkpoints.book import DEFAULT_IDENTITY, Progress
 from checkpoints.checkpoint import KafkaCheckpoint
 from checkpoints.of_table import book_of, progress_of
-from sinks.audit import Audit, RecordsRead, audit
+from sinks.audit import NOTHING_READ, Audit, RecordsRead, audit
 from sinks.batch import BatchResult, KafkaBatch
 from sinks.hudi.exchange import Exchange, Target, Written
 from sinks.hudi.partition_rule import ChangedRows, PartitionChange
@@ -202,6 +202,28 @@ class HudiSink:
         self._recent = _recent([(result.rejected, result.records), *self._recent])
         return result
 
+    def commit_start(
+        self, start: KafkaCheckpoint, topic_id: str = "", lost: Sequence[Mapping[str, object]] = ()
+    ) -> Instant:
+        """Record where reading starts, in a commit without rows.
+
+        Args:
+            start: next offset of each partition.
+            topic_id: as in ``KafkaBatch``.
+            lost: ranges of offsets that were deleted before they were read.
+
+        Raises:
+            Fenced: another writer moved this streamer's checkpoint.
+            WriteConflict: another writer gave the table other columns; call again.
+        """
+        try:
+            self._begin()
+            return self._publish([], start, start, topic_id, NOTHING_READ, lost)
+        except BaseException:
+            with suppress(Retriable):  # the next start does it
+                self._abandon()
+            raise
+
     def _write(self, batch: KafkaBatch, exchange: Exchange, published: _Columns) -> BatchResult:
         seconds: dict[str, float] = {}
         conflicts = 0
@@ -272,11 +294,14 @@ class HudiSink:
                 self._abandon()
                 return changed
             rejected = self._check_rejects(written)
-            audited = _audited(batch, written, rejected)
-            batch.check_source()
+            read = RecordsRead.merged(w.read for w in written if w.read is not None)
+            audited = _audited(batch, read, written, rejected)
+            lost = batch.check_source(read.gaps(batch.start, batch.end))
+            audited = audited.with_lost(lost)
             with _timed(seconds, "commit"):
                 self._commit_rejects(written)
-                instant = self._commit_rows(written, batch, audited)
+                rows = [w for w in written if w.target is Target.ROWS]
+                instant = self._publish(rows, batch.start, batch.end, batch.topic_id, audited, lost)
         except WriteConflict:
             self._abandon()  # nothing of it is left, or the stream starts again
             raise
@@ -285,7 +310,7 @@ class HudiSink:
                 self._abandon()
             raise
         return replace(
-            _result(instant, written, rejected, seconds),
+            _result(instant, written, rejected, seconds, audited.skipped),
             partition_changes=len(changed),
             first_partition_change=changed.first,
         )
@@ -353,25 +378,32 @@ class HudiSink:
         else:
             self._rejects.cancel()
 
-    def _commit_rows(self, written: list[Written], batch: KafkaBatch, audited: Audit) -> Instant:
-        rows = [w for w in written if w.target is Target.ROWS]
-        facts = {keys.SOURCE_START: str(batch.start), keys.AUDIT: audited.to_json()}
-        if batch.lost:
-            facts[keys.SOURCE_LOST] = json.dumps(list(batch.lost))
-        instant = self._rows.commit(
-            rows, {**facts, **self._told_of_all(batch)}, self._check_checkpoint
-        )
-        self._known = batch.end
+    def _publish(
+        self,
+        rows: list[Written],
+        start: KafkaCheckpoint,
+        end: KafkaCheckpoint,
+        topic_id: str,
+        audited: Audit,
+        lost: Sequence[Mapping[str, object]] = (),
+    ) -> Instant:
+        """Commit files together with the offsets from ``start`` to ``end`` that they come from."""
+        facts = {keys.SOURCE_START: str(start), keys.AUDIT: audited.to_json()}
+        if lost:
+            facts[keys.SOURCE_LOST] = json.dumps(list(lost))
+        progress = self._progress_metadata(end, topic_id)
+        instant = self._rows.commit(rows, {**facts, **progress}, self._check_checkpoint)
+        self._known = end
         return instant
 
-    def _told_of_all(self, batch: KafkaBatch) -> dict[str, str]:
-        """Our progress with this batch, and what is known of other streamers of the table."""
+    def _progress_metadata(self, end: KafkaCheckpoint, topic_id: str) -> dict[str, str]:
+        """Our progress with this commit, and what is known of other streamers of the table."""
         known = book_of(self.table, self.table.timeline)
         before = known.streamers.get(self._identity)
         progress = Progress(
-            batch.end,
+            end,
             self._rows.pending_instant,
-            topic_id=batch.topic_id,
+            topic_id=topic_id,
             obeyed=before.obeyed if before else {},
         )
         return book.encode(known.with_progress(self._identity, progress), self._identity)
@@ -401,13 +433,13 @@ def _recent(counts: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return [one for one, newer in zip(counts, before, strict=False) if newer < _RECENT_RECORDS]
 
 
-def _audited(batch: KafkaBatch, written: list[Written], rejected: int) -> Audit:
+def _audited(batch: KafkaBatch, read: RecordsRead, written: list[Written], rejected: int) -> Audit:
     rows = [w for w in written if w.target is Target.ROWS]
     stats = [w.stat for w in rows if w.stat is not None]
     return audit(
         batch.start,
         batch.end,
-        RecordsRead.merged(w.read for w in written if w.read is not None),
+        read,
         arrived=sum(w.arrived for w in rows),
         written=sum(s.num_inserts + s.num_update_writes + s.num_deletes for s in stats),
         rejected=rejected,
@@ -415,7 +447,11 @@ def _audited(batch: KafkaBatch, written: list[Written], rejected: int) -> Audit:
 
 
 def _result(
-    instant: Instant, written: list[Written], rejected: int, seconds: dict[str, float]
+    instant: Instant,
+    written: list[Written],
+    rejected: int,
+    seconds: dict[str, float],
+    skipped: int,
 ) -> BatchResult:
     stats = [w.stat for w in written if w.stat is not None and w.target is Target.ROWS]
     ignored = sum(w.read.ignored for w in written if w.read is not None)
@@ -430,6 +466,7 @@ def _result(
         first_reject=next((w.first_reject for w in written if w.first_reject), None),
         seconds=seconds,
         ignored=ignored,
+        skipped=skipped,
     )
 
 

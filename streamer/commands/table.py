@@ -139,6 +139,7 @@ def _instant_row(table: HudiTable, instant: Instant) -> Facts:
         "rejected": None if audit is None else audit.rejected,
         "skipped": None if audit is None else audit.skipped,
         "ignored": None if audit is None else audit.ignored,
+        "lost": None if audit is None else audit.lost,
         "checkpoint": None if checkpoint is None else str(checkpoint),
     }
 

@@ -139,10 +139,11 @@ class SourceConfig(Section):
     starting: Annotated[
         Literal["earliest", "latest"] | StartingTime | dict[int, int], BeforeValidator(_starting)
     ] = "earliest"
-    """Where the very first run begins. Later runs go on where the table's newest commit says.
-    With a mapping, partitions that it does not name begin at their earliest record. With
-    ``{timestamp: TIME}`` (ISO with a zone, or milliseconds since 1970), each begins at its first
-    record that is no older, or at its end where there is none."""
+    """Where the very first run begins. Later runs go on where the table's newest commit says. A
+    start at ``latest`` or at a time is committed before anything is read. With a mapping,
+    partitions that it does not name begin at their earliest record. With ``{timestamp: TIME}`` (ISO
+    with a zone, or milliseconds since 1970), each begins at its first record that is no older, or
+    at its end where there is none."""
 
     checkpoint_id: Annotated[str, Field(pattern=f"^{IDENTITY_PATTERN}$")] = ""
     """Under which name the table keeps this pipeline's offsets. Several pipelines that write one
@@ -155,6 +156,12 @@ class SourceConfig(Section):
     """What to do when a partition no longer holds the offset to go on at, because its records were
     deleted unread or the topic was created again: stop, or go on at that end of the partition (and
     of no other). What was passed over is told, and kept in the next commit."""
+
+    on_missing_offsets: Literal["accept", "fail"] = "accept"
+    """What to do when the topic has no record at some offsets of a batch although nothing was
+    deleted by retention: transactions and compaction leave such gaps. ``accept`` counts them as
+    ``skipped``. In a topic without either there are none, and ``fail`` stops the run before it
+    publishes such a batch."""
 
     isolation: Literal["read_committed", "read_uncommitted"] = "read_committed"
     """Whether records of aborted transactions are left out."""

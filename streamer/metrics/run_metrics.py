@@ -165,6 +165,7 @@ class _Batches:
         self._stages = families.counter("stage_seconds", "Seconds spent in a stage", "stage")
         self._stage_name = BoundedLabel()
         self._records = one("records_read", "Records that Kafka gave")
+        self._skipped = one("skipped_offsets", "Offsets of batches without a record in the topic")
         self._rows = one("rows_written", "Rows written, after older versions were dropped")
         self._deletes = one("rows_deleted", "Of these, deletes")
         self._bytes = one("bytes_written", "Size of the files that batches wrote")
@@ -190,6 +191,7 @@ class _Batches:
         for stage, seconds in event.stage_s.items():
             self._stages.labels(*self._run, self._stage_name(stage)).inc(seconds)
         self._records.inc(event.records_read)
+        self._skipped.inc(event.offsets_skipped)
         self._rows.inc(event.rows_written)
         self._deletes.inc(event.rows_deleted)
         self._bytes.inc(event.bytes_written)

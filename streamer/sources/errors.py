@@ -11,6 +11,8 @@ SourceError
 ├─ TopicReplaced       (Retriable) while a batch was read, the topic became another one
 ├─ TopicRecreated      (Permanent) the topic is another one than the table has read
 ├─ LostOffsets         (Permanent) records that were not read are gone
+├─ RecordsWithheld     (Retriable) the topic has a record that a batch was to hold and does not
+├─ OffsetsWithoutRecord (Permanent) the topic has no record at offsets of a batch
 └─ DamagedOffsetLog    (Permanent) Spark's offset log is not in the known format
 """
 
@@ -18,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from sinks.audit import OffsetGap
 from streamer.sources.kafka_offsets import LostRange
 from table.errors import HudiError, Permanent, Retriable
 
@@ -137,6 +140,33 @@ class LostOffsets(SourceError, Permanent):
             f"{_OR_BY_POLICY} these partitions"
         )
         self.topic, self.lost = topic, tuple(lost)
+
+
+class RecordsWithheld(SourceError, Retriable):
+    """The topic has a record among the offsets of a batch that was not read with the batch."""
+
+    def __init__(self, topic: str, gap: OffsetGap, offset: int) -> None:
+        super().__init__(
+            f"topic {topic} has a record at offset {offset} of partition {gap.partition}, but the "
+            f"batch was read without offsets {gap.begin} to {gap.end - 1}; nothing of the batch "
+            "was published, and it is read again"
+        )
+        self.topic, self.gap, self.offset = topic, gap, offset
+
+
+class OffsetsWithoutRecord(SourceError, Permanent):
+    """The topic has no record at offsets of a batch, and the pipeline says that it must."""
+
+    def __init__(self, topic: str, gaps: Sequence[OffsetGap]) -> None:
+        ranges = "; ".join(
+            f"partition {gap.partition}, offsets {gap.begin} to {gap.end - 1}" for gap in gaps
+        )
+        super().__init__(
+            f"topic {topic} has no record at {ranges}, and source.on_missing_offsets is fail; "
+            "nothing of the batch was published. If transactions or compaction leave such gaps in "
+            "the topic, set it to accept; otherwise the broker has lost records"
+        )
+        self.topic, self.gaps = topic, tuple(gaps)
 
 
 class DamagedOffsetLog(SourceError, Permanent):

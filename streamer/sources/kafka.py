@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from types import TracebackType
@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from checkpoints.checkpoint import KafkaCheckpoint
+from sinks.audit import OffsetGap
 from streamer.config import settings
 from streamer.config.source import SourceConfig, StartingTime
 from streamer.events import Listener, OffsetsSkipped, ignore
@@ -21,13 +22,15 @@ from streamer.sources import kafka_offsets
 from streamer.sources.errors import (
     ForeignCheckpoint,
     LostOffsets,
+    OffsetsWithoutRecord,
+    RecordsWithheld,
     TopicRecreated,
     TopicReplaced,
     UnknownPartitions,
 )
 from streamer.sources.group_offsets import GroupOffsets
 from streamer.sources.kafka_admin import KafkaAdmin
-from streamer.sources.kafka_offsets import Fallback, Start, Starting
+from streamer.sources.kafka_offsets import Fallback, LostRange, Start, Starting
 from streamer.sources.kafka_peek import KafkaPeek
 from streamer.sources.poll_size import looks, poll_records
 
@@ -78,7 +81,8 @@ class KafkaSource:
         self._admin = KafkaAdmin(spark, self._properties, config.topic)
         group = config.commit_group
         self._group = None if group is None else GroupOffsets(self._admin, group, listener)
-        self._latest: Mapping[int, int] | None = None
+        self._resolved: Mapping[int, int] | None = None
+        self._gap_peek: KafkaPeek | None = None
 
     def start_map(self, checkpoint: KafkaCheckpoint | None) -> KafkaCheckpoint:
         """Where to start, whichever topic of its name it is; as ``start``."""
@@ -100,14 +104,14 @@ class KafkaSource:
         found_id = self._admin.topic_id()
         is_recreated = "" not in (topic_id, found_id) and topic_id != found_id
         start = self._first() if checkpoint is None else self._next(checkpoint, is_recreated)
+        if checkpoint is not None:
+            self._resolved = None  # the table has recorded the first start
         if self._config.on_offset_out_of_range == "fail":
             if is_recreated:
                 raise TopicRecreated(self._config.topic, topic_id, found_id)
             if start.lost:
                 raise LostOffsets(self._config.topic, start.lost)
-        if start.lost:
-            facts = tuple(one.facts(self._config.topic) for one in start.lost)
-            self._listener(OffsetsSkipped(self._config.topic, tuple(map(str, start.lost)), facts))
+        self._report_lost(start.lost)
         return replace(start, topic_id=found_id)
 
     def check_same_topic(self, topic_id: str) -> None:
@@ -121,6 +125,40 @@ class KafkaSource:
         if topic_id != found:
             reason = f"its id was {topic_id}, and is {found}"
             raise TopicReplaced(reason)
+
+    def check_read(
+        self, topic_id: str, gaps: Sequence[OffsetGap]
+    ) -> Sequence[Mapping[str, object]]:
+        """Judge the offsets of a batch at which no record was read, before it is published.
+
+        Offsets below the partition's earliest count as lost: their records may have been deleted
+        before they were read, and the topic can no longer say. At the others the broker is asked
+        once more.
+
+        Args:
+            topic_id: of the topic that the run started from.
+            gaps: without records; those of plain topics have none.
+
+        Returns:
+            Facts on each lost range, where ``source.on_offset_out_of_range`` permits losses.
+
+        Raises:
+            TopicReplaced: the topic was created again meanwhile.
+            LostOffsets: records may be lost, and the setting is ``fail``.
+            RecordsWithheld: the topic has a record at one of these offsets.
+            OffsetsWithoutRecord: it has none, and ``source.on_missing_offsets`` is ``fail``.
+            SourceError: the topic cannot be asked.
+        """
+        self.check_same_topic(topic_id)
+        if not gaps:
+            return ()
+        lost, others = kafka_offsets.lost_in(gaps, self._admin.ranges())
+        if lost and self._config.on_offset_out_of_range == "fail":
+            raise LostOffsets(self._config.topic, lost)
+        self._check_empty(others)
+        if others and self._config.on_missing_offsets == "fail":
+            raise OffsetsWithoutRecord(self._config.topic, others)
+        return self._report_lost(lost)
 
     def show_group(self, checkpoint: KafkaCheckpoint) -> None:
         """Show the consumer group of ``source.commit_group`` how far the table has read."""
@@ -209,6 +247,8 @@ class KafkaSource:
         """Ends the connection that answers questions; streams go on."""
         if self._group is not None:
             self._group.close()
+        if self._gap_peek is not None:
+            self._gap_peek.close()
         self._admin.close()
 
     def __enter__(self) -> KafkaSource:
@@ -222,25 +262,49 @@ class KafkaSource:
     ) -> None:
         self.close()
 
+    def _report_lost(self, lost: Sequence[LostRange]) -> Sequence[Mapping[str, object]]:
+        facts = tuple(one.facts(self._config.topic) for one in lost)
+        if lost:
+            self._listener(OffsetsSkipped(self._config.topic, tuple(map(str, lost)), facts))
+        return facts
+
+    def _check_empty(self, gaps: Sequence[OffsetGap]) -> None:
+        """Pass if the broker has no readable record in any of the gaps, as far as it answers."""
+        if not gaps:
+            return
+        if self._gap_peek is None:
+            self._gap_peek = self.peek()
+        with self._admin.translating():
+            for gap in gaps:
+                found = self._gap_peek.first_offset(gap.partition, gap.begin, gap.end)
+                if found is not None:
+                    raise RecordsWithheld(self._config.topic, gap, found)
+
     def _first(self) -> Start:
-        starting: Starting
-        if isinstance(self._config.starting, StartingTime):
-            # Before the ranges are asked for: what arrives in between lies within them.
-            starting = self._admin.offsets_since(self._config.starting.timestamp)
-        else:
-            starting = self._config.starting
+        starting = self._starting()
+        # After the times: what arrives in between lies within these ranges.
         available = self._admin.ranges()
         if isinstance(starting, dict) and not starting.keys() <= available.keys():
             unknown = starting.keys() - available.keys()
             raise UnknownPartitions(self._config.topic, unknown, len(available))
-        start = kafka_offsets.first_start(
-            self._config.topic, available, self._latest or starting, self._fallback
-        )
-        if starting != "latest":
+        start = kafka_offsets.first_start(self._config.topic, available, starting, self._fallback)
+        if self._config.starting != "latest" and not isinstance(
+            self._config.starting, StartingTime
+        ):
             return start
-        # Whatever makes the run start again, it must not leave out what has come since.
-        self._latest = self._latest or start.checkpoint.offsets
-        return replace(start, passes_over=True)
+        # If the run starts again before the table records this start, it must not skip what has
+        # arrived meanwhile.
+        self._resolved = start.checkpoint.offsets
+        return replace(start, needs_commit=True)
+
+    def _starting(self) -> Starting:
+        """The setting, with a time resolved to offsets; or what this run has resolved before."""
+        if self._resolved is not None:
+            return self._resolved
+        starting = self._config.starting
+        if isinstance(starting, StartingTime):
+            return self._admin.offsets_since(starting.timestamp)
+        return starting
 
     def _next(self, checkpoint: KafkaCheckpoint, is_recreated: bool) -> Start:
         if checkpoint.topic != self._config.topic:

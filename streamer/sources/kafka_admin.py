@@ -98,7 +98,8 @@ class KafkaAdmin:
     def offsets_since(self, timestamp_ms: int) -> dict[int, int]:
         """The first offset of each partition whose record is no older than that.
 
-        The end of a partition that has no such record.
+        If a partition has no such record, its end as it was before the broker looked for one: a
+        record that arrives meanwhile is at that offset or after it.
 
         Args:
             timestamp_ms: milliseconds since 1970, UTC.
@@ -163,9 +164,10 @@ class KafkaAdmin:
     def _offsets_since(self, timestamp_ms: int) -> dict[int, int]:
         partitions = self._partitions()
         spec = self._kafka.admin.OffsetSpec
+        # One after the other: a record between the two answers must not lie before the end.
+        end = self._answer(self._list_offsets(partitions, spec.latest()).all())
         later = self._list_offsets(partitions, spec.forTimestamp(timestamp_ms))
-        latest = self._list_offsets(partitions, spec.latest())
-        found, end = self._answer(later.all()), self._answer(latest.all())
+        found = self._answer(later.all())
         offsets = {n: int(found.get(partition).offset()) for n, partition in partitions.items()}
         return {
             n: offset if offset >= 0 else int(end.get(partitions[n]).offset())

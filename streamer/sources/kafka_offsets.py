@@ -5,11 +5,12 @@ Each partition is judged by itself: what was lost in one never moves another.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from checkpoints.checkpoint import KafkaCheckpoint
+from sinks.audit import OffsetGap
 
 #: Which end of a partition to go on at.
 Fallback: TypeAlias = Literal["earliest", "latest"]
@@ -88,14 +89,14 @@ class Start:
         checkpoint: every partition of the topic.
         lost: what it has to leave out.
         topic_id: by which Kafka knows this very topic; "" when the broker does not say.
-        passes_over: whether records are left out that another start might not find, or more of
-            them: so it is to be committed even when nothing comes after it.
+        needs_commit: whether the same question may get another answer later, so that records
+            would be skipped silently. The table must record such a start before anything is read.
     """
 
     checkpoint: KafkaCheckpoint
     lost: tuple[LostRange, ...] = ()
     topic_id: str = ""
-    passes_over: bool = False
+    needs_commit: bool = False
 
 
 def first_start(
@@ -145,8 +146,29 @@ def next_start(
     offsets = {p: checkpoint.offsets.get(p, held.earliest) for p, held in available.items()}
     moved = {one.partition: one.resumes_at for one in lost if one.resumes_at is not None}
     return Start(
-        KafkaCheckpoint(checkpoint.topic, {**offsets, **moved}), lost, passes_over=bool(lost)
+        KafkaCheckpoint(checkpoint.topic, {**offsets, **moved}), lost, needs_commit=bool(lost)
     )
+
+
+def lost_in(
+    gaps: Sequence[OffsetGap], available: Mapping[int, OffsetRange]
+) -> tuple[list[LostRange], list[OffsetGap]]:
+    """The parts of the gaps of a batch below the earliest offset, and the other parts.
+
+    Args:
+        gaps: ranges of offsets at which no record was read.
+        available: what each partition holds after the batch was read.
+    """
+    lost, others = list[LostRange](), list[OffsetGap]()
+    for gap in gaps:
+        held = available.get(gap.partition)
+        lost_up_to = gap.end if held is None else min(gap.end, held.earliest)
+        if gap.begin < lost_up_to:
+            resumes_at = None if held is None else lost_up_to
+            lost.append(LostRange(gap.partition, gap.begin, held, resumes_at))
+        if lost_up_to < gap.end:
+            others.append(replace(gap, begin=max(gap.begin, lost_up_to)))
+    return lost, others
 
 
 def lag(checkpoint: KafkaCheckpoint, available: Mapping[int, OffsetRange]) -> dict[int, int]:

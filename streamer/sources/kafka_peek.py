@@ -105,6 +105,24 @@ class KafkaPeek:
                     self._consumer.pause(self._set_of([open_partitions.pop(number)]))
         return values
 
+    def first_offset(self, partition: int, begin: int, end: int) -> int | None:
+        """The first offset of a range at which the topic has a readable record.
+
+        None if it has none, or does not answer in time.
+
+        Args:
+            partition: of the topic.
+            begin: the first offset of the range.
+            end: the offset after the last.
+        """
+        asked = self._partition(partition)
+        self._assign({asked: begin})
+        until = time.monotonic() + ANSWER_WITHIN_S
+        while time.monotonic() < until and self._consumer.position(asked) < end:
+            for record in self._poll().records(asked):
+                return int(record.offset()) if record.offset() < end else None
+        return None
+
     def close(self) -> None:
         """Ends the connection; calling twice is harmless."""
         try:

@@ -99,6 +99,25 @@ def test_they_agree_after_every_commit_whoever_made_it(
         assert len(commits) == 2, "each of them has compacted"
 
 
+@pytest.mark.parametrize(("version", "table_type"), [(9, "MERGE_ON_READ"), (6, "COPY_ON_WRITE")])
+def test_apache_continues_a_table_whose_first_commit_only_records_a_start(
+    oracle: Oracle,
+    tmp_path: Path,
+    version: int,
+    table_type: Literal["MERGE_ON_READ", "COPY_ON_WRITE"],
+) -> None:
+    path, stream = tmp_path / "t", Stream(seed=5)
+    twin = ApacheTable("t", ["id"], ["region"], ["ts"], table_type=table_type, version=version)
+    writer = LakemarkWriter.open(path, twin, SCHEMA)
+    writer.writer.begin()
+    writer.writer.commit([], {"lakemark.source.start": "orders,0:7"})
+    assert oracle.read(path).num_rows == 0
+    oracle.write(path, stream.rows(), twin)
+    _agree(oracle, path, ["ts"])
+    writer.upsert(stream.rows())
+    _agree(oracle, path, ["ts"])
+
+
 @pytest.mark.parametrize("version", [9, 6])
 def test_apache_rolls_back_what_a_dead_lakemark_left(
     oracle: Oracle, tmp_path: Path, version: int

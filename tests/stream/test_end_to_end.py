@@ -192,6 +192,8 @@ def test_what_became_of_every_offset_is_in_the_commit(
         "merged": 3,
         "rejected": 1,
         "skipped": 3,
+        "ignored": 0,
+        "lost": 0,
     }
 
 

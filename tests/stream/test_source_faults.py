@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -21,15 +24,23 @@ from sinks.batch import KafkaBatch
 from sinks.hudi.exchange import DriverExchange, OpenWrite, Prepare, Written
 from streamer import pipeline
 from streamer.broker import EmbeddedBroker
-from streamer.events import BatchPlanned, BatchWritten, Event, Retrying, RunStarted
+from streamer.events import (
+    BatchPlanned,
+    BatchWritten,
+    Event,
+    OffsetsSkipped,
+    Retrying,
+    RunStarted,
+)
+from streamer.sources.errors import LostOffsets, OffsetsWithoutRecord
 from streamer.sources.kafka import KafkaSource
 from streamer.sources.kafka_admin import KafkaAdmin
 from streamer.sources.kafka_offsets import OffsetRange
 from table.config import keys
-from table.errors import StorageUnavailable
+from table.errors import Permanent, StorageUnavailable
 from table.execution.runner import LocalRunner
 from table.hudi_table import HudiTable, open_table
-from table.model.action import Action
+from table.model.action import COMMITS, Action
 from table.storage import StorageLocation
 from tests.fixtures.kafka import Kafka, Message
 from tests.stream.orders_pipeline import assert_offsets_chain, pipeline_config
@@ -294,13 +305,51 @@ def test_a_first_run_at_the_latest_offset_leaves_out_nothing_when_it_starts_agai
     assert contents(open_table(StorageLocation(str(tmp_path / "orders")))) == {"2": 2}
 
 
+class Dies(DriverExchange):
+    """An exchange in a process that dies with its first batch."""
+
+    def run(self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite) -> list[Written]:
+        message = "the process is dead"
+        raise Permanent(message)
+
+
+LATER_THAN_ALL = {"timestamp": "2100-01-01T00:00:00Z"}
+
+
+@pytest.mark.parametrize("starting", ["latest", LATER_THAN_ALL], ids=["latest", "time"])
+def test_a_run_resumes_from_the_first_start_although_its_first_batch_died(
+    kafka: Kafka, spark: SparkSession, starting: object, tmp_path: Path
+) -> None:
+    topic = kafka.create_topic()
+    kafka.produce(topic, [order(1, 1)])
+    path = tmp_path / "orders"
+    pipeline_of = pipeline_config(kafka.bootstrap, topic, path, source={"starting": starting})
+
+    def listener(event: Event) -> None:
+        if isinstance(event, RunStarted):
+            kafka.produce(topic, [order(2, 1)])
+
+    with (
+        pipeline.build(pipeline_of, listener, Dies(LocalRunner(2))) as built,
+        pytest.raises(Permanent, match="the process is dead"),
+    ):
+        built.loop.run()
+    kafka.produce(topic, [order(3, 1)])
+    with pipeline.build(pipeline_of, lambda _: None, DriverExchange(LocalRunner(2))) as built:
+        assert built.loop.run().checkpoint == {0: 3}
+    location = StorageLocation(str(path))
+    assert contents(open_table(location)) == {"2": 1, "3": 1}
+    assert_offsets_chain(location, KafkaCheckpoint(topic, {0: 3}))
+
+
 @pytest.mark.parametrize("loses", [False, True], ids=["first run", "after a loss"])
+@pytest.mark.parametrize("starting", ["latest", LATER_THAN_ALL], ids=["latest", "time"])
 def test_a_run_that_begins_at_the_end_and_finds_nothing_more_keeps_its_place(
-    kafka: Kafka, spark: SparkSession, loses: bool, tmp_path: Path
+    kafka: Kafka, spark: SparkSession, loses: bool, starting: object, tmp_path: Path
 ) -> None:
     topic = kafka.create_topic()
     location = StorageLocation(str(tmp_path / "orders"))
-    policy = {"starting": "latest", "on_offset_out_of_range": "latest"}
+    policy = {"starting": starting, "on_offset_out_of_range": "latest"}
     pipeline_of = pipeline_config(kafka.bootstrap, topic, location.url, source=policy)
 
     def run_once() -> None:
@@ -340,6 +389,132 @@ def test_records_that_come_while_a_moment_is_resolved_are_no_loss(
         return found
 
     monkeypatch.setattr(KafkaAdmin, "ranges", then_more_come)
-    later = {"timestamp": "2100-01-01T00:00:00Z"}
-    with KafkaSource(spark, config(kafka.bootstrap, topic, starting=later)) as source:
+    with KafkaSource(spark, config(kafka.bootstrap, topic, starting=LATER_THAN_ALL)) as source:
+        assert source.start_map(None) == KafkaCheckpoint(topic, {0: 1})
+
+
+class Withholds(DriverExchange):
+    """An exchange that is not given some records of its first batch.
+
+    Attributes:
+        offsets: of the records.
+        afterwards: what happens once the others were read.
+    """
+
+    offsets: tuple[int, ...] = ()
+    afterwards: Callable[[], None] = staticmethod(lambda: None)
+
+    def run(self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite) -> list[Written]:
+        withheld, self.offsets = self.offsets, ()
+        records = batch.records.filter(~batch.records["offset"].isin(list(withheld)))
+        written = super().run(replace(batch, records=records), prepare, open_write)
+        self.afterwards()
+        return written
+
+
+def test_a_record_that_the_topic_has_and_a_batch_has_not_is_read_again(
+    kafka: Kafka, spark: SparkSession, tmp_path: Path
+) -> None:
+    topic = kafka.create_topic()
+    kafka.produce(topic, [order(key, 1) for key in range(9)])
+    path = tmp_path / "orders"
+    run = {"on_error": {"backoff_s": 0.01}}
+    retries: list[Retrying] = []
+
+    def listener(event: Event) -> None:
+        if isinstance(event, Retrying):
+            retries.append(event)
+
+    for offsets, shown in (((3, 4, 7), "offset 3 of partition 0"), ((17,), "offset 17 of")):
+        exchange = Withholds(LocalRunner(2))
+        exchange.offsets = offsets
+        pipeline_of = pipeline_config(kafka.bootstrap, topic, path, run=run)
+        with pipeline.build(pipeline_of, listener, exchange) as built:
+            built.loop.run()
+        assert retries[-1].error_type == "RecordsWithheld"
+        assert shown in retries[-1].error
+        kafka.produce(topic, [order(key, 1) for key in range(9, 18)])
+    assert len(retries) == 2
+    table = open_table(StorageLocation(str(path)))
+    assert contents(table) == {str(key): 1 for key in range(18)}
+    assert [audit["skipped"] for audit in audits(table)] == [0, 0]
+
+
+@pytest.mark.parametrize("policy", ["fail", "earliest"])
+def test_offsets_that_were_not_read_and_are_deleted_now_are_lost(
+    kafka: Kafka, spark: SparkSession, policy: str, tmp_path: Path
+) -> None:
+    topic = kafka.create_topic()
+    kafka.produce(topic, [order(key, 1) for key in range(9)])
+    path = tmp_path / "orders"
+    source = {"on_offset_out_of_range": policy}
+    pipeline_of = pipeline_config(kafka.bootstrap, topic, path, source=source)
+    exchange = Withholds(LocalRunner(2))
+    exchange.offsets = (2, 3, 4)
+    exchange.afterwards = lambda: kafka.delete_before(topic, 5)
+    skipped: list[OffsetsSkipped] = []
+
+    def listener(event: Event) -> None:
+        if isinstance(event, OffsetsSkipped):
+            skipped.append(event)
+
+    with pipeline.build(pipeline_of, listener, exchange) as built:
+        with nullcontext() if policy == "earliest" else pytest.raises(LostOffsets, match="2 to 4 "):
+            built.loop.run()
+    table = open_table(StorageLocation(str(path)))
+    if policy == "fail":
+        assert not table.timeline.completed(*COMMITS)
+        return
+    (commit,) = table.timeline.completed(*COMMITS)
+    fact = {"topic": topic, "partition": 0, "from": 2, "to": 5, "count": 3}
+    extra = table.store.read_commit(commit).extra_metadata
+    assert json.loads(extra[keys.SOURCE_LOST]) == [fact]
+    assert [one.lost for one in skipped] == [(fact,)]
+    (audit,) = audits(table)
+    assert (audit["records"], audit["skipped"], audit["lost"]) == (6, 0, 3)
+    assert contents(table) == {str(key): 1 for key in (0, 1, 5, 6, 7, 8)}
+
+
+def test_a_topic_that_must_have_no_gaps_stops_the_run_at_the_first_one(
+    kafka: Kafka, spark: SparkSession, tmp_path: Path
+) -> None:
+    topic = kafka.create_topic()
+    kafka.produce(topic, [order(1, 1)])
+    path = tmp_path / "orders"
+    pipeline_of = pipeline_config(
+        kafka.bootstrap, topic, path, source={"on_missing_offsets": "fail"}
+    )
+    with pipeline.build(pipeline_of, lambda _: None, DriverExchange(LocalRunner(2))) as built:
+        built.loop.run()
+    with kafka.transaction(topic, [order(2, 1)], aborts=False):
+        pass
+    with (
+        pipeline.build(pipeline_of, lambda _: None, DriverExchange(LocalRunner(2))) as built,
+        pytest.raises(
+            OffsetsWithoutRecord, match=r"partition 0, offsets 2 to 2, and source\.on_mis"
+        ),
+    ):
+        built.loop.run()
+    assert contents(open_table(StorageLocation(str(path)))) == {"1": 1}
+
+
+@pytest.mark.parametrize("is_old", [False, True], ids=["no older than the time", "older"])
+def test_a_record_between_the_two_requests_of_a_start_at_a_time_is_not_skipped(
+    kafka: Kafka, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, is_old: bool
+) -> None:
+    topic = kafka.create_topic()
+    kafka.produce(topic, [order(1, 1)])
+    time.sleep(0.01)
+    now_ms = time.time_ns() // 1_000_000
+    ask = KafkaAdmin._list_offsets
+
+    def then_a_record_arrives(admin: KafkaAdmin, *arguments: Any) -> Any:
+        answer = ask(admin, *arguments)
+        answer.all().get()
+        kafka.produce(topic, [order(2, 1)])
+        return answer
+
+    starting = LATER_THAN_ALL if is_old else {"timestamp": now_ms}
+    with KafkaSource(spark, config(kafka.bootstrap, topic, starting=starting)) as source:
+        monkeypatch.setattr(KafkaAdmin, "_list_offsets", then_a_record_arrives)
         assert source.start_map(None) == KafkaCheckpoint(topic, {0: 1})

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checkpoints.checkpoint import KafkaCheckpoint
-from sinks.audit import Audit, AuditFailed, RecordsRead, audit
+from sinks.audit import Audit, AuditFailed, OffsetGap, RecordsRead, audit
 from sinks.batch import KafkaBatch
 from sinks.hudi.exchange import OpenWrite, Prepare, Target, Written
 from sinks.hudi.sink import RejectLimit
@@ -43,14 +43,52 @@ def orders(offsets: Mapping[int, int]) -> KafkaCheckpoint:
 @given(records, st.integers(0, 30))
 def test_counts_of_chunks_are_the_count_of_all(listed: list[tuple[int, int]], cut: int) -> None:
     parts = [RecordsRead.in_chunk(chunk(part)) for part in (listed[:cut], listed[cut:])]
-    read = RecordsRead.merged(RecordsRead.of(part.to_table()) for part in parts)
-    assert read == RecordsRead.in_chunk(chunk(listed))
+    read = RecordsRead.of(part.to_table() for part in parts)
     assert read.count == len(listed)
     counted = Counter(p for p, _ in listed)
     assert {p: one.count for p, one in read.partitions.items()} == counted
     for partition, one in read.partitions.items():
         offsets = [o for p, o in listed if p == partition]
         assert (one.first, one.last) == (min(offsets), max(offsets))
+
+
+@given(records, st.permutations(range(4)))
+def test_the_lowest_and_the_widest_gap_of_each_partition_are_found(
+    listed: list[tuple[int, int]], order: list[int]
+) -> None:
+    """Chunks hold consecutive records of a partition, and arrive in any order."""
+    listed.sort()
+    cuts = [0, len(listed) // 4, len(listed) // 2, len(listed), len(listed)]
+    chunks = [listed[cuts[n] : cuts[n + 1]] for n in order]
+    read = RecordsRead.of(RecordsRead.in_chunk(chunk(part)).to_table() for part in chunks)
+    assert read == RecordsRead.in_chunk(chunk(listed))
+    start, end = orders(dict.fromkeys(range(4), 0)), orders(dict.fromkeys(range(4), 51))
+    found = read.gaps(start, end)
+    for partition in range(4):
+        missing = sorted(set(range(51)) - {o for p, o in listed if p == partition})
+        first = [offset for offset in missing if offset - 1 not in missing]
+        expected = [
+            (begin, next(o for o in range(begin, 52) if o not in missing)) for begin in first
+        ]
+        told = [(gap.begin, gap.end) for gap in found if gap.partition == partition]
+        assert set(told) <= set(expected)
+        assert told[0] == min(expected)
+        assert max(e - b for b, e in told) == max(e - b for b, e in expected)
+
+
+def test_a_plain_topic_has_no_gaps() -> None:
+    read = RecordsRead.in_chunk(chunk([(0, n) for n in range(5, 9)]))
+    assert read.gaps(orders({0: 5}), orders({0: 9})) == []
+    assert read.gaps(orders({0: 4}), orders({0: 9, 1: 2})) == [
+        OffsetGap(0, 4, 5),
+        OffsetGap(1, 0, 2),
+    ]
+
+
+def test_chunks_that_overlap_leave_no_gap_where_one_has_records() -> None:
+    parts = [[(0, 0), (0, 9)], [(0, n) for n in range(1, 9)]]
+    read = RecordsRead.of(RecordsRead.in_chunk(chunk(part)).to_table() for part in parts)
+    assert read.partitions[0].gaps == ()
 
 
 @given(records, st.integers(0, 40), st.integers(0, 40))
@@ -66,6 +104,15 @@ def test_the_parts_of_a_batch_add_up(
     assert found.records == found.written + found.merged + found.rejected
 
     assert Audit.in_commit({keys.AUDIT: found.to_json()}) == found
+
+
+def test_lost_offsets_are_not_skipped_ones() -> None:
+    found = Audit(offsets=9, records=4, written=4, merged=0, rejected=0, skipped=5)
+    lost = found.with_lost([{"count": 3}, {"count": None}])
+    assert (lost.skipped, lost.lost) == (2, 3)
+    older = json.loads(found.to_json())
+    del older["lost"]
+    assert Audit.in_commit({keys.AUDIT: json.dumps(older)}) == found
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "3", '{"offsets": 1}'])
@@ -99,11 +146,19 @@ def test_a_commit_says_what_became_of_its_records(table_type: TableType) -> None
     stream = JsonStream(place(), table_type=table_type)
     stream.write([{"id": k, "ts": ts} for ts in (1, 2) for k in ("a", "b")])
     stream.write([{"id": "a", "ts": 3}, b"broken", {"id": "c", "ts": 1}])
-    assert audits(stream) == [
-        {"offsets": 4, "records": 4, "written": 2, "merged": 2, "rejected": 0, "skipped": 0}
-        | {"ignored": 0},
-        {"offsets": 3, "records": 3, "written": 2, "merged": 0, "rejected": 1, "skipped": 0}
-        | {"ignored": 0},
+    assert [tuple(one.values()) for one in audits(stream)] == [
+        (4, 4, 2, 2, 0, 0, 0, 0),
+        (3, 3, 2, 0, 1, 0, 0, 0),
+    ]
+    assert list(audits(stream)[0]) == [
+        "offsets",
+        "records",
+        "written",
+        "merged",
+        "rejected",
+        "skipped",
+        "ignored",
+        "lost",
     ]
 
 
@@ -116,6 +171,7 @@ def test_ignored_tombstones_are_counted_and_are_no_rejects() -> None:
     assert first == {"offsets": 4, "records": 4, "written": 1, "merged": 1, "rejected": 0} | {
         "skipped": 0,
         "ignored": 2,
+        "lost": 0,
     }
     assert (second["records"], second["ignored"]) == (1, 1)
     assert stream.read() == {"a": {"id": "a", "ts": 2}}

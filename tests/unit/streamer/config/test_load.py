@@ -85,8 +85,8 @@ def test_every_problem_is_told_at_once_with_its_path_and_what_is_accepted(file: 
         "such as {0: 1200}, or {timestamp: TIME}",
         "source.max_records_per_batch: 0: should be greater than or equal to 1",
         "source.topik: unknown setting; did you mean topic? accepted: kind, bootstrap, topic, "
-        "starting, checkpoint_id, max_records_per_batch, on_offset_out_of_range, isolation, "
-        "commit_group, consumer, metadata_columns",
+        "starting, checkpoint_id, max_records_per_batch, on_offset_out_of_range, "
+        "on_missing_offsets, isolation, commit_group, consumer, metadata_columns",
         "table.path: missing",
         "table.type: 'mor': expected 'merge_on_read' or 'copy_on_write'",
         "table.record_key: []: expected at least one",

@@ -97,12 +97,14 @@ def test_a_batch_is_taken_apart(watched: Watched) -> None:
         bytes_written=900,
         stage_s={"write": 0.5, "commit": 0.25},
         files_written=4,
+        offsets_skipped=3,
     )
     watched.metrics(written)
     watched.metrics(RecordsRejected(0, 2, "orders 0:7: no JSON", "/dead"))
     watched.metrics(PartitionsChanged(0, 3, "record key 'a' exists in partition 'x'"))
     counters = ["records_read", "rows_written", "rows_deleted", "bytes_written", "files_written"]
     assert [watched(f"{name}_total") for name in counters] == [8, 6, 2, 900, 4]
+    assert watched("skipped_offsets_total") == 3
     assert watched("rejects_total") == 2
     assert watched("partition_changes_total") == 3
     assert watched("stage_seconds_total", stage="write") == 0.5

@@ -5,12 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checkpoints.checkpoint import KafkaCheckpoint
+from sinks.audit import OffsetGap
 from streamer.sources.kafka_offsets import (
     Fallback,
     LostRange,
     OffsetRange,
     first_start,
     lag,
+    lost_in,
     next_start,
 )
 
@@ -115,3 +117,22 @@ def test_no_offset_of_a_topic_means_anything_in_one_made_anew(
     assert start.checkpoint == orders(at)
     assert [(lost.partition, lost.count) for lost in start.lost] == [(0, None), (1, None)]
     assert str(start.lost[0]) == "partition 0 was created again and ends at 20 (offset 12 was next)"
+
+
+def test_gaps_are_lost_as_far_as_they_lie_below_the_earliest_offset() -> None:
+    available = {0: OffsetRange(10, 20), 1: OffsetRange(0, 9)}
+    gaps = [
+        OffsetGap(0, 4, 6),
+        OffsetGap(0, 8, 15),
+        OffsetGap(0, 10, 11),
+        OffsetGap(1, 0, 3),
+        OffsetGap(2, 5, 7),
+    ]
+    lost, others = lost_in(gaps, available)
+    assert [(one.partition, one.wanted, one.resumes_at, one.count) for one in lost] == [
+        (0, 4, 6, 2),
+        (0, 8, 10, 2),
+        (2, 5, None, None),
+    ]
+    assert str(lost[0]).startswith("partition 0 lost offsets 4 to 5 ")
+    assert others == [OffsetGap(0, 10, 15), OffsetGap(0, 10, 11), OffsetGap(1, 0, 3)]
