@@ -29,6 +29,7 @@ _TIME = "hoodie.keygen.timebased."
 _NO_META_COLUMNS = {"hoodie.populate.meta.fields": "false"}
 _ENCODED = {"hoodie.datasource.write.partitionpath.urlencode": "true"}
 _HIVE_STYLE = {"hoodie.datasource.write.hive_style_partitioning": "true"}
+_DROPPED = {"hoodie.datasource.write.drop.partition.columns": "true"}
 
 
 def _with_times(frame: DataFrame) -> DataFrame:
@@ -218,6 +219,18 @@ RECIPES = (
             NO_METADATA, version(9), _ENCODED, keyed_by("SimpleKeyGenerator", partition="place")
         ),
         _four_commits(_with_odd_paths),
+    ),
+    Recipe(
+        "v9_cow_dropped_columns",
+        "The files lack the partition columns, whose values are in the Hive-style path alone.",
+        copy_on_write(
+            NO_METADATA,
+            version(9),
+            keyed_by("ComplexKeyGenerator", partition="region,line"),
+            _HIVE_STYLE,
+            _DROPPED,
+        ),
+        _four_commits(_with_small_number),
     ),
     Recipe(
         "v9_mor_slash_paths",
