@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from py4j.protocol import Py4JError
-from pyspark import SparkContext
+from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -30,6 +30,7 @@ from streamer.launch_files import (
     environment_variable,
     launch_files,
 )
+from streamer.stopping import interrupts_kept
 from streamer.stream_failure import told_by_spark
 from streamer.toolchain import find_java, find_spark, spark_kafka_jars
 from table.errors import Permanent
@@ -178,6 +179,8 @@ def _start(conf: Mapping[str, str]) -> SparkSession:
     ):
         # First the JVM: a builder that has to launch it puts all settings on its command line.
         SparkContext._ensure_initialized()
+        with interrupts_kept():
+            SparkContext.getOrCreate(SparkConf().setAll(list(conf.items())))
         return builder.getOrCreate()
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
@@ -72,6 +73,21 @@ def ends_on_signals() -> Iterator[StopSignals]:
     finally:
         for one, handler in before.items():
             signal.signal(one, handler)
+
+
+@contextmanager
+def interrupts_kept() -> Iterator[None]:
+    """A block after which Ctrl-C does what it did before.
+
+    Spark sets a handler of its own, which calls its JVM. While this thread waits for another answer
+    of the JVM, that call fails, and an interrupted start would end as an error.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, before)
 
 
 def end_at_once(code: int) -> NoReturn:

@@ -22,9 +22,10 @@ SECRET = "geheim-4711"
 
 #: Starts a session for the pipeline on stdin, and prints what came of its settings.
 START = """
-import json, os, sys, yaml
+import json, os, signal, sys, yaml
 from streamer.config.load import validated
 from streamer.session import spark_session
+before = signal.getsignal(signal.SIGINT)
 spark = spark_session(validated(yaml.safe_load(sys.stdin)))
 jvm = spark.sparkContext._jvm
 print(json.dumps({
@@ -35,6 +36,7 @@ print(json.dumps({
     "defaults": spark.conf.get("spark.from.defaults"),
     "arguments": os.environ.get("PYSPARK_SUBMIT_ARGS"),
     "scratch": jvm.System.getProperty("java.io.tmpdir"),
+    "interrupts": signal.getsignal(signal.SIGINT) is before,
 }))
 spark.range(100).repartition(2).collect()  # Spark's own folders are there when the process ends
 """
@@ -199,6 +201,7 @@ def test_no_secret_stands_on_a_command_line(tmp_path: Path) -> None:
         "heap": 700 * 1024**2,
         "defaults": "kept",
         "arguments": None,
+        "interrupts": True,
     }
     assert any("org.apache.spark.deploy.SparkSubmit" in line for line in lines.seen)
     assert not [line for line in lines.seen if SECRET in line]
