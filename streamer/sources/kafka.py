@@ -202,6 +202,8 @@ class KafkaSource:
         Raises:
             SourceError: the topic cannot be asked how long its records are.
         """
+        # If the run starts again before its first commit, what was deleted meanwhile is a loss.
+        self._resolved = start.offsets
         properties = {_POLL_RECORDS: str(self.poll_records(start)), **self._properties}
         reader = self._spark.readStream.format("kafka").options(
             **{f"kafka.{name}": value for name, value in properties.items()},

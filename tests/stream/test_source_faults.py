@@ -393,6 +393,41 @@ def test_records_that_come_while_a_moment_is_resolved_are_no_loss(
         assert source.start_map(None) == KafkaCheckpoint(topic, {0: 1})
 
 
+@pytest.mark.parametrize("policy", ["fail", "earliest"])
+def test_records_that_are_deleted_between_the_plan_of_a_batch_and_its_reading_are_lost(
+    kafka: Kafka, spark: SparkSession, policy: str, tmp_path: Path
+) -> None:
+    topic = kafka.create_topic()
+    kafka.produce(topic, [order(key, 1) for key in range(50)])
+    source = {"on_offset_out_of_range": policy}
+    pipeline_of = pipeline_config(
+        kafka.bootstrap,
+        topic,
+        tmp_path / "orders",
+        source=source,
+        run={"on_error": {"backoff_s": 0.01}},
+    )
+    skipped: list[OffsetsSkipped] = []
+
+    def listener(event: Event) -> None:
+        if isinstance(event, BatchPlanned) and not skipped:
+            kafka.delete_before(topic, 30)
+        if isinstance(event, OffsetsSkipped):
+            skipped.append(event)
+
+    with pipeline.build(pipeline_of, listener, DriverExchange(LocalRunner(2))) as built:
+        with nullcontext() if policy == "earliest" else pytest.raises(LostOffsets, match="0 to 29"):
+            built.loop.run()
+    table = open_table(StorageLocation(str(tmp_path / "orders")))
+    if policy == "fail":
+        assert not table.timeline.completed(*COMMITS)
+        return
+    assert contents(table) == {str(key): 1 for key in range(30, 50)}
+    fact = {"topic": topic, "partition": 0, "from": 0, "to": 30, "count": 30}
+    assert [one.lost for one in skipped] == [(fact,)]
+    assert [audit["skipped"] for audit in audits(table)] == [0, 0]
+
+
 class Withholds(DriverExchange):
     """An exchange that is not given some records of its first batch.
 
