@@ -1,0 +1,88 @@
+"""Apache Hudi's CDC query of a merge-on-read table that both write, and ours, against a model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from table.hudi_table import open_table
+from table.model.changes import ChangeKind
+from table.storage import StorageLocation
+from tests.interop.lakemark import LakemarkWriter
+from tests.interop.oracle import ApacheTable, Oracle
+
+pytestmark = pytest.mark.oracle
+
+SCHEMA = pa.schema([("id", pa.string()), ("region", pa.string()), ("ts", pa.int64())])
+TRIPS = ApacheTable(
+    "trips",
+    ["id"],
+    ["region"],
+    ["ts"],
+    log_format="avro",
+    extra={"hoodie.table.cdc.enabled": "true"},
+)
+CDC = {
+    "hoodie.datasource.query.incremental.format": "cdc",
+    "hoodie.datasource.read.begin.instanttime": "000",
+}
+
+#: Operation, key, and ordering value before and after.
+Change = tuple[str, str, int | None, int | None]
+
+
+def rows(*values: tuple[str, str, int]) -> pa.Table:
+    return pa.Table.from_pylist(
+        [dict(zip(SCHEMA.names, row, strict=True)) for row in values], SCHEMA
+    )
+
+
+def listed(changes: pa.Table) -> list[Change]:
+    found: list[Change] = []
+    for row in changes.to_pylist():
+        before, after = json.loads(row["before"] or "{}"), json.loads(row["after"] or "{}")
+        found.append((row["op"], (after or before)["id"], before.get("ts"), after.get("ts")))
+    return sorted(found, key=str)
+
+
+def test_apache_finds_each_change_that_lakemark_wrote(oracle: Oracle, tmp_path: Path) -> None:
+    path = tmp_path / "trips"
+    oracle.write(path, rows(("a", "n", 1), ("b", "n", 1), ("c", "n", 1)), TRIPS)
+    own = LakemarkWriter.open(path, TRIPS, SCHEMA)
+    own.upsert(rows(("a", "n", 2), ("d", "n", 2)))
+    own.delete(rows(("b", "n", 3)))
+    planned = own.plan_compaction()
+    own.upsert(rows(("a", "n", 4), ("c", "n", 4)))
+    own.delete(rows(("d", "n", 5)))
+    assert own.compact()[0].requested_at == planned.requested_at
+    absent = rows(*((f"z{number}", "s", 4) for number in range(8)))
+    new = own.changes(rows(("x", "s", 4), ("y", "s", 4)), ChangeKind.UPSERT)
+    gone = own.changes(absent, ChangeKind.DELETE)
+    own.begin(pa.concat_tables([new, gone]))()
+    own.upsert(rows(("a", "n", 6), ("b", "n", 6)))
+    own.upsert(rows(("a", "n", 5)))
+    oracle.write(path, rows(("a", "n", 7), ("q", "n", 7)), TRIPS)
+    LakemarkWriter.open(path, TRIPS, SCHEMA).upsert(rows(("a", "n", 8), ("q", "n", 8)))
+
+    expected: list[Change] = [
+        *(("i", key, None, 1) for key in "abc"),
+        ("u", "a", 1, 2),
+        ("i", "d", None, 2),
+        ("d", "b", 1, None),
+        ("u", "a", 2, 4),
+        ("u", "c", 1, 4),
+        ("d", "d", 2, None),
+        *(("i", key, None, 4) for key in "xy"),
+        ("u", "a", 4, 6),
+        ("i", "b", None, 6),
+        ("u", "a", 6, 7),
+        ("i", "q", None, 7),
+        ("u", "a", 7, 8),
+        ("u", "q", 7, 8),
+    ]
+    assert listed(oracle.read(path, "incremental", CDC)) == sorted(expected, key=str)
+    ours = open_table(StorageLocation(str(path))).changes("000").to_reader().read_all()
+    assert listed(ours) == sorted(expected, key=str)
