@@ -15,6 +15,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
+from streamer.stopping import was_interrupted
 from streamer.toolchain import cache_home
 from table.errors import Permanent
 
@@ -87,6 +88,8 @@ def jvm_end(error: BaseException) -> Permanent | None:
         return error
     process = getattr(SparkContext._gateway, "proc", None)
     if process is None:  # of spark-submit: this process ends with it
+        return None
+    if was_interrupted(error):  # it is the call that ended, and not the JVM
         return None
     if _is_cut_off(error):
         with suppress(subprocess.TimeoutExpired):

@@ -75,6 +75,16 @@ def ends_on_signals() -> Iterator[StopSignals]:
             signal.signal(one, handler)
 
 
+def was_interrupted(error: BaseException) -> bool:
+    """Whether an error came up while a signal's exception was on its way, as py4j raises them."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, StopRequested | KeyboardInterrupt):
+            return True
+        cause = cause.__cause__ or cause.__context__
+    return False
+
+
 @contextmanager
 def interrupts_kept() -> Iterator[None]:
     """A block after which Ctrl-C does what it did before.

@@ -14,6 +14,7 @@ from pyspark.errors import PySparkException
 
 from streamer import jvm_end
 from streamer.jvm_end import JvmEnded, OutOfMemory, jvm_end_told
+from streamer.stopping import StopRequested
 from streamer.stream_failure import StreamFailed, translated
 
 _CUT_OFF = "An error occurred while calling None.None"
@@ -58,6 +59,18 @@ def test_a_block_tells_of_the_end_alone(caplog: pytest.LogCaptureFixture) -> Non
         logging.getLogger().handle(bridge)
         raise Py4JError(_CUT_OFF)
     assert caplog.records == []
+
+
+def test_interrupted_call_does_not_wait_for_the_jvm_to_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    running = SimpleNamespace(proc=SimpleNamespace(poll=lambda: None, wait=pytest.fail))
+    monkeypatch.setattr(SparkContext, "_gateway", running)
+    with pytest.raises(Py4JError, match=_CUT_OFF), jvm_end_told():
+        try:
+            raise StopRequested
+        except StopRequested:
+            raise Py4JError(_CUT_OFF)  # noqa: B904
 
 
 def test_while_it_lives_errors_stay_what_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
