@@ -149,7 +149,9 @@ class TimelineClock:
 
     def _wait_s(self, newest_time: str, now: datetime) -> float:
         until = self.parse(newest_time)
-        if until < now:  # the clock was set back since: it shows that time once more
+        # Instants have milliseconds: one that was generated in the current one is not in the past.
+        if until < now.replace(microsecond=now.microsecond // 1000 * 1000):
+            # The clock was set back since, and shows that time once more.
             until = self.parse(newest_time, latest=True)
         ahead_s = (until - now).total_seconds()
         if ahead_s > MAX_CLOCK_DRIFT_S:

@@ -51,13 +51,26 @@ class Sighting:
     @property
     def offset(self) -> timedelta | None:
         """The zone's offset from UTC that it shows; None if it shows none."""
-        at_utc = UTC_CLOCK.parse(self.requested_at)
         # Exactly the offset less the time that it took to write the file.
-        difference = at_utc - self.written_at
+        difference = self._wall_time - self.written_at
         offset = _STEP * -((-difference - _EARLIEST_WRITE) // _STEP)
         took = offset - difference
         is_offset = took <= _LATEST_WRITE and _WESTMOST <= offset <= _EASTMOST
         return offset if is_offset else None
+
+    def is_in(self, zone: tzinfo | None) -> bool:
+        """Whether it shows the zone's offset at the moment in which its time was generated.
+
+        The file may be written after the clock change that the time precedes.
+        """
+        offset = self.offset
+        if offset is None:
+            return False
+        return (self._wall_time - offset).astimezone(zone).utcoffset() == offset
+
+    @property
+    def _wall_time(self) -> datetime:
+        return UTC_CLOCK.parse(self.requested_at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +105,7 @@ class ZoneEvidence:
 
     def agrees_with(self, zone: tzinfo | None) -> bool:
         """Whether each of the commits was requested in the zone; None is that of this process."""
-        return self.offset is not None and all(
-            one.offset == one.written_at.astimezone(zone).utcoffset() for one in self.sightings
-        )
+        return self.offset is not None and all(one.is_in(zone) for one in self.sightings)
 
 
 def find_clock(url: str, stored: str, setting: str | None, evidence: ZoneEvidence) -> TimelineClock:

@@ -119,6 +119,14 @@ def test_in_the_hour_that_occurs_twice_a_writer_waits_for_the_newest_time_to_pas
     assert "wait until 2026-11-01 01:30:00 EST (2026-11-01 06:30:00 UTC)" in str(caught.value)
 
 
+def test_a_second_time_in_one_millisecond_does_not_wait_for_the_repeated_hour() -> None:
+    half_past_one_summer_time = Clock(datetime(2026, 11, 1, 5, 30, 0, 500, UTC))
+    generated = NEW_YORK.next_instant(
+        "20261101013000000", None, half_past_one_summer_time.now, half_past_one_summer_time.sleep
+    )
+    assert generated == "20261101013000001"
+
+
 def test_a_time_that_occurs_twice_is_the_first_one_unless_the_latest_is_asked_for() -> None:
     text = "20261101013000000"
     assert NEW_YORK.parse(text) == datetime(2026, 11, 1, 5, 30, tzinfo=UTC)

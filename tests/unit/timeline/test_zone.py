@@ -82,6 +82,14 @@ def test_evidence_from_before_and_after_a_change_to_winter_time_agrees_with_its_
     assert not both.agrees_with(timezone(timedelta(hours=-5)))
 
 
+def test_a_file_that_is_written_right_after_a_clock_change_shows_the_zone_before_it() -> None:
+    for change in (datetime(2026, 11, 1, 6, tzinfo=UTC), datetime(2026, 3, 8, 7, tzinfo=UTC)):
+        before = change - timedelta(milliseconds=100)
+        shown = evidence("America/New_York", before, change + timedelta(minutes=61))
+        assert shown.agrees_with(ZoneInfo("America/New_York"))
+        assert not shown.agrees_with(timezone(timedelta(hours=-5)))
+
+
 def test_without_a_setting_the_zone_of_this_machine_counts_if_the_instants_show_it(
     own_zone: str,
 ) -> None:
