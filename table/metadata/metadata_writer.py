@@ -113,9 +113,11 @@ class MetadataWriter:
             Fenced: the instant was rolled back meanwhile.
             Refused: the table was taken to another version since it was opened.
             MetadataTableBehind: a metadata table that cannot be continued, and is kept.
-            Unsupported: one that nobody makes anew.
+            Unsupported: one that nobody makes anew; or a property of the table that appeared since
+                it was opened does not allow the commit.
         """
-        known = self._take(timeline)
+        writes_rows = bool(metadata.write_stats) and not instant.action.is_table_service
+        known = self._take(timeline, Purpose.WRITE if writes_rows else Purpose.MAINTAIN)
         if known is None:
             return
         compact_if_due(known.store, timeline)
@@ -225,11 +227,11 @@ class MetadataWriter:
         """Read everything again at the next call: the metadata table was made anew."""
         self._known = None
 
-    def _take(self, timeline: Timeline) -> _Known | None:
+    def _take(self, timeline: Timeline, purpose: Purpose = Purpose.MAINTAIN) -> _Known | None:
         """What is known, as of the timeline; nothing until it is given back: a call may fail."""
         known, self._known = self._known, None
         properties = check_same_version(self._storage, self._instants.version)
-        check_allows(properties, Purpose.MAINTAIN, self._storage.location.url)
+        check_allows(properties, purpose, self._storage.location.url)
         partitions = frozenset(properties.metadata_partitions)
         if not partitions:
             return None

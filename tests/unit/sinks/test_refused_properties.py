@@ -92,6 +92,28 @@ def test_property_that_appears_during_a_run_stops_the_next_commit(
     assert contents(storage) == {"a": (2, 2)}
 
 
+@pytest.mark.parametrize(
+    ("table_type", "values"),
+    [
+        (TableType.COPY_ON_WRITE, {keys.CDC_ENABLED: "true"}),
+        (TableType.MERGE_ON_READ, {keys.SLASH_SEPARATED_DATES: "true"}),
+        (TableType.MERGE_ON_READ, {keys.KEY_GENERATOR_TYPE: "CUSTOM"}),
+    ],
+)
+def test_property_that_refuses_rows_stops_the_next_commit_of_rows_alone(
+    table_type: TableType, values: dict[str, str]
+) -> None:
+    storage = new_table(table_type)
+    to = writer(storage)
+    commit(to, [Row("a", 2, 2)])
+    change(storage, values)
+    with pytest.raises(Unsupported, match=next(iter(values))):
+        commit(to, [Row("a", 3, 3)])
+    assert contents(storage) == {"a": (2, 2)}
+    to.recover()
+    clean(to.table, CleaningPolicy(commits=1))
+
+
 def test_index_that_is_being_built_is_not_trusted() -> None:
     storage = new_table()
     change(storage, {INFLIGHT: "column_stats"})
