@@ -214,7 +214,7 @@ def _check_no_other_engine(table: HudiTable, timeline: Timeline, identity: str) 
     """Only the default streamer can be Apache Hudi's; writers of this project name themselves."""
     if identity != DEFAULT_IDENTITY:
         return
-    for pending in timeline.pending(*COMMITS):
+    for pending in table.store.pending_writes(timeline):
         if pending.state is State.REQUESTED or not _is_ours(table, pending):
             raise WriterPending(table.location.url, pending.requested_at)
 

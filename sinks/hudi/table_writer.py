@@ -84,7 +84,10 @@ class TableWriter:
         sharing = self.table.access.sharing
         pending = self.table.timeline.pending(Action.ROLLBACK, *COMMITS)
         clock = self.table.store.clock
-        if sharing is None or all(is_fresh(i, sharing.heartbeats, clock) for i in pending):
+        if sharing is None:
+            return []
+        silent = (i for i in pending if not is_fresh(i, sharing.heartbeats, clock))
+        if all(self.table.store.is_clustering(i) for i in silent):
             return []
         rolled_back = recover(self.table.access)
         if rolled_back:

@@ -17,7 +17,6 @@ from table.errors import Refused
 from table.execution.runner import Runner
 from table.hudi_table import HudiTable
 from table.index.stored_rows import stored_key_generator
-from table.model.action import COMMITS
 from table.model.compaction_plan import CompactionOperation
 from table.model.format_version import FormatVersion
 from table.services.compaction import schedule
@@ -50,7 +49,7 @@ def plan_version(table: HudiTable, version: FormatVersion) -> PlannedChange:
         HudiError: as for ``plan_change``.
     """
     change = plan_change(table.access, version, _checked_fields(table, version))
-    pending = tuple(i.requested_at for i in table.timeline.pending(*COMMITS))
+    pending = tuple(i.requested_at for i in table.store.pending_writes(table.timeline))
     plans = [plan for _, plan in pending_compactions(table)]
     if _merges(table, version):
         # What was written beside a pending compaction has to be merged once that is done.

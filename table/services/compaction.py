@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from table.execution.runner import Runner
-from table.model.action import COMMITS, Action, State
+from table.model.action import Action, State
 from table.model.commit_metadata import CommitMetadata, Operation, WriteStat
 from table.model.compaction_plan import CompactionOperation, CompactionPlan
 from table.model.file_slice import FileSlice
@@ -102,7 +102,8 @@ def request(
     """
     with access.lock.hold(LOCK_WAIT_S) as lease:
         timeline = access.timeline.load()
-        if access.timeline.version.logs_name_their_slice and timeline.pending(*COMMITS):
+        store = access.timeline
+        if store.version.logs_name_their_slice and store.pending_writes(timeline):
             return None  # what they write names a slice that the plan would end without it
         plan = schedule(slices_at(timeline))
         if not plan.operations:

@@ -15,7 +15,7 @@ from typing import TypeAlias, TypeVar
 from table.codec import avro_container
 from table.config.table_properties import TableProperties
 from table.errors import SnapshotChanged
-from table.model.action import Action, State
+from table.model.action import COMMITS, Action, State
 from table.model.clean import CleanMetadata, CleanPlan, metadata_record
 from table.model.clustering_plan import ClusteringPlan
 from table.model.commit_metadata import CommitMetadata
@@ -288,6 +288,10 @@ class TimelineStore:
             return self.read_clustering_plan(pending) is not None
         except NotFound:
             return False
+
+    def pending_writes(self, timeline: Timeline) -> list[Instant]:
+        """Pending commits without clusterings, which table version 6 calls commits, too."""
+        return [i for i in timeline.pending(*COMMITS) if not self.is_clustering(i)]
 
     def read_rollback_plan(self, requested_at: str) -> RollbackPlan:
         """Plan of a pending rollback. One that completed may have lost it to an archiver."""

@@ -205,11 +205,7 @@ def _abandoned(access: TableAccess, timeline: Timeline) -> list[Instant]:
     """Pending rollbacks and commits of dead writers, but for commits that a rollback is to undo."""
     pending = timeline.pending(Action.ROLLBACK)
     aims = {access.timeline.read_rollback_plan(i.requested_at).instant for i in pending}
-    commits = (
-        i
-        for i in timeline.pending(*COMMITS)
-        if i.requested_at not in aims and not access.timeline.is_clustering(i)
-    )
+    commits = (i for i in access.timeline.pending_writes(timeline) if i.requested_at not in aims)
     abandoned = [*pending, *commits]
     return dead(access.storage, abandoned, access.sharing, access.timeline.clock)
 

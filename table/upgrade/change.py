@@ -101,6 +101,12 @@ def plan_change(
     timeline = access.timeline.load()
     check_no_restore(timeline)
     for pending in timeline.pending():
+        if access.timeline.is_clustering(pending):
+            message = (
+                f"{pending} is planned; execute it with Apache Hudi, or remove the plan: lakemark "
+                f"table rollback TABLE {pending.requested_at} --run"
+            )
+            raise Refused(message)
         if pending.action not in _ENDED:
             message = f"{pending} has not ended; end it first: lakemark table timeline TABLE"
             raise Refused(message)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from table.errors import InvalidConfig
-from table.model.action import COMMITS, Action
+from table.model.action import Action
 from table.model.file_slice import LogFile, join
 from table.timeline.timeline import Timeline
 from table.timeline.timeline_store import TimelineStore
@@ -31,8 +31,8 @@ def check_retained(
             (``TimelineUtils.validateTimestampAsOf``).
         CorruptData: the newest clean is damaged.
     """
-    pending = (i for i in timeline.pending(*COMMITS) if i.requested_at <= instant)
-    unfinished = next((i for i in pending if not store.is_clustering(i)), None)
+    pending = store.pending_writes(timeline)
+    unfinished = next((i for i in pending if i.requested_at <= instant), None)
     if unfinished is not None:
         message = (
             f"the state as of {instant} is not final: {unfinished} has not completed; "

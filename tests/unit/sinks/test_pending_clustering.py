@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from checkpoints.book import DEFAULT_IDENTITY
+from checkpoints.edit import write_checkpoint
+from sinks.hudi.version_change import plan_version, take_to_version
 from streamer.cli import FAILED, OK, main
 from streamer.stream_failure import is_transient
+from table.errors import Refused
+from table.execution.runner import LocalRunner
+from table.hudi_table import open_table
 from table.model.action import Action
 from table.model.format_version import FormatVersion
 from table.storage import StorageLocation
 from table.transaction.conflicts import ClusteringPlanned
 from table.transaction.heartbeat import HEARTBEAT_FOLDER
+from table.transaction.sharing import Sharing
 from tests.json_stream import JsonStream
 from tests.writers import plan_clustering
 
@@ -66,6 +74,41 @@ def test_a_start_keeps_the_plan_and_writes_what_it_does_not_replace(tmp_path: Pa
         free = next(row for row in ROWS if not _is_in(again, str(row["id"]), groups[0].file_id))
         again.write([{**free, "ts": 3}])
         assert again.read()[str(free["id"])]["ts"] == 3
+
+
+@pytest.mark.parametrize("version", [FormatVersion.V9, FormatVersion.V6])
+def test_a_plan_stops_neither_compaction_nor_checkpoints_nor_looks_like_a_dead_writer(
+    tmp_path: Path, version: FormatVersion
+) -> None:
+    location = StorageLocation(str(tmp_path / "t"))
+    stream = JsonStream(location, version=version, sharing=Sharing(clock_skew_ms=0))
+    stream.write(ROWS)
+    table = stream.rows.table
+    groups = [one.group for one in table.view().latest_slices()]
+    planned = plan_clustering(table.storage, groups[0])
+    free = next(row for row in ROWS if not _is_in(stream, str(row["id"]), groups[0].file_id))
+    stream.write([{**free, "ts": 3}])
+    stream.compact()
+    table = open_table(location)
+    assert [len(one.logs) for one in table.view().latest_slices() if one.group != groups[0]] == [0]
+    write_checkpoint(table, DEFAULT_IDENTITY, None)
+    assert [i.requested_at for i in table.store.load().pending()] == [planned.requested_at]
+
+
+@pytest.mark.parametrize("version", [FormatVersion.V9, FormatVersion.V6])
+def test_a_change_of_version_names_the_plan_and_how_to_remove_it(
+    tmp_path: Path, version: FormatVersion
+) -> None:
+    location = StorageLocation(str(tmp_path / "t"))
+    stream = JsonStream(location, version=version)
+    stream.write(ROWS)
+    planned = plan_clustering(
+        stream.rows.table.storage, stream.rows.table.view().latest_slices()[0].group
+    )
+    table = open_table(location)
+    for change in (plan_version, partial(take_to_version, runner=LocalRunner(1))):
+        with pytest.raises(Refused, match=f"table rollback TABLE {planned.requested_at} --run"):
+            change(table, FormatVersion.V8)
 
 
 def _is_in(stream: JsonStream, key: str, file_id: str) -> bool:
