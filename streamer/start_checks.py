@@ -40,6 +40,9 @@ _LOG = logging.getLogger(__name__)
 #: How long all checks together may take, in seconds.
 WITHIN_S: Final = 10.0
 
+#: A schema registry that does not answer is asked again for this long, or for its own patience.
+_REGISTRY_PATIENCE_S: Final = 7.0
+
 #: A store that fails is asked again for less long than during a run.
 _HURRIED = {RETRY_TIMEOUT_S: "3", "timeout": "8s", "connect_timeout": "3s"}
 
@@ -110,7 +113,8 @@ def remote_checks(config: PipelineConfig) -> Mapping[str, Check]:
         checks[f"dead-letter table {letters.url}"] = partial(_check_table, config, letters, spec)
     decode = config.decode
     if isinstance(decode, AvroDecodeConfig) and decode.schema_registry is not None:
-        registry = replace(decode.schema_registry.registry(), patience_s=0.0)
+        registry = decode.schema_registry.registry()
+        registry = replace(registry, patience_s=min(registry.patience_s, _REGISTRY_PATIENCE_S))
         subject = decode.subject or f"{source.topic}-value"
         checks[f"schema registry {registry.url}"] = partial(registry.check, subject)
     return checks

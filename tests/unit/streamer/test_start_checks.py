@@ -182,8 +182,18 @@ def test_registry_is_asked(tmp_path: Path, registry: FaultyRegistry) -> None:
     with pytest.raises(RegistryRefused, match="status 401"):
         check(config, "schema registry")
     registry.stop()
+    decode["schema_registry"] = {"url": registry.url, "patience_s": 0.2}
     with pytest.raises(RegistryUnavailable, match="does not answer"):
-        check(config, "schema registry")
+        check(config_of(tmp_path, decode=decode), "schema registry")
+
+
+def test_start_waits_for_a_registry_that_is_briefly_away(
+    tmp_path: Path, registry: FaultyRegistry
+) -> None:
+    config = config_of(tmp_path, decode={**AVRO, "schema_registry": {"url": registry.url}})
+    registry.failures = [503, 503]
+    check(config, "schema registry")
+    assert len(registry.asked) == 3
 
 
 def test_what_does_not_answer_in_time_is_named(
