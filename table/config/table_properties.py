@@ -18,6 +18,7 @@ from table.config import keys
 from table.config.key_generators import (
     KeyGeneratorType,
     class_of_word,
+    implemented,
     implied_by_fields,
     word_of_class,
 )
@@ -133,12 +134,14 @@ class TableProperties:
 
     @property
     def folders_are_values(self) -> bool:
-        """Whether each folder of a partition path is the value of one partition field."""
-        stored = self.values.get(keys.KEY_GENERATOR_TYPE)
-        if stored is None:
-            name = self.values.get(keys.KEY_GENERATOR_CLASS, "").rpartition(".")[2]
-            return name in ("SimpleKeyGenerator", "ComplexKeyGenerator")
-        return stored in (KeyGeneratorType.SIMPLE, KeyGeneratorType.COMPLEX)
+        """Whether each folder of a partition path is the value of one partition field.
+
+        False if no key generator is stored: the fields imply one, which need not be the writer's.
+        """
+        if not {keys.KEY_GENERATOR_TYPE, keys.KEY_GENERATOR_CLASS} & self.values.keys():
+            return False
+        kind = implemented(self.key_generator)
+        return kind in (KeyGeneratorType.SIMPLE, KeyGeneratorType.COMPLEX)
 
     @property
     def hive_style(self) -> bool:

@@ -115,6 +115,26 @@ def test_no_bytes_crash_the_parser(data: bytes) -> None:
         assert error.path
 
 
+@pytest.mark.parametrize(
+    ("word", "class_name", "are_values"),
+    [
+        ("SIMPLE", None, True),
+        ("COMPLEX_AVRO", None, True),
+        (None, "org.apache.hudi.keygen.ComplexAvroKeyGenerator", True),
+        ("SIMPLE", "org.apache.hudi.keygen.TimestampBasedKeyGenerator", False),
+        ("SIMPLE", "com.example.SimpleKeyGenerator", False),
+        ("CUSTOM", None, False),
+        (None, None, False),
+    ],
+)
+def test_the_key_generator_that_writers_use_says_whether_folders_are_values(
+    word: str | None, class_name: str | None, are_values: bool
+) -> None:
+    stored = {keys.KEY_GENERATOR_TYPE: word, keys.KEY_GENERATOR_CLASS: class_name}
+    properties = TableProperties({key: value for key, value in stored.items() if value})
+    assert properties.folders_are_values is are_values
+
+
 def test_the_custom_key_generator_stores_types_beside_the_partition_fields() -> None:
     properties = TableProperties({keys.PARTITION_FIELDS: "region:SIMPLE, seen:TIMESTAMP,plain"})
     assert properties.partition_fields == ("region", "seen", "plain")
