@@ -48,9 +48,9 @@ _OTHER_KEYS = (
     "another path, or with Apache Hudi"
 )
 _OTHER_PATHS = (
-    "paths that are made so are not written here (slash-separated dates, dropped partition columns "
-    "and times rendered by a writer's settings are among them); write to another path, or with "
-    "Apache Hudi"
+    "paths that are made so are not written here (slash-separated dates, values with a slash and "
+    "times rendered by a writer's settings are among them); write to another path, or with Apache "
+    "Hudi"
 )
 _OTHER_BUCKETS = (
     "set table.buckets to the count that the table was written with; if that is the count, the "
@@ -192,9 +192,10 @@ def _check_same(
     if at is None:
         return
     key, stored, ours = rows[RECORD_KEY][at].as_py(), rows[column][at].as_py(), made[at].as_py()
+    difference = "reject it" if ours is None else f"give it {ours!r}"
     message = (
-        f"record {key!r} of table {place} has the {what} {stored!r}, and the pipeline would give "
-        f"it {ours!r}; {remedy}"
+        f"record {key!r} of table {place} has the {what} {stored!r}, and the pipeline would "
+        f"{difference}; {remedy}"
     )
     raise InvalidConfig(message)
 

@@ -171,6 +171,14 @@ def test_slash_separated_dates_are_refused() -> None:
         check_stored_rows(table, index)
 
 
+def test_a_path_that_the_pipeline_rejects_is_refused_by_name() -> None:
+    index = BucketIndex(1, ("id",))
+    rows = ROWS.set_column(3, "day", pa.array(["2026/01/02"] * 12))
+    table = write(table_of(["id"], ["day"]), index, paths=rows["day"].combine_chunks(), rows=rows)
+    with pytest.raises(InvalidConfig, match=r"'2026/01/02', .* would reject it; .* a slash"):
+        check_stored_rows(table, index)
+
+
 def test_times_rendered_as_text_in_a_key_are_refused() -> None:
     index = BucketIndex(1, ("at", "id"))
     made = pa.array([f"at:2026-01-02 03:00:00.0,id:k{n}" for n in range(12)])
