@@ -35,8 +35,8 @@ CHUNK_BYTES = 16 << 20
 class Target(IntEnum):
     """Which table a change goes to.
 
-    Or that it is none: a request to change the first one's schema, a count of what was read, or the
-    keys of the changes, to be looked up in other partitions.
+    Other portions go to no table: a request to change the schema of the first one, a count of the
+    records that were read, or the keys of the changes, to be looked up in other partitions.
     """
 
     ROWS = 0

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from table.index.bucket import groups_by_bucket
 from table.model.file_slice import FileGroupId, FileSlice
@@ -38,8 +40,15 @@ class Placement:
 
     def slices_in(self, number: int) -> list[FileSlice]:
         """What queries read of one bucket, in all partitions that have it."""
-        current = (one for bucket, one in self.slices.items() if bucket.number == number)
-        return [self.readable.get(one.group, one) for one in current]
+        return self._slices_by_number.get(number, [])
+
+    @cached_property
+    def _slices_by_number(self) -> Mapping[int, list[FileSlice]]:
+        """Grouped once, since every bucket of a batch asks."""
+        found: dict[int, list[FileSlice]] = defaultdict(list)
+        for bucket, current in self.slices.items():
+            found[bucket.number].append(self.readable.get(current.group, current))
+        return found
 
 
 class Placer:

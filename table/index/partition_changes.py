@@ -133,13 +133,13 @@ def _decide(
             held[key].append(one.group.partition_path)
     sent: dict[str, dict[str, bool]] = {key: {} for key in held}
     is_suspect = pc.is_in(pairs.keys, value_set=suspects)
-    told = zip(
+    changed = zip(
         pairs.keys.filter(is_suspect).to_pylist(),
         pairs.partitions.filter(is_suspect).to_pylist(),
         pairs.is_live[np.asarray(is_suspect)].tolist(),
         strict=True,
     )
-    for key, partition, is_live in told:
+    for key, partition, is_live in changed:
         sent[key][partition] = is_live
     rows = [(key, *change) for key in held for change in _changes_of(held[key], sent[key])]
     columns = zip(*rows, strict=True) if rows else [()] * len(SCHEMA)

@@ -113,7 +113,7 @@ class MetadataWriter:
             Fenced: the instant was rolled back meanwhile.
             Refused: the table was taken to another version since it was opened.
             MetadataTableBehind: a metadata table that cannot be continued, and is kept.
-            Unsupported: one that nobody makes anew; or a property of the table that appeared since
+            Unsupported: one that no start rebuilds; or a property of the table that appeared since
                 it was opened does not allow the commit.
         """
         writes_rows = bool(metadata.write_stats) and not instant.action.is_table_service

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import UserDict, defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import chain
 from uuid import uuid4
 
 import pyarrow as pa
@@ -16,9 +19,11 @@ from table.execution.runner import LocalRunner
 from table.index.key_search import live_keys
 from table.index.partition_changes import DECIDING_COLUMNS, find_partition_changes
 from table.model.changes import ChangeKind
+from table.model.file_slice import FileSlice
 from table.model.meta_columns import PARTITION_PATH, RECORD_KEY
 from table.services.compaction import CompactionPolicy
 from table.storage import StorageLocation, open_storage
+from table.write.partitioner import Bucket
 from tests.tables import INDEX, Row, changes, commit, make, writer
 
 KINDS = st.sampled_from([ChangeKind.UPSERT, ChangeKind.UPSERT, ChangeKind.COMMIT_TIME_DELETE])
@@ -44,6 +49,26 @@ def _found(to: TableWriter, rows: list[Row], budget: int = 1 << 20) -> set[tuple
         slices = to.placement().slices_in(number)
         found += find_partition_changes(reader, slices, [part], budget).to_pylist()
     return {(row[RECORD_KEY], row[PARTITION_PATH]) for row in found}
+
+
+def test_the_slices_of_all_buckets_are_found_in_one_pass() -> None:
+    to = _table()
+    commit(to, [Row(key, region=region) for key in "abcdef" for region in "xyz"])
+    to.table.refresh()
+    placed = to.placement()
+
+    class Counted(UserDict[Bucket, FileSlice]):
+        passes = 0
+
+        def __iter__(self) -> Iterator[Bucket]:
+            Counted.passes += 1
+            return super().__iter__()
+
+    counted = replace(placed, slices=Counted(placed.slices))
+    Counted.passes = 0
+    found = [counted.slices_in(number) for number in range(INDEX.bucket_count)]
+    assert sorted(map(str, chain.from_iterable(found))) == sorted(map(str, placed.slices.values()))
+    assert Counted.passes == 1
 
 
 @settings(max_examples=25, deadline=None)
