@@ -6,7 +6,7 @@ encoding of a lone COMPLEX key, hash fields, the bucket count and the rendering 
 paths are settings of its writers. So a few rows of a few file groups are read, and any difference
 is refused.
 
-The look is bounded: ``_GROUPS`` file groups at most, ``_ROWS`` rows of the base file and of the
+The sample is bounded: ``_GROUPS`` file groups at most, ``_ROWS`` rows of the base file and of the
 newest log of each. One group of each form of partition path is among them (``2026-01-02`` and
 ``2026/01/02`` have two forms, all dates of one layout have the same), and one of partitions that
 have another highest bucket; the others are spread evenly.
@@ -33,10 +33,10 @@ from table.model.meta_columns import PARTITION_PATH, RECORD_KEY
 from table.read.file_group_reader import FileGroupReader
 from table.schema.field_path import top_column
 
-#: File groups that are looked into.
+#: File groups that are sampled.
 _GROUPS = 8
 
-#: Rows that are looked at in one file.
+#: Rows that are read of one file.
 _ROWS = 1000
 
 #: How a file id begins.

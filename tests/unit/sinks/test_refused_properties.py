@@ -15,10 +15,12 @@ from sinks.hudi.upkeep import clean
 from table.config import keys
 from table.config.table_properties import TableProperties, TableType
 from table.errors import Unsupported
+from table.execution.runner import LocalRunner
 from table.hudi_table import HudiTable, open_table
 from table.index.bucket import BucketIndex
 from table.model.meta_columns import without_meta_columns
 from table.services.cleaning_plan import CleaningPolicy
+from table.services.compaction import CompactionPolicy
 from table.storage import Storage, StorageLocation, open_storage
 from tests.golden.golden_table import sorted_rows, unpack
 from tests.tables import Row, commit, contents, make, writer
@@ -112,6 +114,9 @@ def test_property_that_refuses_rows_stops_the_next_commit_of_rows_alone(
     assert contents(storage) == {"a": (2, 2)}
     to.recover()
     clean(to.table, CleaningPolicy(commits=1))
+    compacted = to.compact_if_due(CompactionPolicy(every_delta_commits=1), LocalRunner(1))
+    assert bool(compacted) is (table_type is TableType.MERGE_ON_READ)
+    assert contents(storage) == {"a": (2, 2)}
 
 
 def test_index_that_is_being_built_is_not_trusted() -> None:
