@@ -2,14 +2,15 @@
 
 The file is in the syntax of ``java.util.Properties``. Apache refuses one without its checksum, a
 CRC-32 of ``<database>.<table>``. ``=`` and ``:`` inside values stay unescaped, since hudi-rs
-does not unescape and Java's loader accepts both.
+does not unescape and Java's loader accepts both. Characters outside ASCII are escaped, since Java
+reads the file as ISO-8859-1.
 """
 
 from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
@@ -202,7 +203,7 @@ class TableProperties:
     def to_bytes(self) -> bytes:
         """The stored text, with its checksum, in a fixed order."""
         stored = {**self.values, keys.TABLE_CHECKSUM: checksum(self.values)}
-        lines = [f"{key}={_escape(value)}" for key, value in sorted(stored.items())]
+        lines = [f"{_escape_key(key)}={_escape(value)}" for key, value in sorted(stored.items())]
         return "\n".join(["#Properties of an Apache Hudi table", *lines, ""]).encode()
 
     @classmethod
@@ -346,34 +347,47 @@ def metadata_table_properties(data: TableProperties) -> TableProperties:
     )
 
 
-_LOGICAL_LINE_END = re.compile(r"(?<!\\)((?:\\\\)*)\\\n[ \t\f]*")
-_KEY_END = re.compile(r"(?<!\\)(?:\\\\)*[ \t\f]*[=:]|(?<!\\)(?:\\\\)*[ \t\f]+")
+_ENTRY = re.compile(r"((?:\\.|[^\\ \t\f=:])*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)")
 _NAMED_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_WRITTEN_ESCAPES = {**{text: f"\\{word}" for word, text in _NAMED_ESCAPES.items()}, "\\": "\\\\"}
 
 
 def parse_properties(data: bytes) -> dict[str, str]:
-    """Key-values of a ``java.util.Properties`` text, escapes resolved; comments are dropped."""
-    text = data.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
-    text = _LOGICAL_LINE_END.sub(r"\1", text)
-    stripped = (line.lstrip(" \t\f") for line in text.split("\n"))
-    return dict(_entry(line) for line in stripped if line and line[0] not in "#!")
+    """Key-values of a ``java.util.Properties`` text, escapes resolved; comments are dropped.
+
+    Java reads the bytes as ISO-8859-1; other characters are the escapes of their UTF-16 units.
+    """
+    text = data.decode("latin-1").replace("\r\n", "\n").replace("\r", "\n")
+    return dict(_entry(line) for line in _logical_lines(text.split("\n")))
+
+
+def _logical_lines(lines: Iterable[str]) -> Iterator[str]:
+    """The lines that hold an entry; a backslash continues an entry, but not a comment."""
+    begun = ""
+    for line in lines:
+        stripped = line.lstrip(" \t\f")
+        if not begun and (not stripped or stripped[0] in "#!"):
+            continue
+        if (len(stripped) - len(stripped.rstrip("\\"))) % 2:
+            begun += stripped[:-1]
+        else:
+            yield begun + stripped
+            begun = ""
+    if begun:
+        yield begun
 
 
 def _entry(line: str) -> tuple[str, str]:
-    end = _KEY_END.search(line)
-    if end is None:
-        return _unescape(line), ""
-    key = line[: end.end()].rstrip(" \t\f")
-    key = key[:-1] if key.endswith(("=", ":")) else key
-    value = line[end.end() :].lstrip(" \t\f")
-    if line[: end.end()].rstrip(" \t\f") == key and value[:1] in ("=", ":"):
-        value = value[1:].lstrip(" \t\f")
-    return _unescape(key.rstrip(" \t\f")), _unescape(value)
+    parts = _ENTRY.match(line)
+    assert parts is not None, "the pattern matches any text"
+    key, value = parts.groups()
+    return _unescape(key), _unescape(value)
 
 
 def _unescape(text: str) -> str:
-    return _ESCAPE.sub(_resolve, text)
+    resolved = _ESCAPE.sub(_resolve, text)
+    return resolved.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def _resolve(match: re.Match[str]) -> str:
@@ -383,8 +397,26 @@ def _resolve(match: re.Match[str]) -> str:
     return _NAMED_ESCAPES.get(word, word)
 
 
+def _escape_key(key: str) -> str:
+    escaped = re.sub("[ =:]", r"\\\g<0>", _escape_characters(key))
+    return f"\\{escaped}" if escaped.startswith(("#", "!")) else escaped
+
+
 def _escape(value: str) -> str:
-    return value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
+    rest = value.lstrip(" ")
+    return "\\ " * (len(value) - len(rest)) + _escape_characters(rest)
+
+
+def _escape_characters(text: str) -> str:
+    return "".join(_WRITTEN_ESCAPES.get(char) or _in_ascii(char) for char in text)
+
+
+def _in_ascii(char: str) -> str:
+    """A character; those outside ASCII as the escapes of their UTF-16 units."""
+    if char.isascii():
+        return char
+    units = char.encode("utf-16-be")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
 
 
 def _csv(value: str | None) -> tuple[str, ...]:

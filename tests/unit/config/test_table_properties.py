@@ -64,13 +64,26 @@ def test_new_properties_are_read_back() -> None:
     assert {**written.values} == {**new().values, keys.TABLE_CHECKSUM: checksum(new().values)}
 
 
-@given(st.dictionaries(st.from_regex(r"[a-z][a-z.]{0,20}", fullmatch=True), st.text(max_size=30)))
-def test_any_value_survives(extra: dict[str, str]) -> None:
-    # Java's loader drops blanks before a value; no property has any.
-    values = {key: value.strip() for key, value in extra.items()}
-    written = TableProperties({**new().values, **values}).to_bytes()
+@given(st.dictionaries(st.text(min_size=1, max_size=20), st.text(max_size=30)))
+def test_any_key_and_value_survive(extra: dict[str, str]) -> None:
+    written = TableProperties({**extra, **new().values}).to_bytes()
     read = TableProperties.parse(written).values
-    assert {key: read[key] for key in values} == values
+    assert {**read} == {**extra, **new().values, keys.TABLE_CHECKSUM: checksum(new().values)}
+
+
+def test_characters_outside_ascii_are_escaped_since_java_reads_iso_8859_1() -> None:
+    values = {**new().values, keys.RECORD_KEY_FIELDS: "clé", keys.ORDERING_FIELDS: "時刻😀"}
+    written = TableProperties(values).to_bytes()
+    assert b"hoodie.table.recordkey.fields=cl\\u00e9\n" in written
+    assert b"hoodie.table.ordering.fields=\\u6642\\u523b\\ud83d\\ude00\n" in written
+    assert TableProperties.parse(written).ordering_fields == ("時刻😀",)
+
+
+def test_a_backslash_at_the_end_of_a_comment_does_not_hide_the_next_property() -> None:
+    stored = b"# edited in C:\\tables\\\n" + new().to_bytes().partition(b"\n")[2]
+    first = b"hoodie.datasource.write.hive_style_partitioning=true\n"
+    assert TableProperties.parse(stored).values == TableProperties.parse(new().to_bytes()).values
+    assert parse_properties(b"# C:\\\n" + first) == parse_properties(first)
 
 
 @pytest.mark.parametrize(
@@ -82,6 +95,10 @@ def test_any_value_survives(extra: dict[str, str]) -> None:
         (b"a\\:b=c\\=d", {"a:b": "c=d"}),
         (b"a=one\\\n   two", {"a": "onetwo"}),
         (b"a=\\u00e9", {"a": "\u00e9"}),
+        (b"a=\xe9", {"a": "\u00e9"}),
+        (b"a=\\uD83D\\uDE00", {"a": "\U0001f600"}),
+        (b"a=one\\\n# two", {"a": "one# two"}),
+        (b"a=one\\", {"a": "one"}),
         (b"! note\n# note\n\na=", {"a": ""}),
         (b"a", {"a": ""}),
         (b"a=b=c:d", {"a": "b=c:d"}),
