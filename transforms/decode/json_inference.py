@@ -167,7 +167,9 @@ def _has_offset(text: str) -> bool | None:
     if match is None:
         return None
     try:
-        datetime.fromisoformat(text).astimezone(UTC)
+        parsed = datetime.fromisoformat(text)
+        if parsed.tzinfo is not None:  # otherwise it is in UTC, and not in this machine's zone
+            parsed.astimezone(UTC)
     except (ValueError, OverflowError):  # no such day, or beyond the years 1 to 9999 in UTC
         return None
     return match[1] is not None

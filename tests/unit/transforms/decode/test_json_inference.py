@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Collection
 from datetime import UTC, datetime
 
@@ -92,9 +93,23 @@ def test_iso_times_become_timestamps_if_all_values_agree(texts: list[object], ki
     assert nested == {"a": f"array<struct<at:{kind}>>"}
 
 
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Tokyo", "America/New_York"])
+def test_first_and_last_times_without_offset_are_timestamps_in_each_zone_of_the_machine(
+    zone: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        for text in ("0001-01-01T00:00:00", "9999-12-31T23:59:59"):
+            assert inferred({"at": text}) == {"at": "timestamp"}
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
 def test_record_key_that_looks_like_a_time_stays_text() -> None:
-    time = "2024-01-01T00:00:00Z"
-    found = infer({"id": time, "at": time, "k": {"id": time}}, texts=("id", "k.id"))
+    text = "2024-01-01T00:00:00Z"
+    found = infer({"id": text, "at": text, "k": {"id": text}}, texts=("id", "k.id"))
     expected = {"id": "string", "at": "timestamp", "k": "struct<id:string>"}
     assert print_schema(found.schema) == expected
 
