@@ -28,7 +28,7 @@ from streamer.table_setup import (
     table_spec,
 )
 from table.config.table_spec import TableSpec
-from table.errors import InvalidConfig, Retriable
+from table.errors import InvalidConfig
 from table.hudi_table import HudiTable
 from table.storage import StorageLocation, open_storage, place_of
 from table.storage.opening import RETRY_TIMEOUT_S
@@ -37,7 +37,7 @@ from table.timeline.lock import open_lock
 
 _LOG = logging.getLogger(__name__)
 
-#: How long all checks together may take, in seconds.
+#: How long a start waits for all checks together, in seconds.
 WITHIN_S: Final = 10.0
 
 #: A schema registry that does not answer is asked again for this long, or for its own patience.
@@ -49,17 +49,6 @@ _HURRIED = {RETRY_TIMEOUT_S: "3", "timeout": "8s", "connect_timeout": "3s"}
 _LOCAL = "file://"
 
 Check = Callable[[], None]
-
-
-class NoAnswer(Retriable):
-    """What the pipeline file names did not answer the checks before a start in time."""
-
-    def __init__(self, silent: list[str]) -> None:
-        super().__init__(
-            f"no answer within {WITHIN_S:.0f} s from {', '.join(silent)}; check the addresses in "
-            "the pipeline file and the network"
-        )
-        self.silent = silent
 
 
 def check_start(config: PipelineConfig) -> None:
@@ -186,7 +175,11 @@ def _check_folder(location: StorageLocation) -> None:
 
 
 def _run_together(checks: Mapping[str, Check], within_s: float) -> None:
-    """Run each check in a thread, and raise the first failure; a silent one is left to itself."""
+    """Run each check in a thread, and raise the first failure.
+
+    A check that takes longer is reported and abandoned: a slow store or network is no fault, and
+    the run asks the same again with more time.
+    """
     answers: SimpleQueue[tuple[str, Exception | None]] = SimpleQueue()
 
     def answer(name: str, check: Check) -> None:
@@ -204,7 +197,13 @@ def _run_together(checks: Mapping[str, Check], within_s: float) -> None:
         try:
             name, failure = answers.get(timeout=max(0.0, deadline - time.monotonic()))
         except Empty:
-            raise NoAnswer(sorted(silent)) from None
+            _LOG.warning(
+                "%s: not checked within %.0f s, so it is checked once Spark runs; if that fails, "
+                "check the address in the pipeline file and the network",
+                ", ".join(sorted(silent)),
+                within_s,
+            )
+            return
         if failure is not None:
             raise failure
         silent.remove(name)

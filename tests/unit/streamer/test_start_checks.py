@@ -17,7 +17,9 @@ from confluent_kafka.admin import AdminClient
 from streamer import start_checks
 from streamer.config.load import validated
 from streamer.config.pipeline import PipelineConfig
-from streamer.start_checks import NoAnswer, check_locally, check_start, remote_checks
+from streamer.sources import topic_check
+from streamer.sources.errors import BrokerUnreachable
+from streamer.start_checks import check_locally, check_start, remote_checks
 from streamer.table_setup import dead_letters_table, table_spec
 from table.errors import HudiError, InvalidConfig, StorageUnavailable, Unsupported
 from table.hudi_table import create_table
@@ -196,17 +198,32 @@ def test_start_waits_for_a_registry_that_is_briefly_away(
     assert len(registry.asked) == 3
 
 
-def test_what_does_not_answer_in_time_is_named(
+def test_broker_that_does_not_answer_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(start_checks, "WITHIN_S", 0.3)
+    monkeypatch.setattr(topic_check, "ANSWER_WITHIN_S", 0.3)
     with closing(socket.socket()) as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         config = config_of(tmp_path, source={"bootstrap": address})
-        with pytest.raises(NoAnswer, match=f"no answer within 0 s from topic orders at {address};"):
+        with pytest.raises(BrokerUnreachable, match=f"no Kafka broker answered at {address}: "):
             check_start(config)
+
+
+def test_check_that_takes_longer_does_not_stop_the_start_and_is_named(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    registry: FaultyRegistry,
+) -> None:
+    registry.failures = [503] * 5
+    config = config_of(tmp_path, decode={**AVRO, "schema_registry": {"url": registry.url}})
+    slow = {k: v for k, v in remote_checks(config).items() if k.startswith("schema registry")}
+    monkeypatch.setattr(start_checks, "remote_checks", lambda _: slow)
+    monkeypatch.setattr(start_checks, "WITHIN_S", 0.1)
+    check_start(config)
+    assert f"schema registry {registry.url}: not checked within 0 s" in caplog.text
 
 
 def test_broker_that_cannot_be_asked_without_java_is_left_to_spark(
