@@ -227,6 +227,7 @@ class StreamLoop:
         lost = [one.facts(begun.checkpoint.topic) for one in begun.lost]
         with self._services.turn:
             self._sink.commit_start(begun.checkpoint, begun.topic_id, lost)
+        self._source.forget_first_start()
 
     def _recovered(self) -> Progress | None:
         """How far the table has read, once it is in order."""
@@ -319,6 +320,7 @@ class StreamLoop:
         self._listener(BatchPlanned(batch_id, batch.end.distance_from(batch.start)))
         result = self._sink.write(batch, self._exchange)
         self._position, self.committed_at = batch.end, time.monotonic()
+        self._source.forget_first_start()
         self._source.show_group(batch.end)
         self._totals.update(batches=1, rows=result.rows)
         self._listener(_written(batch_id, result, self._source.lag(batch.end)))

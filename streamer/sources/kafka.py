@@ -81,6 +81,7 @@ class KafkaSource:
         self._admin = KafkaAdmin(spark, self._properties, config.topic)
         group = config.commit_group
         self._group = None if group is None else GroupOffsets(self._admin, group, listener)
+        self._is_first = False
         self._resolved: Mapping[int, int] | None = None
         self._gap_peek: KafkaPeek | None = None
 
@@ -104,7 +105,8 @@ class KafkaSource:
         found_id = self._admin.topic_id()
         is_recreated = "" not in (topic_id, found_id) and topic_id != found_id
         start = self._first() if checkpoint is None else self._next(checkpoint, is_recreated)
-        if checkpoint is not None:
+        self._is_first = checkpoint is None
+        if not self._is_first:
             self._resolved = None  # the table has recorded the first start
         if self._config.on_offset_out_of_range == "fail":
             if is_recreated:
@@ -160,6 +162,13 @@ class KafkaSource:
             raise OffsetsWithoutRecord(self._config.topic, others)
         return self._report_lost(lost)
 
+    def forget_first_start(self) -> None:
+        """Resolve ``source.starting`` again at the next first start, which follows a reset.
+
+        Call it when the table has recorded a checkpoint of this run.
+        """
+        self._is_first, self._resolved = False, None
+
     def show_group(self, checkpoint: KafkaCheckpoint) -> None:
         """Show the consumer group of ``source.commit_group`` how far the table has read."""
         if self._group is not None:
@@ -202,8 +211,9 @@ class KafkaSource:
         Raises:
             SourceError: the topic cannot be asked how long its records are.
         """
-        # If the run starts again before its first commit, what was deleted meanwhile is a loss.
-        self._resolved = start.offsets
+        if self._is_first:
+            # If the run starts again before its first commit, what was deleted meanwhile is a loss.
+            self._resolved = start.offsets
         properties = {_POLL_RECORDS: str(self.poll_records(start)), **self._properties}
         reader = self._spark.readStream.format("kafka").options(
             **{f"kafka.{name}": value for name, value in properties.items()},

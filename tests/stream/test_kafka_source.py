@@ -94,6 +94,21 @@ def test_aborted_records_are_passed_over_and_the_end_lies_behind_them(
     assert end == KafkaCheckpoint(orders, {0: 36, 1: 20})  # 30 + 5 + the abort's own mark
 
 
+def test_run_starts_as_the_pipeline_says_after_a_reset_of_its_checkpoint(
+    spark: SparkSession, kafka: Kafka, bootstrap: str, orders: str
+) -> None:
+    with KafkaSource(spark, config(bootstrap, orders)) as source:
+        source.stream(source.start_map(KafkaCheckpoint(orders, {0: 7, 1: 7})))
+        assert source.start_map(None) == KafkaCheckpoint(orders, {0: 0, 1: 0})
+    with KafkaSource(spark, config(bootstrap, orders, starting="latest")) as source:
+        first = source.start_map(None)
+        source.stream(first)
+        kafka.produce(orders, [(b"k", b"new")], partition=0)
+        assert source.start_map(None) == first, "nothing has recorded it"
+        source.forget_first_start()
+        assert source.start_map(None) == KafkaCheckpoint(orders, {0: 31, 1: 20})
+
+
 def test_a_key_is_read_only_where_it_is_all_there_is(
     spark: SparkSession, kafka: Kafka, bootstrap: str, orders: str
 ) -> None:
