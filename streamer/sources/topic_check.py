@@ -45,7 +45,13 @@ _JAAS = re.compile(
     r"required\s+(?P<options>.*?)\s*;\s*",
     re.DOTALL,
 )
-_JAAS_OPTION = re.compile(r'(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s";]+))')
+#: Values as Kafka's ``JaasConfig`` reads them, with Java's ``StreamTokenizer``. Escapes such as
+#: ``\n`` and ``\101`` mean other characters there; they are not translated.
+_JAAS_VALUE = (
+    r"""(?:"(?P<double>(?:[^"\\]|\\[^0-7abfnrtv])*)"|'(?P<single>(?:[^'\\]|\\[^0-7abfnrtv])*)'"""
+    r"""|(?P<plain>[A-Za-z_$][\w.$-]*))"""
+)
+_JAAS_OPTION = re.compile(rf"(?P<name>\w+)\s*=\s*{_JAAS_VALUE}\s*")
 
 #: Properties of Kafka's Java client to those of librdkafka, by the type of the store.
 _StoreTypes: TypeAlias = Mapping[str, Mapping[str, tuple[str, ...]]]
@@ -138,8 +144,14 @@ def _sasl_settings(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def _jaas_options(text: str) -> Iterator[tuple[str, str]]:
-    for name, quoted, plain in _JAAS_OPTION.findall(text):
-        yield name, plain or re.sub(r"\\(.)", r"\1", quoted)
+    """Options by name; one without a name for the rest of a text that is not understood."""
+    position = 0
+    while (found := _JAAS_OPTION.match(text, position)) is not None:
+        quoted = found["double"] if found["single"] is None else found["single"]
+        yield found["name"], found["plain"] or re.sub(r"\\(.)", r"\1", quoted)
+        position = found.end()
+    if position < len(text):
+        yield "", ""
 
 
 def _tls_settings(properties: Mapping[str, str]) -> dict[str, str]:
