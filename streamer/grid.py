@@ -18,10 +18,10 @@ _ABSENT = "none"
 _GAP = "  "
 
 
-def print_grid(rows: Sequence[Row], console: Console) -> None:
-    """Print rows below each other, numbers to the right."""
+def print_grid(rows: Sequence[Row], console: Console, if_empty: str = "no rows") -> None:
+    """Print rows below each other, numbers to the right; without any rows, print ``if_empty``."""
     if not rows:
-        console.print("no rows")
+        console.print(Text(if_empty), soft_wrap=True)
         return
     texts = {name: [_text(row[name]) for row in rows] for name in rows[0]}
     widths = {name: max(map(cell_len, (name, *column))) for name, column in texts.items()}

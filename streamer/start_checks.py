@@ -18,7 +18,9 @@ from queue import Empty, SimpleQueue
 from typing import Final
 
 from streamer.config import settings
+from streamer.config.column_roles import timestamp_partition_problems
 from streamer.config.decode import AvroDecodeConfig
+from streamer.config.errors import ConfigError
 from streamer.config.pipeline import PipelineConfig
 from streamer.sources.topic_check import NotTranslatable, check_topic
 from streamer.table_setup import (
@@ -48,7 +50,7 @@ _HURRIED = {RETRY_TIMEOUT_S: "3", "timeout": "8s", "connect_timeout": "3s"}
 
 _LOCAL = "file://"
 
-Check = Callable[[], None]
+Check = Callable[[], object]
 
 
 def check_start(config: PipelineConfig) -> None:
@@ -94,8 +96,7 @@ def remote_checks(config: PipelineConfig) -> Mapping[str, Check]:
         )
     }
     location = config.table.location()
-    own = config.table.partial_update, config.table.timeline_timezone
-    rows = partial(_check_table, config, location, table_spec(config), *own)
+    rows = partial(_check_rows_table, config, location, table_spec(config))
     checks[f"table {location.url}"] = rows
     if config.dead_letters.enabled:
         letters, spec = dead_letters_table(config)
@@ -121,14 +122,29 @@ def _check_topic(bootstrap: str, topic: str, properties: Mapping[str, str]) -> N
         )
 
 
+def _check_rows_table(config: PipelineConfig, location: StorageLocation, spec: TableSpec) -> None:
+    """Pass when the table of the rows fits, or when one can be created with the declared columns.
+
+    Raises:
+        ConfigError: the table would be new, and a timestamp would partition it.
+    """
+    own = config.table.partial_update, config.table.timeline_timezone
+    table = _check_table(config, location, spec, *own)
+    columns = config.decode.declared()
+    if columns is not None and (table is None or table.schema is None):
+        problems = list(timestamp_partition_problems(columns, config.table))
+        if problems:
+            raise ConfigError(problems)
+
+
 def _check_table(
     config: PipelineConfig,
     location: StorageLocation,
     spec: TableSpec,
     partial_update: str = "none",
     timezone: str | None = None,
-) -> None:
-    """Pass when there is a table that fits, or when one can be made there."""
+) -> HudiTable | None:
+    """Return the table if it fits, or None if one can be created there."""
     _check_folder(location)
     hurried = StorageLocation(location.url, {**_hurried(location), **location.options})
     storage = open_storage(hurried)
@@ -140,6 +156,7 @@ def _check_table(
         check_partial_rows(table, partial_update)
     if table is not None or storage.supports_compare_and_swap:
         check_conditional_puts(storage)  # on an empty disk it would leave a folder
+    return table
 
 
 def _hurried(location: StorageLocation) -> Mapping[str, str]:

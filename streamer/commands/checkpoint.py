@@ -40,7 +40,8 @@ def execute(arguments: argparse.Namespace) -> int:
     table = open_for_service(arguments)
     if arguments.step == "plan":
         rows = plan_rows(plan_edit(table, arguments.id, wanted))
-        show_rows(rows, Console(), arguments.json)
+        if_empty = "nothing to change: the table has no such checkpoint"
+        show_rows(rows, Console(), arguments.json, if_empty)
         return 0
     commit = write_checkpoint(table, arguments.id, wanted)
     _show({"commit": commit.requested_at, **describe(table, arguments.id)}, arguments.json)
@@ -90,7 +91,8 @@ def _wanted(action: str, given: str | None) -> KafkaCheckpoint | None:
     try:
         checkpoint = KafkaCheckpoint.parse(given)
     except ValueError as error:
-        raise InvalidConfig(str(error)) from None
+        message = f"{error}; expected topic,partition:offset,… such as orders,0:1200,1:900"
+        raise InvalidConfig(message) from None
     if not checkpoint.offsets:
         message = f"expected topic,partition:offset,… and found no partition in {given!r}"
         raise InvalidConfig(message)

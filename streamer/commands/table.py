@@ -38,9 +38,9 @@ def execute(arguments: argparse.Namespace) -> int:
     if arguments.view == "show":
         show(describe(table), console, arguments.json)
     elif arguments.view == "timeline":
-        show_rows(timeline_rows(table), console, arguments.json)
+        show_rows(timeline_rows(table), console, arguments.json, "no instants")
     else:
-        show_rows(file_rows(table), console, arguments.json)
+        show_rows(file_rows(table), console, arguments.json, "no file slices")
     return 0
 
 
@@ -104,13 +104,22 @@ def show(facts: Facts, console: Console, as_json: bool) -> None:
         print_facts(facts, console)
 
 
-def show_rows(rows: Sequence[Facts], console: Console, as_json: bool) -> None:
-    """Print rows to look at, or as one JSON object a line."""
+def show_rows(
+    rows: Sequence[Facts], console: Console, as_json: bool, if_empty: str = "no rows"
+) -> None:
+    """Print rows as a grid, or as one JSON object a line.
+
+    Args:
+        rows: with the same names in each.
+        console: where the grid is printed.
+        as_json: for programs, which get no line if there are no rows.
+        if_empty: what a reader gets if there are no rows.
+    """
     if as_json:
         for row in rows:
             print(json.dumps(_for_programs(row), ensure_ascii=False))
     else:
-        print_grid(rows, console)
+        print_grid(rows, console, if_empty)
 
 
 def _for_programs(facts: Facts) -> Facts:

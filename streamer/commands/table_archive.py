@@ -41,7 +41,7 @@ def execute(arguments: argparse.Namespace) -> int:
         rows = [*map(_row, instants), *_metadata_rows(tended.archived if tended else ())]
     else:
         rows = [*map(_row, archivable(table, policy, cleaning))]
-    show_rows(rows, Console(), arguments.json)
+    show_rows(rows, Console(), arguments.json, "nothing to archive")
     return 0
 
 

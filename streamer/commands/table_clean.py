@@ -47,7 +47,7 @@ def execute(arguments: argparse.Namespace) -> int:
                 for row in rows_of_files(one.instant.requested_at, one.plan.files)
             ]
             rows += _metadata_rows(tend_metadata_table_now(table, MetadataPolicies.beside(policy)))
-    show_rows(rows, Console(), arguments.json)
+    show_rows(rows, Console(), arguments.json, "nothing to clean")
     return 0
 
 

@@ -43,7 +43,7 @@ def execute(arguments: argparse.Namespace) -> int:
             rows = _operations(requested[0].requested_at, requested[1]) if requested else []
         case _:
             rows = _run(table, arguments)
-    show_rows(rows, Console(), arguments.json)
+    show_rows(rows, Console(), arguments.json, "nothing to compact")
     return 0
 
 

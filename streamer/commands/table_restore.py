@@ -29,7 +29,7 @@ def execute(arguments: argparse.Namespace) -> int:
         rows = _undo(table, arguments.to)
     else:
         rows = _plan(table, arguments.to)
-    show_rows(rows, Console(), arguments.json)
+    show_rows(rows, Console(), arguments.json, "nothing to undo")
     return 0
 
 

@@ -24,5 +24,5 @@ def execute(arguments: argparse.Namespace) -> int:
         undone = roll_back_named(table.access, arguments.instant)
     else:
         undone = plan_rollback(table.access, arguments.instant)
-    show_rows(file_rows(undone), Console(), arguments.json)
+    show_rows(file_rows(undone), Console(), arguments.json, "no files to delete")
     return 0

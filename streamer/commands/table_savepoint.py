@@ -34,11 +34,11 @@ def execute(arguments: argparse.Namespace) -> int:
     table = open_whatever_indexes(arguments)
     named = arguments.create or arguments.delete
     if named and arguments.step == "plan":
-        rows = rows_of_files(named, _planned(table, arguments).files)
+        rows, if_empty = rows_of_files(named, _planned(table, arguments).files), "no files"
     else:
         _change(table, arguments)
-        rows = _rows(table)
-    show_rows(rows, Console(), arguments.json)
+        rows, if_empty = _rows(table), "no savepoints"
+    show_rows(rows, Console(), arguments.json, if_empty)
     return 0
 
 

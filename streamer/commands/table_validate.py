@@ -33,7 +33,8 @@ def execute(arguments: argparse.Namespace) -> int:
         check_allows(bare, Purpose.MAINTAIN, table.location.url)
         table.rebuild_metadata_table()
     found = table.metadata_differences()
-    show_rows([_row(one) for one in found], Console(), arguments.json)
+    if found:
+        show_rows([_row(one) for one in found], Console(), arguments.json)
     if not arguments.json:
         print(_verdict(table, found))
     if not arguments.skip_keys:
@@ -50,7 +51,7 @@ def _verdict(table: HudiTable, found: list[Difference]) -> str:
     if not partitions:
         return "the table has no metadata table; readers list storage"
     if found:
-        return f"{len(found)} differences in {partitions}; --rebuild makes the metadata table anew"
+        return f"{len(found)} differences in {partitions}; --rebuild writes a new metadata table"
     return f"{partitions} agree with the files"
 
 

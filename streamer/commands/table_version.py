@@ -33,7 +33,8 @@ def execute(arguments: argparse.Namespace) -> int:
         change = take_to_version(table, version, chosen_runner(arguments), merger)
     else:
         change = plan_version(table, version)
-    show_rows(_rows(change), Console(), arguments.json)
+    if_empty = f"nothing to change: the table has version {version}"
+    show_rows(_rows(change), Console(), arguments.json, if_empty)
     return 0
 
 

@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Iterator
 
+from streamer.config.column_roles import timestamp_partition_problems
 from streamer.config.errors import ConfigError
 from streamer.config.load import load
 from streamer.config.pipeline import PipelineConfig
@@ -42,5 +43,9 @@ def _summary(config: PipelineConfig, checked: list[str]) -> Iterator[str]:
     yield from (f"  {one}\n" for one in checked)
     yield "not checked here; lakemark run checks it before Spark starts:\n"
     yield from (f"  {one}\n" for one in remote_checks(config))
+    columns = config.decode.declared()
+    if columns is not None:
+        for problem in timestamp_partition_problems(columns, config.table):
+            yield f"  {problem}; the run is refused unless the table exists\n"
     yield "not checked here; lakemark run checks it once Spark runs:\n"
     yield from (f"  {one}\n" for one in _CHECKED_WITH_SPARK)

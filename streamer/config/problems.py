@@ -97,7 +97,7 @@ def _expected(details: ErrorDetails) -> str:
     if details["type"] == "literal_error":
         return f"expected {context['expected']}"
     if details["type"] == "string_pattern_mismatch":
-        return f"expected a text like {context['pattern']}"
+        return f"expected a text that matches {context['pattern']}"
     return _MESSAGES.get(details["type"], details["msg"].removeprefix("Input "))
 
 

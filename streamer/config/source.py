@@ -53,8 +53,21 @@ def _bootstrap(given: str) -> str:
     for broker in given.split(","):
         found = _BROKER.fullmatch(broker.strip())
         if found is None or not 1 <= int(found[3]) <= _LARGEST_PORT:
-            message = "expected host:port, or several with commas between them"
+            message = (
+                "expected host:port, or several with commas between them; a port is a number "
+                f"from 1 to {_LARGEST_PORT}"
+            )
             raise ValueError(message)
+    return given
+
+
+def _one_topic(given: object) -> object:
+    if isinstance(given, str) and any(mark in given for mark in ",*|"):
+        message = (
+            "expected the name of one topic; lists and patterns are not accepted, because each "
+            "topic needs a pipeline file and a table of its own"
+        )
+        raise ValueError(message)
     return given
 
 
@@ -133,7 +146,7 @@ class SourceConfig(Section):
     """Brokers to ask first, ``host:port,host:port``. User and password are refused here; they
     belong in ``consumer`` (``sasl.jaas.config``)."""
 
-    topic: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
+    topic: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$"), BeforeValidator(_one_topic)]
     """The topic; exactly one."""
 
     starting: Annotated[

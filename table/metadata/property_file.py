@@ -23,7 +23,10 @@ def read_properties(storage: Storage) -> TableProperties:
             return TableProperties.parse(storage.read(path), path)
         except NotFound:
             continue
-    message = f"no Hudi table at {storage.location.url} (no {PROPERTIES_PATH})"
+    message = (
+        f"no Hudi table at {storage.location.url} (no {PROPERTIES_PATH}); check the path: a "
+        "table's folder holds .hoodie, and the first batch of a pipeline creates it"
+    )
     raise TableNotFound(message)
 
 

@@ -330,3 +330,10 @@ def test_the_timeline_tells_what_became_of_each_batch(stream: JsonStream, run: R
         for row in timeline_rows(newest(stream))
     ]
     assert told == [[3, 0, 0, 0], [2, 1, 0, 0], [None] * 4]
+
+
+def test_offsets_that_cannot_be_parsed_are_refused_with_an_example(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["checkpoint", "set", str(tmp_path), "orders:1200"]) == MISUSED
+    assert "such as orders,0:1200,1:900" in capsys.readouterr().err

@@ -50,6 +50,16 @@ def test_validate_lists_what_was_checked_and_what_was_not(
     assert "  the offsets to start at\n" in with_spark
 
 
+def test_validate_warns_of_partitions_by_a_timestamp(
+    pipeline: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    columns = "decode.schema={id: string, at: timestamp}"
+    assert main(["validate", pipeline, "--set", columns, "--set", "table.partition_by=at"]) == OK
+    (line,) = (x for x in capsys.readouterr().err.splitlines() if "table.partition_by" in x)
+    assert "'at' is of type timestamp" in line
+    assert line.endswith("the run is refused unless the table exists")
+
+
 def test_validate_imports_the_merger(pipeline: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["validate", pipeline, "--set", "table.merger=no.such:Merger"]) == MISUSED
     out, err = capsys.readouterr()
@@ -144,6 +154,7 @@ def test_a_failure_ends_with_1_and_its_trace_is_shown_on_request(
     assert main(["query", str(tmp_path)]) == FAILED
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"lakemark: no Hudi table at {tmp_path}")
+    assert "check the path: a table's folder holds .hoodie" in line
     for arguments in (["--debug", "query", str(tmp_path)], ["query", str(tmp_path), "--debug"]):
         assert main(arguments) == FAILED
         assert "Traceback" in capsys.readouterr().err

@@ -15,6 +15,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from streamer import start_checks
+from streamer.config.errors import ConfigError
 from streamer.config.load import validated
 from streamer.config.pipeline import PipelineConfig
 from streamer.sources import topic_check
@@ -122,6 +123,17 @@ def test_missing_topic_is_reported_and_not_created(
 def test_place_of_a_new_table_is_left_as_it_is(tmp_path: Path) -> None:
     check(config_of(tmp_path), "table ")
     check(config_of(tmp_path), "dead-letter table ")
+    assert files(tmp_path) == []
+
+
+def test_new_table_with_partitions_by_a_timestamp_is_refused_before_spark(tmp_path: Path) -> None:
+    config = config_of(
+        tmp_path,
+        decode={"schema": {"id": "string", "at": "timestamp"}},
+        table={"partition_by": "at"},
+    )
+    with pytest.raises(ConfigError, match="'at' is of type timestamp"):
+        check(config, "table ")
     assert files(tmp_path) == []
 
 

@@ -188,6 +188,27 @@ def test_restore_undoes_all_that_is_later(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("table clean {t}", "nothing to clean"),
+        ("table archive {t}", "nothing to archive"),
+        ("table savepoint {t}", "no savepoints"),
+        ("table upgrade {t} --to 9", "nothing to change: the table has version 9"),
+        ("checkpoint reset {t}", "nothing to change: the table has no such checkpoint"),
+    ],
+)
+def test_command_with_nothing_to_do_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: str, message: str
+) -> None:
+    table_at(tmp_path / "t")
+    command = words.format(t=tmp_path / "t").split()
+    assert main(command) == OK
+    assert capsys.readouterr().out == f"{message}\n"
+    assert main([*command, "--json"]) == OK
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
     ("words", "code", "message"),
     [
         ("rollback {t} 20200101000000000", MISUSED, "is not on the active timeline"),

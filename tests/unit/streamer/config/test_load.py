@@ -308,7 +308,16 @@ def test_a_whole_number_of_seconds_and_lists_are_what_they_seem(file: Path) -> N
 @pytest.mark.parametrize("given", ["foo", "foo:", "foo:0", "foo:70000", "a:1,b", "a b:1", "a:1,"])
 def test_brokers_are_named_with_their_ports(file: Path, given: str) -> None:
     assert problems(file, SMALLEST, f"source.bootstrap='{given}'") == [
-        f"source.bootstrap: '{given}': expected host:port, or several with commas between them"
+        f"source.bootstrap: '{given}': expected host:port, or several with commas between them; "
+        "a port is a number from 1 to 65535"
+    ]
+
+
+@pytest.mark.parametrize("given", ["orders,payments", "orders.*", "orders|payments"])
+def test_list_or_pattern_of_topics_is_refused_with_the_reason(file: Path, given: str) -> None:
+    assert problems(file, SMALLEST, f"source.topic='{given}'") == [
+        f"source.topic: '{given}': expected the name of one topic; lists and patterns are not "
+        "accepted, because each topic needs a pipeline file and a table of its own"
     ]
 
 
