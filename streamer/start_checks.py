@@ -176,13 +176,18 @@ def _check_folder(location: StorageLocation) -> None:
     """Pass unless a local path is a file, or no folder can be made there.
 
     Raises:
-        InvalidConfig: the path, or one above it, is a file, or may not be written to.
+        InvalidConfig: the path, or one above it, is a file, or may not be read or written to.
     """
     place = place_of(location.url)
     if not place.startswith(_LOCAL):
         return
     folder = Path(place.removeprefix(_LOCAL))
-    found = next(one for one in (folder, *folder.parents) if one.exists())
+    try:
+        found = next(one for one in (folder, *folder.parents) if one.exists())
+    except OSError as error:  # a folder above it is not readable, or a name is too long
+        reason = error.strerror or str(error)
+        message = f"{location.url}: {reason}; allow this user to read it, or name another path"
+        raise InvalidConfig(message) from None
     if not found.is_dir():
         message = f"{location.url}: {found} is a file; name a folder, or a path that is free"
         raise InvalidConfig(message)

@@ -145,6 +145,12 @@ def test_folder_that_is_not_a_table_is_refused(tmp_path: Path, name: str) -> Non
         check(config_of(tmp_path), "table " if name == "rows" else "dead-letter table ")
 
 
+def test_path_that_the_system_does_not_look_up_is_refused(tmp_path: Path) -> None:
+    path = str(tmp_path / ("a" * 300))
+    with pytest.raises(InvalidConfig, match=f"{path}: File name too long; "):
+        check(config_of(tmp_path, table={"path": path}), "table ")
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_folder_that_may_not_be_written_is_refused(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
