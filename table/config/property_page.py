@@ -31,7 +31,9 @@ Writing covers everything that changes a table: pipelines, table services, rollb
 version changes. "Records only" means that pipelines are refused, and table services run.
 
 A property that begins with `hoodie.` and is not on this page makes the table read-only here,
-because it may ask writers for something that lakemark does not do. While a pipeline runs, each
+because it may ask writers for something that lakemark does not do. So does a value that begins or
+ends with a space: Apache Hudi takes the space as a part of the value, so `true` with a space after
+it is false. While a pipeline runs, each
 commit applies the rules again to the properties as they are then.
 """
 

@@ -128,6 +128,12 @@ def problems(properties: TableProperties, purpose: Purpose) -> Iterator[Problem]
     if purpose > Purpose.READ:
         for key in sorted(key for key in values if rule_of(key) is None):
             yield Problem(key, values[key], _UNKNOWN, _REMOVE)
+        for key in sorted(key for key in values if _has_outer_spaces(key, values[key])):
+            yield Problem(key, values[key], _OUTER_SPACES, _REMOVE_SPACES)
+
+
+def _has_outer_spaces(key: str, value: str) -> bool:
+    return rule_of(key) is not USER_NOTES and value != value.strip()
 
 
 def rule_of(key: str) -> PropertyRule | None:
@@ -161,6 +167,10 @@ _REMOVE = (
     "write with Apache Hudi, or remove the property from .hoodie/hoodie.properties if no writer "
     "and no reader of the table needs it"
 )
+_OUTER_SPACES = (
+    "which begins or ends with a space, and Apache Hudi takes the space as a part of the value"
+)
+_REMOVE_SPACES = "remove the space from the value in .hoodie/hoodie.properties"
 _ANOTHER_PATH = "write with Apache Hudi, or write to another path"
 _ONLY_APACHE = "read and write the table with Apache Hudi"
 _DROP_METADATA_TABLE = (
@@ -179,11 +189,11 @@ _SLASH_EXTRACTORS = (
 
 
 def _is_true(properties: TableProperties, value: str) -> bool:
-    return value.strip().lower() == "true"
+    return value.lower() == "true"
 
 
-def _is_false(properties: TableProperties, value: str) -> bool:
-    return bool(value.strip()) and not _is_true(properties, value)
+def _lacks_meta_columns(properties: TableProperties, value: str) -> bool:
+    return not properties.populates_meta_columns
 
 
 def _is_set(properties: TableProperties, value: str) -> bool:
@@ -527,7 +537,7 @@ _FILES = (
         Refusal(
             _MAINTAIN,
             "`false`",
-            _is_false,
+            _lacks_meta_columns,
             "and tables whose rows do not carry Hudi's columns are not written here",
             _ANOTHER_PATH,
         ),

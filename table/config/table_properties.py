@@ -424,4 +424,5 @@ def _csv(value: str | None) -> tuple[str, ...]:
 
 
 def _flag(value: str | None) -> bool:
-    return (value or "false").strip().lower() == "true"
+    """As ``Boolean.parseBoolean`` of Java has it: spaces around ``true`` make it false."""
+    return (value or "").lower() == "true"

@@ -53,6 +53,10 @@ REFUSED = [
     ("hoodie.record.merge.property.com.shop.rule", "x", MAINTAIN),
     ("hoodie.meta.fields.exclude.list", "_hoodie_operation", MAINTAIN),
     ("hoodie.index.type", "GLOBAL_BLOOM", MAINTAIN),
+    ("hoodie.datasource.write.hive_style_partitioning", "true ", MAINTAIN),
+    ("hoodie.table.partition.fields", " region", MAINTAIN),
+    ("hoodie.populate.meta.fields", "true\t", MAINTAIN),
+    ("hoodie.populate.meta.fields", "", MAINTAIN),
 ]
 
 

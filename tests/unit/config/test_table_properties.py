@@ -79,6 +79,24 @@ def test_characters_outside_ascii_are_escaped_since_java_reads_iso_8859_1() -> N
     assert TableProperties.parse(written).ordering_fields == ("時刻😀",)
 
 
+@pytest.mark.parametrize(
+    ("stored", "expected"),
+    [
+        ("true", True),
+        ("TRUE", True),
+        ("true ", False),
+        ("true\t", False),
+        ("yes", False),
+        ("", False),
+    ],
+)
+def test_flags_are_read_as_java_reads_them(stored: str, expected: bool) -> None:
+    key = keys.HIVE_STYLE_PARTITIONING
+    properties = TableProperties({**new().values, key: stored, keys.POPULATE_META_FIELDS: stored})
+    assert TableProperties.parse(properties.to_bytes()).hive_style is expected
+    assert properties.populates_meta_columns is expected
+
+
 def test_a_backslash_at_the_end_of_a_comment_does_not_hide_the_next_property() -> None:
     stored = b"# edited in C:\\tables\\\n" + new().to_bytes().partition(b"\n")[2]
     first = b"hoodie.datasource.write.hive_style_partitioning=true\n"
