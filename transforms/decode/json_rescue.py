@@ -86,7 +86,8 @@ def unknown_fields(text: str, schema: pa.Schema, kept: pa.Schema | None = None) 
         kept: when given, only fields that are in here are kept.
 
     Raises:
-        ValueError: the record cannot be taken apart, such as one nested too deeply.
+        ValueError: the record cannot be taken apart, such as one nested too deeply, or one object
+            gives two values to a field, of which JSON readers would keep only one.
     """
     text = spell_out_infinity(text)
     wanted = None if kept is None else field_types(kept)
@@ -179,6 +180,9 @@ def _unknown_members(text: str, start: int, known: _Types, wanted: _Types | None
         elif wanted is not None and name not in wanted:
             continue
         if part is not None and part != "null":
+            if name in kept:
+                message = f"{name!r} is given twice"
+                raise ValueError(message)
             kept[name] = part
     if not kept:
         return None

@@ -11,6 +11,7 @@ import pyarrow as pa
 from table.errors import InvalidConfig
 from table.model.meta_columns import META_COLUMNS
 from table.schema.evolution import Path, Proposal, Sighting, dotted
+from transforms.delete_marks import OPERATION
 
 #: Of fields that no column is declared for: leave them out, keep them in the rescue column, make
 #: columns of them, turn the record away, stop.
@@ -74,7 +75,7 @@ class SchemaPolicy:
         """Why the name of an unknown field cannot be a column's; case makes no difference."""
         name = path[0]
         if len(path) == 1 and name.lower() in {
-            taken.lower() for taken in (*self.taken, *META_COLUMNS)
+            taken.lower() for taken in (*self.taken, *META_COLUMNS, OPERATION)
         }:
             return f"field {name!r}: a column of that name is not filled from records"
         return None

@@ -318,6 +318,15 @@ def test_a_type_that_json_has_no_reading_for_is_refused(column: pa.DataType) -> 
         JsonDecoder(pa.schema([("a", pa.list_(column))]))
 
 
+@pytest.mark.parametrize("twice", [b'"u":1,"u":2', b'"st":{"u":1,"u":2}'])
+def test_an_unknown_field_that_is_given_twice_is_not_rescued_in_half(twice: bytes) -> None:
+    known = pa.schema([("id", pa.string()), ("st", pa.struct([("x", pa.int32())]))])
+    values = pa.array([b'{"id":"a",' + twice + b"}", b'{"id":"b","u":1}'])
+    decoded = JsonDecoder(known, "_rescued").decode(values)
+    assert decoded.rows.column("id").to_pylist() == ["b"]
+    assert decoded.reasons == ["unknown fields cannot be kept: 'u' is given twice"]
+
+
 def test_a_rescue_column_needs_a_name_of_its_own() -> None:
     with pytest.raises(InvalidConfig, match="rescue column 's'"):
         JsonDecoder(SCHEMA, "s")
