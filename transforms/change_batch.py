@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from table.keygen.key_generator import EMPTY_PART, NULL_PART
 from table.model.changes import CHANGE_KIND, WRITTEN_COLUMNS, ChangeKind
 from table.model.meta_columns import META_COLUMNS, PARTITION_PATH, RECORD_KEY
 from table.model.written_columns import Written, all_written, pack
@@ -32,6 +33,10 @@ Mask = npt.NDArray[np.bool_]
 
 _NO_REQUEST = SchemaRequest()
 
+_AMBIGUOUS_KEY = (
+    f"the record key is ambiguous: a part of it is the text {NULL_PART} or {EMPTY_PART}, or spells "
+    "',field:' of the next part, and Apache Hudi gives the same key to other values"
+)
 _UNKNOWN_OPERATION = f"column {OPERATION!r}: not one of {', '.join(OPERATIONS)}"
 
 
@@ -260,6 +265,7 @@ class ChangeBatch:
         good = np.ones(len(arrivals), np.bool_)
         for fault in (
             _Fault(_to_mask(keys.is_null()), no_key, Stage.KEY),
+            _Fault(_to_mask(generator.find_ambiguous_keys(rows)), _AMBIGUOUS_KEY, Stage.KEY),
             *faults,
             _Fault(_to_mask(paths.is_null()), no_path, Stage.PARTITION),
         ):

@@ -144,6 +144,19 @@ class KeyGenerator:
             has_value = pc.or_(has_value, _is_filled(value))
         return pc.if_else(has_value, pc.binary_join_element_wise(*parts, ","), None)
 
+    def find_ambiguous_keys(self, rows: pa.Table) -> pa.Array:
+        """Which rows have a record key of several parts that other values could spell as well.
+
+        A part is ``__null__`` or ``__empty__`` as a text, or has ``,<next field>:`` inside.
+        Apache Hudi writes one record key for both, so that one row would replace the other.
+        """
+        fields = self.config.record_key_fields
+        found = pa.repeat(pa.scalar(False), rows.num_rows)
+        for name, following in zip(fields, [*fields[1:], None], strict=True):
+            if len(fields) > 1:
+                found = pc.or_(found, _is_ambiguous(key_value(rows, name), following))
+        return found
+
     def partition_paths(self, rows: pa.Table) -> pa.Array:
         """One path per row from the table's root, "" for the root; null where none may be made.
 
@@ -165,6 +178,13 @@ class KeyGenerator:
 def _key_part(name: str, values: pa.Array) -> pa.Array:
     named = pc.if_else(pc.equal(values, ""), EMPTY_PART, values)
     return pc.binary_join_element_wise(f"{name}:", pc.fill_null(named, NULL_PART), "")
+
+
+def _is_ambiguous(values: pa.Array, following: str | None) -> pa.Array:
+    found = pc.is_in(values.cast(pa.string()), value_set=pa.array([NULL_PART, EMPTY_PART]))
+    if following is not None:
+        found = pc.or_(found, pc.match_substring(values, f",{following}:"))
+    return pc.fill_null(found, fill_value=False)
 
 
 def _is_filled(values: pa.Array) -> pa.Array:

@@ -4,6 +4,7 @@ from datetime import UTC, date, datetime, time
 from decimal import Decimal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -53,6 +54,26 @@ def test_a_complex_key_names_its_parts() -> None:
         "id:__null__,n:3",
         None,
     ]
+
+
+_parts = st.none() | st.sampled_from(["", "x", "x,b:y", "y,c:z", "__null__", "__empty__", ",", ","])
+
+
+@given(st.lists(st.tuples(_parts, _parts, _parts), unique=True, max_size=30))
+def test_keys_that_are_not_ambiguous_are_of_one_row_each(
+    parts: list[tuple[str | None, ...]],
+) -> None:
+    generator = KeyGenerator(KeyGeneratorConfig(("a", "b", "c")))
+    columns = [pa.array([row[at] for row in parts], pa.string()) for at in range(3)]
+    rows = pa.table(columns, names=["a", "b", "c"])
+    keys, ambiguous = generator.record_keys(rows), generator.find_ambiguous_keys(rows)
+    clear = keys.filter(pc.invert(ambiguous)).drop_null().to_pylist()
+    assert len(set(clear)) == len(clear)
+
+
+def test_a_key_of_one_field_is_never_ambiguous() -> None:
+    rows = pa.table({"id": ["__null__", "a,id:b", None]})
+    assert _SIMPLE.find_ambiguous_keys(rows).to_pylist() == [False] * 3
 
 
 def test_one_field_keeps_its_name_only_in_a_table_declared_complex() -> None:

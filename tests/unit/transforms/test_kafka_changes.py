@@ -296,3 +296,16 @@ def test_rejects_of_several_chunks_are_put_in_order() -> None:
     parts = [ToChanges(DECODER, KEYS)(batch("{", "{").slice(n)).rejects for n in (1, 0)]
     assert Rejects.concat(parts).rows.column("offset").to_pylist() == [0, 1, 1]
     assert Rejects.concat([]).rows.equals(Rejects.none().rows)
+
+
+def test_two_rows_never_share_a_record_key_of_several_parts() -> None:
+    fields = {"a": "string", "b": "string"}
+    to_changes = ToChanges(
+        JsonDecoder(parse_schema(fields)), KeyGenerator(KeyGeneratorConfig(("a", "b")))
+    )
+    rows = [("x", "y,b:z"), ("x,b:y", "z"), (None, "q"), ("__null__", "q"), ("a:b", "c,d")]
+    prepared = to_changes(batch(*(json.dumps({"a": a, "b": b}) for a, b in rows)))
+    kept = ["a:x,b:y,b:z", "a:__null__,b:q", "a:a:b,b:c,d"]
+    assert prepared.changes.column(RECORD_KEY).to_pylist() == kept
+    assert [row["offset"] for row in prepared.rejects.rows.to_pylist()] == [1, 3]
+    assert all("ambiguous" in r["reason"] for r in prepared.rejects.rows.to_pylist())
