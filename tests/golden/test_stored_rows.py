@@ -40,7 +40,7 @@ def test_table_with_a_bucket_index_of_two_is_accepted(name: str, tmp_path: Path)
     ("name", "error", "message"),
     [
         ("v9_cow_slash_dates", InvalidConfig, r"partition path '2026/01/.*give it '2026-01-"),
-        ("v9_mor_slash_paths", InvalidConfig, r"partition path '2026/r.*give it None"),
+        ("v9_mor_slash_paths", InvalidConfig, r"partition path '2026/r.*would reject it"),
         ("v9_cow_encoded_paths", InvalidConfig, "does not begin with a bucket number"),
         ("v9_cow_simple", InvalidConfig, "does not begin with a bucket number"),
         ("v9_cow_custom_keys", Unsupported, "key generator CUSTOM .* is not written here"),
