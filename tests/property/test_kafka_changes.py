@@ -137,17 +137,19 @@ def model_tombstone(key: bytes | None, setup: Setup) -> Change | Stage:
         row = parse(key, numbers=("id", str(ordering)) if is_in_key else ("id",))
     if row is None or row.get("id") is None:
         return Stage.KEY
-    if setup.partitioned and row.get("city") is None:
+    if setup.partitioned and "city" not in row:
         return Stage.PARTITION
+    ordering = setup.tombstone_ordering
+    at = TIMESTAMP_S if ordering == RECORD_TIMESTAMP else row.get(str(ordering))
+    if ordering is not None and at is None:
+        return Stage.ORDERING
     path = partition_path(row.get("city"), setup)
     if path is None:
         return Stage.PARTITION
     change = {RECORD_KEY: str(row["id"]), PARTITION_PATH: path, **written(setup)}
-    if setup.tombstone_ordering is None:
+    if ordering is None:
         return {**change, CHANGE_KIND: COMMIT_TIME_DELETE}
-    is_timed = setup.tombstone_ordering == RECORD_TIMESTAMP
-    at = TIMESTAMP_S if is_timed else row.get(setup.tombstone_ordering)
-    return Stage.ORDERING if at is None else {**change, "ts": at, CHANGE_KIND: DELETE}
+    return {**change, "ts": at, CHANGE_KIND: DELETE}
 
 
 def parse(text: bytes, numbers: Sequence[str] = ("id", "ts")) -> dict[str, object] | None:
