@@ -85,13 +85,7 @@ def test_partition_paths_that_are_not_made_here_are_not_written(tmp_path: Path, 
 def test_property_that_appears_during_a_run_stops_the_next_commit(
     table_type: TableType, values: dict[str, str]
 ) -> None:
-    storage = new_table(table_type)
-    to = writer(storage)
-    commit(to, [Row("a", 2, 2)])
-    change(storage, values)
-    with pytest.raises(Unsupported, match=next(iter(values))):
-        commit(to, [Row("a", 3, 3)])
-    assert contents(storage) == {"a": (2, 2)}
+    _assert_next_commit_is_refused(new_table(table_type), values)
 
 
 @pytest.mark.parametrize(
@@ -106,12 +100,7 @@ def test_property_that_refuses_rows_stops_the_next_commit_of_rows_alone(
     table_type: TableType, values: dict[str, str]
 ) -> None:
     storage = new_table(table_type)
-    to = writer(storage)
-    commit(to, [Row("a", 2, 2)])
-    change(storage, values)
-    with pytest.raises(Unsupported, match=next(iter(values))):
-        commit(to, [Row("a", 3, 3)])
-    assert contents(storage) == {"a": (2, 2)}
+    to = _assert_next_commit_is_refused(storage, values)
     to.recover()
     clean(to.table, CleaningPolicy(commits=1))
     compacted = to.compact_if_due(CompactionPolicy(every_delta_commits=1), LocalRunner(1))
@@ -137,3 +126,14 @@ def test_dropping_the_metadata_table_drops_a_half_built_index(complete: str) -> 
     assert not storage.list_tree(".hoodie/metadata")
     commit(writer(storage), [Row("b", 1, 1)])
     assert contents(storage) == {"a": (1, 1), "b": (1, 1)}
+
+
+def _assert_next_commit_is_refused(storage: Storage, values: dict[str, str]) -> TableWriter:
+    """Change the properties of a table between two commits of a writer, which is returned."""
+    to = writer(storage)
+    commit(to, [Row("a", 2, 2)])
+    change(storage, values)
+    with pytest.raises(Unsupported, match=next(iter(values))):
+        commit(to, [Row("a", 3, 3)])
+    assert contents(storage) == {"a": (2, 2)}
+    return to
