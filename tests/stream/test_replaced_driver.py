@@ -29,6 +29,7 @@ from table.timeline.lock import Lease, open_lock
 from tests.fixtures.kafka import Kafka
 from tests.short_lived import short_lived
 from tests.stream.sent_orders import SentOrders
+from tests.waiting import until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(1200)]
 
@@ -127,8 +128,12 @@ def test_a_job_that_does_not_end_in_time_is_cancelled(
         built.loop.stop()
         assert running.result().reason == "interrupted"
         assert time.monotonic() - told_at < STOPS_WITHIN_S
-        assert not built.loop.left_work
+        until(lambda: not _active_jobs(spark), "the end of the cancelled job", STOPS_WITHIN_S)
     assert not open_table(orders.location).timeline.pending()
+
+
+def _active_jobs(spark: SparkSession) -> list[int]:
+    return list(spark.sparkContext.statusTracker().getActiveJobsIds())
 
 
 def _with_table(orders: SentOrders, folder: Path) -> Path:
