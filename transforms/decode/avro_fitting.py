@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from table.schema.promotion import promoted
-from transforms.decode.calendar import outside_calendar
+from transforms.decode.calendar import outside_calendar, to_microseconds
 from transforms.decode.decoder import EpochUnit
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
@@ -228,7 +228,7 @@ def _timestamps(values: pa.Array, wanted: pa.DataType, unit: EpochUnit) -> pa.Ar
         return _nulls(values, wanted)
 
     def cast(some: pa.Array) -> pa.Array:
-        return some.view(stored).cast(wanted, safe=stored.unit != "ns")
+        return to_microseconds(some.view(stored)).cast(wanted)
 
     return _where_it_can(values, cast, wanted)
 

@@ -1,4 +1,4 @@
-"""Dates and times that every reader can name: those of the years 1 to 9999."""
+"""Times since 1970 in microseconds, and those that every reader can name: the years 1 to 9999."""
 
 from __future__ import annotations
 
@@ -20,3 +20,21 @@ def outside_calendar(times: pa.Array) -> pa.Array | None:
     if lowest is None or (first <= lowest and highest <= last):
         return None
     return pc.or_(pc.less(values, first), pc.greater(values, last))
+
+
+def to_microseconds(times: pa.Array) -> pa.Array:
+    """Timestamps of any unit in microseconds.
+
+    Nanoseconds become the microsecond that they lie in, also before 1970 (-1 ns is in -1 us), as
+    Spark and Avro's ``TimeConversions`` round them.
+
+    Raises:
+        pa.ArrowInvalid: 64 bits do not hold the microseconds.
+    """
+    wanted = pa.timestamp("us", times.type.tz)
+    if times.type.unit != "ns":
+        return times.cast(wanted)
+    nanoseconds = times.view(pa.int64())
+    towards_zero = pc.divide(nanoseconds, 1_000)
+    is_below = pc.less(nanoseconds, pc.multiply(towards_zero, 1_000))
+    return pc.subtract(towards_zero, is_below.cast(pa.int64())).view(wanted)

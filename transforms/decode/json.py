@@ -11,7 +11,8 @@ decimal(p,s)       a number or a string, exactly; one with more digits than fit 
 date               "yyyy-MM-dd"
 timestamp          ISO-8601 text, ``T`` or blank between date and time; without a zone it is UTC,
                    digits below the microsecond are cut off. An integer counts from 1970 in
-                   ``epoch_unit``. Years 1 to 9999, dates too
+                   ``epoch_unit``; a nanosecond becomes the microsecond that it lies in. Years 1 to
+                   9999, dates too
 binary             Base64 with padding
 array, struct      as their elements; null elements stay, and the timestamps of an array are all
                    text or all integers

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from transforms.decode.base64_column import decode_base64
-from transforms.decode.calendar import outside_calendar
+from transforms.decode.calendar import outside_calendar, to_microseconds
 from transforms.decode.decoder import EpochUnit
 
 
@@ -133,8 +133,7 @@ class BlockReader:
             return read
         if form is TimestampForm.LONG_FRACTION:
             return _parse_long_fractions(read)
-        epochs = read.cast(pa.timestamp(self.epoch_unit, "UTC"))
-        return epochs.cast(_TIMESTAMP, safe=self.epoch_unit != "ns")
+        return to_microseconds(read.view(pa.timestamp(self.epoch_unit, "UTC")))
 
 
 def count_timestamps(data_type: pa.DataType) -> int:

@@ -237,7 +237,7 @@ _MICROSECOND_DIGITS = 6
 
 def _form_of(value: object) -> TimestampForm | None:
     if type(value) is int:
-        return TimestampForm.EPOCH if abs(value) <= _INT64_MAX else None
+        return TimestampForm.EPOCH if -_INT64_MAX - 1 <= value <= _INT64_MAX else None
     match = _TIMESTAMP_TEXT.fullmatch(value) if isinstance(value, str) else None
     if match is None or not _is_date(match[1]):
         return None

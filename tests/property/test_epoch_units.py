@@ -1,0 +1,86 @@
+"""Integers since 1970 as timestamps, in each unit, of both decoders, against exact fractions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from fractions import Fraction
+from io import BytesIO
+from typing import get_args
+
+import fastavro
+import pyarrow as pa
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from transforms.decode.avro import AvroDecoder
+from transforms.decode.avro_framing import PlainFraming
+from transforms.decode.avro_references import StoredSchema
+from transforms.decode.decoded import Decoded
+from transforms.decode.decoder import EpochUnit
+from transforms.decode.json import JsonDecoder
+
+COLUMNS = pa.schema([("at", pa.timestamp("us", "UTC"))])
+AVRO = {"type": "record", "name": "event", "fields": [{"name": "at", "type": "long"}]}
+
+MICROSECONDS: dict[EpochUnit, Fraction] = {
+    "s": Fraction(1_000_000),
+    "ms": Fraction(1_000),
+    "us": Fraction(1),
+    "ns": Fraction(1, 1_000),
+}
+#: 0001-01-01T00:00:00Z and 10000-01-01T00:00:00Z.
+FIRST_US, END_US = -62_135_596_800_000_000, 253_402_300_800_000_000
+INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+
+
+def read_json(epochs: list[int], unit: EpochUnit) -> Decoded:
+    values = [json.dumps({"at": epoch}).encode() for epoch in epochs]
+    return JsonDecoder(COLUMNS, epoch_unit=unit).decode(pa.array(values, pa.binary()))
+
+
+def read_avro(epochs: list[int], unit: EpochUnit) -> Decoded:
+    parsed, values = fastavro.parse_schema(AVRO), []
+    for epoch in epochs:
+        body = BytesIO()
+        fastavro.schemaless_writer(body, parsed, {"at": epoch})
+        values.append(body.getvalue())
+    framing = PlainFraming(StoredSchema(json.dumps(AVRO)))
+    decoder = AvroDecoder(COLUMNS, epoch_unit=unit, framing=framing)
+    return decoder.decode(pa.array(values, pa.binary()))
+
+
+def microsecond_of(epoch: int, unit: EpochUnit) -> int | None:
+    """The microsecond that a time lies in; None if no reader can name its year."""
+    microsecond = epoch * MICROSECONDS[unit] // 1
+    return microsecond if FIRST_US <= microsecond < END_US else None
+
+
+def near(unit: EpochUnit) -> st.SearchStrategy[int]:
+    """Integers around the places where a conversion may round wrongly or overflow."""
+    scale = MICROSECONDS[unit]
+    places = [0, FIRST_US, END_US, INT64_MIN, INT64_MAX]
+    centres = [0, INT64_MIN, INT64_MAX, *(int(place / scale) for place in places)]
+    steps = st.integers(-2_001, 2_001) | st.integers(-2, 2)
+    around = st.builds(lambda centre, step: centre + step, st.sampled_from(centres), steps)
+    return (around | st.integers(INT64_MIN, INT64_MAX)).map(
+        lambda epoch: min(max(epoch, INT64_MIN), INT64_MAX)
+    )
+
+
+@pytest.mark.parametrize("read", [read_json, read_avro])
+@pytest.mark.parametrize("unit", get_args(EpochUnit))
+@given(data=st.data())
+@example(data=None)
+def test_epoch_becomes_the_microsecond_it_lies_in_or_a_dead_letter(
+    read: Callable[[list[int], EpochUnit], Decoded], unit: EpochUnit, data: st.DataObject | None
+) -> None:
+    edges = [-1, -1_000, -1_001, INT64_MIN, INT64_MAX]
+    epochs = edges if data is None else data.draw(st.lists(near(unit), min_size=1, max_size=6))
+    decoded = read(epochs, unit)
+    expected = {row: microsecond_of(epoch, unit) for row, epoch in enumerate(epochs)}
+    kept = {row: at for row, at in expected.items() if at is not None}
+    assert decoded.accepted.tolist() == list(kept)
+    assert decoded.rows.column("at").cast(pa.int64()).to_pylist() == list(kept.values())
+    assert all(reason.startswith("column 'at': ") for reason in decoded.reasons)
