@@ -16,7 +16,9 @@ table; the old archive is left where it was. Source: ``LSMTimeline``, ``LSMTimel
 If the newest manifest is lost, the history is read from the one before it and the data files that
 no manifest names. Deletion spares every file of the last three manifests, so all files of the lost
 one are there; the next archival writes a new manifest of them. If no manifest is left, nothing
-shows which data files are missing, so the history counts as damaged.
+shows which data files are missing, so the history counts as damaged. Only an archival that died
+before the first manifest was written leaves data files without one, too; the active timeline still
+has every instant in them.
 """
 
 from __future__ import annotations
@@ -91,10 +93,18 @@ class ManifestFile:
 
 
 class LsmHistory:
-    """The history of one table; what a file holds is read once, however often it is loaded."""
+    """The history of one table; what a file holds is read once, however often it is loaded.
 
-    def __init__(self, storage: Storage, folder: str) -> None:
-        self._storage, self.folder = storage, folder
+    Args:
+        storage: of the table.
+        folder: of the history.
+        active_folder: of the active timeline.
+    """
+
+    def __init__(
+        self, storage: Storage, folder: str, active_folder: str = ".hoodie/timeline"
+    ) -> None:
+        self._storage, self.folder, self._active_folder = storage, folder, active_folder
         self._instants: dict[str, tuple[Instant, ...]] = {}
 
     def load(self) -> ArchivedTimeline:
@@ -196,7 +206,30 @@ class LsmHistory:
             return newest, self._recovered(versions[-1], newest)
         if stated is not None:
             raise self._no_manifest(stated)
+        self._check_never_published()
         return None
+
+    def _check_never_published(self) -> None:
+        """Pass if no data file without a manifest holds an instant that exists nowhere else.
+
+        Archival deletes the oldest instant of a file first, and only after a manifest names it.
+
+        Raises:
+            SnapshotChanged: the first manifest was written at this very moment.
+            CorruptData: the manifests are lost.
+        """
+        files = [file for name in self.data_files() if (file := ManifestFile.parse(name, 0))]
+        if not files:
+            return
+        listed = [info.name for info in self._storage.list_folder(self._active_folder)[1]]
+        active = [name for name in listed if not _DATA_FILE.fullmatch(name)]
+        if all(any(name.startswith(file.first) for name in active) for file in files):
+            return
+        newest = self.newest_version()
+        if newest is not None:
+            message = f"{self.folder} got its first manifest while it was read; load it again"
+            raise SnapshotChanged(message)
+        raise self._no_manifest(1)
 
     def _recovered(self, version: int, newest: int) -> list[ManifestFile]:
         """The files of an older manifest, and those of a lost one that hold further instants."""

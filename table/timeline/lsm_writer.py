@@ -8,9 +8,9 @@ happens under the table's lock. Source: ``LSMTimelineWriter`` of Apache Hudi 1.2
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import count, islice
 from tempfile import SpooledTemporaryFile
 
 import pyarrow as pa
@@ -106,7 +106,7 @@ class LsmWriter:
             last: requested time of the last.
         """
         before = self._history.current()
-        file = self._write(ManifestFile.of(first, last, 0, 0), _batches(instants), before)
+        file = self._write(ManifestFile.of(first, last, 0, 0), _batches(instants))
         self._publish([*before, file])
 
     def tidy(self) -> None:
@@ -121,7 +121,7 @@ class LsmWriter:
         before = self._history.current()
         first, last = min(f.first for f in files), max(f.last for f in files)
         rows = _each_once(row for file in files for row in self._rows_of(file))
-        merged = self._write(ManifestFile.of(first, last, layer, 0), rows, before)
+        merged = self._write(ManifestFile.of(first, last, layer, 0), rows)
         self._publish([*(file for file in before if file not in files), merged])
 
     def _rows_of(self, file: ManifestFile) -> Iterator[pa.RecordBatch]:
@@ -129,11 +129,9 @@ class LsmWriter:
         assert version is not None
         return self._history.rows_of(file, version)
 
-    def _write(
-        self, file: ManifestFile, rows: Iterable[pa.RecordBatch], named: Sequence[ManifestFile]
-    ) -> ManifestFile:
-        """A file that no manifest names yet; what a dead archiver left in its place goes."""
-        assert file.name not in {other.name for other in named}, file
+    def _write(self, wanted: ManifestFile, rows: Iterable[pa.RecordBatch]) -> ManifestFile:
+        """Write a file that no manifest names yet, in place of what a dead archiver left there."""
+        file = _first_unnamed(wanted, self._named())
         path = f"{self._history.folder}/{file.name}"
         self._storage.delete([path])
         with SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES) as spool:
@@ -142,6 +140,13 @@ class LsmWriter:
             spool.seek(0)
             _copy(spool, self._storage.create_streaming(path))
         return replace(file, size_bytes=size_bytes)
+
+    def _named(self) -> set[str]:
+        """Names of the files that some manifest names: readers may still use an older one."""
+        history = self._history
+        newest = history.newest_version() or 0
+        published = (version for version in history.versions() if version <= newest)
+        return {file.name for version in published for file in history.manifest(version)}
 
     def _publish(self, files: Sequence[ManifestFile]) -> None:
         """The next version of the history: its manifest first, then the number that names it.
@@ -187,6 +192,19 @@ def mergeable(
         elif is_full or len(chosen) == settings.files_to_merge:
             break
     return chosen if len(chosen) > 1 else None
+
+
+def _first_unnamed(wanted: ManifestFile, named: Collection[str]) -> ManifestFile:
+    """The wanted file, or the same range in the next layer whose file no manifest names.
+
+    A commit and its savepoint have the same requested time, so that two archivals may write one
+    range. The layer decides only which files are merged together.
+    """
+    of_layers = (
+        ManifestFile.of(wanted.first, wanted.last, layer, wanted.size_bytes)
+        for layer in count(wanted.layer)
+    )
+    return next(file for file in of_layers if file.name not in named)
 
 
 def _batches(instants: Iterator[ArchivedInstant]) -> Iterator[pa.RecordBatch]:

@@ -389,8 +389,9 @@ class TimelineStore:
 
 
 def _archive_of(storage: Storage, layout: TimelineLayout) -> ArchiveLogs | LsmHistory:
-    kind = ArchiveLogs if isinstance(layout, LayoutV1) else LsmHistory
-    return kind(storage, layout.archive_folder)
+    if isinstance(layout, LayoutV1):
+        return ArchiveLogs(storage, layout.archive_folder)
+    return LsmHistory(storage, layout.archive_folder, layout.folder)
 
 
 def commit_content(

@@ -16,7 +16,7 @@ from table.model.instant import Instant
 from table.storage import Storage
 from table.timeline.lsm_history import LsmHistory, ManifestFile
 from table.timeline.lsm_writer import ArchivedInstant, HistorySettings, LsmWriter, mergeable
-from table.timeline.timeline_store import commit_content
+from table.timeline.timeline_store import TimelineStore, commit_content
 from tests.unit.timeline.archives import HISTORY, instant, metadata_of, new_storage, put_history
 
 SMALL = HistorySettings(files_to_merge=3)
@@ -136,6 +136,50 @@ def test_a_history_without_any_manifest_is_damaged_and_nothing_of_it_is_deleted(
     with pytest.raises(CorruptData, match="no manifest"):
         add(storage, [instant(9)])
     assert [info.path for info in storage.list_folder(HISTORY)[1]] == left
+
+
+def lose_manifests_and_version(storage: Storage) -> None:
+    listed = [info.path for info in storage.list_folder(HISTORY)[1]]
+    storage.delete([path for path in listed if not path.endswith(".parquet")])
+
+
+def put_active(storage: Storage, items: Sequence[Instant]) -> None:
+    for item in items:
+        path = f".hoodie/timeline/{item.requested_at}_{item.completed_at}.deltacommit"
+        storage.put(path, commit_content(Action.COMMIT, metadata_of(item)))
+
+
+def test_data_files_without_any_manifest_or_version_are_a_damaged_history() -> None:
+    storage, items = new_storage(), [instant(n) for n in range(3)]
+    put_active(storage, items[2:])
+    add(storage, items[:2])
+    lose_manifests_and_version(storage)
+    left = [info.path for info in storage.list_folder(HISTORY)[1]]
+    with pytest.raises(CorruptData, match=r"manifest_1.*copy it back from a backup"):
+        TimelineStore(storage).load_archived()
+    with pytest.raises(CorruptData, match="no manifest"):
+        TimelineStore(storage).archive(items[2:], lambda: None)
+    assert [info.path for info in storage.list_folder(HISTORY)[1]] == left
+
+
+def test_a_first_archival_that_died_before_its_manifest_left_an_empty_history() -> None:
+    storage, items = new_storage(), [instant(n) for n in range(3)]
+    put_active(storage, items)
+    add(storage, items[:2])
+    lose_manifests_and_version(storage)
+    store = TimelineStore(storage)
+    assert store.load_archived().instants() == ()
+    store.archive(items[:1], lambda: None)
+    assert list(store.load_archived().instants()) == items[:1]
+
+
+@pytest.mark.parametrize("layers", [1, 4])
+def test_a_second_archival_of_the_same_range_replaces_no_file(layers: int) -> None:
+    storage, actions = new_storage(), [Action.DELTA_COMMIT, Action.SAVEPOINT, Action.CLEAN]
+    items = [instant(1, action) for action in actions] * layers
+    for item in items:
+        add(storage, [item])
+    assert set(LsmHistory(storage, HISTORY).load().instants()) == set(items)
 
 
 def test_an_older_manifest_whose_files_are_lost_is_no_history() -> None:
