@@ -78,7 +78,8 @@ class ZoneEvidence:
     """What the newest requested commits show of the timeline's zone.
 
     Attributes:
-        sightings: oldest first.
+        sightings: in the order in which the files were written. Times of writers in several zones
+            do not show which is the newest.
     """
 
     sightings: tuple[Sighting, ...]
@@ -91,21 +92,30 @@ class ZoneEvidence:
             files: instants of any action and state, each with its file's modification time.
         """
         seen = (Sighting(i.requested_at, at) for i, at in files if _shows_zone(i))
-        newest = sorted(seen, key=lambda one: one.requested_at)[-_MOST_SIGHTINGS:]
-        return cls(tuple(newest))
+        newest = sorted(seen, key=lambda one: (one.written_at, one.requested_at))
+        return cls(tuple(newest[-_MOST_SIGHTINGS:]))
+
+    @property
+    def offsets(self) -> list[timedelta]:
+        """The offset from UTC of each commit; empty if one shows none, or if there are too few."""
+        known = [offset for one in self.sightings if (offset := one.offset) is not None]
+        return known if len(known) >= max(len(self.sightings), _FEWEST_SIGHTINGS) else []
 
     @property
     def offset(self) -> timedelta | None:
         """The offset from UTC of the newest commit; None if they agree on none."""
-        offsets = [one.offset for one in self.sightings]
-        known = [offset for offset in offsets if offset is not None]
-        if len(known) < max(len(offsets), _FEWEST_SIGHTINGS):
+        known = self.offsets
+        if not known or max(known) - min(known) > _DAYLIGHT_SAVING:
             return None
-        return known[-1] if max(known) - min(known) <= _DAYLIGHT_SAVING else None
+        return known[-1]
 
     def agrees_with(self, zone: tzinfo | None) -> bool:
         """Whether each of the commits was requested in the zone; None is that of this process."""
         return self.offset is not None and all(one.is_in(zone) for one in self.sightings)
+
+    def contradicts(self, zone: tzinfo) -> bool:
+        """Whether a commit was requested in another zone; commits that show no zone do not tell."""
+        return bool(self.offsets) and not all(one.is_in(zone) for one in self.sightings)
 
 
 def find_clock(url: str, stored: str, setting: str | None, evidence: ZoneEvidence) -> TimelineClock:
@@ -127,7 +137,7 @@ def find_clock(url: str, stored: str, setting: str | None, evidence: ZoneEvidenc
     if stored != LOCAL:
         return TimelineClock(None, f"{_property(url, stored)}, but only UTC and LOCAL are known")
     if named is not None:
-        is_contradicted = evidence.offset is not None and not evidence.agrees_with(named)
+        is_contradicted = evidence.contradicts(named)
         doubt = _contradicted(url, setting or "", evidence) if is_contradicted else None
         return TimelineClock(named, doubt)
     if evidence.agrees_with(None):
@@ -177,9 +187,9 @@ def _clock_in_doubt(url: str, evidence: ZoneEvidence) -> TimelineClock:
     shown = evidence.offset
     zone = None if shown is None else timezone(shown)
     seen = (
-        "its instants do not show one"
-        if shown is None
-        else f"its newest instants show {_utc_offset(shown)}"
+        f"its newest instants show {_shown_offsets(evidence)}"
+        if evidence.offsets
+        else "its instants do not show one"
     )
     doubt = (
         f"{_property(url, LOCAL)}: its instant times are in the local time of its writers, and the "
@@ -190,12 +200,24 @@ def _clock_in_doubt(url: str, evidence: ZoneEvidence) -> TimelineClock:
 
 
 def _contradicted(url: str, setting: str, evidence: ZoneEvidence) -> str:
-    offset = evidence.offset
-    assert offset is not None
-    return (
+    seen = (
         f"{SETTING} is {setting!r}, but the newest instants of table {url} show "
-        f"{_utc_offset(offset)}; name the zone that the table's other writers are in"
+        f"{_shown_offsets(evidence)}; "
     )
+    if evidence.offset is not None:
+        return f"{seen}name the zone that the table's other writers are in"
+    return (
+        f"{seen}writers in two zones generate instants out of order, which loses rows: give all "
+        f"writers one zone, and commit with Apache Hudi in it until the newest {_MOST_SIGHTINGS} "
+        "commits show it"
+    )
+
+
+def _shown_offsets(evidence: ZoneEvidence) -> str:
+    """The offset of the newest commit, or all of them if the commits agree on none."""
+    agreed = evidence.offset
+    shown = [agreed] if agreed is not None else sorted(set(evidence.offsets))
+    return " and ".join(map(_utc_offset, shown))
 
 
 def _not_utc(url: str, setting: str) -> str:

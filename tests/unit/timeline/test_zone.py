@@ -21,12 +21,24 @@ NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 ZONES = ["America/New_York", "Asia/Tokyo", "Asia/Kathmandu", "UTC", "Pacific/Kiritimati"]
 
 
+Files = list[tuple[Instant, datetime]]
+
+
 def evidence(zone: str, *moments: datetime, copied_at: datetime | None = None) -> ZoneEvidence:
+    """What commits show that were requested in a zone at these moments."""
+    return ZoneEvidence.of(evidence_files(zone, *moments, copied_at=copied_at))
+
+
+def evidence_files(zone: str, *moments: datetime, copied_at: datetime | None = None) -> Files:
     """Commits requested in a zone at these moments; their files are a copy if so given."""
     clock = TimelineClock(ZoneInfo(zone))
     requested = [Instant(clock.format(at), Action.DELTA_COMMIT, State.REQUESTED) for at in moments]
     written = [copied_at or at + timedelta(milliseconds=400) for at in moments]
-    return ZoneEvidence.of(zip(requested, written, strict=True))
+    return list(zip(requested, written, strict=True))
+
+
+def joined(*files: Files) -> ZoneEvidence:
+    return ZoneEvidence.of(one for some in files for one in some)
 
 
 def every_minute(count: int, start: datetime = NOON) -> list[datetime]:
@@ -70,6 +82,28 @@ def test_the_setting_decides_when_files_were_copied() -> None:
 def test_a_setting_that_the_instants_contradict_is_refused() -> None:
     clock = find_clock("/t", "LOCAL", "Asia/Tokyo", evidence("America/New_York", *every_minute(3)))
     with pytest.raises(TimelineZoneUnknown, match=r"'Asia/Tokyo', but .* /t show UTC-04:00"):
+        clock.check()
+
+
+@pytest.mark.parametrize("order", [("Asia/Tokyo", "UTC"), ("UTC", "Asia/Tokyo")])
+@pytest.mark.parametrize("setting", ["Asia/Tokyo", "UTC"])
+def test_a_setting_is_refused_while_the_newest_instants_show_two_zones(
+    order: tuple[str, str], setting: str
+) -> None:
+    first, second = order
+    older, newer = every_minute(12), every_minute(3, NOON + timedelta(hours=1))
+    seen = joined(evidence_files(first, *older), evidence_files(second, *newer))
+    clock = find_clock("/t", "LOCAL", setting, seen)
+    with pytest.raises(TimelineZoneUnknown, match=r"UTC\+00:00 and UTC\+09:00.*one zone"):
+        clock.check()
+
+
+def test_a_setting_is_accepted_once_the_newest_instants_show_only_its_zone() -> None:
+    older, newer = every_minute(12), every_minute(10, NOON + timedelta(hours=1))
+    seen = joined(evidence_files("Asia/Tokyo", *older), evidence_files("UTC", *newer))
+    assert find_clock("/t", "LOCAL", "UTC", seen) == TimelineClock(ZoneInfo("UTC"))
+    clock = find_clock("/t", "LOCAL", "Asia/Tokyo", seen)
+    with pytest.raises(TimelineZoneUnknown, match=r"UTC\+00:00; name the zone"):
         clock.check()
 
 
