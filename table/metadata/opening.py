@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from table.config.table_properties import PROPERTIES_PATH, TableProperties
-from table.errors import CorruptData
+from table.errors import CorruptData, TableNotFound
 from table.metadata.agreement import disagreement_for_readers
 from table.metadata.index_definition import read_definitions
 from table.metadata.metadata_table import MetadataTable
+from table.metadata.property_file import read_properties
 from table.metadata.slice_rows import SliceRows
 from table.metadata.valid_instants import ValidInstants
 from table.model.file_slice import FileSlice
 from table.model.format_version import FormatVersion
 from table.storage import Storage
 from table.storage.folder_storage import FolderStorage
-from table.storage.storage import NotFound
 from table.timeline.clock import TimelineClock
 from table.timeline.timeline import Timeline
 from table.timeline.timeline_store import TimelineStore
@@ -25,7 +25,7 @@ from table.view.view_loader import load_view
 
 METADATA_FOLDER = ".hoodie/metadata"
 
-_NOTHING = "nothing; lakemark table validate TABLE --rebuild makes it anew"
+_REBUILD = "lakemark table validate TABLE --rebuild builds the metadata table again"
 
 
 def open_metadata_table(
@@ -64,11 +64,13 @@ def open_metadata_table(
 
 def _read_properties(storage: Storage) -> TableProperties:
     try:
-        return TableProperties.parse(storage.read(PROPERTIES_PATH))
-    except NotFound as error:
-        place = f"{storage.location.url}/{PROPERTIES_PATH}"
-        expected = "the metadata table that the table's properties name"
-        raise CorruptData(place, None, expected, _NOTHING) from error
+        return read_properties(storage)
+    except TableNotFound:
+        path = f"{storage.location.url}/{PROPERTIES_PATH}"
+        expected, actual = "the metadata table that the table's properties name", "nothing"
+    except CorruptData as damaged:
+        path, expected, actual = damaged.path, damaged.expected, damaged.actual
+    raise CorruptData(path, None, expected, f"{actual}; {_REBUILD}")
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,7 @@ class _LatestSlices:
         if not self.known[partition]:  # what it does not list is there for nobody
             place = f"{self.storage.location.url}/{partition}"
             expected = "the files of a partition that the table's properties name"
-            raise CorruptData(place, None, expected, _NOTHING)
+            raise CorruptData(place, None, expected, f"nothing; {_REBUILD}")
         return self.known[partition]
 
 

@@ -20,7 +20,8 @@ def read_properties(storage: Storage) -> TableProperties:
     """
     for path in (PROPERTIES_PATH, BACKUP_PATH):
         try:
-            return TableProperties.parse(storage.read(path), path)
+            url = f"{storage.location.url.rstrip('/')}/{path}"
+            return TableProperties.parse(storage.read(path), url)
         except NotFound:
             continue
     message = (

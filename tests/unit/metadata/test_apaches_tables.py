@@ -199,3 +199,14 @@ def test_a_metadata_table_that_is_gone_is_noticed(tmp_path: Path) -> None:
         ApachesTable.at(table.root)
     trusted = table.properties.without_metadata_table()
     assert open_metadata_table(table.storage, trusted, table.timeline, UTC_CLOCK) is None
+
+
+def test_damaged_properties_of_a_metadata_table_are_reported_under_their_own_path(
+    tmp_path: Path,
+) -> None:
+    table = unpack("v9_mor_hive_complex_ts", tmp_path)
+    properties = table.root / ".hoodie/metadata/.hoodie/hoodie.properties"
+    properties.write_bytes(b"hoodie.table.name=x")
+    with pytest.raises(CorruptData, match=r"table\.checksum.*validate TABLE --rebuild") as damaged:
+        ApachesTable.at(table.root)
+    assert damaged.value.path.endswith(str(properties))
