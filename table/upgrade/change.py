@@ -20,7 +20,7 @@ handlers from version 6 to 9 of Apache Hudi 1.2.0.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from table.config import keys
@@ -99,17 +99,7 @@ def plan_change(
         Unsupported: a metadata table, or a payload, that is not written here.
     """
     timeline = access.timeline.load()
-    check_no_restore(timeline)
-    for pending in timeline.pending():
-        if access.timeline.is_clustering(pending):
-            message = (
-                f"{pending} is planned; execute it with Apache Hudi, or remove the plan: lakemark "
-                f"table rollback TABLE {pending.requested_at} --run"
-            )
-            raise Refused(message)
-        if pending.action not in _ENDED:
-            message = f"{pending} has not ended; end it first: lakemark table timeline TABLE"
-            raise Refused(message)
+    _check_nothing_pending(access, timeline, _ENDED)
     return _planned(access, version, partition_fields)
 
 
@@ -128,10 +118,7 @@ def change_version(
     """
     with access.lock.hold(LOCK_WAIT_S) as lease:
         timeline = access.timeline.load()
-        check_no_restore(timeline)
-        for pending in timeline.pending():
-            message = f"{pending} began meanwhile; stop the table's writers, then try again"
-            raise Refused(message)
+        _check_nothing_pending(access, timeline)
         change = _planned(access, version, partition_fields)
         _check_logs(access.storage, change)
         _check_merged(access, change, timeline)
@@ -144,6 +131,28 @@ def change_version(
             replace_properties(access.storage, change.after)
         _delete_timeline(access.storage, change)
         return change
+
+
+def _check_nothing_pending(
+    access: TableAccess, timeline: Timeline, but: Collection[Action] = ()
+) -> None:
+    """Pass if no instant is pending, clusterings included, but for those of some actions."""
+    check_no_restore(timeline)
+    for pending in timeline.pending():
+        if access.timeline.is_clustering(pending):
+            remedy = (
+                "execute it with Apache Hudi, or remove the plan: lakemark table rollback TABLE "
+                f"{pending.requested_at} --run"
+            )
+        elif pending.action not in but:
+            remedy = (
+                "let its writer or service complete it, stop all writers, and try again: lakemark "
+                "table timeline TABLE shows what is pending"
+            )
+        else:
+            continue
+        message = f"{pending} is pending in table {access.storage.location.url}; {remedy}"
+        raise Refused(message)
 
 
 def _planned(

@@ -57,5 +57,7 @@ def test_what_is_unfinished_is_to_be_ended_first(
     command = ["table", "downgrade", str(golden.root), "--to", "6"]
     for step in ("--plan", "--run"):
         assert main([*command, step]) == FAILED
-        assert "has not ended; end it first" in capsys.readouterr().err
+        error = capsys.readouterr().err
+        assert f"{clean} is pending in table" in error
+        assert "let its writer or service complete it" in error
     assert tree(golden.root) == before
