@@ -167,7 +167,7 @@ def open_sink(config: PipelineConfig, source: KafkaSource) -> tuple[HudiSink, li
     settings = SinkSettings(
         index, config.table.log_format, config.table.merger, config.table.metadata_table
     )
-    rows = TableWriter(table, to_changes.table_schema, settings, follows_others=True)
+    rows = TableWriter(table, to_changes.table_schema, settings)
     prepare = PrepareChunk(to_changes, index, DEAD_LETTER_INDEX)
     bad = config.dead_letters
     limit = RejectLimit(bad.max_share, bad.tolerated) if rejects else NO_REJECTS

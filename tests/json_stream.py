@@ -124,7 +124,7 @@ class JsonStream:
             own = without_meta_columns(table.schema)
             to_changes = to_changes.onto(united(own, to_changes.table_schema, ""))
         settings = SinkSettings(INDEX, self.log_format, metadata_table=self.metadata_table)
-        self.rows = TableWriter(table, to_changes.table_schema, settings, follows_others=True)
+        self.rows = TableWriter(table, to_changes.table_schema, settings)
         place = StorageLocation(f"{self.location.url}_rejects", self.location.options)
         spec = replace(dead_letter_spec("rejects"), metadata_table=self.metadata_table)
         letters = self.opened(place, spec)

@@ -415,7 +415,6 @@ class HudiSink:
         if stored != self._known:
             reason = f"the table has read up to {stored}; this run went on from {self._known}"
             raise Fenced(self._rows.pending_instant, reason)
-        self._rows.check_columns(timeline)
 
     def _abandon(self) -> None:
         """Undo what is pending, or find that another writer did: then this one must not go on."""

@@ -29,7 +29,7 @@ from table.model.commit_metadata import CommitMetadata, Operation, WriteStat
 from table.model.instant import Instant
 from table.model.meta_columns import with_meta_columns, without_meta_columns
 from table.schema import avro
-from table.schema.evolution import united
+from table.schema.evolution import changes_between, united
 from table.services.compaction import CompactionPolicy, is_due
 from table.timeline.timeline import Timeline
 from table.transaction.access import LOCK_WAIT_S
@@ -44,20 +44,21 @@ from table.write.new_file import OtherBytes
 class TableWriter:
     """Commits to one table: the pipeline's own, or its dead letters.
 
+    Readers take the table's columns from the newest commit. So a commit never names fewer columns,
+    or narrower ones, than the commits before it: ``begin`` adds the columns of the newest commit to
+    ``schema``, and ``commit`` compares them again under the lock.
+
     Raises ``TimelineZoneUnknown`` for a table in local time whose zone is in doubt.
 
     Attributes:
         table: the open table.
         schema: its columns as this writer writes them, without meta columns.
         settings: bucket count, log format and a merger of the user's own.
-        follows_others: whether columns that another writer gives the table go into ``schema``, with
-            the next ``begin`` or compaction; without, they are not in what is written.
     """
 
     table: HudiTable
     schema: pa.Schema
     settings: SinkSettings
-    follows_others: bool = False
     _transaction: Transaction | None = field(default=None, init=False)
     _placer: Placer = field(default_factory=Placer, init=False)
 
@@ -114,7 +115,7 @@ class TableWriter:
         """
         check_allows(self.table.properties, Purpose.WRITE, self.table.location.url)
         self.table.refresh()
-        self._follow_others()
+        self._add_columns_of_table()
         is_merge_on_read = self.table.properties.is_merge_on_read
         action = Action.DELTA_COMMIT if is_merge_on_read else Action.COMMIT
         self._transaction = Transaction.begin(self.table.access, action, self.table.timeline)
@@ -136,30 +137,52 @@ class TableWriter:
         extra_metadata: Mapping[str, str],
         precondition: Callable[[Timeline], None] | None = None,
     ) -> Instant:
-        """Publish what the workers wrote."""
+        """Publish what the workers wrote.
+
+        Args:
+            written: by the workers.
+            extra_metadata: what the commit says besides the schema and the buckets.
+            precondition: called under the lock with the newest timeline.
+
+        Raises:
+            WriteConflict: another commit touched the same file groups, or added columns to the
+                table, or widened them, since ``begin``.
+            InvalidConfig: another commit changed a column to a type that ours does not go with.
+            HudiError: as ``Transaction.commit``.
+        """
         assert self._transaction is not None
+
+        def check(timeline: Timeline) -> None:
+            if precondition is not None:
+                precondition(timeline)
+            self.check_columns(timeline)
+
         stats = tuple(w.stat for w in written if w.stat is not None)
         extra = {**self._own_metadata(), **extra_metadata}
         metadata = CommitMetadata(stats, extra, Operation.UPSERT)
-        instant, timeline = self._transaction.commit(metadata, precondition)
+        instant, timeline = self._transaction.commit(metadata, check)
         self.table.note_commit(instant, metadata, timeline)
         self._transaction = None
         return instant
 
     def check_columns(self, timeline: Timeline) -> None:
-        """Pass when nobody has given the table columns since ``begin`` that ours would hide.
+        """Pass if ``schema`` holds all columns of the table.
+
+        Compared are the newest commit and all that completed since ``begin``.
+
+        Args:
+            timeline: as just loaded.
 
         Raises:
-            WriteConflict: somebody has.
+            WriteConflict: a column is missing or narrower.
+            InvalidConfig: no type holds both types of a column.
         """
-        known = set(self.table.timeline.instants)
-        for instant in timeline.completed(*COMMITS):
-            if instant in known or not self.follows_others:
-                continue
-            text = self.table.store.read_commit(instant).extra_metadata.get(keys.SCHEMA)
-            if text and set(self._united(text)) != set(self.schema):
-                message = f"commit {instant.requested_at} of another writer has other columns"
-                raise WriteConflict(message)
+        assert self._transaction is not None
+        seen = set(self._transaction.began_with.instants)
+        since = (commit for commit in timeline.completed(*COMMITS) if commit not in seen)
+        for metadata in (*map(self.table.store.read_commit, since), self.table.newest_metadata()):
+            if metadata is not None:
+                self._check_columns_of(metadata)
 
     def abandon(self) -> None:
         """Undo the pending instant, if there is one.
@@ -227,8 +250,7 @@ class TableWriter:
         Raises:
             LockTimeout: another writer kept it.
         """
-        if self.follows_others:
-            self.table.refresh()
+        self.table.refresh()
         try:
             merger = self.settings.merger_class
             return Compaction.begin(self.table, planned, merger, lock_wait_s)
@@ -246,9 +268,8 @@ class TableWriter:
             Fenced: it was undone, or done, by another writer.
             LockTimeout: another writer kept the table's lock; it may be called again.
         """
-        if self.follows_others:
-            self.table.refresh()
-            self._follow_others()
+        self.table.refresh()
+        self._add_columns_of_table()
         return compaction.publish(stats, self._own_metadata())
 
     def _plan_if_due(self, policy: CompactionPolicy) -> Planned | None:
@@ -257,12 +278,25 @@ class TableWriter:
             return None
         return request_compaction(self.table)
 
-    def _follow_others(self) -> None:
-        newest = self.table.newest_metadata() if self.follows_others else None
+    def _add_columns_of_table(self) -> None:
+        newest = self.table.newest_metadata()
         if newest is not None:
             both = self._united(newest.extra_metadata[keys.SCHEMA])
             if not both.equals(self.schema):
                 self.evolve(both)
+
+    def _check_columns_of(self, metadata: CommitMetadata) -> None:
+        text = metadata.extra_metadata.get(keys.SCHEMA)
+        if not text or text == self._schema_text:
+            return
+        both = self._united(text)
+        if set(both) != set(self.schema):
+            changes = ", ".join(map(str, changes_between(self.schema, both)))
+            message = (
+                f"table {self.table.location.url} has other columns than this commit ({changes}), "
+                "because another writer added or changed them; write the batch again"
+            )
+            raise WriteConflict(message)
 
     def _united(self, avro_text: str) -> pa.Schema:
         """Our columns and those of a commit together, its own first."""

@@ -75,6 +75,11 @@ class Transaction:
         self._heartbeat = heartbeat
         self._lock_wait_s = lock_wait_s
 
+    @property
+    def began_with(self) -> Timeline:
+        """The timeline that the caller decided on; what completes after it may conflict."""
+        return self._began_with
+
     @classmethod
     def begin(cls, access: TableAccess, action: Action, timeline: Timeline) -> Transaction:
         """Steps 1 and 2.

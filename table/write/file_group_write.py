@@ -25,7 +25,7 @@ from table.merge.merge_stream import MergeStream, merge_streams
 from table.merge.partial_rows import settled
 from table.merge.record_merger import RecordMerger
 from table.merge.table_merger import table_merger
-from table.model.changes import WRITTEN_COLUMNS
+from table.model.changes import CHANGE_KIND_FIELD, WRITTEN_COLUMNS
 from table.model.commit_metadata import WriteStat
 from table.model.file_names import BaseFileName, LogFileName
 from table.model.file_slice import FileGroupId, FileSlice, join
@@ -33,6 +33,7 @@ from table.model.format_version import FormatVersion
 from table.model.meta_columns import RECORD_KEY
 from table.read.file_group_reader import FileGroupReader, every_instant
 from table.read.log_changes import IsVisible
+from table.read.projection import conform
 from table.storage import Storage, StorageLocation, open_storage
 from table.write.base_file_writer import BaseFileWriter
 from table.write.log_file_writer import LogFileWriter
@@ -140,12 +141,13 @@ def write_file_group(
     Args:
         context: the commit.
         task: the bucket and what it holds so far.
-        changes: tables of changes in order of arrival, not folded; streamed.
+        changes: tables of changes in order of arrival, not folded; streamed. Columns of the
+            table that they lack are null.
 
     Raises:
         OtherBytes: another attempt at the task was given other changes.
     """
-    changes = _settled(context, task, changes)
+    changes = _settled(context, task, _in_columns(context.schema, changes))
     if task.current is None:
         return _create_base_file(context, task, changes)
     if context.table_type is TableType.MERGE_ON_READ:
@@ -199,6 +201,17 @@ def write_base_file(
         file_size_in_bytes=status.size_bytes,
         column_ranges=status.column_ranges,
     )
+
+
+def _in_columns(schema: pa.Schema, changes: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Changes in the table's columns, which may be more than their own: another writer adds some.
+
+    Partial rows are decoded in the table's columns, so they stay as they are.
+    """
+    wanted = schema.append(CHANGE_KIND_FIELD)
+    for part in changes:
+        assert {*part.schema.names} <= {*wanted.names, WRITTEN_COLUMNS}, part.schema.names
+        yield part if WRITTEN_COLUMNS in part.schema.names else conform(part, wanted, "")
 
 
 def _settled(

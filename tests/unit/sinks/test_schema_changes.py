@@ -17,6 +17,7 @@ from sinks.hudi.exchange import OpenWrite, Prepare, Written
 from sinks.hudi.settings import SinkSettings
 from sinks.hudi.sink import SchemaRefused, TooManyColumns
 from sinks.hudi.table_writer import TableWriter
+from sinks.hudi.upkeep import clean
 from table.config.table_properties import TableType
 from table.errors import InvalidConfig, StorageUnavailable, WriteConflict
 from table.execution.runner import LocalRunner
@@ -24,9 +25,13 @@ from table.hudi_table import open_table
 from table.model.action import Action
 from table.model.meta_columns import without_meta_columns
 from table.schema.evolution import MAX_EVOLVED_COLUMNS
+from table.services.cleaning_plan import CleaningPolicy, Retention
 from table.services.compaction import CompactionPolicy
-from table.storage import StorageLocation
+from table.storage import Storage, StorageLocation
 from tests.json_stream import COLUMNS, INDEX, InThisProcess, JsonStream, Record
+from tests.storages.wrapped_storage import T, WrappedStorage
+from tests.tables import Row, commit, writer
+from tests.upkeep import make_plain, new_storage
 from transforms.decode.json_inference import infer_schema
 from transforms.decode.schema_policy import SchemaPolicy
 from transforms.schema_text import print_schema
@@ -248,6 +253,74 @@ def test_columns_that_another_writer_gives_the_table_stay(policy: SchemaPolicy) 
     stream.write([{"id": "a", "ts": 2}])
     stream.compact()
     assert list(stream.schema())[-2:] == ["extra", "late"]
+
+
+def test_writer_that_was_opened_before_a_column_was_added_keeps_the_column() -> None:
+    location = place()
+    stream = JsonStream(location, EVOLVE)
+    stream.write([{"id": "a", "ts": 1}])
+    opened_before = other_writer(location)
+    rows: list[Record] = [{"id": "a", "ts": 2, "n": 2**40, "extra": "x"}]
+    stream.write(rows)
+    commit_nothing(opened_before)
+    assert stream.schema() == {**BASE, "n": "int64", "extra": "string"}
+    assert stream.read() == {"a": rows[0]}
+
+
+@pytest.mark.parametrize("cleans", [False, True])
+def test_column_that_is_added_while_a_writer_lists_the_table_is_not_hidden(cleans: bool) -> None:
+    storage = new_storage()
+    make_plain(storage)
+    for moment in range(3):
+        commit(writer(storage), [Row("a", moment)])
+        writer(storage).compact_if_due(CompactionPolicy(1), LocalRunner(1))
+
+    def add_column() -> None:
+        other = writer(storage)
+        other.evolve(other.schema.append(pa.field("extra", pa.string())))
+        commit(other, [Row("b", 1)])
+        if cleans:
+            assert clean(other.table, CleaningPolicy(Retention.FILE_VERSIONS, file_versions=1))
+
+    listing = OnListing(storage, add_column)
+    late = writer(listing)
+    late.begin()
+    listing.is_armed = True
+    late.placement()
+    with pytest.raises(WriteConflict, match="has other columns"):
+        late.commit([], {})
+    assert "extra" in open_names(storage)
+
+
+class OnListing(WrappedStorage):
+    """Does something before the data folders are listed, once."""
+
+    def __init__(self, inner: Storage, interrupt: Callable[[], None]) -> None:
+        super().__init__(inner)
+        self.interrupt, self.is_armed = interrupt, False
+
+    def _reading(self, method: str, path: str, call: Callable[[], T]) -> T:
+        if self.is_armed and path == "" and method in ("list_tree", "list_folder"):
+            self.is_armed = False
+            self.interrupt()
+        return call()
+
+
+def open_names(storage: Storage) -> list[str]:
+    schema = writer(storage).table.schema
+    assert schema is not None
+    return list(schema.names)
+
+
+def test_dead_letters_keep_a_column_that_another_release_added() -> None:
+    stream = JsonStream(place())
+    stream.write([b"broken"])
+    letters = stream.rejects.table.location
+    commit_nothing(other_writer(letters, pa.field("cluster", pa.string())))
+    stream.write([b"broken", {"id": "a", "ts": 1}])
+    read = open_table(letters).snapshot(["offset", "cluster"]).read_all().sort_by("offset")
+    assert read.to_pylist() == [{"offset": 0, "cluster": None}, {"offset": 1, "cluster": None}]
+    assert len(stream.reasons()) == 2
 
 
 @dataclass(frozen=True)
