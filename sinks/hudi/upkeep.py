@@ -122,11 +122,10 @@ def _execute(table: HudiTable, pending: Instant, plan: CleanPlan) -> Cleaned:
 
 
 def _finish(table: HudiTable, pending: Instant) -> Cleaned | None:
-    """Execute a pending clean; None if its plan is lost, so that it was removed instead."""
-    plan = table.store.read_clean_plan(pending.requested_at)
+    """Execute a pending clean; None if it was removed instead, or has ended."""
+    plan = cleaning.take_up(table.access, pending)
     if plan is not None:
         return _execute(table, pending, plan)
-    cleaning.drop_lost_plan(table.access, pending)
     table.refresh()
     return None
 

@@ -18,6 +18,7 @@ from table.model.action import Action, State
 from table.model.clean import CleanMetadata, CleanPlan
 from table.model.file_slice import join
 from table.model.instant import Instant
+from table.model.savepoint import SavepointMetadata
 from table.services.cleaning_plan import (
     CleaningPolicy,
     Retention,
@@ -95,6 +96,7 @@ def request(
 
     Raises:
         Refused: a restore is pending, which needs files that are not the newest.
+        LeaseLost: the lock was lost before the plan was there; ``take_up`` judges it.
     """
     with access.lock.hold(LOCK_WAIT_S) as lease:
         timeline = access.timeline.load()
@@ -109,6 +111,7 @@ def request(
         lease.check()
         root = access.storage.location.url
         access.timeline.create(requested, clean_plan_content(proposed, root))
+        lease.check()  # created late, it is for ``take_up`` to judge
         return requested, proposed
 
 
@@ -125,28 +128,33 @@ def execute(access: TableAccess, pending: Instant, planned: CleanPlan) -> tuple[
         return _execute(access, pending, planned)
 
 
-def drop_lost_plan(access: TableAccess, pending: Instant) -> bool:
-    """Remove a pending clean whose plan is lost; False if it is left as it is.
+def take_up(access: TableAccess, pending: Instant) -> CleanPlan | None:
+    """The plan of a pending clean, if it may be executed; None if it was removed or has ended.
 
-    Files that it may have deleted are expired, so the next clean plans the rest of them. Source:
-    ``CleanActionExecutor.execute``, ``deleteEmptyInstantIfExists`` of Apache Hudi 1.2.0.
+    A plan is removed if its content is lost, or if the table was restored, rolled back or kept by a
+    savepoint after its time: these refuse to begin beside a plan that they see, so the plan was
+    created by a writer that had lost the lock, and may name files that are needed again. Files that
+    a removed plan may have deleted are expired, so the next clean plans the rest of them. Source
+    for lost plans: ``CleanActionExecutor.execute``, ``deleteEmptyInstantIfExists`` of Apache Hudi
+    1.2.0.
     """
     with access.lock.hold(LOCK_WAIT_S) as lease:
-        found = access.timeline.load().find(pending.requested_at)
-        is_pending = found is not None and found.action is Action.CLEAN and not found.is_completed
+        timeline = access.timeline.load()
+        standing = next((i for i in timeline.pending(Action.CLEAN) if _is_same(i, pending)), None)
+        if standing is None:
+            return None
+        planned = access.timeline.read_clean_plan(pending.requested_at)
+        reason = _obsolete(planned, pending, timeline, access.timeline)
+        if not reason:
+            return planned
         # The plan of a living writer may be empty while it is being written.
         clock, sharing = access.timeline.clock, access.sharing
-        is_new = is_pending and sharing and is_fresh(pending, sharing.heartbeats, clock)
-        if (
-            not is_pending
-            or is_new
-            or access.timeline.read_clean_plan(pending.requested_at) is not None
-        ):
-            return False
-        _log.warning("%s is removed: its plan is empty or missing, so it deletes nothing", pending)
+        if planned is None and sharing and is_fresh(pending, sharing.heartbeats, clock):
+            return None
+        _log.warning("%s is removed, and deletes nothing: %s", pending, reason)
         lease.check()
-        access.timeline.forget(pending)
-    return True
+        access.timeline.forget(standing)
+    return None
 
 
 def is_free(access: TableAccess, pending: Instant) -> bool:
@@ -236,6 +244,28 @@ def _publish(
         lease.check()
         completed = access.timeline.publish(inflight, completed_at)
     return completed, timeline.with_instant(completed)
+
+
+def _obsolete(
+    planned: CleanPlan | None, pending: Instant, timeline: Timeline, store: TimelineStore
+) -> str:
+    """Why a plan must not be executed; empty if it may be."""
+    if planned is None:
+        return "its plan is empty or missing"
+    later = (i for i in timeline.completed() if (i.completed_at or "") > pending.requested_at)
+    for change in later:
+        if change.action in (Action.RESTORE, Action.ROLLBACK):
+            return f"{change} came after it"
+        if change.action is Action.SAVEPOINT and _keeps_any(store.read_savepoint(change), planned):
+            return f"{change}, which came after it, keeps some of its files"
+    return ""
+
+
+def _keeps_any(savepoint: SavepointMetadata, planned: CleanPlan) -> bool:
+    return any(
+        not set(names).isdisjoint(savepoint.files.get(partition, ()))
+        for partition, names in planned.files.items()
+    )
 
 
 def _is_same(instant: Instant, other: Instant) -> bool:

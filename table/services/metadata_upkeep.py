@@ -174,14 +174,8 @@ def _as_table(access: TableAccess) -> TableAccess:
 
 def _clean(metadata: TableAccess, own: Timeline, policy: CleaningPolicy) -> tuple[str, ...]:
     """Finish what was planned, or plan; returns what was deleted."""
-    store = metadata.timeline
-    todo = []
-    for one in own.pending(Action.CLEAN):
-        plan = store.read_clean_plan(one.requested_at)
-        if plan is not None:
-            todo.append((one, plan))
-        else:
-            cleaning.drop_lost_plan(metadata, one)
+    taken_up = ((one, cleaning.take_up(metadata, one)) for one in own.pending(Action.CLEAN))
+    todo = [(one, plan) for one, plan in taken_up if plan is not None]
     if not todo:
         requested = cleaning.request(metadata, partial(_view_at, metadata), policy)
         todo = [requested] if requested else []

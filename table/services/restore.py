@@ -4,8 +4,9 @@ Queries see the table lose its newest commits one by one; writers are refused un
 ended. One that died is gone on with, whoever began it, Apache Hudi included. The steps, and what a
 crash right after each leaves:
 
-1. the metadata table is dropped          a table that is read by listing
-2. requested, inflight                    a plan that stands
+1. requested                              a plan that stands
+2. the metadata table is dropped, inflight
+                                          the same, of a table that is read by listing
 3. of each instant: unpublish, files, forget
                                           some are undone, the others are in the plan
 4. publish                                the restore is completed
@@ -119,14 +120,14 @@ def restore(
     with access.lock.hold(LOCK_WAIT_S) as lease:
         timeline = access.timeline.load()
         found = pending_restore(timeline, access.timeline)
-        plan = found[1] if found else _planned(access, timeline, restore_to or "", is_merge_on_read)
-        if restore_to not in (None, plan.restore_to):
-            message = f"{found and found[0]} restores to {plan.restore_to} and has not ended"
+        if found and restore_to not in (None, found[1].restore_to):
+            message = f"{found[0]} restores to {found[1].restore_to} and has not ended"
             raise InvalidConfig(message)
-        drop(access.storage, read_properties(access.storage))
-        lease.check()
-        pending = found[0] if found else _request(access, timeline, plan)
+        pending, plan = found or _request(access, timeline, restore_to, is_merge_on_read, lease)
+        if found:
+            plan = _with_later_commits(plan, pending, timeline, is_merge_on_read)
         with access.alive(pending.requested_at):
+            drop(access.storage, read_properties(access.storage))
             return _execute(access, pending, plan, lease)
 
 
@@ -184,19 +185,43 @@ def _names_in(storage: Storage, partition: str) -> set[str]:
     return {info.name for info in storage.list_folder(partition)[1]}
 
 
-def _planned(
-    access: TableAccess, timeline: Timeline, restore_to: str, is_merge_on_read: bool
-) -> RestorePlan:
-    plan = plan_restore(timeline, restore_to, is_merge_on_read)
+def _request(
+    access: TableAccess,
+    timeline: Timeline,
+    restore_to: str | None,
+    is_merge_on_read: bool,
+    lease: Lease,
+) -> tuple[Instant, RestorePlan]:
+    plan = plan_restore(timeline, restore_to or "", is_merge_on_read)
     check_restorable(plan, timeline, access)
-    return plan
-
-
-def _request(access: TableAccess, timeline: Timeline, plan: RestorePlan) -> Instant:
     at = access.generate_time(timeline.newest_time, Turn.SERVICE)
     requested = Instant(at, Action.RESTORE, State.REQUESTED)
+    lease.check()
     access.timeline.create(requested, restore_plan_content(plan))
-    return requested
+    lease.check()  # created late, it may lack a commit: ``_with_later_commits``
+    return requested, plan
+
+
+def _with_later_commits(
+    plan: RestorePlan, pending: Instant, timeline: Timeline, is_merge_on_read: bool
+) -> RestorePlan:
+    """A plan that was found, with the writes that came between its time and its creation.
+
+    Its writer may have lost the lock before it created the plan. What others completed until then
+    came before the restore, so the restore undoes it, too.
+    """
+    if plan.restore_to not in {i.requested_at for i in timeline.completed(*COMMITS)}:
+        return plan  # of another format, or of a commit that was archived since
+    known = {one.requested_at for one in plan.instants}
+    now = plan_restore(timeline, plan.restore_to or "", is_merge_on_read).instants
+    standing = {i.requested_at: i for i in timeline.instants if i.action.is_write}
+    missing = [
+        one
+        for one in now
+        if one.requested_at not in known
+        and (standing[one.requested_at].completed_at or one.requested_at) > pending.requested_at
+    ]
+    return RestorePlan(plan.restore_to, (*missing, *plan.instants))
 
 
 def _execute(

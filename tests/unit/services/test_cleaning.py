@@ -15,7 +15,7 @@ from table.model.action import Action, State
 from table.model.instant import Instant
 from table.model.restore import RestorePlan
 from table.services.archival_plan import ArchivalPolicy
-from table.services.cleaning import drop_lost_plan, request
+from table.services.cleaning import request, take_up
 from table.services.cleaning_plan import CleaningPolicy
 from table.services.savepoint import check_not_cleaned
 from table.timeline.timeline_store import restore_plan_content
@@ -82,9 +82,9 @@ def test_a_plan_of_another_writer_that_is_being_written_is_not_removed() -> None
     pending = Instant(at, Action.CLEAN, State.REQUESTED)
     table.store.create(pending)
     shared = replace(table.access, sharing=Sharing())
-    assert not drop_lost_plan(shared, pending)
+    assert take_up(shared, pending) is None
     assert table.store.load().find(at) == pending
-    assert drop_lost_plan(table.access, pending)
+    assert take_up(table.access, pending) is None
     assert table.store.load().find(at) is None
 
 

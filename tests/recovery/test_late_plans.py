@@ -1,0 +1,127 @@
+"""Plans that appear on the timeline after their writer lost the lock, and the table has changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeVar
+
+import pytest
+
+from sinks.hudi.table_writer import TableWriter
+from sinks.hudi.upkeep import clean
+from table.config.table_properties import TableType
+from table.model.action import COMMITS
+from table.services.cleaning_plan import CleaningPolicy
+from table.services.restore import restore
+from table.services.savepoint import create_savepoint
+from table.storage import Storage
+from table.timeline.lock import LeaseLost
+from table.transaction.rollback import roll_back_named
+from tests.clocks import SharedClock, on_clock
+from tests.storages import SimulatedCrash
+from tests.storages.wrapped_storage import WrappedStorage
+from tests.tables import Row, commit, contents, data_files, writer
+from tests.upkeep import make_plain, new_storage
+
+T = TypeVar("T")
+
+ONE_COMMIT = CleaningPolicy(commits=1)
+LONGER_THAN_A_LEASE_S = 61
+
+CLOCK = SharedClock()
+
+#: What somebody else does to the table while the plan's writer stands still.
+Act = Callable[[Storage], None]
+
+
+class LatePlan(WrappedStorage):
+    """Stands still before it creates one kind of plan, until another writer has acted."""
+
+    def __init__(self, inner: Storage, suffix: str, meanwhile: Act, dies: bool) -> None:
+        super().__init__(inner)
+        self._suffix, self._meanwhile, self._dies = suffix, meanwhile, dies
+        self.has_stood_still = False
+
+    def _writing(self, method: str, path: str, call: Callable[[], T]) -> T:
+        if self.has_stood_still or method != "create" or not path.endswith(self._suffix):
+            return call()
+        self.has_stood_still = True
+        CLOCK.sleep(LONGER_THAN_A_LEASE_S)
+        self._meanwhile(self.inner)
+        result = call()
+        if self._dies:
+            raise SimulatedCrash
+        return result
+
+
+def started(storage: Storage) -> TableWriter:
+    to = on_clock(writer(storage), CLOCK)
+    return replace(to, settings=replace(to.settings, metadata_table=False))
+
+
+def five_versions() -> Storage:
+    """A copy-on-write table with one row, which each of five commits wrote anew."""
+    storage = new_storage()
+    make_plain(storage, TableType.COPY_ON_WRITE)
+    for number in range(5):
+        commit(started(storage), [Row("a", number, number)])
+    return storage
+
+
+def commits(storage: Storage) -> list[str]:
+    timeline = started(storage).table.timeline
+    return [instant.requested_at for instant in timeline.completed(*COMMITS)]
+
+
+def restore_to_the_second(storage: Storage) -> None:
+    restore(started(storage).table.access, commits(storage)[1], False)
+
+
+def undo_the_newest(storage: Storage) -> None:
+    roll_back_named(started(storage).table.access, commits(storage)[-1])
+
+
+def write_another_row(storage: Storage) -> None:
+    commit(started(storage), [Row("b", 9, 9)])
+
+
+def keep_the_first(storage: Storage) -> None:
+    table = started(storage).table
+    slices_as_of = lambda _, instant: table.view().as_of(instant).latest_slices()  # noqa: E731
+    create_savepoint(table.access, commits(storage)[0], slices_as_of, "ann", "")
+
+
+@pytest.mark.parametrize("dies", [False, True], ids=["wakes", "dies"])
+@pytest.mark.parametrize("meanwhile", [restore_to_the_second, undo_the_newest, keep_the_first])
+def test_a_clean_planned_before_the_table_changed_deletes_nothing_that_is_needed(
+    meanwhile: Act, dies: bool
+) -> None:
+    expected = five_versions()
+    meanwhile(expected)
+    storage = five_versions()
+    late = LatePlan(storage, ".clean.requested", meanwhile, dies)
+    with pytest.raises(SimulatedCrash if dies else LeaseLost):
+        clean(started(late).table, ONE_COMMIT)
+    clean(started(storage).table, ONE_COMMIT)
+    clean(started(expected).table, ONE_COMMIT)
+    assert late.has_stood_still
+    assert contents(storage) == contents(expected)
+    assert len(data_files(storage)) == len(data_files(expected))
+    assert not started(storage).table.timeline.pending()
+    write_another_row(storage)
+    assert contents(storage) == {**contents(expected), "b": (9, 9)}
+
+
+@pytest.mark.parametrize("dies", [False, True], ids=["wakes", "dies"])
+def test_a_restore_planned_before_another_commit_undoes_that_commit_too(dies: bool) -> None:
+    storage = five_versions()
+    second = commits(storage)[1]
+    late = LatePlan(storage, ".restore.requested", write_another_row, dies)
+    with pytest.raises(SimulatedCrash if dies else LeaseLost):
+        restore(started(late).table.access, second, False)
+    assert late.has_stood_still
+    restore(started(storage).table.access, None, False)
+    assert contents(storage) == {"a": (1, 1)}
+    assert not started(storage).table.timeline.pending()
+    assert commits(storage)[-1] == second
