@@ -167,7 +167,7 @@ def test_a_writer_whose_ground_was_undone_publishes_nothing() -> None:
     storage = table_of(TableType.MERGE_ON_READ)
     newest = commits(storage)[-1].requested_at
     late = started(storage)
-    late.table.timeline  # noqa: B018 (it has seen the commit that is undone)
+    late.table.newest_metadata()  # it has read the commit that is undone
     roll_back_named(started(storage).table.access, newest)
     write = late.table.refresh
     late.table.refresh = lambda *_: None  # type: ignore[method-assign]
