@@ -16,7 +16,7 @@ from pathlib import Path
 from pyspark.find_spark_home import _find_spark_home
 
 from streamer.config.masking import holds_secret
-from table.storage.scratch import scratch_folder
+from table.storage.scratch import scratch_folder, temporary_writes
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _DEFAULT_JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
@@ -103,9 +103,12 @@ def _spark_home() -> Path:
 
 
 def _write(file: Path, text: str) -> None:
-    with open(
-        os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8"
-    ) as f:
+    with (
+        temporary_writes("the settings of Spark"),
+        open(
+            os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8"
+        ) as f,
+    ):
         f.write(text)
 
 

@@ -37,7 +37,7 @@ from sinks.hudi.exchange import (
 )
 from table.merge.merge_stream import in_batches
 from table.spark.versions import SameVersions
-from table.storage.scratch import scratch_folder
+from table.storage.scratch import scratch_folder, temporary_writes
 from table.write.partitioner import Bucket
 
 _PORTIONS = b"lakemark.portions"
@@ -134,7 +134,8 @@ class _Spool:
         """Take one payload in; it is written as it is."""
         path = self._folder / f"{self._payloads:08d}"
         self._payloads += 1
-        path.write_bytes(payload)
+        with temporary_writes("changes of a batch on their way to their file group"):
+            path.write_bytes(payload)
         with pa.ipc.open_file(pa.BufferReader(payload)) as file:
             listed = json.loads(file.schema.metadata[_PORTIONS])
         for index, (target, partition_path, number) in enumerate(listed):

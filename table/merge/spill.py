@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from table.codec.java_hash import string_hash
 from table.model.meta_columns import RECORD_KEY
-from table.storage.scratch import scratch_folder
+from table.storage.scratch import scratch_folder, temporary_writes
 
 _DIVISION_BITS = 6
 
@@ -52,13 +52,17 @@ class SpilledDivisions:
 
         Args:
             tables: rows with a record key, in the order in which a division gives them back.
+
+        Raises:
+            StorageUnavailable: the disk of the temporary folder is full.
         """
-        try:
-            for table in tables:
-                self._add(table)
-        finally:
-            for writer in self._writers.values():
-                writer.close()
+        with temporary_writes("rows of a file group that exceed the memory for merging"):
+            try:
+                for table in tables:
+                    self._add(table)
+            finally:
+                for writer in self._writers.values():
+                    writer.close()
 
     def __exit__(
         self,

@@ -22,7 +22,8 @@ _ATTEMPTS = 10
 
 _NO_HARD_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EXDEV, errno.EMLINK)
 _REFUSALS = (errno.EACCES, errno.EPERM, errno.EROFS)
-_FULL = (errno.ENOSPC, errno.EDQUOT)
+#: The disk has no more room, or the quota does not allow more.
+FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
 _BAD_NAMES = (errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ, errno.EEXIST)
 
 T = TypeVar("T")
@@ -145,7 +146,7 @@ def _write_all(descriptor: int, data: bytes) -> None:
 
 def _typed(error: OSError, path: str, root: str) -> HudiError:
     reason = error.strerror or type(error).__name__
-    if error.errno in _FULL:
+    if error.errno in FULL_DISK:
         return StorageUnavailable(
             f"the disk of {root} is full ({reason} while writing {path}); free space on it, raise "
             "the quota, or move the folder to a larger disk"

@@ -17,6 +17,9 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
+from table.errors import StorageUnavailable
+from table.storage.disk import FULL_DISK
+
 #: On a network's file system the lock of a folder is often known to its own machine only, so each
 #: machine keeps to its own folders.
 _PREFIX = f"lakemark-scratch-{os.uname().nodename}-"
@@ -31,9 +34,13 @@ def scratch_folder(purpose: str) -> Iterator[Path]:
 
     Args:
         purpose: a word for whoever finds it there.
+
+    Raises:
+        StorageUnavailable: the disk is full.
     """
-    _remove_abandoned(tempfile.gettempdir())
-    folder, lock = _new_folder(purpose)
+    with temporary_writes(f"a folder for {purpose}"):
+        _remove_abandoned(_temporary_folder())
+        folder, lock = _new_folder(purpose)
     owner = os.getpid()
     try:
         yield folder
@@ -41,6 +48,45 @@ def scratch_folder(purpose: str) -> Iterator[Path]:
         if os.getpid() == owner:  # the exit of a fork ends its copy of this block, too
             shutil.rmtree(folder, ignore_errors=True)  # the next process removes what is left
         os.close(lock)
+
+
+@contextmanager
+def temporary_writes(content: str) -> Iterator[None]:
+    """A block that writes temporary files; a full disk gets an error that names the remedy.
+
+    Args:
+        content: what is written, for the message.
+
+    Raises:
+        StorageUnavailable: the disk of the temporary folder is full.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in FULL_DISK:
+            raise
+        message = (
+            f"the disk of the temporary folder {_temporary_folder()} is full "
+            f"({os.strerror(error.errno)} while writing {content}); free space on it, or set "
+            "TMPDIR to a folder on a larger disk"
+        )
+        raise StorageUnavailable(message) from error
+
+
+def _temporary_folder() -> str:
+    """The folder that ``TMPDIR`` names, or the system's.
+
+    Raises:
+        StorageUnavailable: no file can be written in any of them.
+    """
+    try:
+        return tempfile.gettempdir()
+    except FileNotFoundError as error:
+        message = (
+            f"no temporary folder can be written ({error.strerror}); free space on its disk, or "
+            "set TMPDIR to a folder on a larger disk"
+        )
+        raise StorageUnavailable(message) from error
 
 
 @cache

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from tempfile import SpooledTemporaryFile
 from typing import IO
 
+from table.storage.scratch import temporary_writes
+
 # Held in memory up to this size, in the temporary folder (``TMPDIR``) beyond.
 _IN_MEMORY_BYTES = 16 << 20
+_CONTENT = "a file before it is sent to the object store"
 
 
 class SpooledFile:
@@ -29,7 +33,8 @@ class SpooledFile:
 
     def write(self, data: bytes | memoryview, /) -> int:
         """Append bytes."""
-        self._spool.write(data)
+        with temporary_writes(_CONTENT):
+            self._spool.write(data)
         written_bytes = memoryview(data).nbytes
         self._size_bytes += written_bytes
         return written_bytes
@@ -37,11 +42,12 @@ class SpooledFile:
     def close(self) -> int:
         """Make the whole file visible; see ``StreamingFile.close``."""
         if not self.closed:
-            with self._spool:
+            with temporary_writes(_CONTENT), self._spool:
                 self._spool.seek(0)
                 self._send(self._spool, self._size_bytes)
         return self._size_bytes
 
     def abort(self) -> None:
         """Forget what was written."""
-        self._spool.close()
+        with suppress(OSError):  # a full disk, once more: closing writes what is buffered
+            self._spool.close()

@@ -14,6 +14,8 @@ from table.storage.storage import AlreadyExists, InvalidPath, NotFound, Precondi
 _MOST_CHARACTERS = 300
 _SECRET_KEY = re.compile(r"key|secret|token|password|credential|sas|signature", re.IGNORECASE)
 _QUERY = re.compile(r"(https?://[^\s?]*)\?[^\s,)]+")
+#: User and password, or a token, before the host of a proxy or an endpoint.
+_USER_INFO = re.compile(r"(https?://)(?:[^\s:/]*:\S*|[^\s:/]+)@")
 _REJECTED = re.compile(r"status code: (4\d\d)")
 
 # Request timeout, conflict, locked, too many requests: the same request may succeed later.
@@ -50,6 +52,7 @@ class StoreErrors:
         text = str(error).split("\n\nDebug source", 1)[0]
         for secret in self._secrets:
             text = text.replace(secret, "***")
+        text = _USER_INFO.sub(r"\1***@", text)
         text = " ".join(_QUERY.sub(r"\1", text).split())
         return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}…"
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from table.codec.avro_container import load_schema
 from table.log.parquet_format import avro_key_values, parquet_writer
+from table.storage.scratch import temporary_writes
 from table.storage.storage import Storage, StreamingFile
 from table.timeline.lsm_history import VERSION_FILE, LsmHistory, ManifestFile
 
@@ -134,7 +135,10 @@ class LsmWriter:
         file = _first_unnamed(wanted, self._named())
         path = f"{self._history.folder}/{file.name}"
         self._storage.delete([path])
-        with SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES) as spool:
+        with (
+            temporary_writes(f"the archive file {path}"),
+            SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES) as spool,
+        ):
             _write_parquet(spool, rows)
             size_bytes = spool.tell()
             spool.seek(0)

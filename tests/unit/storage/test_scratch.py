@@ -10,11 +10,19 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
+import pyarrow as pa
 import pytest
 
-from table.storage import scratch
-from table.storage.scratch import scratch_folder
+from table.errors import StorageUnavailable
+from table.merge.spill import DIVISION_COUNT, SpilledDivisions
+from table.model.meta_columns import RECORD_KEY
+from table.storage import scratch, spooled_file
+from table.storage.scratch import scratch_folder, temporary_writes
+from table.timeline import lsm_writer
+from table.timeline.lsm_history import LsmHistory
+from tests.unit.timeline.archives import HISTORY, new_storage
 
 #: Opens a folder, tells its name, and holds it until it is told to end.
 _HOLDER = """
@@ -50,6 +58,13 @@ if child == 0:
 os.waitpid(child, 0)
 assert (folder / "block").exists()
 """
+
+
+_FULL = Path("/dev/full")
+
+needs_full_disk = pytest.mark.skipif(
+    not _FULL.exists(), reason="needs a device that is always full"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -132,3 +147,75 @@ def _holder() -> Iterator[tuple[subprocess.Popen[str], Path]]:
             yield process, Path(process.stdout.readline().strip())
         finally:
             process.kill()
+
+
+def full_temporary_file(*arguments: object, **options: object) -> BinaryIO:
+    return _FULL.open("w+b")
+
+
+@needs_full_disk
+def test_full_disk_of_the_temporary_folder_is_named_with_its_remedy(place: Path) -> None:
+    with (
+        pytest.raises(StorageUnavailable) as raised,
+        scratch_folder("merge") as folder,
+        temporary_writes("rows"),
+    ):
+        (folder / "rows").symlink_to(_FULL)
+        (folder / "rows").write_text("spilled")
+    assert str(raised.value) == (
+        f"the disk of the temporary folder {place} is full (No space left on device while writing "
+        "rows); free space on it, or set TMPDIR to a folder on a larger disk"
+    )
+
+
+@needs_full_disk
+def test_rows_that_spill_to_a_full_disk_name_the_temporary_folder(place: Path) -> None:
+    rows = pa.table({RECORD_KEY: [str(number) for number in range(1000)]})
+    with SpilledDivisions(level=0) as spilled:
+        (folder,) = place.iterdir()
+        for division in range(DIVISION_COUNT):
+            (folder / f"{division}.arrows").symlink_to(_FULL)
+        with pytest.raises(
+            StorageUnavailable, match=f"{place} is full.*memory for merging.*TMPDIR"
+        ):
+            spilled.fill([rows])
+
+
+@needs_full_disk
+@pytest.mark.parametrize("count", [1, 20_000_000])
+def test_a_file_on_its_way_to_an_object_store_names_the_temporary_folder(
+    count: int, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "TemporaryFile", full_temporary_file)
+    monkeypatch.setattr(spooled_file, "_IN_MEMORY_BYTES", 100)
+    file = spooled_file.SpooledFile(lambda data, size_bytes: None)
+    with pytest.raises(StorageUnavailable, match=f"{place} is full.*object store.*TMPDIR"):
+        for _ in range(2):
+            file.write(b"x" * max(count, 101))
+        file.close()
+    file.abort()
+
+
+@needs_full_disk
+def test_an_archive_file_that_fills_the_temporary_folder_names_it(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "TemporaryFile", full_temporary_file)
+    monkeypatch.setattr(lsm_writer, "_IN_MEMORY_BYTES", 100)
+    storage = new_storage()
+    writer = lsm_writer.LsmWriter(storage, LsmHistory(storage, HISTORY), lambda: None)
+    row = lsm_writer.ArchivedInstant("1", "2", "commit", b"{}")
+    with pytest.raises(StorageUnavailable, match=f"{place} is full.*1_1_0.parquet.*TMPDIR"):
+        writer.add(iter([row]), "1", "1")
+
+
+def test_without_any_temporary_folder_the_error_names_tmpdir(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse() -> str:
+        raise FileNotFoundError(2, "No usable temporary directory found in ['/tmp']")
+
+    monkeypatch.setattr(tempfile, "gettempdir", refuse)
+    with pytest.raises(StorageUnavailable, match=r"found in \['/tmp'\].*TMPDIR"):
+        with scratch_folder("merge"):
+            pass
