@@ -11,6 +11,7 @@ from streamer.config.errors import ConfigError
 from streamer.config.load import load
 from streamer.config.pipeline import PipelineConfig
 from streamer.config.printed import resolved_yaml
+from streamer.config.secrets import redaction
 from streamer.start_checks import check_locally, remote_checks
 
 _CHECKED_WITH_SPARK = (
@@ -28,12 +29,13 @@ def execute(arguments: argparse.Namespace) -> int:
         InvalidConfig: the merger cannot be imported, or is not a merger.
     """
     config = load(arguments.pipeline, arguments.overrides)
+    arguments.redacted = redaction(config)
     problems = config.unresolved()
     if problems:
         raise ConfigError(problems)
     checked = check_locally(config)
     sys.stdout.write(resolved_yaml(config))
-    sys.stderr.write("".join(_summary(config, checked)))
+    sys.stderr.write(arguments.redacted("".join(_summary(config, checked))))
     return 0
 
 

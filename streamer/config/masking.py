@@ -8,6 +8,7 @@ options, connection strings and JSON hold secrets under harmless names. Names of
 from __future__ import annotations
 
 import re
+from urllib.parse import unquote
 
 MASK = "***"
 
@@ -41,6 +42,16 @@ _USER_AND_PASSWORD = re.compile(
     r"[:/]/?[^/\s@]*:(?P<of_url>[^/\s]*)@"
     r"|(?:^|[\s,;=\"'\[({])[^\s/:@,;=\"'\[({]+:(?!//)(?P<of_host>[^\s/]+)@"
 )
+#: A user alone before a host, which may be a token. Azure names containers so: ``abfss://c@host``.
+_USER_ALONE = re.compile(
+    r"\b(?!(?:abfs|wasb)s?://)(?P<scheme>[a-z][a-z0-9+.-]*://)(?P<token>[^\s/:]+)@", re.IGNORECASE
+)
+#: The same as ``_USER_AND_PASSWORD`` for a password that is not encoded and has a ``/`` in it. It
+#: may also match a path with an ``@`` behind a port: what may be a password is not shown.
+_ODD_PASSWORD = re.compile(r"[:/]/?[^\s:/]*:(?P<of_url>\S*)@")
+_PASSWORD_IN_URL = re.compile(r"://[^\s:/]*:\S*@")
+#: Shorter ones are names of users rather than tokens, and may be part of any word.
+_SHORTEST_TOKEN = 8
 _PLACE_OR_CLASS = re.compile(r"(file:)?[\w/$-]*[./][\w./$-]*")
 _END_OF_NAME = re.compile(r"[=:\s]")
 
@@ -59,15 +70,24 @@ def sounds_secret(name: str) -> bool:
 
 def holds_secret(text: str) -> bool:
     """Whether a value, whatever its setting is called, has a secret in it."""
-    if _USER_AND_PASSWORD.search(text):
+    if any(one.search(text) for one in (_USER_AND_PASSWORD, _ODD_PASSWORD, _USER_ALONE)):
         return True
     return sounds_secret(text) and _PLACE_OR_CLASS.fullmatch(text) is None
 
 
 def passwords_in(text: str) -> list[str]:
-    """The passwords that stand between a user and a host in a value."""
-    found = (match["of_url"] or match["of_host"] for match in _USER_AND_PASSWORD.finditer(text))
-    return [password for password in found if password]
+    """The passwords before a host in a value, and tokens; as they are, and with %XX decoded."""
+    found = [match["of_url"] or match["of_host"] for match in _USER_AND_PASSWORD.finditer(text)]
+    found += [match["of_url"] for match in _ODD_PASSWORD.finditer(text)]
+    tokens = (match["token"] for match in _USER_ALONE.finditer(text))
+    found += [token for token in tokens if len(token) >= _SHORTEST_TOKEN]
+    return [form for one in found if one for form in (one, unquote(one))]
+
+
+def without_user_info(text: str) -> str:
+    """A text with ``***`` for the user and the password, or the token, of each URL in it."""
+    shown = _PASSWORD_IN_URL.sub(f"://{MASK}@", text)
+    return _USER_ALONE.sub(rf"\g<scheme>{MASK}@", shown)
 
 
 def name_only(text: str) -> str:

@@ -23,8 +23,9 @@ overridden on the command line: `--set table.buckets=16`.
 
 A setting of `source.consumer`, `table.storage`, `spark.conf` or
 `decode.schema_registry.access` is a value, `{env: NAME}` for an
-environment variable, or `{file: PATH}` for the text of a file. What is secret by its name or its
-text is never printed, and does not stand on the command line of a Spark that lakemark starts.
+environment variable, or `{file: PATH}` for the text of a file. Values that are secret by their name
+or their text are never printed, and lakemark does not pass them on the command line of Spark. In
+messages `***` replaces them, and everything before the host of a URL (`https://token@host`).
 `docs/pipeline.schema.json` is the same as a JSON schema, for editors.
 """
 

@@ -8,7 +8,13 @@ from contextlib import suppress
 
 from pydantic import BaseModel
 
-from streamer.config.masking import MASK, holds_secret, passwords_in, sounds_secret
+from streamer.config.masking import (
+    MASK,
+    holds_secret,
+    passwords_in,
+    sounds_secret,
+    without_user_info,
+)
 from streamer.config.settings import Setting
 
 #: What stands behind a word for a secret inside a longer value, such as a JAAS configuration.
@@ -17,15 +23,14 @@ _ASSIGNED = re.compile(
     r"(\"[^\"]*\"|'[^']*'|[^\s\"';,&]+)",
     re.IGNORECASE,
 )
-_USER_AND_PASSWORD = re.compile(r"(://)[^/\s@]*:[^/\s]*@")
 
 
 def redaction(config: BaseModel) -> Callable[[str], str]:
     """A function that puts ``***`` where a text repeats a secret of the configuration.
 
     Secrets are the values of settings that are secret by their name or their text, wherever they
-    come from, what is assigned to a word such as ``password`` inside of them, the password between
-    a user and a host in them, and user and password in any url of the text.
+    come from, what is assigned to a word such as ``password`` inside of them, the password or the
+    token before a host in them, and what precedes the host in any URL of the text.
     """
     return _without(_secrets(config))
 
@@ -33,7 +38,12 @@ def redaction(config: BaseModel) -> Callable[[str], str]:
 def option_redaction(options: Iterable[str]) -> Callable[[str], str]:
     """The same for options of a store as a command line gives them, ``NAME=VALUE`` each."""
     pairs = (option.partition("=") for option in options)
-    return _without(v for name, _, v in pairs if sounds_secret(name) or holds_secret(v))
+    return _without(
+        secret
+        for name, _, value in pairs
+        if sounds_secret(name) or holds_secret(value)
+        for secret in (value, *passwords_in(value))
+    )
 
 
 def _without(secrets: Iterable[str]) -> Callable[[str], str]:
@@ -42,7 +52,7 @@ def _without(secrets: Iterable[str]) -> Callable[[str], str]:
 
     def redacted(text: str) -> str:
         shown = values.sub(MASK, text) if values else text
-        return _USER_AND_PASSWORD.sub(rf"\1{MASK}@", shown)
+        return without_user_info(shown)
 
     return redacted
 

@@ -15,6 +15,7 @@ import pytest
 from table.errors import HudiError, InvalidConfig, StorageUnavailable, Unsupported
 from table.storage import Storage, StorageLocation, open_storage
 from table.storage.storage import AlreadyExists, InvalidPath, NotFound
+from table.storage.store_errors import StoreErrors
 from tests.fixtures.s3 import S3Server
 from tests.unit.storage.http_servers import answering, losing_answers, serving
 
@@ -119,6 +120,16 @@ def test_an_error_says_what_the_caller_may_do(status: int, kind: type[HudiError]
             storage.read("a/b")
     assert "s3://lake/table/a/b" in str(refused.value)
     assert SECRET not in "".join(traceback.format_exception(refused.value))
+
+
+@pytest.mark.parametrize("user_info", [f"ann:{SECRET}", f"ann:4/{SECRET}/x", SECRET])
+def test_an_error_does_not_repeat_what_precedes_the_host_of_a_proxy(user_info: str) -> None:
+    errors = StoreErrors("s3://lake/table", {"proxy_url": f"http://{user_info}@proxy:3128"})
+    answer = f"cannot connect to http://{user_info}@proxy:3128/?x=1"
+    with pytest.raises(StorageUnavailable, match=r"http://\*\*\*@proxy:3128") as refused:
+        with errors.typed("a/b"):
+            raise OSError(answer)
+    assert SECRET not in str(refused.value)
 
 
 @pytest.mark.parametrize("status", [403, 503])

@@ -67,6 +67,13 @@ def test_validate_imports_the_merger(pipeline: str, capsys: pytest.CaptureFixtur
     assert "no.such" in err
 
 
+def test_validate_does_not_print_a_secret_in_an_error(
+    pipeline: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["validate", pipeline, "--set", "table.merger=geheim:Merger"]) == MISUSED
+    assert "geheim" not in capsys.readouterr().err
+
+
 def test_validate_prints_the_whole_pipeline_masked(
     pipeline: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,17 +2,39 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from streamer.config.errors import ConfigError
 from streamer.config.load import load, validated
 from streamer.config.masking import holds_secret, sounds_secret
 from streamer.config.pipeline import PipelineConfig
 from streamer.config.printed import resolved_yaml
+from streamer.config.secrets import option_redaction, redaction
 from streamer.config.settings import resolve
 
 SECRET = "geheim-4711"
+
+odd = st.text(
+    st.characters(exclude_categories=["Cs", "Cc", "Z"])
+    | st.sampled_from("/:@?#%&=+;,'\"[]()<>$\\"),
+    max_size=8,
+).filter(lambda text: not any(map(str.isspace, text)))
+passwords = st.builds("{}{}{}".format, odd, st.just(SECRET), odd)
+#: What may precede a host alone: a ``/`` or a ``:`` ends it.
+users = passwords.map(lambda text: text.replace("/", "").replace(":", ""))
+
+
+def of_url(
+    user: st.SearchStrategy[str], password: st.SearchStrategy[str] | None = None
+) -> st.SearchStrategy[str]:
+    schemes, hosts = st.sampled_from(["http", "https", "s3", "jdbc+x"]), st.just("host:80/x")
+    if password is None:
+        return st.builds("{}://{}@{}".format, schemes, user, hosts)
+    return st.builds("{}://{}:{}@{}".format, schemes, st.just("ann"), password, hosts)
 
 
 def pipeline(**consumer: object) -> PipelineConfig:
@@ -108,6 +130,10 @@ def test_what_is_no_secret_is_shown(name: str) -> None:
         f'{{"type": "x", "private_key": "{SECRET}"}}',
         f"-Dfs.encryption.key={SECRET}",
         f"org.apache.Module required username=u password='{SECRET}';",
+        f"http://{SECRET}@registry:8081",
+        f"-Dhttp.proxy=http://{SECRET}@proxy:3128",
+        f"http://user:4/{SECRET}@host",
+        f"http://ann@corp.org:/{SECRET}@host/x",
     ],
 )
 def test_a_secret_under_a_harmless_name_is_masked(text: str, tmp_path: Path) -> None:
@@ -118,6 +144,35 @@ def test_a_secret_under_a_harmless_name_is_masked(text: str, tmp_path: Path) -> 
     with pytest.raises(ConfigError) as raised:
         load(str(file), [f"name=[{json.dumps(text)}]"])
     assert SECRET not in str(raised.value)
+
+
+@given(of_url(users) | of_url(users, passwords))
+def test_no_url_shows_its_password_or_token_whatever_characters_it_has(url: str) -> None:
+    config = pipeline(options=f"-Da=b -Dproxy={url}")
+    assert SECRET not in resolved_yaml(config)
+    for take_out in (redaction(config), redaction(pipeline()), option_redaction([])):
+        for text in (url, f"{url}: refused", f"cannot connect to '{url}', 3 times", f"<{url}>"):
+            assert SECRET not in take_out(text)
+
+
+@given(passwords)
+def test_a_password_of_a_url_is_not_shown_without_the_url_either(password: str) -> None:
+    config = pipeline(proxy=f"http://user:{password}@proxy:3128")
+    for shown in (password, unquote(password)):
+        assert SECRET not in redaction(config)(f"the proxy refused {shown} of user")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "abfss://container@account.dfs.core.windows.net/x: no such file",
+        "s3://lake/orders/_at=2026@noon: no such file",
+        "https://registry:8081/subjects is away; ask ann@corp.org",
+        "topic@3 of broker:9092",
+    ],
+)
+def test_places_are_shown_in_messages(text: str) -> None:
+    assert redaction(pipeline())(text) == text
 
 
 @pytest.mark.parametrize(
