@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from checkpoints import book
 from checkpoints.book import DEFAULT_IDENTITY, Book, Progress
@@ -62,8 +63,7 @@ def plan_edit(
         WriterPending, InvalidConfig, Refused: as ``write_checkpoint``.
     """
     book.check_identity(identity)
-    table.refresh()
-    return _Edit.begin(table, identity).plan(checkpoint)
+    return _Edit.begin(table, identity, table.store.load()).plan(checkpoint)
 
 
 def write_checkpoint(
@@ -88,10 +88,9 @@ def write_checkpoint(
             published.
     """
     book.check_identity(identity)
-    table.refresh()
-    edit = _Edit.begin(table, identity)
     action = Action.DELTA_COMMIT if table.properties.is_merge_on_read else Action.COMMIT
-    transaction = Transaction.begin(table.access, action, edit.began_with)
+    decide = partial(_Edit.begin, table, identity)
+    transaction, edit = Transaction.begin(table.access, action, decide)
     metadata = edit.metadata(transaction.instant.requested_at, checkpoint)
     completed = _commit_or_withdraw(table.access, transaction, metadata, edit.check)
     table.refresh()
@@ -117,15 +116,15 @@ class _Edit:
     table_keys: Mapping[str, str]
 
     @classmethod
-    def begin(cls, table: HudiTable, identity: str) -> _Edit:
-        """Of a table that was just refreshed.
+    def begin(cls, table: HudiTable, identity: str, timeline: Timeline) -> _Edit:
+        """Of a table whose timeline was just loaded.
 
         Raises:
             WriterPending: Apache Hudi's streamer may be at work, and its place is to change.
             InvalidConfig: the table has no commit yet.
             Refused: a restore is pending.
         """
-        timeline = table.timeline
+        table.refresh(timeline)
         check_no_restore(timeline)
         _check_no_other_engine(table, timeline, identity)
         newest = table.newest_metadata()

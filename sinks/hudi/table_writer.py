@@ -114,11 +114,9 @@ class TableWriter:
             InvalidConfig: another writer changed a column to a type that ours does not go with.
         """
         check_allows(self.table.properties, Purpose.WRITE, self.table.location.url)
-        self.table.refresh()
-        self._add_columns_of_table()
         is_merge_on_read = self.table.properties.is_merge_on_read
         action = Action.DELTA_COMMIT if is_merge_on_read else Action.COMMIT
-        self._transaction = Transaction.begin(self.table.access, action, self.table.timeline)
+        self._transaction, _ = Transaction.begin(self.table.access, action, self._write_over)
         return self._context(self._transaction.instant.requested_at)
 
     def evolve(self, schema: pa.Schema) -> None:
@@ -277,6 +275,11 @@ class TableWriter:
         if not is_merge_on_read or not is_due(self.table.timeline, policy):
             return None
         return request_compaction(self.table)
+
+    def _write_over(self, timeline: Timeline) -> None:
+        """Go on from a timeline: its file groups and its columns."""
+        self.table.refresh(timeline)
+        self._add_columns_of_table()
 
     def _add_columns_of_table(self) -> None:
         newest = self.table.newest_metadata()

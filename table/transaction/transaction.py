@@ -6,6 +6,7 @@ The steps of a change, and what a crash right after each leaves:
                      a file that expires
 1. requested         a pending instant without files; the next writer rolls it back
 2. inflight          the same
+   (where writers share the table both under the lock, with the timeline that was loaded there)
 3. for each file: partition metafile, marker, file   (workers, ``table.write``)
                      files of a pending instant, seen by no reader; rolled back by name
 4. reconcile         files of failed attempts are gone
@@ -30,6 +31,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from typing import TypeVar
 from uuid import uuid4
 
 from table.config import keys
@@ -40,7 +42,7 @@ from table.model.format_version import FormatVersion
 from table.model.instant import Instant
 from table.storage.storage import AlreadyExists, NotFound
 from table.timeline.clock import Turn
-from table.timeline.lock import Lease
+from table.timeline.lock import Lease, LeaseLost
 from table.timeline.timeline import Timeline
 from table.timeline.timeline_store import commit_content
 from table.transaction.access import LOCK_WAIT_S, TableAccess
@@ -51,6 +53,8 @@ from table.write.markers import drop_markers, marked_files
 
 #: Raises (``Fenced``, ``WriteConflict``) when the table is not as the caller left it.
 Precondition = Callable[[Timeline], None]
+
+T = TypeVar("T")
 
 _PUBLISH_ATTEMPTS = 3
 _BEGIN_ATTEMPTS = 10
@@ -81,27 +85,43 @@ class Transaction:
         return self._began_with
 
     @classmethod
-    def begin(cls, access: TableAccess, action: Action, timeline: Timeline) -> Transaction:
+    def begin(
+        cls, access: TableAccess, action: Action, decide: Callable[[Timeline], T]
+    ) -> tuple[Transaction, T]:
         """Steps 1 and 2.
+
+        Where writers share the table, the timeline is loaded and the instant created under one
+        lease. What completes later completes after the request, and an archival keeps that. A
+        commit that completed while this writer waited for the lock is part of what it writes over,
+        not a conflict, so the caller decides with this timeline and with no older one.
 
         Args:
             access: the table.
             action: COMMIT or DELTA_COMMIT.
-            timeline: as just loaded; what completes after it may conflict.
+            decide: is given the timeline that the commit is written over; if it raises, nothing
+                is created.
+
+        Returns:
+            The transaction, and what ``decide`` returned.
 
         Two writers may mint one time. A requested instant is empty, so both would take it for
         their own; the inflight one names its writer, and who comes second takes another time.
 
         Raises:
             WriteConflict: other writers were faster, over and over.
+            LeaseLost: this process stood still under the lock.
         """
         if access.sharing is None:
-            return cls._requested(access, action, timeline, timeline.newest_time)
-        with access.lock.hold(LOCK_WAIT_S):
-            newest_time = access.timeline.load().newest_time
-            begun = cls._requested(access, action, timeline, newest_time)
+            timeline = access.timeline.load()
+            decided = decide(timeline)
+            return cls._requested(access, action, timeline), decided
+        with access.lock.hold(LOCK_WAIT_S) as lease:
+            timeline = access.timeline.load()
+            decided = decide(timeline)
+            begun = cls._requested(access, action, timeline)
+            begun._check_begun_under(lease)
             access.sharing.let_clocks_pass()
-        return begun
+        return begun, decided
 
     @classmethod
     def take_up(
@@ -126,9 +146,8 @@ class Transaction:
             return cls._begun(access, pending, lock_wait_s)
 
     @classmethod
-    def _requested(
-        cls, access: TableAccess, action: Action, timeline: Timeline, newest_time: str | None
-    ) -> Transaction:
+    def _requested(cls, access: TableAccess, action: Action, timeline: Timeline) -> Transaction:
+        newest_time = timeline.newest_time
         for _ in range(_BEGIN_ATTEMPTS):
             newest_time = access.timeline.clock.next_instant(newest_time, Turn.INGEST)
             requested = Instant(newest_time, action, State.REQUESTED)
@@ -205,6 +224,14 @@ class Transaction:
         """Forget the instant. Only for one in whose name no file was written."""
         self._access.timeline.forget(self.instant)
         self.leave()
+
+    def _check_begun_under(self, lease: Lease) -> None:
+        """Others may have committed and archived that before they could see our instant."""
+        try:
+            lease.check()
+        except LeaseLost:
+            self.cancel()
+            raise
 
     @contextmanager
     def _turn(self) -> Iterator[tuple[Lease, Timeline]]:

@@ -24,7 +24,7 @@ from tests.storages import WatchedStorage, WholeSeconds
 
 def publish(table: HudiTable, identity: str, known: Book) -> str:
     """A commit of a streamer that knows this of the others; its requested time."""
-    one = Transaction.begin(table.access, Action.DELTA_COMMIT, table.timeline)
+    one, _ = Transaction.begin(table.access, Action.DELTA_COMMIT, table.refresh)
     name = one.instant.requested_at
     told = book.encode(known.with_progress(identity, Progress(None, name)), identity)
     one.commit(CommitMetadata(extra_metadata=told), lambda _: None)

@@ -130,8 +130,7 @@ def test_cleaning_of_slices_that_the_span_compacted_does_not_change_the_answer()
 def test_replacement_that_completes_after_the_end_does_not_hide_rows_of_the_span() -> None:
     history = write([[Row("a"), Row("b")]])
     to = writer(history.table.storage)
-    to.table.refresh()
-    replacing = Transaction.begin(to.table.access, Action.REPLACE_COMMIT, to.table.timeline)
+    replacing, _ = Transaction.begin(to.table.access, Action.REPLACE_COMMIT, to.table.refresh)
     written = commit(to, [Row("a", 1, v=7)])
     (stat,) = to.table.store.read_commit(written).write_stats
     replaced = {str(stat.partition_path): (stat.file_id,)}

@@ -1,0 +1,120 @@
+"""A commit is written over the timeline that was loaded under the lock of its begin.
+
+What completed before that is not compared with it, so it has to be among what it is written over,
+also if it has been archived since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import pytest
+
+from checkpoints.checkpoint import KafkaCheckpoint
+from checkpoints.edit import write_checkpoint
+from sinks.hudi.table_writer import TableWriter
+from sinks.hudi.upkeep import archive
+from table.config.table_properties import TableType
+from table.errors import Refused
+from table.model.format_version import FormatVersion
+from table.services.archival_plan import ArchivalPolicy
+from table.storage import Storage
+from table.timeline.lock import LeaseLost
+from table.timeline.lock_file import LOCK_PATH
+from tests.clocks import SharedClock, on_clock
+from tests.storages.wrapped_storage import WrappedStorage
+from tests.tables import Row, commit, contents, write_files, writer
+from tests.upkeep import archived_names, make_plain, new_storage
+from tests.writers import shared_writer
+
+T = TypeVar("T")
+
+SHORT = ArchivalPolicy(2, 4, delta_commits_to_compact=1)
+A_LEASE_AND_MORE_S = 61.0
+
+
+class Interrupted(WrappedStorage):
+    """Lets others go on once, before a request that a test names."""
+
+    def __init__(self, inner: Storage, meanwhile: Callable[[], object]) -> None:
+        super().__init__(inner)
+        self.meanwhile = meanwhile
+        self.is_before: Callable[[str, str], bool] = lambda method, path: False
+
+    def _writing(self, method: str, path: str, call: Callable[[], T]) -> T:
+        return self._reading(method, path, call)
+
+    def _reading(self, method: str, path: str, call: Callable[[], T]) -> T:
+        if self.is_before(method, path):
+            self.is_before = lambda method, path: False
+            self.meanwhile()
+        return call()
+
+
+def opened(storage: Storage) -> TableWriter:
+    return shared_writer(storage, has_metadata=False)
+
+
+def commit_elsewhere_and_archive(storage: Storage) -> None:
+    """Until what was committed to the north is in the history."""
+    to = opened(storage)
+    for value in range(5):
+        commit(to, [Row("s", value, value, region="south")])
+        archive(to.table, SHORT, None)
+
+
+@pytest.mark.parametrize("version", [FormatVersion.V6, FormatVersion.V9])
+@pytest.mark.parametrize("table_type", TableType)
+def test_what_was_committed_while_a_writer_waited_for_the_lock_is_kept(
+    table_type: TableType, version: FormatVersion
+) -> None:
+    storage = new_storage()
+    make_plain(storage, table_type, version)
+    commit(opened(storage), [Row("s", 0, 0, region="south")])
+    waiting = Interrupted(storage, lambda: commit(opened(storage), [Row("a", 5, 5)]))
+    late = opened(waiting)
+    late.table.refresh()
+    waiting.is_before = lambda method, path: path == LOCK_PATH
+    written = write_files(late, [Row(key, 9, 9) for key in ("b", "c", "d")])
+    commit_elsewhere_and_archive(storage)
+    assert len(archived_names(storage)) >= 1
+    late.commit(written, {})
+    expected = {"a": (5, 5), "b": (9, 9), "c": (9, 9), "d": (9, 9), "s": (4, 4)}
+    assert contents(storage) == expected
+    commit(opened(storage), [Row("a", 6, 6)])
+    assert contents(storage) == {**expected, "a": (6, 6)}
+
+
+@pytest.mark.parametrize("state", ["requested", "inflight"])
+def test_a_writer_that_loses_the_lock_before_its_instant_is_there_begins_anew(state: str) -> None:
+    storage, clock = new_storage(), SharedClock()
+    make_plain(storage)
+    commit(opened(storage), [Row("a", 1, 1)])
+
+    def others() -> None:
+        clock.sleep(A_LEASE_AND_MORE_S)
+        commit(on_clock(opened(storage), clock), [Row("a", 5, 5)])
+        commit_elsewhere_and_archive(storage)
+
+    stopped = Interrupted(storage, others)
+    to = on_clock(opened(stopped), clock)
+    stopped.is_before = lambda method, path: method == "create" and path.endswith(state)
+    with pytest.raises(LeaseLost):
+        to.begin()
+    assert not writer(storage).table.timeline.pending()
+    commit(to, [Row("b", 9, 9)])
+    assert contents(storage) == {"a": (5, 5), "b": (9, 9), "s": (4, 4)}
+
+
+def test_nothing_is_created_if_what_the_writer_finds_under_the_lock_does_not_suit_it() -> None:
+    storage = new_storage()
+    make_plain(storage)
+    commit(opened(storage), [Row("a", 1, 1)])
+    restoring = writer(storage).table
+    restore = restoring.store.clock.next_instant(restoring.timeline.newest_time)
+    storage.create(f".hoodie/timeline/{restore}.restore.requested", b"")
+    before = [info.path for info in storage.list_tree("")]
+    with pytest.raises(Refused, match="restore"):
+        write_checkpoint(opened(storage).table, "a", KafkaCheckpoint("orders", {0: 1}))
+    assert [info.path for info in storage.list_tree("")] == before
