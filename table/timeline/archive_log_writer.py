@@ -16,11 +16,14 @@ from typing import Any
 import fastavro
 
 from table.codec import avro_container
+from table.errors import WriteConflict
 from table.log.data_block import AVRO_BLOCK_VERSION
 from table.log.log_block import BlockType, HeaderKey, encode
 from table.model.action import Action, State
-from table.storage.storage import Storage
+from table.model.instant import Instant
+from table.storage.storage import AlreadyExists, Storage
 from table.timeline.archive_log import ArchiveLogs
+from table.timeline.archived_timeline import just_after
 from table.timeline.content import decode_any
 from table.timeline.lsm_writer import ArchivedInstant
 
@@ -59,12 +62,24 @@ class ArchiveLogWriter:
     def __init__(self, storage: Storage, archive: ArchiveLogs, check: Callable[[], None]) -> None:
         self._storage, self._archive, self._check = storage, archive, check
 
+    def known(self, first: str, last: str) -> tuple[Instant, ...]:
+        """See ``ArchiveWriter.known``."""
+        return self._archive.load().instants(first, just_after(last))
+
     def add(self, instants: Iterator[ArchivedInstant], first: str, last: str) -> None:
-        """Add instants, oldest first, as the next log; ``first`` and ``last`` it does not name."""
+        """Add instants, oldest first, as the next log; ``first`` and ``last`` it does not name.
+
+        Raises:
+            WriteConflict: another archiver wrote that log.
+        """
         content = archive_log(instants)
         name = f".commits_.archive.{self._archive.newest_number() + 1}_{_WRITE_TOKEN}"
         self._check()
-        self._storage.create(f"{self._archive.folder}/{name}", content)
+        try:
+            self._storage.create(f"{self._archive.folder}/{name}", content)
+        except AlreadyExists as error:
+            message = f"another archiver wrote {name} at the same time"
+            raise WriteConflict(message) from error
 
     def tidy(self) -> None:
         """Logs stay as they are."""

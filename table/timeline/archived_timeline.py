@@ -88,16 +88,16 @@ class ArchivedTimeline:
     def read_commit(self, instant: Instant) -> CommitMetadata | None:
         """Metadata of an archived commit; None when it is not here. Errors as above."""
         for file in self.files:
-            if file.may_hold(instant.requested_at, _just_after(instant.requested_at)):
+            if file.may_hold(instant.requested_at, just_after(instant.requested_at)):
                 metadata = file.read_commit(instant)
                 if metadata is not None:
                     return metadata
         return None
 
     def _named(self, requested_at: str) -> tuple[Instant, ...]:
-        return self.instants(requested_at, _just_after(requested_at))
+        return self.instants(requested_at, just_after(requested_at))
 
 
-def _just_after(requested_at: str) -> str:
+def just_after(requested_at: str) -> str:
     """The end of the range that holds this time alone: no digit sorts before a space."""
     return requested_at + " "

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol
 
+from table.errors import WriteConflict
 from table.model.action import Action, State
 from table.model.instant import Instant
 from table.storage.storage import NotFound, Storage
-from table.timeline.archived_timeline import Archive
 from table.timeline.layout import TimelineLayout
 from table.timeline.lsm_writer import ArchivedInstant
 
@@ -25,7 +25,16 @@ _REPLACING = (Action.REPLACE_COMMIT, Action.CLUSTERING)
 
 
 class ArchiveWriter(Protocol):
-    """Adds instants to an archive."""
+    """Adds instants to an archive; one object for one archival."""
+
+    def known(self, first: str, last: str) -> tuple[Instant, ...]:
+        """Instants of this range of requested times that the archive has already.
+
+        Args:
+            first: the earliest.
+            last: the latest.
+        """
+        ...
 
     def add(self, instants: Iterator[ArchivedInstant], first: str, last: str) -> None:
         """Add instants, oldest first, at least one.
@@ -34,6 +43,9 @@ class ArchiveWriter(Protocol):
             instants: taken as they are written.
             first: requested time of the first.
             last: requested time of the last.
+
+        Raises:
+            WriteConflict: another archiver added some at the same time.
         """
         ...
 
@@ -48,11 +60,10 @@ class TimelineArchive:
     Args:
         storage: of the table.
         layout: of its timeline.
-        history: what was archived.
     """
 
-    def __init__(self, storage: Storage, layout: TimelineLayout, history: Archive) -> None:
-        self._storage, self._layout, self._history = storage, layout, history
+    def __init__(self, storage: Storage, layout: TimelineLayout) -> None:
+        self._storage, self._layout = storage, layout
 
     def move(
         self, instants: Sequence[Instant], writer: ArchiveWriter, check: Callable[[], None]
@@ -63,9 +74,13 @@ class TimelineArchive:
             instants: oldest first, at least one.
             writer: of the archive.
             check: called before each change that counts; raises when the lock is lost.
+
+        Raises:
+            WriteConflict: another archiver moved some of them at the same time.
         """
         states = self._states(instants)
-        known = {(i.requested_at, i.action) for i in self._known(instants)}
+        first, last = instants[0].requested_at, instants[-1].requested_at
+        known = {(i.requested_at, i.action) for i in writer.known(first, last)}
         new = [i for i in instants if (i.requested_at, i.action) not in known]
         if new:
             rows = (self._row(i, states[i.requested_at, i.action]) for i in new)
@@ -78,11 +93,6 @@ class TimelineArchive:
         for instant in instants:
             self._storage.delete([self._path(instant)])
         writer.tidy()
-
-    def _known(self, instants: Sequence[Instant]) -> Sequence[Instant]:
-        """Instants of this range that the history has already."""
-        after_last = instants[-1].requested_at + " "
-        return self._history.load().instants(instants[0].requested_at, after_last)
 
     def _states(self, instants: Sequence[Instant]) -> Mapping[tuple[str, Action], list[Instant]]:
         """Every file of these instants, by requested time and completed action."""
@@ -100,9 +110,16 @@ class TimelineArchive:
             instant.requested_at,
             instant.completed_at or instant.requested_at,
             instant.action.value,
-            self._storage.read(self._path(instant)),
+            self._content(instant),
             self._plan(states),
         )
+
+    def _content(self, instant: Instant) -> bytes:
+        try:
+            return self._storage.read(self._path(instant))
+        except NotFound as error:
+            message = f"{instant} was archived or rolled back by another writer meanwhile"
+            raise WriteConflict(message) from error
 
     def _plan(self, states: Sequence[Instant]) -> bytes | None:
         """Of a replacement what it wrote down last before it completed; an empty file is none."""

@@ -7,11 +7,12 @@
     <first>_<last>_<layer>.parquet     instants of that range of requested times
 
 Archival (``lsm_writer``) adds a file to layer 0 and a manifest; when a layer has ten files they
-become one of the next layer. Files that no manifest names any more are deleted three versions
-later, so a reader that held on to a manifest for long may find one gone. An upgrade from version 6
-copies its archive here in whatever order it reads it, so that names of files tell nothing in such a
-table; the old archive is left where it was. Source: ``LSMTimeline``, ``LSMTimelineWriter``,
-``ArchivedTimelineLoaderV2`` of Apache Hudi 1.2.0.
+become one of the next layer. A manifest is created, never replaced: of two archivers that made the
+next version from the same one, the second fails. Files that no manifest names any more are deleted
+three versions later, so a reader that held on to a manifest for long may find one gone. An upgrade
+from version 6 copies its archive here in whatever order it reads it, so that names of files tell
+nothing in such a table; the old archive is left where it was. Source: ``LSMTimeline``,
+``LSMTimelineWriter``, ``ArchivedTimelineLoaderV2`` of Apache Hudi 1.2.0.
 
 If the newest manifest is lost, the history is read from the one before it and the data files that
 no manifest names. Deletion spares every file of the last three manifests, so all files of the lost
@@ -26,8 +27,8 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -92,6 +93,27 @@ class ManifestFile:
         return cls(name, size_bytes, first, last, int(layer))
 
 
+@dataclass(frozen=True, slots=True)
+class HistoryHead:
+    """The newest version of a history, as a writer finds it.
+
+    Attributes:
+        number: the highest of any manifest; 0 before the first.
+        files: that the newest readable manifest names.
+        names: of every file in the folder, listed before the manifest was read.
+        is_ahead: whether ``_version_`` still names an older manifest, because its writer stopped.
+    """
+
+    number: int
+    files: tuple[ManifestFile, ...]
+    names: frozenset[str]
+    is_ahead: bool = False
+
+    def versions(self) -> list[int]:
+        """Numbers of the manifests, oldest first."""
+        return _versions(self.names)
+
+
 class LsmHistory:
     """The history of one table; what a file holds is read once, however often it is loaded.
 
@@ -117,25 +139,58 @@ class LsmHistory:
         newest = self._newest()
         if newest is None:
             return ArchivedTimeline()
-        version, named = newest
+        return self.timeline_of(*newest)
+
+    def timeline_of(self, version: int, named: Sequence[ManifestFile]) -> ArchivedTimeline:
+        """The instants in these files of a version; the files are read on demand."""
         are_ranges = not named or not self._was_upgraded()
         files = [self._file(file, version, are_ranges) for file in named]
         files.sort(key=lambda file: file.last, reverse=True)
         return ArchivedTimeline(tuple(files))
 
+    def head(self) -> HistoryHead:
+        """The version that the next one is made from.
+
+        A manifest beyond the one that ``_version_`` names is complete if it can be read: its files
+        were written before it. Its writer stopped, so it is taken for the newest.
+
+        Raises:
+            CorruptData: the newest manifest is damaged, or every manifest is lost.
+        """
+        names = frozenset(self._names())
+        stated, _ = self.pointer()
+        number = max([stated or 0, *_versions(names)])
+        for version in reversed(_versions(names)):
+            if stated is not None and version > stated:
+                with suppress(NotFound, CorruptData):
+                    files = tuple(self._manifest(version))
+                    if names.issuperset(file.name for file in files):
+                        return HistoryHead(number, files, names, is_ahead=True)
+        newest = self._newest_from(stated)
+        return HistoryHead(number, tuple(newest[1]) if newest else (), names)
+
+    def pointer(self) -> tuple[int | None, str | None]:
+        """The number in ``_version_``, and the version of that file for a conditional put.
+
+        Returns:
+            No number if the file is missing or damaged, and no version if it is missing.
+        """
+        try:
+            data, version = self._storage.read_versioned(f"{self.folder}/{VERSION_FILE}")
+        except NotFound:
+            return None, None
+        with suppress(ValueError):
+            return int(data), version
+        return None, version
+
     def newest_version(self) -> int | None:
         """As ``_version_`` says; it is deleted and made again, so without it the manifests say."""
-        stated = self._stated_version()
+        stated, _ = self.pointer()
         return max(self.versions(), default=None) if stated is None else stated
 
     def versions(self) -> list[int]:
         """Numbers of the manifests that lie there, oldest first."""
-        matches = (_MANIFEST.fullmatch(name) for name in self._names())
-        return sorted(int(match.group(1)) for match in matches if match)
-
-    def data_files(self) -> list[str]:
-        """Names of the data files that lie there, named by a manifest or not."""
-        return [name for name in self._names() if _DATA_FILE.fullmatch(name)]
+        return _versions(self._names())
 
     def current(self) -> list[ManifestFile]:
         """The files that the newest version names. Errors as for ``load``."""
@@ -185,15 +240,12 @@ class LsmHistory:
         path = self._path_of(version)
         return _parse_manifest(self._storage.read(path), path)
 
-    def _stated_version(self) -> int | None:
-        try:
-            return int(self._storage.read(f"{self.folder}/{VERSION_FILE}"))
-        except (NotFound, ValueError):
-            return None
-
     def _newest(self) -> tuple[int, list[ManifestFile]] | None:
         """The newest version and its files; None before the first archival."""
-        stated = self._stated_version()
+        return self._newest_from(self.pointer()[0])
+
+    def _newest_from(self, stated: int | None) -> tuple[int, list[ManifestFile]] | None:
+        """The same, once ``_version_`` was read."""
         if stated is not None:
             try:
                 return stated, self._manifest(stated)
@@ -218,7 +270,7 @@ class LsmHistory:
             SnapshotChanged: the first manifest was written at this very moment.
             CorruptData: the manifests are lost.
         """
-        files = [file for name in self.data_files() if (file := ManifestFile.parse(name, 0))]
+        files = [file for name in self._names() if (file := ManifestFile.parse(name, 0))]
         if not files:
             return
         listed = [info.name for info in self._storage.list_folder(self._active_folder)[1]]
@@ -337,6 +389,17 @@ class HistoryFile:
     def read_commit(self, instant: Instant) -> CommitMetadata | None:
         """Metadata of a commit in it, or None. Errors as for ``ArchiveFile``."""
         return self.history.commit_of(self, instant)
+
+
+def is_data_file(name: str) -> bool:
+    """Whether a file of that name in the history's folder holds instants."""
+    return _DATA_FILE.fullmatch(name) is not None
+
+
+def _versions(names: Iterable[str]) -> list[int]:
+    """Numbers of the manifests among these files, oldest first."""
+    matches = (_MANIFEST.fullmatch(name) for name in names)
+    return sorted(int(match.group(1)) for match in matches if match)
 
 
 def _parse_manifest(data: bytes, path: str) -> list[ManifestFile]:

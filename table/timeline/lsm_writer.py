@@ -1,31 +1,45 @@
 """Writes the archive of table versions 8 and 9 (see ``lsm_history``).
 
-What readers see changes with one write: the manifest's new version. Everything before it lies there
-unnamed, and is written anew by the next archival; what no kept manifest names is deleted. All of it
-happens under the table's lock. Source: ``LSMTimelineWriter`` of Apache Hudi 1.2.0.
+A manifest is created, never replaced, and ``_version_`` then names it for readers. If an archiver
+stops before the manifest, nothing names its file, and the next archival deletes it; if it stops
+after the manifest, the next archival goes on from there. All of it happens under the table's lock,
+and what a late archiver does after it lost the lock does no harm (see ``LsmWriter``). Apache Hudi
+deletes a manifest that has its number and writes its own, so it must not archive at the same time.
+Source: ``LSMTimelineWriter`` of Apache Hudi 1.2.0.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from itertools import count, islice
+from itertools import chain, count, islice
 from tempfile import SpooledTemporaryFile
 
 import pyarrow as pa
 
 from table.codec.avro_container import load_schema
+from table.errors import CorruptData, WriteConflict
 from table.log.parquet_format import avro_key_values, parquet_writer
+from table.model.instant import Instant
 from table.storage.scratch import temporary_writes
-from table.storage.storage import Storage, StreamingFile
-from table.timeline.lsm_history import VERSION_FILE, LsmHistory, ManifestFile
+from table.storage.storage import AlreadyExists, PreconditionFailed, Storage, StreamingFile
+from table.timeline.archived_timeline import just_after
+from table.timeline.lsm_history import (
+    VERSION_FILE,
+    HistoryHead,
+    LsmHistory,
+    ManifestFile,
+    is_data_file,
+)
 
 #: Called before what must not happen once the lock is lost; raises then.
 Check = Callable[[], None]
 
 _VERSION_1 = 1
 _ROWS_OF_A_GROUP = 64
+_ATTEMPTS = 10
 _PART_BYTES, _IN_MEMORY_BYTES = 8 << 20, 16 << 20
 _FIELDS = pa.schema(
     [
@@ -79,7 +93,15 @@ DEFAULTS = HistorySettings()
 
 
 class LsmWriter:
-    """Adds instants to one table's history; one at a time, under the table's lock.
+    """Adds instants to one table's history; one object for one archival, under the table's lock.
+
+    An archiver that lost the lock while it was paused does no harm when it resumes:
+
+    - It writes files of new names, and creates the next manifest. If another archiver has created
+      that in the meantime, its own is refused, and nothing names the files.
+    - ``_version_`` only moves on to later manifests.
+    - It deletes only what was in the folder before its own manifest was created, and what no kept
+      manifest names. Whoever wrote such a file comes too late for a manifest that names it.
 
     Args:
         storage: of the table.
@@ -97,6 +119,14 @@ class LsmWriter:
     ) -> None:
         self._storage, self._history = storage, history
         self._check, self._settings = check, settings
+        self._head: HistoryHead | None = None
+        self._published: dict[int, Sequence[ManifestFile]] = {}
+
+    def known(self, first: str, last: str) -> tuple[Instant, ...]:
+        """Instants of this range of requested times that the history has already."""
+        head = self._newest()
+        archived = self._history.timeline_of(head.number, head.files)
+        return archived.instants(first, just_after(last))
 
     def add(self, instants: Iterator[ArchivedInstant], first: str, last: str) -> None:
         """Add instants as a file of layer 0.
@@ -105,36 +135,47 @@ class LsmWriter:
             instants: oldest first, at least one; taken as the file is written.
             first: requested time of the first.
             last: requested time of the last.
+
+        Raises:
+            WriteConflict: another archiver made the next version.
         """
-        before = self._history.current()
         file = self._write(ManifestFile.of(first, last, 0, 0), _batches(instants))
-        self._publish([*before, file])
+        self._publish([*self._newest().files, file])
 
     def tidy(self) -> None:
-        """Merge layers that have become too long, then delete what no kept manifest names."""
+        """Merge layers that have become too long, then delete what no kept manifest names.
+
+        Raises:
+            WriteConflict: another archiver made the next version.
+        """
         layer = 0
-        while (files := mergeable(self._history.current(), layer, self._settings)) is not None:
+        while (files := mergeable(self._newest().files, layer, self._settings)) is not None:
             self._merge(files, layer + 1)
             layer += 1
-        self._delete_old(self._settings.manifests_kept + layer)
+        if self._published:
+            self._delete_old(self._settings.manifests_kept + layer)
+
+    def _newest(self) -> HistoryHead:
+        """The version that the next one is made from; read once, then our own."""
+        if self._head is None:
+            self._head = self._history.head()
+            if self._head.is_ahead:
+                self._check()
+                self._move_on_to(self._head.number)
+        return self._head
 
     def _merge(self, files: Sequence[ManifestFile], layer: int) -> None:
-        before = self._history.current()
         first, last = min(f.first for f in files), max(f.last for f in files)
-        rows = _each_once(row for file in files for row in self._rows_of(file))
-        merged = self._write(ManifestFile.of(first, last, layer, 0), rows)
-        self._publish([*(file for file in before if file not in files), merged])
-
-    def _rows_of(self, file: ManifestFile) -> Iterator[pa.RecordBatch]:
-        version = self._history.newest_version()
-        assert version is not None
-        return self._history.rows_of(file, version)
+        version = self._newest().number
+        batches = (batch for file in files for batch in self._history.rows_of(file, version))
+        merged = self._write(ManifestFile.of(first, last, layer, 0), _each_once(batches))
+        self._publish([*(file for file in self._newest().files if file not in files), merged])
 
     def _write(self, wanted: ManifestFile, rows: Iterable[pa.RecordBatch]) -> ManifestFile:
-        """Write a file that no manifest names yet, in place of what a dead archiver left there."""
-        file = _first_unnamed(wanted, self._named())
+        """Write a file that no manifest names yet, under a name that no file has."""
+        head = self._newest()
+        file = _first_free(wanted, head.names)
         path = f"{self._history.folder}/{file.name}"
-        self._storage.delete([path])
         with (
             temporary_writes(f"the archive file {path}"),
             SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES) as spool,
@@ -142,39 +183,75 @@ class LsmWriter:
             _write_parquet(spool, rows)
             size_bytes = spool.tell()
             spool.seek(0)
-            _copy(spool, self._storage.create_streaming(path))
+            target = self._storage.create_streaming(path)
+            with _as_conflict(file.name):
+                _copy(spool, target)
+        self._head = replace(head, names=head.names | {file.name})
         return replace(file, size_bytes=size_bytes)
 
-    def _named(self) -> set[str]:
-        """Names of the files that some manifest names: readers may still use an older one."""
-        history = self._history
-        newest = history.newest_version() or 0
-        published = (version for version in history.versions() if version <= newest)
-        return {file.name for version in published for file in history.manifest(version)}
-
     def _publish(self, files: Sequence[ManifestFile]) -> None:
-        """The next version of the history: its manifest first, then the number that names it.
-
-        A manifest beyond the number is one that a dead archiver left; it is written over.
-        """
-        version = (self._history.newest_version() or 0) + 1
+        """Create the next manifest: from here on the history is what it names."""
+        head = self._newest()
+        number = head.number + 1
         entries = [{"fileName": file.name, "fileLen": file.size_bytes} for file in files]
-        folder = self._history.folder
+        name, manifest = f"manifest_{number}", json.dumps({"files": entries}, indent=2).encode()
         self._check()
-        manifest = json.dumps({"files": entries}, indent=2).encode()
-        self._storage.put(f"{folder}/manifest_{version}", manifest)
-        self._storage.put(f"{folder}/{VERSION_FILE}", str(version).encode())
+        with _as_conflict(name):
+            self._storage.create(f"{self._history.folder}/{name}", manifest)
+        self._move_on_to(number)
+        self._published[number] = files
+        self._head = replace(head, number=number, files=tuple(files), names=head.names | {name})
+
+    def _move_on_to(self, number: int) -> None:
+        """Have ``_version_`` name this manifest, unless it names a later one.
+
+        Raises:
+            WriteConflict: it does.
+        """
+        for _ in range(_ATTEMPTS):
+            stated, version = self._history.pointer()
+            if stated is not None and stated > number:
+                break
+            if stated == number or self._replace_pointer(number, version):
+                return
+        raise _conflict(VERSION_FILE)
+
+    def _replace_pointer(self, number: int, version: str | None) -> bool:
+        """Replace the version of ``_version_`` that was read; False if that has changed since.
+
+        A local disk cannot compare. There a late writer looks again after it has written, and
+        takes its number back.
+        """
+        path = f"{self._history.folder}/{VERSION_FILE}"
+        if version is None:
+            with suppress(AlreadyExists):
+                self._storage.create(path, str(number).encode())
+                return True
+        elif self._storage.supports_compare_and_swap:
+            with suppress(PreconditionFailed):
+                self._storage.replace(path, str(number).encode(), version)
+                return True
+        else:
+            self._storage.put(path, str(number).encode())
+            newest = max(self._history.versions())
+            if newest <= number:
+                return True
+            self._storage.put(path, str(newest).encode())
+        return False
 
     def _delete_old(self, manifests_kept: int) -> None:
-        history = self._history
-        newest = history.newest_version() or 0
-        versions = [version for version in history.versions() if version <= newest]
-        kept = versions[-manifests_kept:]
-        named = {file.name for version in kept for file in history.manifest(version)}
-        manifests = [f"manifest_{version}" for version in versions if version not in kept]
-        unnamed = [name for name in history.data_files() if name not in named]
+        head = self._newest()
+        kept: dict[int, Sequence[ManifestFile]] = {}
+        for version in reversed(head.versions()):
+            if len(kept) < manifests_kept:
+                with suppress(CorruptData):  # half a manifest that a dead archiver left
+                    known = self._published.get(version)
+                    kept[version] = known or self._history.manifest(version)
+        named = {file.name for files in kept.values() for file in files}
+        manifests = [f"manifest_{version}" for version in head.versions() if version not in kept]
+        unnamed = sorted(name for name in head.names if is_data_file(name) and name not in named)
         self._check()
-        self._storage.delete([f"{history.folder}/{name}" for name in (*manifests, *unnamed)])
+        self._storage.delete([f"{self._history.folder}/{name}" for name in (*manifests, *unnamed)])
 
 
 def mergeable(
@@ -198,17 +275,32 @@ def mergeable(
     return chosen if len(chosen) > 1 else None
 
 
-def _first_unnamed(wanted: ManifestFile, named: Collection[str]) -> ManifestFile:
-    """The wanted file, or the same range in the next layer whose file no manifest names.
+def _first_free(wanted: ManifestFile, names: Collection[str]) -> ManifestFile:
+    """The wanted file, or one that says a slightly longer range, if its name is taken.
 
-    A commit and its savepoint have the same requested time, so that two archivals may write one
-    range. The layer decides only which files are merged together.
+    What has the name may be of an archiver that was stopped, or of one that is still at work. A
+    commit and its savepoint have one requested time, too, so two archivals may have one range.
     """
-    of_layers = (
-        ManifestFile.of(wanted.first, wanted.last, layer, wanted.size_bytes)
-        for layer in count(wanted.layer)
+    ends = chain([wanted.last], (f"{wanted.last}{number}" for number in count()))
+    files = (ManifestFile.of(wanted.first, end, wanted.layer, 0) for end in ends)
+    return next(file for file in files if file.name not in names)
+
+
+@contextmanager
+def _as_conflict(name: str) -> Iterator[None]:
+    """Say of a file that is there already that another archiver wrote it."""
+    try:
+        yield
+    except AlreadyExists:
+        raise _conflict(name) from None
+
+
+def _conflict(name: str) -> WriteConflict:
+    message = (
+        f"another archiver wrote {name} of the history at the same time; what was archived here "
+        "stays on the active timeline until the next archival"
     )
-    return next(file for file in of_layers if file.name not in named)
+    return WriteConflict(message)
 
 
 def _batches(instants: Iterator[ArchivedInstant]) -> Iterator[pa.RecordBatch]:

@@ -152,9 +152,12 @@ class TimelineStore:
         Args:
             instants: oldest first, at least one.
             check: called before each change that counts; raises when the lock is lost.
+
+        Raises:
+            WriteConflict: another archiver moved some of them at the same time.
         """
         writer = self.archive_writer(check)
-        TimelineArchive(self._storage, self._layout, self._archive).move(instants, writer, check)
+        TimelineArchive(self._storage, self._layout).move(instants, writer, check)
         self._storage.delete([self._prepared_path(instant) for instant in instants])
         for instant in instants:
             self._commits.pop(instant, None)

@@ -9,14 +9,17 @@ import pytest
 
 from sinks.hudi.exchange import Target, Written
 from sinks.hudi.table_writer import TableWriter
+from sinks.hudi.upkeep import archive
 from table.index.bucket import BucketIndex, file_id, groups_by_bucket
 from table.model.commit_metadata import WriteStat
 from table.model.file_names import BaseFileName
 from table.model.file_slice import FileGroupId
+from table.services.archival_plan import ArchivalPolicy
 from table.storage import StorageLocation, open_storage
 from table.write.partitioner import divide
 from tests.storages import CountingStorage
 from tests.tables import INDEX, Row, changes, commit, contents, make, write_files, writer
+from tests.upkeep import HISTORY, make_plain
 
 #: Requests of a commit that are not for its files: timeline, lock, prepared content, markers.
 OWN_REQUESTS = 22
@@ -26,6 +29,10 @@ OWN_REQUESTS = 22
 METADATA_REQUESTS = 11
 
 FIXED_REQUESTS = OWN_REQUESTS + METADATA_REQUESTS
+
+#: What an archival asks of the history: a listing, the newest manifest and its number, a data file,
+#: the next manifest and its number, and two manifests that are kept.
+ARCHIVAL_REQUESTS = 10
 
 #: Marker, its removal, and the file.
 REQUESTS_PER_FILE = 3
@@ -88,6 +95,20 @@ def test_only_what_a_commit_wrote_is_placed_anew(monkeypatch: pytest.MonkeyPatch
     groups = len(divide(changes(rows), INDEX))
     assert placed == [0, groups, 1, 2]
     assert len(contents(storage)) == 200
+
+
+def test_an_archival_asks_little_of_a_history_however_long_it_is() -> None:
+    storage = CountingStorage(open_storage(StorageLocation("memory://requests/archival")))
+    make_plain(storage)
+    to = writer(storage)
+    for number in range(30):
+        commit(to, [Row("k", number, number)])
+        storage.forget()
+        if archive(to.table, ArchivalPolicy(2, 3, delta_commits_to_compact=1), None):
+            asked = [r for r in storage.requests if r.path.startswith(HISTORY)]
+            is_merged = any(r.path.endswith("_1.parquet") for r in asked)
+            waited_for = [r for r in asked if r.method != "delete"]
+            assert is_merged or len(waited_for) <= ARCHIVAL_REQUESTS, asked
 
 
 def _requests_of_a_commit(groups: int) -> list[tuple[str, bool]]:

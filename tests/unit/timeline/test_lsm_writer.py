@@ -17,7 +17,15 @@ from table.storage import Storage
 from table.timeline.lsm_history import LsmHistory, ManifestFile
 from table.timeline.lsm_writer import ArchivedInstant, HistorySettings, LsmWriter, mergeable
 from table.timeline.timeline_store import TimelineStore, commit_content
-from tests.unit.timeline.archives import HISTORY, instant, metadata_of, new_storage, put_history
+from tests.unit.timeline.archives import (
+    HISTORY,
+    history_file,
+    instant,
+    metadata_of,
+    new_storage,
+    put_history,
+    time_of,
+)
 
 SMALL = HistorySettings(files_to_merge=3)
 
@@ -86,7 +94,7 @@ def test_an_instant_that_a_dead_archiver_left_in_two_files_is_merged_into_one() 
     assert times == [instant(number).requested_at for number in (1, 2, 3, 4)]
 
 
-def test_what_a_dead_archiver_left_unnamed_is_written_over() -> None:
+def test_half_files_of_a_dead_archiver_are_not_used_and_soon_deleted() -> None:
     storage = new_storage()
     add(storage, [instant(1)])
     name = f"{instant(2).requested_at}_{instant(2).requested_at}_0.parquet"
@@ -94,6 +102,51 @@ def test_what_a_dead_archiver_left_unnamed_is_written_over() -> None:
     storage.put(f"{HISTORY}/manifest_2", b"half a manifest")
     add(storage, [instant(2)])
     assert list(LsmHistory(storage, HISTORY).load().instants()) == [instant(1), instant(2)]
+    assert storage.head(f"{HISTORY}/{name}") is None
+    for number in range(3, 6):
+        add(storage, [instant(number)])
+    assert storage.head(f"{HISTORY}/manifest_2") is None
+    assert list(LsmHistory(storage, HISTORY).load().instants()) == [instant(n) for n in range(1, 6)]
+
+
+def test_an_archiver_goes_on_from_a_manifest_that_version_does_not_name_yet() -> None:
+    storage = new_storage()
+    for number in (1, 2):
+        add(storage, [instant(number)])
+    storage.put(f"{HISTORY}/_version_", b"1")
+    history = LsmHistory(storage, HISTORY)
+    assert list(history.load().instants()) == [instant(1)]
+    known = LsmWriter(storage, history, lambda: None).known(time_of(0), time_of(9))
+    assert list(known) == [instant(1), instant(2)]
+    assert list(history.load().instants()) == [instant(1), instant(2)], "readers see it, too"
+    add(storage, [instant(3)])
+    assert list(history.load().instants()) == [instant(1), instant(2), instant(3)]
+
+
+def test_a_manifest_whose_file_was_deleted_is_not_gone_on_from() -> None:
+    storage = new_storage()
+    for number in (1, 2):
+        add(storage, [instant(number)])
+    (lost,) = {f.name for f in LsmHistory(storage, HISTORY).current()} - {
+        f.name for f in LsmHistory(storage, HISTORY).manifest(1)
+    }
+    storage.put(f"{HISTORY}/_version_", b"1")
+    storage.delete([f"{HISTORY}/{lost}"])
+    add(storage, [instant(3)])
+    assert list(LsmHistory(storage, HISTORY).load().instants()) == [instant(1), instant(3)]
+
+
+def test_a_name_that_is_taken_is_not_used_again() -> None:
+    """Who wrote that file may be about to name it, or to delete it."""
+    storage = new_storage()
+    add(storage, [instant(0)])
+    name, content = history_file([instant(1)])
+    storage.put(f"{HISTORY}/{name}", content)
+    late = LsmWriter(storage, LsmHistory(storage, HISTORY), lambda: None)
+    late.add(iter([row(instant(1))]), time_of(1), time_of(1))
+    _, file = LsmHistory(storage, HISTORY).current()
+    assert file.name == f"{time_of(1)}_{time_of(1)}0_0.parquet"
+    assert list(LsmHistory(storage, HISTORY).load().instants()) == [instant(0), instant(1)]
 
 
 class LockLost(Exception):

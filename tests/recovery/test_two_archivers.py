@@ -1,0 +1,206 @@
+"""Two archivers, of which the first lost the lock while it stood still: the history stays whole.
+
+The first is stopped before each of its reads and writes in turn. Meanwhile its lease runs out and a
+second one archives. Then the first goes on. Or the first gets no answer to one of its writes, and
+the second finds what it left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from sinks.hudi.upkeep import archive
+from table.errors import Retriable
+from table.model.format_version import FormatVersion
+from table.services.archival_plan import ArchivalPolicy
+from table.storage import Storage
+from table.timeline import timeline_store
+from table.timeline.lsm_history import VERSION_FILE, LsmHistory
+from table.timeline.lsm_writer import HistorySettings, LsmWriter
+from tests.clocks import SharedClock, on_clock
+from tests.recovery.places import OnDisk, storage_at
+from tests.storages import CountingStorage, FaultyStorage, WatchedStorage
+from tests.storages.faulty_storage import When
+from tests.storages.wrapped_storage import WrappedStorage
+from tests.tables import Row, commit, contents, writer
+from tests.upkeep import (
+    HISTORY,
+    active_names,
+    archived_names,
+    copy_of,
+    make_plain,
+    new_storage,
+    since,
+)
+
+T = TypeVar("T")
+
+POLICY = ArchivalPolicy(2, 3, delta_commits_to_compact=1)
+MERGES_SOON = HistorySettings(files_to_merge=2)
+
+
+class StoppedStorage(WrappedStorage):
+    """Of a process that stands still before its call number ``nth`` while others act."""
+
+    def __init__(self, inner: Storage, nth: int, meanwhile: Callable[[], None]) -> None:
+        super().__init__(inner)
+        self._calls, self._nth, self._meanwhile = 0, nth, meanwhile
+
+    def _reading(self, method: str, path: str, call: Callable[[], T]) -> T:
+        self._calls += 1
+        if self._calls - 1 == self._nth:
+            self._meanwhile()
+        return call()
+
+    _writing = _reading
+
+
+class Table:
+    """One table, and what was committed to it."""
+
+    def __init__(self, storage: Storage, committed: int = 0) -> None:
+        self.storage, self.committed, self.clock = storage, committed, SharedClock()
+
+    def commit(self, count: int = 1) -> None:
+        to = on_clock(writer(self.storage), self.clock)
+        for _ in range(count):
+            commit(to, [Row(f"k{self.committed}", self.committed, self.committed)])
+            self.committed += 1
+
+    def archive(self, storage: Storage | None = None) -> bool:
+        """Whether anything was archived by a process that just started."""
+        to = on_clock(writer(storage or self.storage), self.clock)
+        return archive(to.table, POLICY, None) is not None
+
+    def lease_runs_out(self) -> None:
+        self.clock.sleep(61.0)
+
+    def check(self, what: str) -> None:
+        expected = {f"k{n}": (n, n) for n in range(self.committed)}
+        assert contents(self.storage) == expected, what
+        found = since(writer(self.storage).table, "0")
+        assert found == sorted((key, v) for key, (v, _) in expected.items()), what
+        archived, active = archived_names(self.storage), active_names(self.storage)
+        assert len(set(archived)) == len(archived), what
+        assert len({*archived, *active}) == self.committed, what
+
+    def check_after_archival(self, what: str) -> None:
+        """All that an archival leaves, too: ``_version_``, and no manifest without its files."""
+        self.check(what)
+        if self.storage.head(f"{HISTORY}/{VERSION_FILE}"):
+            history = LsmHistory(self.storage, HISTORY)
+            assert history.pointer()[0] == max(history.versions()), what
+            listed = {info.name for info in self.storage.list_folder(HISTORY)[1]}
+            for version in history.versions():
+                assert listed.issuperset(f.name for f in history.manifest(version)), what
+
+
+def archives_the_same(table: Table) -> None:
+    table.lease_runs_out()
+    table.archive()
+
+
+def archives_more(table: Table) -> None:
+    table.lease_runs_out()
+    table.commit(3)
+    table.archive()
+
+
+def archives_often(table: Table) -> None:
+    """Until the number of the manifest that the first one is about to create is free again."""
+    table.lease_runs_out()
+    for _ in range(4):
+        table.commit(2)
+        table.archive()
+
+
+@pytest.fixture(autouse=True)
+def _merging_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timeline_store, "LsmWriter", partial(LsmWriter, settings=MERGES_SOON))
+
+
+Copies = Callable[[], Table]
+
+
+@pytest.fixture
+def copies(kind: str, tmp_path: Path) -> Copies:
+    """Makes tables of which an archival is due, and that have archived before."""
+    version = FormatVersion.V6 if "6" in kind else FormatVersion.V9
+    disk = OnDisk(tmp_path) if "disk" in kind else None
+    origin = Table(storage_at(disk.new()) if disk else new_storage())
+    make_plain(origin.storage, version=version)
+    origin.commit(4)
+    assert origin.archive()
+    origin.commit(2)
+
+    def copy() -> Table:
+        storage = origin.storage
+        new = storage_at(disk.copy(storage.location)) if disk else copy_of(storage)
+        return Table(new, origin.committed)
+
+    return copy
+
+
+@pytest.mark.parametrize(
+    ("kind", "meanwhile"),
+    [
+        ("memory, version 9", archives_the_same),
+        ("memory, version 9", archives_more),
+        ("memory, version 9", archives_often),
+        ("disk, version 9", archives_more),
+        pytest.param("disk, version 9", archives_often, marks=pytest.mark.slow),
+        ("disk, version 6", archives_more),
+    ],
+)
+def test_an_archiver_that_lost_the_lock_harms_no_history(
+    copies: Copies, meanwhile: Callable[[Table], None]
+) -> None:
+    for nth, what in _calls_of_an_archival(copies()):
+        table = copies()
+        with suppress(Retriable):
+            table.archive(StoppedStorage(table.storage, nth, partial(meanwhile, table)))
+        table.check(what)
+        table.commit(2)
+        assert table.archive(), what
+        table.check_after_archival(what)
+
+
+@pytest.mark.parametrize("when", ["lost", "doubtful"])
+@pytest.mark.parametrize("kind", ["memory, version 9", "disk, version 6"])
+def test_the_next_archiver_goes_on_after_a_write_without_an_answer(
+    copies: Copies, when: When
+) -> None:
+    for nth, (_, path) in enumerate(_writes_of_an_archival(copies())):
+        if "/.locks/" in path:
+            continue
+        table = copies()
+        with pytest.raises(Retriable):
+            table.archive(FaultyStorage(table.storage, nth, when))
+        table.check(path)
+        table.lease_runs_out()
+        table.commit(2)
+        assert table.archive(), path
+        table.check_after_archival(path)
+
+
+def _calls_of_an_archival(table: Table) -> Iterator[tuple[int, str]]:
+    """Its writes, but for those of the lock, and its reads of the history."""
+    counted = CountingStorage(table.storage)
+    assert table.archive(counted)
+    for nth, (method, path) in enumerate(counted.requests):
+        is_write = method in ("close", "create", "delete", "put", "replace")
+        if path.startswith(HISTORY) or (is_write and "/.locks/" not in path):
+            yield nth, f"{method} {path}"
+
+
+def _writes_of_an_archival(table: Table) -> list[tuple[str, str]]:
+    writes: list[tuple[str, str]] = []
+    watched = WatchedStorage(table.storage, lambda method, path: writes.append((method, path)))
+    assert table.archive(watched)
+    return writes
