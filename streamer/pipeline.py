@@ -52,7 +52,7 @@ from table.execution.runner import CancellableRunner, LocalRunner, Runner
 from table.hudi_table import HudiTable, create_table
 from table.index.bucket import BucketIndex
 from table.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
-from table.model.meta_columns import without_meta_columns
+from table.model.meta_columns import IS_DELETED, RESERVED_PREFIX, is_reserved, without_meta_columns
 from table.services.compaction import CompactionPolicy
 from table.storage import StorageLocation
 from table.storage.probe import check_conditional_puts
@@ -251,18 +251,23 @@ def _value_schema(
         return pa.schema([field for field in own if decodable.is_decodable(field.type)])
     if isinstance(config.decode, AvroDecodeConfig):
         newest = config.decode.newest_schema(config.source.topic)
-        return column_types(newest.root.arrow)
+        columns = column_types(newest.root.arrow)
+        _report_reserved([*filter(is_reserved, columns.names)], config)
+        return pa.schema([field for field in columns if not is_reserved(field.name)])
     return _infer(config, source)
 
 
 def _infer(config: PipelineConfig, source: KafkaSource) -> pa.Schema:
-    """Columns of the records that the topic holds; fields that have no type are reported.
+    """Columns of the records that the topic holds; what is left out or rounded is reported.
 
     Raises:
-        InvalidConfig: no field has a type, or one that the table needs has none.
+        InvalidConfig: no field has a type, one that the table needs has none or is reserved, or no
+            type holds the numbers of one exactly.
     """
     table = config.table
-    inferred = infer_schema(source.sample(_SAMPLE_RECORDS), texts=table.record_key)
+    exact = (*table.record_key, *table.partition_by)
+    sample = source.sample(_SAMPLE_RECORDS)
+    inferred = infer_schema(sample, texts=table.record_key, exact=exact)
     untyped = ", ".join(inferred.untyped)
     if not len(inferred.schema):
         message = (
@@ -278,6 +283,13 @@ def _infer(config: PipelineConfig, source: KafkaSource) -> pa.Schema:
                 "its type cannot be inferred; declare decode.schema"
             )
             raise InvalidConfig(message)
+    _report_reserved(inferred.reserved, config)
+    if inferred.rounded:
+        _LOG.warning(
+            "fractions of more than 17 digits are rounded to double: %s; declare decimals in "
+            "decode.schema to keep all digits",
+            ", ".join(inferred.rounded),
+        )
     if untyped:
         _LOG.warning(
             "null or empty in all %d sampled records: %s; declare them in decode.schema, or they "
@@ -287,6 +299,31 @@ def _infer(config: PipelineConfig, source: KafkaSource) -> pa.Schema:
             config.decode.unknown_fields,
         )
     return inferred.schema
+
+
+def _report_reserved(names: Sequence[str], config: PipelineConfig) -> None:
+    """Warn of fields that were left out of the columns because of their names.
+
+    Raises:
+        InvalidConfig: the table needs one of them.
+    """
+    table = config.table
+    for name in (*table.record_key, *table.partition_by, *table.ordering):
+        if name in names:
+            message = (
+                f"column {name!r} is not inferred, because names that begin with "
+                f"{RESERVED_PREFIX} are Hudi's; declare decode.schema, or name another column"
+            )
+            raise InvalidConfig(message)
+    if names:
+        _LOG.warning(
+            "left out of the inferred columns, because their names are Hudi's: %s; declare them in "
+            "decode.schema, or they are treated as unknown fields (decode.unknown_fields: %s); "
+            "%s: true deletes in any case",
+            ", ".join(names),
+            config.decode.unknown_fields,
+            IS_DELETED,
+        )
 
 
 def _to_changes(config: PipelineConfig, spec: TableSpec, values: pa.Schema) -> ToChanges:

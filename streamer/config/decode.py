@@ -77,17 +77,23 @@ class DecodeConfig(Section):
         WithJsonSchema(_JSON_SCHEMA),
         Field(alias="schema"),
     ] = "infer"
-    """The columns: ``{order_id: string, amount: "decimal(10,2)"}``
-    ([types](#types-of-columns)), where a decimal needs both precision and scale; ``infer`` them
-    from about 1,000 records where the first run starts (the last ones before, where none follow),
-    or, of Avro, from the newest schema of the writers; or ``{avro: PATH}``, the record of a schema
-    file (url, or path from the folder of the pipeline file), which is replaced by its columns when
-    the file is loaded.
+    """The columns of the records, in one of three forms.
 
-    Of JSON, ``infer`` makes a field a timestamp if all of its values are ISO-8601 dates with a
-    time, and all of them or none have an offset (without one they are UTC). A field that is null or
-    empty in all of these records is not a column: a warning lists it, and ``unknown_fields`` says
-    what happens to its values."""
+    A mapping declares each column and its [type](#types-of-columns): ``{order_id: string, amount:
+    "decimal(10,2)"}``. A decimal needs both precision and scale.
+
+    ``{avro: PATH}`` takes the columns from an Avro schema file. PATH is a URL, or a path relative
+    to the folder of the pipeline file. The schema is read when the pipeline file is loaded.
+
+    ``infer`` uses the columns of the table. If there is no table yet, Avro columns come from the
+    newest schema of the writers. JSON columns come from about 1,000 records, beginning at the
+    offset where the first run starts (or, if there are none yet, from the last records before it).
+    Integers beyond 64 bits become ``decimal(38,0)``. A field becomes a timestamp if all of its
+    values are ISO-8601 dates with a time, and all or none have an offset (without one they are
+    UTC). Fields that are null or empty in all of these records, and fields whose names begin with
+    ``_hoodie_``, do not become columns: a warning lists them, and ``unknown_fields`` decides what
+    happens to their values. See [How a schema is
+    inferred](schema_evolution.md#how-a-schema-is-inferred)."""
 
     unknown_fields: Literal["ignore", "rescue", "evolve", "reject", "fail"] = "ignore"
     """What happens to fields that no column is declared for, nested ones included: they are left

@@ -12,8 +12,16 @@ FILE_NAME = "_hoodie_file_name"
 
 META_COLUMNS = (COMMIT_TIME, COMMIT_SEQNO, RECORD_KEY, PARTITION_PATH, FILE_NAME)
 
+#: Columns whose names begin so are Hudi's; Spark does not look at the case.
+RESERVED_PREFIX = "_hoodie_"
+
 #: A boolean column of the user's own: true marks the record's key as deleted.
 IS_DELETED = "_hoodie_is_deleted"
+
+
+def is_reserved(name: str) -> bool:
+    """Whether a column of this name means something to Hudi, or may in a later release."""
+    return name.lower().startswith(RESERVED_PREFIX)
 
 
 def with_meta_columns(schema: pa.Schema) -> pa.Schema:

@@ -1,14 +1,27 @@
 """A schema for JSON records that nobody declared, out of a sample of them.
 
-A field takes the kind that most of its values have: string, bigint, double (integers and other
-numbers mixed count as one kind), boolean, array or struct.
+A field takes the kind that most of its values have: string, number, boolean, array or struct.
+
+The type of numbers loses no digit of an integer, and none of a key:
+
+integers of 64 bits        bigint
+larger integers            decimal(38,0), whatever their length, as later ones may be longer
+fractions, and integers    double if no integer is beyond 2^53 and the field is part of no key;
+                           else decimal(38,s), where s halves the digits that the sample leaves over
+
+A number with a point or an exponent (1.0, 1e3) counts as a fraction, as the decoder reads none as
+bigint. A field is refused if most of its values are integers of more than 38 digits, or if no
+decimal holds all numbers of the sample. A double rounds fractions of more than 17 digits: such
+fields are reported.
 
 Strings stay strings, with one exception: a field is a timestamp if every value of it is an ISO-8601
 date and time, and either all of them have an offset or none has. The decoder then reads the latter
 as UTC. A mix stays a string, because a value without an offset may be local time.
 
 A field that is null, an empty array or an empty object in every record has no type. It is left out
-of the schema and reported, so that it is an unknown field until it is declared or evolves.
+of the schema and reported, so that it is an unknown field until it is declared or evolves. So is a
+field whose name begins with ``_hoodie_``: Hudi gives such columns a meaning (a row with the
+``_hoodie_operation`` D is a delete), which only a declaration may ask for.
 """
 
 from __future__ import annotations
@@ -17,17 +30,33 @@ import json
 import re
 from collections import Counter
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from decimal import Decimal
 
 import pyarrow as pa
 
+from table.errors import InvalidConfig
+from table.model.meta_columns import is_reserved
 from table.schema.evolution import ELEMENT, MAX_EVOLVED_DEPTH, Path, dotted
+from transforms.decode.json_record import (
+    LongInteger,
+    count_digits,
+    read_decimal,
+    read_integer,
+    spell_out_infinity,
+)
 from transforms.decode.json_screening import screen
 
 SAMPLED_VALUES = 10_000
 
 _BIGINTS = range(-(2**63), 2**63)
+_EXACT_IN_DOUBLE = range(-(2**53), 2**53 + 1)
+_DECIMAL_DIGITS = 38
+#: No ``double`` needs more digits to be told from all others.
+_DOUBLE_DIGITS = 17
+
+_DECODER = json.JSONDecoder(parse_int=read_integer, parse_float=read_decimal)
 _TIMESTAMP = pa.timestamp("us", "UTC")
 
 
@@ -39,17 +68,22 @@ class InferredSchema:
         schema: for ``JsonDecoder``, all nullable; without columns when no field has a type.
         records: JSON objects that were sampled.
         untyped: dotted names of fields that hold nothing in any of them.
+        reserved: fields that are left out because Hudi gives their names a meaning.
+        rounded: dotted names of ``double`` fields that have fractions of more digits.
     """
 
     schema: pa.Schema
     records: int
     untyped: tuple[str, ...] = ()
+    reserved: tuple[str, ...] = ()
+    rounded: tuple[str, ...] = ()
 
 
 def infer_schema(
     values: pa.Array | pa.ChunkedArray,
     sampled_values: int = SAMPLED_VALUES,
     texts: Collection[str] = (),
+    exact: Collection[str] = (),
 ) -> InferredSchema:
     """Columns of the first ``sampled_values`` records, in order of first appearance.
 
@@ -60,6 +94,11 @@ def infer_schema(
         values: ``binary``.
         sampled_values: how many to look at.
         texts: dotted names of fields whose strings stay strings, such as record keys.
+        exact: dotted names of fields whose fractions are decimals, as two of them must never become
+            one: record keys and partition columns.
+
+    Raises:
+        InvalidConfig: no type holds the numbers of some field exactly.
     """
     sample = values.slice(0, sampled_values)
     chunks = sample.chunks if isinstance(sample, pa.ChunkedArray) else [sample]
@@ -67,17 +106,59 @@ def infer_schema(
     for chunk in chunks:
         for value in chunk.filter(pa.array(screen(chunk).passed)).to_pylist():
             root.add(_parse(value))
-    untyped: list[str] = []
-    fields = _Types(texts, untyped).fields_of(root, ())
-    return InferredSchema(pa.schema(fields), root.kinds["struct"], tuple(untyped))
+    reserved = tuple(filter(is_reserved, root.members))
+    for name in reserved:
+        del root.members[name]
+    types = _Types(texts, exact)
+    schema = pa.schema(types.fields_of(root, ()))
+    records = root.kinds["struct"]
+    return InferredSchema(schema, records, tuple(types.untyped), reserved, tuple(types.rounded))
 
 
 def _parse(value: bytes) -> object:
     """The record, or null for a broken one."""
     try:
-        return json.loads(value)
+        return _DECODER.decode(spell_out_infinity(value.decode()))
     except (ValueError, RecursionError):
         return None
+
+
+class _Numbers:
+    """What was seen of the numbers in one place."""
+
+    def __init__(self) -> None:
+        self.are_integers = self.fit_bigint = self.fit_double = True
+        self.has_rounded_fractions = False
+        #: The most that a number of at most 38 digits has before and after its point.
+        self.whole_digits = self.fraction_digits = 0
+
+    def add(self, number: Decimal | float) -> None:
+        """Count one number: an ``int`` or ``LongInteger``, any other one, NaN or an infinity."""
+        if _is_long_integer(number):
+            self.fit_double = False
+            return
+        self.are_integers &= isinstance(number, int)
+        if isinstance(number, int):
+            self.fit_double &= number in _EXACT_IN_DOUBLE
+            self.fit_bigint &= number in _BIGINTS
+        if isinstance(number, float):
+            return
+        whole, fraction = count_digits(Decimal(number))
+        self.whole_digits = max(self.whole_digits, whole)
+        self.fraction_digits = max(self.fraction_digits, fraction)
+        if isinstance(number, Decimal):
+            digits = "".join(map(str, number.as_tuple().digits)).strip("0")
+            self.has_rounded_fractions |= len(digits) > _DOUBLE_DIGITS
+
+    @property
+    def as_decimal(self) -> pa.DataType | None:
+        """A decimal for them, with room on both sides of the point; None if none holds them."""
+        if self.are_integers:
+            return pa.decimal128(_DECIMAL_DIGITS, 0)
+        spare = _DECIMAL_DIGITS - self.whole_digits - self.fraction_digits
+        if spare < 0:
+            return None
+        return pa.decimal128(_DECIMAL_DIGITS, self.fraction_digits + spare // 2)
 
 
 class _Seen:
@@ -87,7 +168,7 @@ class _Seen:
         self.kinds: Counter[str] = Counter()
         self.members: dict[str, _Seen] = {}
         self.elements: _Seen | None = None
-        self.is_integral = True
+        self.numbers = _Numbers()
         #: Of all strings whether they are times with an offset, without one (False), or others.
         self.has_offset: set[bool | None] = set()
 
@@ -108,9 +189,9 @@ class _Seen:
                 self.elements.add(element, depth + 2)
         elif isinstance(value, bool):
             self.kinds["boolean"] += 1
-        elif isinstance(value, (int, float)):
-            self.kinds["number"] += 1
-            self.is_integral &= isinstance(value, int) and value in _BIGINTS
+        elif isinstance(value, (int, float, Decimal)):
+            self.kinds["long integer" if _is_long_integer(value) else "number"] += 1
+            self.numbers.add(value)
         elif isinstance(value, str):
             self.kinds["string"] += 1
             if None not in self.has_offset:
@@ -124,10 +205,12 @@ class _Seen:
 
 @dataclass(frozen=True, slots=True)
 class _Types:
-    """Chooses types, and notes the fields that have none."""
+    """Chooses types, and notes the fields that have none or lose digits."""
 
     texts: Collection[str]
-    untyped: list[str]
+    exact: Collection[str]
+    untyped: list[str] = field(default_factory=list)
+    rounded: list[str] = field(default_factory=list)
 
     def fields_of(self, seen: _Seen, path: Path) -> list[pa.Field]:
         """Fields of an object."""
@@ -146,12 +229,35 @@ class _Types:
         if kind in ("struct", "array", "nothing"):
             self.untyped.append(dotted(path))
             return None
-        if kind == "number":
-            return pa.int64() if seen.is_integral else pa.float64()
+        if kind in ("number", "long integer"):
+            return self._number_type(seen.numbers, kind, path)
         if kind == "boolean":
             return pa.bool_()
         is_time = seen.are_timestamps and dotted(path) not in self.texts
         return _TIMESTAMP if is_time else pa.string()
+
+    def _number_type(self, numbers: _Numbers, kind: str, path: Path) -> pa.DataType:
+        name = dotted(path)
+        if kind == "number" and numbers.are_integers and numbers.fit_bigint:
+            return pa.int64()
+        if kind == "number" and not numbers.are_integers and numbers.fit_double:
+            if name not in self.exact:
+                self.rounded.extend([name] if numbers.has_rounded_fractions else [])
+                return pa.float64()
+        decimal = numbers.as_decimal
+        if kind == "long integer" or decimal is None:
+            message = (
+                f"field {name!r}: its numbers need more than the {_DECIMAL_DIGITS} digits of a "
+                "decimal, and no other type holds them exactly; send them as strings, or declare "
+                "decode.schema (decode.unknown_fields says what happens to fields it leaves out)"
+            )
+            raise InvalidConfig(message)
+        return decimal
+
+
+def _is_long_integer(number: Decimal | float) -> bool:
+    """Whether a number is an integer of more digits than a decimal has."""
+    return isinstance(number, (int, LongInteger)) and abs(number) >= 10**_DECIMAL_DIGITS
 
 
 _DATE_AND_TIME = re.compile(

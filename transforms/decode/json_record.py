@@ -96,10 +96,11 @@ def read_integer(text: str) -> int | LongInteger:
 def read_number(text: str) -> float | Decimal:
     """Any other number of JSON; one that is too large for a ``double`` becomes a ``Decimal``."""
     number = float(text)
-    return _read_decimal(text) if math.isinf(number) else number
+    return read_decimal(text) if math.isinf(number) else number
 
 
-def _read_decimal(text: str) -> Decimal:
+def read_decimal(text: str) -> Decimal:
+    """A number exactly; 1e999999 stands for those whose exponent no ``Decimal`` can hold."""
     try:
         return Decimal(text)
     except InvalidOperation:
@@ -155,7 +156,7 @@ def to_object(members: list[tuple[str, object]]) -> dict[str, object]:
 _ANY_NUMBER = json.JSONDecoder(
     object_pairs_hook=to_object,
     parse_int=read_integer,
-    parse_float=_read_decimal,
+    parse_float=read_decimal,
     parse_constant=_Constant,
 )
 
@@ -333,8 +334,8 @@ def _decimal_check(wanted: pa.DataType) -> _Check:
             return f": {_say(value)} is not a decimal number"
         if isinstance(value, bool) or not isinstance(value, (str, int, Decimal)):
             return f": {_say(value)} is not a decimal number"
-        number = _read_decimal(value) if isinstance(value, str) else Decimal(value)
-        whole, fraction = _count_digits(number)
+        number = read_decimal(value) if isinstance(value, str) else Decimal(value)
+        whole, fraction = count_digits(number)
         if whole > wanted.precision - wanted.scale or fraction > wanted.scale:
             return f": {_say(value)} does not fit decimal({wanted.precision},{wanted.scale})"
         return None
@@ -342,7 +343,7 @@ def _decimal_check(wanted: pa.DataType) -> _Check:
     return check
 
 
-def _count_digits(number: Decimal) -> tuple[int, int]:
+def count_digits(number: Decimal) -> tuple[int, int]:
     """Digits needed before and after the point; a number has as many as it cannot do without."""
     _, digits, exponent = number.as_tuple()
     assert isinstance(exponent, int), number

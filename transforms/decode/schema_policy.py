@@ -9,9 +9,8 @@ from typing import Literal
 import pyarrow as pa
 
 from table.errors import InvalidConfig
-from table.model.meta_columns import META_COLUMNS
+from table.model.meta_columns import is_reserved
 from table.schema.evolution import Path, Proposal, Sighting, dotted
-from transforms.delete_marks import OPERATION
 
 #: Of fields that no column is declared for: leave them out, keep them in the rescue column, make
 #: columns of them, turn the record away, stop.
@@ -74,9 +73,8 @@ class SchemaPolicy:
     def taken_fault(self, path: Path) -> str | None:
         """Why the name of an unknown field cannot be a column's; case makes no difference."""
         name = path[0]
-        if len(path) == 1 and name.lower() in {
-            taken.lower() for taken in (*self.taken, *META_COLUMNS, OPERATION)
-        }:
+        is_taken = name.lower() in {taken.lower() for taken in self.taken}
+        if len(path) == 1 and (is_taken or is_reserved(name)):
             return f"field {name!r}: a column of that name is not filled from records"
         return None
 

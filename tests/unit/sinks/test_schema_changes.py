@@ -134,6 +134,7 @@ def test_a_field_that_holds_nothing_yet_waits_for_its_type() -> None:
         ({"_hoodie_file_name": "x"}, "is not filled from records"),
         ({"_hoodie_operation": "D"}, "is not filled from records"),
         ({"_hoodie_operation": 7}, "is not filled from records"),
+        ({"_HOODIE_later": 7}, "is not filled from records"),
         ({"x": 2**70}, "no type holds the number"),
         ({"x": {"member0": 1}}, "union"),
         ({"n": "5"}, "is not an integer"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import cast
 
@@ -237,6 +238,48 @@ def test_untyped_field_of_the_sample_is_reported_and_left_out(
         "null or empty in all 2 sampled records: n, more.x; declare them in decode.schema, or they "
         "are treated as unknown fields (decode.unknown_fields: evolve)"
     ]
+
+
+def test_ids_beyond_64_bits_that_differ_in_the_last_digit_are_two_rows(tmp_path: Path) -> None:
+    records = [{"id": 2**64 + n} for n in range(2)]
+    sink = opened(tmp_path, {}, Topic(*records))
+    sink.recover()
+    sink.write(kafka_batch("orders", 0, records), InThisProcess())
+    rows = open_table(StorageLocation(str(tmp_path / "rows"))).snapshot([RECORD_KEY, "id"])
+    assert sorted(rows.read_all().to_pylist(), key=lambda row: str(row["id"])) == [
+        {RECORD_KEY: str(2**64 + n), "id": Decimal(2**64 + n)} for n in range(2)
+    ]
+
+
+def test_undeclared_field_with_the_name_of_a_delete_mark_deletes_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    records = [{"id": "a", "_hoodie_operation": "I"}, {"id": "a", "_hoodie_operation": "D"}]
+    sink = opened(tmp_path, {}, Topic(*records))
+    assert sink._rows.schema.names == ["id"]
+    assert caplog.messages == [
+        "left out of the inferred columns, because their names are Hudi's: _hoodie_operation; "
+        "declare them in decode.schema, or they are treated as unknown fields "
+        "(decode.unknown_fields: ignore); _hoodie_is_deleted: true deletes in any case"
+    ]
+    sink.recover()
+    result = sink.write(kafka_batch("orders", 0, records), InThisProcess())
+    rows = open_table(StorageLocation(str(tmp_path / "rows"))).snapshot(["id"]).read_all()
+    assert (result.rejected, rows.to_pylist()) == (0, [{"id": "a"}])
+
+
+@pytest.mark.parametrize("role", ["ordering", "partition_by", "record_key"])
+@pytest.mark.parametrize(
+    ("decode", "topic"),
+    [({}, Topic({"id": "a", "_hoodie_x": 1})), (avro_of(_hoodie_x="int"), None)],
+)
+def test_reserved_field_that_the_table_needs_is_not_inferred_but_refused_by_name(
+    tmp_path: Path, decode: Mapping[str, object], topic: Topic | None, role: str
+) -> None:
+    settings: dict[str, object] = {role: "_hoodie_x"}
+    with pytest.raises(InvalidConfig, match="column '_hoodie_x' is not inferred"):
+        opened(tmp_path, decode, topic, **settings)
+    assert files(tmp_path) == {}
 
 
 @pytest.mark.parametrize("role", ["ordering", "partition_by", "record_key"])

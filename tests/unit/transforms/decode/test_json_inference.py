@@ -4,12 +4,14 @@ import json
 import time
 from collections.abc import Collection
 from datetime import UTC, datetime
+from decimal import Decimal
 
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from table.errors import InvalidConfig
 from transforms.decode.json import JsonDecoder
 from transforms.decode.json_inference import InferredSchema, infer_schema
 from transforms.schema_text import print_schema
@@ -29,7 +31,18 @@ def inferred(*records: object) -> dict[str, str]:
     [
         ([{"b": "2024-01-01", "a": 1}], {"b": "string", "a": "bigint"}),
         ([{"a": 1}, {"a": 1.5}, {"a": None}], {"a": "double"}),
-        ([{"a": 2**63}], {"a": "double"}),
+        ([{"a": 2**63 - 1}, {"a": -(2**63)}], {"a": "bigint"}),
+        ([{"a": 1}, {"a": 2**63}], {"a": "decimal(38,0)"}),
+        ([{"a": -(2**63) - 1}], {"a": "decimal(38,0)"}),
+        ([{"a": 10**38 - 1}], {"a": "decimal(38,0)"}),
+        ([{"a": 1}, {"a": 2}, {"a": 10**38}], {"a": "bigint"}),
+        ([{"a": 2**64}, {"a": 2**64}, b'{"a":%s}' % (b"1" * 5000)], {"a": "decimal(38,0)"}),
+        ([b'{"a":-0}'], {"a": "bigint"}),
+        ([b'{"a":1e3}'], {"a": "double"}),
+        ([b'{"a":1.0}', {"a": 2**53}], {"a": "double"}),
+        ([b'{"a":-0.0}', b'{"a":1e400}', b'{"a":NaN}', b'{"a":-Inf}'], {"a": "double"}),
+        ([{"a": 0.25}, {"a": 2**53 + 1}], {"a": "decimal(38,12)"}),
+        ([{"a": [{"b": 2**64}]}], {"a": "array<struct<b:decimal(38,0)>>"}),
         ([{"a": True}, {"a": False}], {"a": "boolean"}),
         ([{"a": [{"x": 1}, {"y": "z"}]}], {"a": "array<struct<x:bigint,y:string>>"}),
         (
@@ -45,6 +58,91 @@ def test_columns_take_the_kind_of_most_values(
     records: list[object], columns: dict[str, str]
 ) -> None:
     assert inferred(*records) == columns
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ([b"1", b"0.25"], "decimal(38,19)"),
+        ([b"1e3"], "decimal(38,17)"),
+        ([b"1.0", b"NaN"], "decimal(38,18)"),
+        ([b"18446744073709551617", b"0.5"], "decimal(38,9)"),
+        ([b"1" * 30, b"0.12345678"], "decimal(38,8)"),
+        ([b"7"], "bigint"),
+    ],
+)
+def test_fractions_of_a_key_are_inferred_as_decimals(values: list[bytes], kind: str) -> None:
+    records = pa.array([b'{"a":%s,"k":{"a":%s}}' % (value, value) for value in values])
+    expected = {"a": kind, "k": f"struct<a:{kind}>"}
+    assert print_schema(infer_schema(records, exact=("a", "k.a")).schema) == expected
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [b"1" * 39],
+        [b"1" * 39, b"1" * 400, b"1"],
+        [b"1" * 20, b"0." + b"1" * 19],
+        [b"1e30", b"1e-30"],
+    ],
+)
+def test_numbers_that_no_type_holds_exactly_are_refused_by_name(values: list[bytes]) -> None:
+    records = pa.array([b'{"k":[{"a":%s}]}' % value for value in values])
+    with pytest.raises(InvalidConfig, match=r"field 'k\[\]\.a': its numbers need more than the 38"):
+        infer_schema(records, exact=("k[].a",))
+
+
+def test_fractions_that_a_double_rounds_are_reported() -> None:
+    found = infer(
+        b'{"a":0.12345678901234567,"b":{"x":0.123456789012345678},"c":1.2345678901234567890e-20}',
+        b'{"a":1000000000000000000000.0,"c":0.5}',
+    )
+    assert set(found.schema.types) == {pa.float64(), pa.struct([("x", pa.float64())])}
+    assert found.rounded == ("b.x", "c")
+
+
+def test_fields_with_names_of_hudi_are_left_out_and_reported() -> None:
+    found = infer(
+        {"id": 1, "_hoodie_operation": "D", "_HOODIE_x": None, "a": {"_hoodie_y": 1}},
+        {"_hoodie_commit_time": "1", "_hoodie_is_deleted": True},
+    )
+    assert print_schema(found.schema) == {"id": "bigint", "a": "struct<_hoodie_y:bigint>"}
+    expected = "_hoodie_operation", "_HOODIE_x", "_hoodie_commit_time", "_hoodie_is_deleted"
+    assert found.reserved == expected
+    assert found.untyped == ()
+
+
+numbers = st.one_of(
+    st.integers(-(2**70), 2**70).map(str),
+    st.builds(
+        lambda centre, step: str(centre + step),
+        st.sampled_from([2**53, 2**63, 2**64, 10**38]),
+        st.integers(-2, 2),
+    ),
+    st.decimals(
+        allow_nan=False, allow_infinity=False, min_value=-(10**20), max_value=10**20, places=9
+    ).map(str),
+    st.floats(allow_nan=False, allow_infinity=False).map(json.dumps),
+    st.sampled_from(["1e3", "1.0", "-0", "-0.0", "0.1", "0.10", "0.1000000000000000055", "1E+2"]),
+)
+
+
+@settings(deadline=None)
+@given(st.lists(numbers, min_size=1, max_size=5), st.lists(numbers, max_size=5))
+def test_no_two_numbers_of_an_inferred_key_become_one(sampled: list[str], later: list[str]) -> None:
+    sample = pa.array([f'{{"id":{text}}}' for text in sampled]).cast(pa.binary())
+    try:
+        schema = infer_schema(sample, exact=("id",)).schema
+    except InvalidConfig as error:
+        assert str(error).startswith("field 'id': ")
+        return
+    texts = [*sampled, *later]
+    values = pa.array([f'{{"id":{text}}}' for text in texts]).cast(pa.binary())
+    decoded = JsonDecoder(schema).decode(values)
+    stored = decoded.rows.column("id").to_pylist()
+    exact = [Decimal(texts[index]) for index in decoded.accepted]
+    assert [Decimal(one) for one in stored] == exact
+    assert all(reason.startswith("column 'id': ") for reason in decoded.reasons)
 
 
 def test_what_was_inferred_reads_the_records_it_came_from() -> None:
