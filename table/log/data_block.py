@@ -20,7 +20,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from table.codec.avro_rows import decode_rows, encode_rows
 from table.codec.byte_strings import ByteStrings, byte_strings
@@ -28,7 +27,7 @@ from table.codec.hfile.reader import HFileReader
 from table.errors import CorruptData, Unsupported
 from table.log.hfile_rows import read_hfile_rows
 from table.log.log_block import BlockType, LogBlock
-from table.log.parquet_format import avro_key_values, parquet_writer
+from table.log.parquet_format import avro_key_values, open_parquet, parquet_writer
 from table.schema.avro import to_arrow
 
 AVRO_BLOCK_VERSION = 3
@@ -112,8 +111,11 @@ def _schema_of(block: LogBlock, columns: Sequence[str] | None) -> pa.Schema:
 def _read_parquet(block: LogBlock, schema: pa.Schema) -> pa.Table:
     """The columns of ``schema``; one whose stored type differs (a list's inner names) is cast."""
     try:
-        with pq.ParquetFile(block.content.open(), pre_buffer=True) as file:
+        with open_parquet(block.content.open(), pre_buffer=True) as file:
             stored = file.read(columns=schema.names)
+            if stored.num_rows != file.metadata.num_rows:  # a page was passed over
+                message = f"{stored.num_rows} of {file.metadata.num_rows} rows"
+                raise pa.ArrowInvalid(message)
         return stored.select(schema.names).cast(schema)
     except (pa.ArrowException, ValueError, KeyError, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:

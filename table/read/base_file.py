@@ -15,6 +15,7 @@ from table.codec.hfile.file_info import SCHEMA
 from table.codec.hfile.reader import HFileReader
 from table.errors import CorruptData, HudiError, SnapshotChanged, Unsupported
 from table.log.hfile_rows import read_hfile_rows
+from table.log.parquet_format import open_parquet
 from table.model.file_slice import BaseFile
 from table.read.projection import conform, projected
 from table.read.row_filter import columns_of, matching, row_groups_of
@@ -53,7 +54,7 @@ def read_base_file(
         message = f"{base.path} is neither Parquet nor an HFile; other formats are not read here"
         raise Unsupported(message)
     with open_data_file(storage, base.path) as stream, _corrupt_if_not_parquet(base.path):
-        file = pq.ParquetFile(stream)
+        file = open_parquet(stream)
         stored = set(file.schema_arrow.names)
         present = [name for name in schema.names if name in stored]
         # Without any column a batch would not know how many rows it has.
@@ -63,8 +64,11 @@ def read_base_file(
             if _may_judge(condition, file.schema_arrow, schema):
                 groups = row_groups_of(condition, stream, schema)
             groups = [g for g in groups if _has_match(file, g, condition, schema, base.path)]
+        num_rows = 0
         for batch in file.iter_batches(batch_rows, row_groups=groups, columns=read):
+            num_rows += batch.num_rows
             yield conform(pa.Table.from_batches([batch]), schema, base.path)
+        _check_rows(num_rows, file.metadata, groups, base.path)
 
 
 def read_footer(storage: Storage, base: BaseFile) -> pq.FileMetaData:
@@ -90,7 +94,19 @@ def _has_match(
     if not stored or 2 * len(stored) > len(schema):
         return True
     rows = conform(file.read_row_group(group, columns=stored), deciding, path)
+    _check_rows(rows.num_rows, file.metadata, [group], path)
     return bool(matching(rows, condition).num_rows)
+
+
+def _check_rows(found: int, footer: pq.FileMetaData, groups: Sequence[int], path: str) -> None:
+    """Make sure that no page was passed over: Arrow skips one whose header is of no known type.
+
+    Raises:
+        CorruptData: there are fewer rows, or more, than the footer says.
+    """
+    expected = sum(footer.row_group(group).num_rows for group in groups)
+    if found != expected:
+        raise CorruptData(path, None, f"{expected} rows, as the footer says", f"{found} rows")
 
 
 def _may_judge(condition: pc.Expression, stored: pa.Schema, schema: pa.Schema) -> bool:

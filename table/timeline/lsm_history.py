@@ -36,6 +36,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from table.errors import CorruptData, HudiError, SnapshotChanged
+from table.log.parquet_format import open_parquet
 from table.model.action import Action, State
 from table.model.commit_metadata import CommitMetadata
 from table.model.instant import Instant
@@ -335,7 +336,7 @@ class LsmHistory:
     @contextmanager
     def _open(self, file: HistoryFile) -> Iterator[pq.ParquetFile]:
         try:
-            with self._storage.open(file.path) as stream, pq.ParquetFile(stream) as parquet:
+            with self._storage.open(file.path) as stream, open_parquet(stream) as parquet:
                 yield parquet
         except NotFound:
             raise self._missing(file.version, f"{file.path}, named by its manifest") from None
