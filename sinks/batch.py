@@ -57,7 +57,8 @@ class BatchResult:
         seconds: by stage, in the order in which they ran.
         ignored: tombstones that the pipeline ignores, among the records.
         schema_changes: columns that the table got with this batch, and types that became wider.
-        partition_changes: rows whose key existed in another partition, if they are counted.
+        partition_changes: record keys that are in more partitions than before, and in more than
+            one, if they are counted.
         first_partition_change: one of them; None without any.
         skipped: offsets at which the topic has no record; see ``sinks.audit``.
     """

@@ -184,12 +184,12 @@ class RecordsRejected:
 
 @dataclass(frozen=True, slots=True)
 class PartitionsChanged:
-    """Rows of a batch were written whose record key exists in another partition.
+    """Record keys are in more partitions after a batch than before it, and in more than one.
 
     Attributes:
         batch_id: as planned.
-        count: how many.
-        first: key and partitions of one of them.
+        count: how many keys.
+        first: one of them, and two of its partitions.
     """
 
     batch_id: int

@@ -85,6 +85,7 @@ class JsonStream:
         sharing: what is owed to other pipelines of the table and its dead letters.
         metadata_table: whether the two tables have one.
         partition_by: columns that name the partition.
+        ordering: columns that order the versions of a row; without any the last to arrive wins.
         partition_change: what happens to rows whose key exists in another partition.
         limit: of rejects.
         ignores_tombstones: whether null values are passed over.
@@ -103,6 +104,7 @@ class JsonStream:
     sharing: Sharing | None = None
     metadata_table: bool = True
     partition_by: tuple[str, ...] = ()
+    ordering: tuple[str, ...] = ("ts",)
     partition_change: PartitionChange = PartitionChange.ALLOW
     limit: RejectLimit = field(default_factory=lambda: RejectLimit(1.0))
     ignores_tombstones: bool = False
@@ -110,13 +112,14 @@ class JsonStream:
     exchange: InThisProcess = field(default_factory=InThisProcess)
 
     def __post_init__(self) -> None:
-        fields = ("id",), self.table_type, self.partition_by, ("ts",), MergeMode.EVENT_TIME
+        mode = MergeMode.EVENT_TIME if self.ordering else MergeMode.COMMIT_TIME
+        fields = ("id",), self.table_type, self.partition_by, self.ordering, mode
         spec = TableSpec("orders", *fields)
         decoder = JsonDecoder(parse_schema(self.columns), self.rescue_column, policy=self.policy)
         keys = KeyGenerator(KeyGeneratorConfig(("id",), self.partition_by))
         ignoring = self.ignores_tombstones
         to_changes = ToChanges(
-            decoder, keys, ("ts",), topic=self.topic, ignores_tombstones=ignoring
+            decoder, keys, self.ordering, topic=self.topic, ignores_tombstones=ignoring
         )
         spec = replace(spec, metadata_table=self.metadata_table, version=self.version)
         table = self.opened(self.location, spec)

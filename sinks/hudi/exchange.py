@@ -67,8 +67,8 @@ class Written:
         request: what the records ask of the table's schema, all chunks together. If they ask for
             anything, the batch is not to be published: it is written again, or not at all.
         read: what was read of the topic, all chunks together.
-        partition_changes: rows of the bucket whose key exists in another partition, in the columns
-            of ``table.index.partition_changes``.
+        partition_changes: of the bucket, keys and partitions as ``table.index.partition_changes``
+            finds them.
     """
 
     target: Target

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from table.index.partition_changes import OTHER_PARTITION, SCHEMA
+from table.index.partition_changes import DELETES_ADD, IS_COUNTED, OTHER_PARTITION, SCHEMA
 from table.model.changes import CHANGE_KIND, ChangeKind
 from table.model.meta_columns import PARTITION_PATH, RECORD_KEY
 from transforms.kafka_changes import Prepared
@@ -33,11 +33,10 @@ class PartitionChange(StrEnum):
 
 @dataclass(frozen=True)
 class ChangedRows:
-    """Rows that change their partition; pickles.
+    """Keys and partitions that are partition changes; pickles.
 
     Attributes:
-        rows: key, partition, and another partition that has the key; see
-            ``table.index.partition_changes``.
+        rows: as ``table.index.partition_changes`` finds them.
     """
 
     rows: pa.Table
@@ -54,12 +53,20 @@ class ChangedRows:
         return ChangedRows.merged([self.rows, other.rows])
 
     @property
+    def count(self) -> int:
+        """Record keys that are in more partitions than before, and in more than one."""
+        return int(pc.sum(self.rows.column(IS_COUNTED)).as_py() or 0)
+
+    @property
     def first(self) -> str | None:
-        """One of them, for a message; None without any."""
-        return _described(self.rows.slice(0, 1).to_pylist()[0]) if len(self) else None
+        """One of the counted ones, for a message; None without any."""
+        counted = self.rows.filter(self.rows.column(IS_COUNTED)).slice(0, 1).to_pylist()
+        return _described(counted[0]) if counted else None
 
     def reject_from(self, prepared: Prepared, records: pa.Table, topic: str | None) -> Prepared:
-        """The same without these rows, which become rejects.
+        """The same without the upserts of these keys and partitions, which become rejects.
+
+        Their deletes stay, unless these alone would add a row.
 
         Args:
             prepared: of the records.
@@ -67,12 +74,13 @@ class ChangedRows:
             topic: of records that have no ``topic`` column.
         """
         changes = prepared.changes
-        place = pc.index_in(_names(changes), value_set=_names(self.rows).combine_chunks())
+        row = pc.index_in(_names(changes), value_set=_names(self.rows).combine_chunks())
         is_upsert = pc.equal(changes.column(CHANGE_KIND), int(ChangeKind.UPSERT))
-        found = np.flatnonzero(pc.and_(place.is_valid(), is_upsert))
+        adds = pc.or_(is_upsert, self.rows.column(DELETES_ADD).take(row.combine_chunks()))
+        found = np.flatnonzero(pc.and_(row.is_valid(), pc.fill_null(adds, fill_value=False)))
         if not len(found):
             return prepared
-        why = self.rows.take(place.take(pa.array(found)).combine_chunks()).to_pylist()
+        why = self.rows.take(row.take(pa.array(found)).combine_chunks()).to_pylist()
         reasons = [f"{_described(row)}; table.partition_change refuses it" for row in why]
         arrived = in_order_of_arrival(records)
         refused = Rejects.of(arrived, prepared.arrivals[found], reasons, Stage.PARTITION, topic)

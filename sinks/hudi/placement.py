@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from table.index.bucket import groups_by_bucket
+from table.index.key_search import SearchedGroup
 from table.model.file_slice import FileGroupId, FileSlice
 from table.timeline.timeline import Timeline
 from table.view.file_group import FileGroup
@@ -38,16 +39,17 @@ class Placement:
         readable = current and self.readable.get(current.group, current)
         return FileGroupWrite(bucket, current, is_new, readable)
 
-    def slices_in(self, number: int) -> list[FileSlice]:
-        """What queries read of one bucket, in all partitions that have it."""
-        return self._slices_by_number.get(number, [])
+    def groups_in(self, number: int) -> list[SearchedGroup]:
+        """The file groups of one bucket, in all partitions that have it."""
+        return self._groups_by_number.get(number, [])
 
     @cached_property
-    def _slices_by_number(self) -> Mapping[int, list[FileSlice]]:
+    def _groups_by_number(self) -> Mapping[int, list[SearchedGroup]]:
         """Grouped once, since every bucket of a batch asks."""
-        found: dict[int, list[FileSlice]] = defaultdict(list)
+        found: dict[int, list[SearchedGroup]] = defaultdict(list)
         for bucket, current in self.slices.items():
-            found[bucket.number].append(self.readable.get(current.group, current))
+            readable = self.readable.get(current.group, current)
+            found[bucket.number].append(SearchedGroup(readable, current))
         return found
 
 

@@ -14,8 +14,10 @@ from sinks.dead_letters import changes_of, first_reject
 from sinks.hudi.exchange import Portion, Target, Written
 from sinks.hudi.partition_rule import ChangedRows
 from sinks.hudi.placement import Placement
+from table.config.merge_settings import MergeSettings
+from table.config.table_properties import TableType
 from table.index.bucket import BucketIndex
-from table.index.partition_changes import DECIDING_COLUMNS, find_partition_changes
+from table.index.partition_changes import deciding_columns, find_partition_changes
 from table.model.meta_columns import RECORD_KEY
 from table.write.file_group_write import WriteContext, write_file_group
 from table.write.partitioner import Bucket, divide
@@ -37,15 +39,15 @@ class PrepareChunk:
         to_changes: decodes.
         row_index: of the table.
         reject_index: of the dead letters.
-        sends_keys: whether the keys of the changes are looked up in other partitions. They go by
-            bucket, since a key is in the same bucket of every partition.
+        looked_up: settings of the table if the keys of the changes are looked up in other
+            partitions. They go by bucket, since a key is in the same bucket of every partition.
         refused: rows that become dead letters because their key exists in another partition.
     """
 
     to_changes: ToChanges
     row_index: BucketIndex
     reject_index: BucketIndex
-    sends_keys: bool = False
+    looked_up: MergeSettings | None = None
     refused: ChangedRows | None = None
 
     def __call__(self, records: pa.Table) -> list[Portion]:
@@ -66,11 +68,11 @@ class PrepareChunk:
         return [
             *(Portion(Target.ROWS, bucket, part) for bucket, part in rows),
             *(Portion(Target.REJECTS, bucket, part) for bucket, part in rejects),
-            *(self._keys(prepared.changes) if self.sends_keys else ()),
+            *(self._keys(prepared.changes, self.looked_up) if self.looked_up else ()),
         ]
 
-    def _keys(self, changes: pa.Table) -> Iterator[Portion]:
-        keys = changes.select(DECIDING_COLUMNS)
+    def _keys(self, changes: pa.Table, settings: MergeSettings) -> Iterator[Portion]:
+        keys = changes.select(deciding_columns(changes.schema, settings))
         numbers = self.row_index.bucket_ids(keys.column(RECORD_KEY))
         for number in np.unique(numbers).tolist():
             part = keys.filter(pa.array(numbers == number))
@@ -102,8 +104,10 @@ class WriteBuckets:
         return Written(target, arriving.rows, stat, arriving.first_reject)
 
     def _look_up(self, number: int, changes: Iterable[pa.Table]) -> Written:
-        reader, slices = self.contexts[Target.ROWS].reader, self.placements[Target.ROWS]
-        found = find_partition_changes(reader, slices.slices_in(number), changes)
+        context, placement = self.contexts[Target.ROWS], self.placements[Target.ROWS]
+        appends = context.table_type is TableType.MERGE_ON_READ
+        groups = placement.groups_in(number)
+        found = find_partition_changes(context.reader, groups, changes, appends=appends)
         return Written(Target.KEYS, 0, None, partition_changes=found)
 
 

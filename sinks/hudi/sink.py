@@ -35,6 +35,7 @@ from sinks.hudi.partition_rule import ChangedRows, PartitionChange
 from sinks.hudi.prepare import PrepareChunk, WriteBuckets
 from sinks.hudi.table_writer import TableWriter
 from table.config import keys
+from table.config.merge_settings import merge_settings
 from table.errors import (
     Fenced,
     HudiError,
@@ -147,8 +148,9 @@ class HudiSink:
         self._rows = rows
         self._partition_change = partition_change
         self._rejects = rejects
-        sends_keys = partition_change is not PartitionChange.ALLOW
-        self._prepare = replace(prepare, sends_keys=True) if sends_keys else prepare
+        if partition_change is not PartitionChange.ALLOW:
+            prepare = replace(prepare, looked_up=merge_settings(rows.table.properties))
+        self._prepare = prepare
         self._limit = limit
         self._identity = identity
         self._known: KafkaCheckpoint | None = None
@@ -311,7 +313,7 @@ class HudiSink:
             raise
         return replace(
             _result(instant, written, rejected, seconds, audited.skipped),
-            partition_changes=len(changed),
+            partition_changes=changed.count,
             first_partition_change=changed.first,
         )
 

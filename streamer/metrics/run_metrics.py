@@ -172,7 +172,7 @@ class _Batches:
         self._files = one("files_written", "Files that batches wrote")
         self._ignored = one("ignored", "Tombstones that were passed over")
         self.rejects = one("rejects", "Records that went to the dead letters")
-        text = "Rows written whose record key existed in another partition"
+        text = "Record keys that a batch left in more partitions than before"
         self.partition_changes = one("partition_changes", text)
         self.planned = families.one_gauge("batch_in_progress_records", "Of the batch being written")
         self._committed = families.one_gauge(

@@ -5,9 +5,9 @@ The one reader of file groups: queries, compaction and copy-on-write use it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,7 +20,7 @@ from table.merge.merge_stream import (
     merge_streams,
 )
 from table.merge.record_merger import RecordMerger
-from table.model.changes import CHANGE_KIND, WRITTEN_COLUMNS, ChangeKind
+from table.model.changes import CHANGE_KIND, CHANGE_KIND_FIELD, WRITTEN_COLUMNS, ChangeKind
 from table.model.file_slice import BaseFile, FileSlice
 from table.model.meta_columns import RECORD_KEY
 from table.read.base_file import read_base_file
@@ -137,6 +137,39 @@ class FileGroupReader:
     def changed_keys(self, file_slice: FileSlice) -> Iterator[pa.Table]:
         """What the logs hold, deletes included, in the columns that a merge of the keys needs."""
         return self._log_changes(self._merge_schema([RECORD_KEY])).read(file_slice.logs)
+
+    def merge_keys(
+        self,
+        file_slice: FileSlice,
+        record_keys: pa.Array,
+        newer: pa.Table | None = None,
+        base: Iterable[pa.Table] | None = None,
+    ) -> MergeStream:
+        """The live rows of some keys, in the columns that a merge of the keys needs.
+
+        Args:
+            file_slice: where the keys are.
+            record_keys: which ones.
+            newer: folded changes of these keys that follow those of the logs.
+            base: rows in these columns to read in place of the base file.
+
+        Raises:
+            HudiError: as for ``read``.
+        """
+        schema, wanted = self._merge_schema([RECORD_KEY]), pc.field(RECORD_KEY).isin(record_keys)
+        stored = self._base_rows(file_slice.base, schema, wanted) if base is None else base
+        changes_schema = schema.append(CHANGE_KIND_FIELD)
+        logged = self._log_changes(schema).read(file_slice.logs)
+        changes = (
+            # Which columns a row was written with does not decide whether it is live.
+            conform(part, changes_schema, "")
+            for part in chain(
+                (some.filter(wanted) for some in logged), () if newer is None else (newer,)
+            )
+            if part.num_rows
+        )
+        found = (rows.filter(wanted) for rows in stored)
+        return merge_streams(found, changes, self.merger, self.memory_budget_bytes)
 
     def _base_rows(
         self, base: BaseFile | None, schema: pa.Schema, condition: pc.Expression | None = None

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections import UserDict, defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
+from pathlib import Path
 from uuid import uuid4
 
 import pyarrow as pa
@@ -13,22 +15,39 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sinks.hudi.compactions import write_context
+from sinks.hudi.settings import SinkSettings
 from sinks.hudi.table_writer import TableWriter
+from table.config.merge_settings import merge_settings
+from table.config.merger_name import MergerName
 from table.config.table_properties import TableType
 from table.execution.runner import LocalRunner
-from table.index.key_search import live_keys
-from table.index.partition_changes import DECIDING_COLUMNS, find_partition_changes
+from table.hudi_table import create_table
+from table.index.key_search import SearchedGroup, keys_live_after, live_keys
+from table.index.partition_changes import deciding_columns, find_partition_changes
+from table.merge.custom import Records, VectorMerge, VectorMerger
 from table.model.changes import ChangeKind
 from table.model.file_slice import FileSlice
-from table.model.meta_columns import PARTITION_PATH, RECORD_KEY
+from table.model.meta_columns import PARTITION_PATH, RECORD_KEY, with_meta_columns
+from table.schema import avro
 from table.services.compaction import CompactionPolicy
 from table.storage import StorageLocation, open_storage
 from table.write.partitioner import Bucket
-from tests.tables import INDEX, Row, changes, commit, make, writer
+from tests.merging.written_table import WrittenTable, changes_of
+from tests.tables import INDEX, SCHEMA, Row, changes, commit, make, spec, writer
 
 KINDS = st.sampled_from([ChangeKind.UPSERT, ChangeKind.UPSERT, ChangeKind.COMMIT_TIME_DELETE])
 CHANGES = st.tuples(st.sampled_from("abcdef"), st.sampled_from(["x", "y", "z"]), KINDS)
 BATCHES = st.lists(st.lists(CHANGES, min_size=1, max_size=6), min_size=1, max_size=4)
+
+
+class OldestStays(VectorMerger):
+    """The row that a key had first; a delete does nothing to it."""
+
+    merging_strategy = "3d4ab1fc-52a5-4e0f-9e59-0e4f1a5f9f11"
+
+    def merge(self, older: Records, newer: Records) -> VectorMerge:
+        return VectorMerge(older.rows, ~older.is_delete)
 
 
 def _table(table_type: TableType = TableType.MERGE_ON_READ) -> TableWriter:
@@ -41,14 +60,20 @@ def _found(to: TableWriter, rows: list[Row], budget: int = 1 << 20) -> set[tuple
     """Key and partition of the changes that a batch holds; the table stays as it is."""
     if to.table.schema is None:
         return set()
-    batch = changes(rows).select(DECIDING_COLUMNS)
+    sent = changes(rows)
+    batch = sent.select(deciding_columns(sent.schema, merge_settings(to.table.properties)))
     numbers = INDEX.bucket_ids(batch.column(RECORD_KEY))
-    reader, found = to.table.scan().reader, []
+    text = json.dumps(avro.to_avro(with_meta_columns(to.schema), "orders"))
+    merger_class, found = to.settings.merger_class, list[dict[str, object]]()
+    context = write_context(to.table, "now", to.schema, text, merger_class=merger_class)
     for number in range(INDEX.bucket_count):
         part = batch.filter(pa.array(numbers == number))
-        slices = to.placement().slices_in(number)
-        found += find_partition_changes(reader, slices, [part], budget).to_pylist()
-    return {(row[RECORD_KEY], row[PARTITION_PATH]) for row in found}
+        groups = to.placement().groups_in(number)
+        appends = to.table.properties.is_merge_on_read
+        found += find_partition_changes(
+            context.reader, groups, [part], budget, appends=appends
+        ).to_pylist()
+    return {(str(row[RECORD_KEY]), str(row[PARTITION_PATH])) for row in found}
 
 
 def test_the_slices_of_all_buckets_are_found_in_one_pass() -> None:
@@ -66,8 +91,9 @@ def test_the_slices_of_all_buckets_are_found_in_one_pass() -> None:
 
     counted = replace(placed, slices=Counted(placed.slices))
     Counted.passes = 0
-    found = [counted.slices_in(number) for number in range(INDEX.bucket_count)]
-    assert sorted(map(str, chain.from_iterable(found))) == sorted(map(str, placed.slices.values()))
+    found = [counted.groups_in(number) for number in range(INDEX.bucket_count)]
+    readable = [group.readable for group in chain.from_iterable(found)]
+    assert sorted(map(str, readable)) == sorted(map(str, placed.slices.values()))
     assert Counted.passes == 1
 
 
@@ -126,6 +152,73 @@ def test_row_that_moves_with_a_delete_in_the_batch_is_no_partition_change() -> N
     assert _found(to, [Row("a", region="y"), delete]) == set()
 
 
+@pytest.mark.parametrize("table_type", list(TableType))
+def test_delete_that_loses_by_its_ordering_value_does_not_free_the_key(
+    table_type: TableType,
+) -> None:
+    to = _table(table_type)
+    commit(to, [Row("a", 5, region="x")])
+    late = Row("a", 4, region="x", kind=ChangeKind.DELETE)
+    assert _found(to, [late, Row("a", 6, region="y")]) == {("a", "y")}
+    timely = replace(late, ts=5)
+    assert _found(to, [late, Row("a", 6, region="y"), timely]) == set()
+
+
+def test_upsert_that_loses_to_a_remembered_delete_is_no_partition_change() -> None:
+    to = _table()
+    commit(to, [Row("a", 1, region="x"), Row("a", 1, region="y")])
+    commit(to, [Row("a", 5, region="y", kind=ChangeKind.DELETE)])
+    assert _found(to, [Row("a", 4, region="y")]) == set()
+    assert _found(to, [Row("a", 5, region="y")]) == {("a", "y")}
+
+
+def test_row_that_shows_once_a_pending_compaction_completes_holds_its_key() -> None:
+    to = _table()
+    commit(to, [Row("a", 1, region="x")])
+    commit(to, [Row("a", 5, region="x", kind=ChangeKind.DELETE)])
+    assert to.compactions_to_do(CompactionPolicy(every_delta_commits=1))
+    commit(to, [Row("a", 4, region="x")])
+    to.table.refresh()
+    assert not to.table.snapshot(["id"]).read_all().num_rows
+    assert _found(to, [Row("a", 6, region="y")]) == {("a", "y")}
+
+
+@pytest.mark.parametrize("table_type", list(TableType))
+def test_custom_merger_decides_whether_a_delete_frees_the_key(
+    table_type: TableType, tmp_path: Path
+) -> None:
+    name = MergerName(f"{__name__}:OldestStays", OldestStays.merging_strategy)
+    made = replace(spec(table_type), merge_mode=None, merger=name)
+    table = create_table(StorageLocation(str(tmp_path / "lake")), made)
+    table.mergers = (OldestStays(),)
+    to = TableWriter(table, SCHEMA, SinkSettings(INDEX, merger_class=name.class_path))
+    commit(to, [Row("a", region="x"), Row("b", region="x")])
+    to.table.refresh()
+    batch = [
+        Row("a", 1, region="x", kind=ChangeKind.DELETE),
+        Row("a", 1, region="y"),
+        Row("c", 1, region="y", kind=ChangeKind.DELETE),
+        Row("c", 1, region="y"),
+        Row("c", 1, region="x"),
+    ]
+    assert _found(to, batch) == {("a", "y")}
+
+
+def test_partial_update_keeps_the_key_and_a_delete_frees_it(tmp_path: Path) -> None:
+    columns = pa.schema([("id", pa.string()), ("ts", pa.int64()), ("v", pa.int64())])
+    made = replace(spec(), partition_by=()).to_properties()
+    table = WrittenTable.create(tmp_path / "lake", columns, made)
+    table.upsert({"id": "a", "ts": 1, "v": 1})
+    table.upsert_parts({"id": "a", "ts": 3})
+    opened = table.open()
+    (one,) = opened.view().latest_slices()
+    reader, group = opened.scan().reader, SearchedGroup(one, one)
+    assert live_keys(reader, group, pa.array(["a", "b"])).to_pylist() == ["a"]
+    for moment, live in ((2, ["a"]), (3, [])):
+        delete = changes_of(columns, [({"id": "a", "ts": moment}, ChangeKind.DELETE)])
+        assert keys_live_after(reader, group, delete).to_pylist() == live
+
+
 def test_update_of_a_key_that_is_in_two_partitions_already_is_no_partition_change() -> None:
     to = _table()
     commit(to, [Row("a", region="x"), Row("a", region="y")])
@@ -136,7 +229,7 @@ def test_keys_that_range_and_bloom_filter_rule_out_are_not_read() -> None:
     to = _table()
     commit(to, [Row(key) for key in ("b", "d", "ü")])
     reader = to.table.scan().reader
-    slices = to.table.view().latest_slices()
+    groups = [SearchedGroup(one, one) for one in to.table.view().latest_slices()]
     wanted = pa.array(["a", "b", "c", "e", "ü", "ä"])
-    found = [key for one in slices for key in live_keys(reader, one, wanted).to_pylist()]
+    found = [key for one in groups for key in live_keys(reader, one, wanted).to_pylist()]
     assert sorted(found) == ["b", "ü"]
