@@ -222,6 +222,11 @@ class HudiTable:
         stored = self._avro_schema()
         return None if stored is None else table_schema(stored, self.properties)
 
+    @property
+    def is_schema_known(self) -> bool:
+        """Whether a query can name columns: a commit shows them, or the table's creation did."""
+        return self._known_avro_schema() is not None
+
     def scan(
         self,
         query: Query = LATEST,
@@ -415,6 +420,9 @@ class HudiTable:
         parsed: dict[str, Any] = json.loads(metadata.extra_metadata[keys.SCHEMA])
         return parsed
 
+    def _known_avro_schema(self) -> dict[str, Any] | None:
+        return self._avro_schema() or self.properties.create_schema
+
     def _planner(self) -> ScanPlanner:
         view = self.view()
         return ScanPlanner(
@@ -422,7 +430,7 @@ class HudiTable:
             self.properties,
             self.store,
             view,
-            self._avro_schema() or _NO_COLUMNS,
+            self._known_avro_schema() or _NO_COLUMNS,
             self._statistics(),
             self._key_locations(),
             self.mergers,

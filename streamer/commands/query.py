@@ -12,10 +12,12 @@ from rich.console import Console
 from streamer import row_output
 from streamer.commands.location import open_named_table
 from table.errors import InvalidConfig, Refused
+from table.hudi_table import HudiTable
 from table.model.meta_columns import without_meta_columns
 from table.read.cdc_scan import CdcScan
 from table.read.queries import Incremental, Query, ReadOptimized, Snapshot
 from table.read.scan import Scan
+from table.read.where import check_syntax
 
 _ROWS_ON_SCREEN = 20
 
@@ -32,18 +34,26 @@ def execute(arguments: argparse.Namespace) -> int:
         row_output.check_file(arguments.out)
     query = _query(arguments)
     table = open_named_table(arguments.table, arguments.storage, arguments.merger)
+    scan = _scan(table, query, arguments)
     if table.schema is None:
         _report_no_commit(arguments)
         return 0
-    if query is None:
-        scan: Scan | CdcScan = table.changes(arguments.begin, arguments.end)
-    else:
-        found = table.scan(query, arguments.columns, arguments.where, arguments.key)
-        scan = _chosen(found, arguments.columns)
     # Whoever wants a few rows does not want them read ahead.
     threads = None if arguments.out is not None and arguments.limit is None else 1
     _put_out(scan.to_reader(threads), arguments)
     return 0
+
+
+def _scan(table: HudiTable, query: Query | None, arguments: argparse.Namespace) -> Scan | CdcScan:
+    """What the query reads; before the first commit nothing, but the query is checked alike."""
+    if query is None:
+        return table.changes(arguments.begin, arguments.end)
+    columns, where = arguments.columns, arguments.where
+    if not table.is_schema_known:
+        if where is not None:
+            check_syntax(where)
+        columns = where = None
+    return _chosen(table.scan(query, columns, where, arguments.key), columns)
 
 
 def _report_no_commit(arguments: argparse.Namespace) -> None:
@@ -80,7 +90,7 @@ def _refuse(arguments: argparse.Namespace, names: Iterable[str]) -> None:
     given = [name for name in names if getattr(arguments, name) is not None]
     if given:
         option = "--" + given[0].replace("_", "-")
-        message = f"{option} does not go with --type {arguments.type}"
+        message = f"{option} cannot be combined with --type {arguments.type}"
         raise InvalidConfig(message)
 
 

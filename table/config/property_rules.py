@@ -326,9 +326,9 @@ _IDENTITY = (
     ),
     PropertyRule(
         keys.CREATE_SCHEMA,
+        _HONOUR,
         _IGNORE,
-        _IGNORE,
-        "Apache Hudi looks at it only until the first commit, whose schema then counts",
+        "the columns that a query may name until the first commit, whose schema then counts",
     ),
 )
 

@@ -8,12 +8,14 @@ reads the file as ISO-8859-1.
 
 from __future__ import annotations
 
+import json
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
+from typing import Any
 
 from table.config import keys
 from table.config.key_generators import (
@@ -55,6 +57,26 @@ class TableProperties:
     def table_name(self) -> str:
         """The table's name."""
         return self.values[keys.TABLE_NAME]
+
+    @property
+    def create_schema(self) -> dict[str, Any] | None:
+        """The Avro schema that the table was created with; it counts until the first commit.
+
+        Raises:
+            CorruptData: it is no schema.
+        """
+        text = self.values.get(keys.CREATE_SCHEMA, "")
+        if not text.strip():
+            return None
+        try:
+            schema = json.loads(text)
+        except (ValueError, RecursionError):
+            schema = None
+        if not isinstance(schema, dict):
+            raise CorruptData(
+                PROPERTIES_PATH, None, f"an Avro schema in {keys.CREATE_SCHEMA}", repr(text[:80])
+            )
+        return schema
 
     @property
     def table_type(self) -> TableType:

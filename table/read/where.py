@@ -110,6 +110,15 @@ def parse_where(text: str, schema: pa.Schema) -> pc.Expression:
     return parse_condition(text, schema, _ArrowConditions())
 
 
+def check_syntax(text: str) -> None:
+    """Pass if ``text`` is in the language of this module, whatever the columns are.
+
+    Raises:
+        InvalidWhere: it is not.
+    """
+    _Parser(text, None, _ArrowConditions()).parse()
+
+
 def parse_condition(text: str, schema: pa.Schema, maker: ConditionMaker[Condition]) -> Condition:
     """As ``parse_where``, for any engine.
 
@@ -156,9 +165,14 @@ class _Token:
 
 
 class _Parser(Generic[Condition]):
-    """Recursive descent; one method for each line of the grammar."""
+    """Recursive descent; one method for each line of the grammar.
 
-    def __init__(self, text: str, schema: pa.Schema, maker: ConditionMaker[Condition]) -> None:
+    Without a schema columns have any name and no type, and literals become null.
+    """
+
+    def __init__(
+        self, text: str, schema: pa.Schema | None, maker: ConditionMaker[Condition]
+    ) -> None:
         self._text, self._schema, self._make = text, schema, maker
         self._tokens = self._split()
         self._next = 0
@@ -227,7 +241,7 @@ class _Parser(Generic[Condition]):
         self._next += 1
         return self._make.compared(column, comparison, self._literal(column, data_type))
 
-    def _in(self, column: Sequence[str], data_type: pa.DataType) -> Condition:
+    def _in(self, column: Sequence[str], data_type: pa.DataType | None) -> Condition:
         self._expect("(")
         literals = [self._literal(column, data_type)]
         while self._took(","):
@@ -237,26 +251,33 @@ class _Parser(Generic[Condition]):
         tests = (self._make.compared(column, "=", literal) for literal in literals)
         return functools.reduce(self._make.either, tests)
 
-    def _column(self) -> tuple[list[str], pa.DataType]:
+    def _column(self) -> tuple[list[str], pa.DataType | None]:
         token = self._token
         if token.kind != "column" or token.word:
             self._fail(f"expected a column, found {token.text!r}")
         names = [quoted or plain for quoted, plain in _NAME_PART.findall(token.text)]
-        fields, data_type = list(self._schema), None
+        data_type = None if self._schema is None else self._type_of(names, self._schema)
+        self._next += 1
+        return names, data_type
+
+    def _type_of(self, names: Sequence[str], schema: pa.Schema) -> pa.DataType:
+        fields, data_type = list(schema), None
         for name in names:
             field = next((f for f in fields if f.name == name), None)
             if field is None:
                 self._fail(_unknown_column(name, [f.name for f in fields]))
             data_type = field.type
             fields = list(data_type) if pa.types.is_struct(data_type) else []
-        self._next += 1
         assert data_type is not None, names
-        return names, data_type
+        return data_type
 
-    def _literal(self, column: Sequence[str], data_type: pa.DataType) -> pa.Scalar:
+    def _literal(self, column: Sequence[str], data_type: pa.DataType | None) -> pa.Scalar:
         token = self._token
         if token.kind not in ("number", "text") and token.word not in ("true", "false"):
             self._fail(f"expected a value, found {token.text!r} (texts stand in single quotes)")
+        if data_type is None:
+            self._next += 1
+            return pa.scalar(None)
         try:
             value = _value(token, data_type)
             literal = pa.scalar(value, data_type)

@@ -10,7 +10,10 @@ import pyarrow.parquet
 import pytest
 
 from streamer.cli import FAILED, MISUSED, OK, main
+from table.config import keys
+from table.config.table_properties import TableProperties
 from table.hudi_table import create_table
+from table.metadata.property_file import replace_properties
 from table.storage import StorageLocation
 from tests.golden.golden_table import GoldenTable, unpack
 from tests.tables import spec
@@ -111,6 +114,70 @@ def test_cdc_query_of_a_table_without_change_data_says_what_to_do(
     assert "use an incremental query" in err
 
 
+CREATED = {"type": "record", "name": "orders", "fields": [{"name": "qty", "type": "long"}]}
+WRONG_QUERIES = [
+    (["--where", "qty >"], "expected a value, found 'the end'"),
+    (["--where", "qty > 1 1"], "expected and, or, or the end"),
+    (["--where", "qty = 'a"], "is not understood"),
+    (["--as-of", "yesterday"], "'yesterday' names no moment"),
+    (["--type", "incremental", "--begin", "yesterday"], "'yesterday'"),
+    (["--type", "incremental", "--begin", "earliest", "--end", "2026-13-01"], "'2026-13-01'"),
+]
+WRONG_COLUMNS = [
+    (["--where", "qyt > 1"], "there is no column 'qyt'; did you mean qty?"),
+    (["--where", "qty = 'a'"], "'a' cannot be a value of qty (int64)"),
+    (["--columns", "qyt"], "the table has no columns ['qyt']"),
+    (["--columns", "qty,qty"], "columns ['qty'] are asked for more than once"),
+]
+
+
+def without_commits(folder: Path, create_schema: object = None) -> str:
+    """A new table; Spark SQL stores a schema when it creates one, lakemark does not."""
+    table = create_table(StorageLocation(str(folder / "orders")), spec())
+    if create_schema is not None:
+        stored = {keys.CREATE_SCHEMA: json.dumps(create_schema)}
+        properties = TableProperties({**table.properties.values, **stored})
+        replace_properties(table.storage, properties)
+    return table.location.url
+
+
+@pytest.mark.parametrize(("query", "error"), [*WRONG_QUERIES, *WRONG_COLUMNS])
+def test_wrong_query_of_a_table_without_commits_is_refused(
+    query: list[str], error: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["query", without_commits(tmp_path, CREATED), *query]) == MISUSED
+    assert error in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("query", "error"), WRONG_QUERIES)
+def test_wrong_query_is_refused_before_the_columns_are_known(
+    query: list[str], error: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["query", without_commits(tmp_path), *query]) == MISUSED
+    assert error in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("create_schema", [None, CREATED])
+@pytest.mark.parametrize(
+    "query",
+    [
+        [],
+        ["--where", "qty > 1 and (qty in (2, 3) or qty is not null)", "--columns", "qty"],
+        ["--as-of", "2026-01-01"],
+        ["--type", "incremental", "--begin", "earliest"],
+        ["--type", "read_optimized", "--key", "7"],
+    ],
+)
+def test_query_of_a_table_without_commits_finds_nothing(
+    query: list[str],
+    create_schema: object,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["query", without_commits(tmp_path, create_schema), *query]) == OK
+    assert capsys.readouterr() == ("", "the table has no commit yet\n")
+
+
 @pytest.mark.parametrize("extension", ["parquet", "jsonl", "csv"])
 def test_file_of_a_table_without_commits_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], extension: str
@@ -136,10 +203,13 @@ def test_file_of_a_span_without_commits_has_columns_and_no_rows(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--begin", "earliest"], "--begin does not go with --type snapshot"),
+        (["--begin", "earliest"], "--begin cannot be combined with --type snapshot"),
         (["--type", "incremental"], "--type incremental needs --begin"),
-        (["--type", "cdc", "--begin", "0", "--where", "id = 'a'"], "--where does not go with"),
-        (["--type", "incremental", "--begin", "0", "--as-of", "2026-01-01"], "--as-of does not go"),
+        (
+            ["--type", "cdc", "--begin", "0", "--where", "id = 'a'"],
+            "--where cannot be combined with",
+        ),
+        (["--type", "incremental", "--begin", "0", "--as-of", "2026-01-01"], "--as-of cannot be combined"),
         (["--as-of", "yesterday"], "'yesterday' names no moment; accepted: yyyyMMddHHmmss"),
     ],
 )
