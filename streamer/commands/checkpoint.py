@@ -13,8 +13,8 @@ from checkpoints.checkpoint import KafkaCheckpoint
 from checkpoints.edit import plan_edit, write_checkpoint
 from checkpoints.of_table import book_of, progress_of
 from checkpoints.plan import CheckpointPlan
-from streamer.commands.service_table import open_beside_writers, open_for_service
-from streamer.commands.table import Facts, show_rows
+from streamer.commands.service_table import open_beside_writers, open_for_service, show_work
+from streamer.commands.table import Facts
 from streamer.grid import print_facts
 from table.errors import InvalidConfig
 from table.hudi_table import HudiTable
@@ -40,8 +40,7 @@ def execute(arguments: argparse.Namespace) -> int:
     table = open_for_service(arguments)
     if arguments.step == "plan":
         rows = plan_rows(plan_edit(table, arguments.id, wanted))
-        if_empty = "nothing to change: the table has no such checkpoint"
-        show_rows(rows, Console(), arguments.json, if_empty)
+        show_work(rows, arguments, "nothing to change: the table has no such checkpoint")
         return 0
     commit = write_checkpoint(table, arguments.id, wanted)
     _show({"commit": commit.requested_at, **describe(table, arguments.id)}, arguments.json)
@@ -81,7 +80,7 @@ def _wanted(action: str, given: str | None) -> KafkaCheckpoint | None:
     """What to set; None for what sets nothing."""
     if (action == "set") != (given is not None):
         message = f"checkpoint {action} " + (
-            "expects the offsets to go on at, topic,partition:offset,…"
+            "expects the offsets to resume from: topic,partition:offset,…"
             if action == "set"
             else f"takes no offsets, and was given {given!r}"
         )

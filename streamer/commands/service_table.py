@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from rich.console import Console
+
 from streamer.commands.location import open_named_table
-from streamer.commands.table import Facts
+from streamer.commands.table import Facts, show_rows
 from streamer.config.concurrency import ConcurrencyConfig
 from streamer.config.load import load
 from streamer.config.pipeline import PipelineConfig
@@ -101,7 +104,8 @@ def pipeline_of(arguments: argparse.Namespace) -> PipelineConfig | None:
     written = [path for path in (config.table.path, config.dead_letters.path) if path]
     if place_of(arguments.table) not in map(place_of, written):
         message = (
-            f"pipeline {arguments.config} writes {' and '.join(written)}, no {arguments.table}"
+            f"pipeline {arguments.config} writes {' and '.join(written)}, not {arguments.table}; "
+            "name one of its tables, or the pipeline that writes this table"
         )
         raise InvalidConfig(message)
     return config
@@ -117,8 +121,8 @@ def _concurrency(arguments: argparse.Namespace, config: PipelineConfig | None) -
     meant = said.model_copy(update=changed)
     if meant.provider() is LockProvider.IN_PROCESS:
         message = (
-            f"pipeline {arguments.config} keeps the table's lock in its own memory, where no "
-            "command finds it; stop it, and say --lock storage"
+            f"pipeline {arguments.config} keeps the table's lock in its own memory, where other "
+            "processes do not see it; stop the pipeline and repeat the command with --lock storage"
         )
         raise InvalidConfig(message)
     return meant
@@ -127,8 +131,8 @@ def _concurrency(arguments: argparse.Namespace, config: PipelineConfig | None) -
 def _possible_skew_ms(skew_ms: int) -> int:
     if skew_ms > LONGEST_CLOCK_SKEW_MS:
         message = (
-            f"--clock-skew-ms {skew_ms}: the table's lock is kept for so long at every commit; at "
-            f"most {LONGEST_CLOCK_SKEW_MS} ms are accepted, so bring the clocks nearer (NTP)"
+            f"--clock-skew-ms {skew_ms}: every commit holds the table's lock for that long, so at "
+            f"most {LONGEST_CLOCK_SKEW_MS} ms are accepted; synchronise the clocks (NTP)"
         )
         raise InvalidConfig(message)
     return skew_ms
@@ -174,6 +178,22 @@ def cleaning_policy(arguments: argparse.Namespace) -> CleaningPolicy:
     if arguments.retain_commits is None and config is not None:
         return config.cleaning.policy_of_table()
     return CleaningPolicy(commits=arguments.retain_commits or _COMMITS_RETAINED)
+
+
+def show_work(rows: Sequence[Facts], arguments: argparse.Namespace, if_empty: str) -> None:
+    """Print what a command would do or has done; the last line, on stderr, says which of the two.
+
+    Args:
+        rows: one for each thing that is changed.
+        arguments: of the command, with its step: ``plan``, ``schedule`` or ``run``.
+        if_empty: what a reader gets if there are no rows.
+    """
+    show_rows(rows, Console(), arguments.json, if_empty)
+    sys.stdout.flush()
+    if arguments.step == "plan":
+        print("nothing was changed; add --run to execute the plan", file=sys.stderr)
+    elif arguments.step == "schedule" and rows:
+        print("only the plan was written; --run executes it", file=sys.stderr)
 
 
 def rows_of_files(instant: str | None, files: Mapping[str, Sequence[str]]) -> list[Facts]:

@@ -5,16 +5,15 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable
 
-from rich.console import Console
-
 from sinks.hudi.upkeep import archivable, archive, tend_metadata_table_now
 from streamer.commands.service_table import (
     cleaning_policy,
     open_for_service,
     pipeline_of,
+    show_work,
     work_where_chosen,
 )
-from streamer.commands.table import Facts, show_rows
+from streamer.commands.table import Facts
 from streamer.config.archival import ArchivalConfig
 from streamer.config.run import CompactionConfig
 from table.model.instant import Instant
@@ -41,7 +40,7 @@ def execute(arguments: argparse.Namespace) -> int:
         rows = [*map(_row, instants), *_metadata_rows(tended.archived if tended else ())]
     else:
         rows = [*map(_row, archivable(table, policy, cleaning))]
-    show_rows(rows, Console(), arguments.json, "nothing to archive")
+    show_work(rows, arguments, "nothing to archive")
     return 0
 
 

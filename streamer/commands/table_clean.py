@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import argparse
 
-from rich.console import Console
-
 from sinks.hudi.upkeep import clean, tend_metadata_table_now
 from streamer.commands.service_table import (
     cleaning_policy,
     open_for_service,
     rows_of_files,
+    show_work,
     view_at,
     work_where_chosen,
 )
-from streamer.commands.table import Facts, show_rows
+from streamer.commands.table import Facts
 from table.hudi_table import HudiTable
 from table.metadata.opening import METADATA_FOLDER
 from table.model.action import Action
@@ -47,7 +46,7 @@ def execute(arguments: argparse.Namespace) -> int:
                 for row in rows_of_files(one.instant.requested_at, one.plan.files)
             ]
             rows += _metadata_rows(tend_metadata_table_now(table, MetadataPolicies.beside(policy)))
-    show_rows(rows, Console(), arguments.json, "nothing to clean")
+    show_work(rows, arguments, "nothing to clean")
     return 0
 
 

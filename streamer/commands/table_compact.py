@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 
-from rich.console import Console
-
 from sinks.hudi.compactions import (
     Compaction,
     Planned,
@@ -14,8 +12,8 @@ from sinks.hudi.compactions import (
     plan_compaction,
     request_compaction,
 )
-from streamer.commands.service_table import chosen_runner, open_for_service
-from streamer.commands.table import Facts, show_rows
+from streamer.commands.service_table import chosen_runner, open_for_service, show_work
+from streamer.commands.table import Facts
 from table.errors import Unsupported, WriteConflict
 from table.execution.runner import Runner
 from table.hudi_table import HudiTable
@@ -43,7 +41,7 @@ def execute(arguments: argparse.Namespace) -> int:
             rows = _operations(requested[0].requested_at, requested[1]) if requested else []
         case _:
             rows = _run(table, arguments)
-    show_rows(rows, Console(), arguments.json, "nothing to compact")
+    show_work(rows, arguments, "nothing to compact")
     return 0
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import argparse
 
-from rich.console import Console
-
-from streamer.commands.service_table import file_rows, open_whatever_indexes, work_where_chosen
-from streamer.commands.table import Facts, show_rows
+from streamer.commands.service_table import (
+    file_rows,
+    open_whatever_indexes,
+    show_work,
+    work_where_chosen,
+)
+from streamer.commands.table import Facts
 from table.errors import InvalidConfig
 from table.hudi_table import HudiTable
 from table.services.restore import check_restorable, pending_restore, plan_restore, restore
@@ -29,7 +32,7 @@ def execute(arguments: argparse.Namespace) -> int:
         rows = _undo(table, arguments.to)
     else:
         rows = _plan(table, arguments.to)
-    show_rows(rows, Console(), arguments.json, "nothing to undo")
+    show_work(rows, arguments, "nothing to undo")
     return 0
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 
-from rich.console import Console
-
-from streamer.commands.service_table import file_rows, open_for_service, work_where_chosen
-from streamer.commands.table import show_rows
+from streamer.commands.service_table import (
+    file_rows,
+    open_for_service,
+    show_work,
+    work_where_chosen,
+)
 from table.transaction.rollback import plan_rollback, roll_back_named
 
 
@@ -24,5 +26,5 @@ def execute(arguments: argparse.Namespace) -> int:
         undone = roll_back_named(table.access, arguments.instant)
     else:
         undone = plan_rollback(table.access, arguments.instant)
-    show_rows(file_rows(undone), Console(), arguments.json, "no files to delete")
+    show_work(file_rows(undone), arguments, "no files to delete")
     return 0

@@ -8,7 +8,12 @@ from datetime import UTC, datetime
 
 from rich.console import Console
 
-from streamer.commands.service_table import open_whatever_indexes, rows_of_files, view_at
+from streamer.commands.service_table import (
+    open_whatever_indexes,
+    rows_of_files,
+    show_work,
+    view_at,
+)
 from streamer.commands.table import Facts, show_rows
 from table.hudi_table import HudiTable
 from table.model.file_slice import FileSlice
@@ -34,11 +39,11 @@ def execute(arguments: argparse.Namespace) -> int:
     table = open_whatever_indexes(arguments)
     named = arguments.create or arguments.delete
     if named and arguments.step == "plan":
-        rows, if_empty = rows_of_files(named, _planned(table, arguments).files), "no files"
+        rows = rows_of_files(named, _planned(table, arguments).files)
+        show_work(rows, arguments, "no files")
     else:
         _change(table, arguments)
-        rows, if_empty = _rows(table), "no savepoints"
-    show_rows(rows, Console(), arguments.json, if_empty)
+        show_rows(_rows(table), Console(), arguments.json, "no savepoints")
     return 0
 
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from rich.console import Console
-
 from sinks.hudi.version_change import PlannedChange, plan_version, take_to_version
-from streamer.commands.service_table import chosen_runner, open_for_service
-from streamer.commands.table import Facts, show_rows
+from streamer.commands.service_table import chosen_runner, open_for_service, show_work
+from streamer.commands.table import Facts
 from table.errors import InvalidConfig
 from table.hudi_table import HudiTable
 from table.model.compaction_plan import CompactionOperation
@@ -33,8 +31,7 @@ def execute(arguments: argparse.Namespace) -> int:
         change = take_to_version(table, version, chosen_runner(arguments), merger)
     else:
         change = plan_version(table, version)
-    if_empty = f"nothing to change: the table has version {version}"
-    show_rows(_rows(change), Console(), arguments.json, if_empty)
+    show_work(_rows(change), arguments, f"nothing to change: the table has version {version}")
     return 0
 
 

@@ -54,6 +54,10 @@ def run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
     return on_table
 
 
+def files_in(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
 def timeline(storage: Storage) -> Timeline:
     return writer(storage).table.timeline
 
@@ -92,6 +96,43 @@ def test_compact_plans_schedules_and_runs(
     assert [row["rows"] for row in run("compact", "--run")] == [1], "the log since the plan"
     assert run("compact", "--run") == []
     assert contents(storage) == {**expected, "a": (4, 4)}
+
+
+@pytest.mark.parametrize("output", [[], ["--json"]])
+def test_a_command_that_only_plans_says_at_the_end_that_nothing_was_changed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], output: list[str]
+) -> None:
+    storage = table_at(tmp_path / "t")
+    first, _, last = names(storage)
+    before = files_in(tmp_path)
+    for command in (
+        "table compact TABLE",
+        "table clean TABLE --retain-versions 1",
+        "table archive TABLE --plan",
+        f"table rollback TABLE {last}",
+        f"table savepoint TABLE --create {last}",
+        f"table restore TABLE --to {first}",
+        "table upgrade TABLE --to 9",
+        "checkpoint set TABLE orders,0:7",
+        "checkpoint reset TABLE",
+    ):
+        words = [str(tmp_path / "t") if word == "TABLE" else word for word in command.split()]
+        assert main([*words, *output]) == OK
+        end = capsys.readouterr().err.splitlines()[-1]
+        assert end == "nothing was changed; add --run to execute the plan"
+    assert files_in(tmp_path) == before
+
+
+def test_a_command_that_writes_its_plan_or_only_lists_does_not_say_that_nothing_was_changed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table_at(tmp_path / "t")
+    place = str(tmp_path / "t")
+    assert main(["table", "compact", place, "--schedule"]) == OK
+    assert capsys.readouterr().err == "only the plan was written; --run executes it\n"
+    for command in (["compact", place, "--run"], ["savepoint", place]):
+        assert main(["table", *command]) == OK
+        assert "nothing was changed" not in capsys.readouterr().err
 
 
 @pytest.mark.spark
