@@ -41,111 +41,172 @@ def parser() -> argparse.ArgumentParser:
     root = argparse.ArgumentParser(
         prog="lakemark",
         description="Streams Kafka topics into tables in the Apache Hudi format.",
-        epilog="lakemark COMMAND --help tells more. Begin with: lakemark demo",
+        epilog="lakemark COMMAND --help lists the options of a command. Begin with: lakemark demo",
     )
     debug = argparse.ArgumentParser(add_help=False)
     for one in (root, debug):
         default = False if one is root else argparse.SUPPRESS
-        text = "show the trace of an error"
+        text = "print the Python trace of an error"
         one.add_argument("--debug", action="store_true", default=default, help=text)
     commands = root.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    _add_demo(commands.add_parser("demo", parents=[debug], help="see it work in a minute"))
-    _add_run(commands.add_parser("run", parents=[debug], help="run a pipeline"))
-    _add_validate(commands.add_parser("validate", parents=[debug], help="check a pipeline file"))
-    _add_query(commands.add_parser("query", parents=[debug], help="read rows of a table"))
-    add_table(commands.add_parser("table", help="look into a table, keep it in shape"), debug)
-    _add_checkpoint(
-        commands.add_parser("checkpoint", parents=[debug], help="where a table's reading goes on")
+    _add_demo(
+        commands.add_parser(
+            "demo", parents=[debug], help="run a broker, a pipeline and queries on sample data"
+        )
     )
-    _add_broker(commands.add_parser("broker", parents=[debug], help="a Kafka broker for trying"))
+    _add_run(commands.add_parser("run", parents=[debug], help="stream a Kafka topic into a table"))
+    _add_validate(commands.add_parser("validate", parents=[debug], help="check a pipeline file"))
+    _add_query(
+        commands.add_parser("query", parents=[debug], help="print or export rows of a table")
+    )
+    add_table(
+        commands.add_parser("table", help="show a table, or run a table service on it"), debug
+    )
+    _add_checkpoint(
+        commands.add_parser(
+            "checkpoint",
+            parents=[debug],
+            help="show or change the Kafka offsets that a table has reached",
+        )
+    )
+    _add_broker(
+        commands.add_parser(
+            "broker", parents=[debug], help="start or stop a Kafka broker for trials"
+        )
+    )
     return root
 
 
 def _add_demo(demo: argparse.ArgumentParser) -> None:
     demo.description = (
         "Starts a broker, sends orders to a topic, streams them into a table, and shows the table. "
-        "The data stays: started again, it goes on where it stopped."
+        "The data is kept: if you run it again, it continues where it stopped."
     )
     _add_home(demo)
     demo.add_argument("--records", type=positive, default=20_000, help="how many orders to send")
 
 
 def _add_run(run: argparse.ArgumentParser) -> None:
-    run.description = "Streams a topic into a table until it is stopped, or until it has caught up."
+    run.description = (
+        "Streams a Kafka topic into a table, as a pipeline file describes it. Resumes from the "
+        "offsets in the table, and runs until it is stopped (Ctrl-C, SIGTERM) unless the file or "
+        "--once says otherwise."
+    )
     _add_pipeline(run)
     mode = run.add_mutually_exclusive_group()
-    mode.add_argument("--once", action="store_true", help="end when caught up")
-    mode.add_argument("--continuous", action="store_true", help="go on until stopped")
+    mode.add_argument(
+        "--once",
+        action="store_true",
+        help="end when every record that is in the topic now was read",
+    )
+    mode.add_argument("--continuous", action="store_true", help="run until it is stopped")
     run.add_argument(
         "--drop-metadata-table",
         action="store_true",
-        help="consent to make an existing metadata table anew, without indexes not kept here",
+        help="replace an existing metadata table by one without the indexes that lakemark does not "
+        "update",
     )
-    run.add_argument("--events", type=_local_path, metavar="FILE", help="append each event as JSON")
+    run.add_argument(
+        "--events",
+        type=_local_path,
+        metavar="FILE",
+        help="append each event to FILE as a JSON object",
+    )
     run.add_argument(
         "--log-format",
         choices=("text", "json"),
         default="text",
-        help="json: one object for each event, to stderr, in place of the display",
+        help="what is printed to stderr: a display for people (text), or one JSON object for each "
+        "event",
     )
 
 
 def _add_validate(validate: argparse.ArgumentParser) -> None:
     validate.description = (
-        "Checks a pipeline file, imports its merger, and prints it with all defaults, secrets "
-        "masked. Asks no broker, store or registry, and lists the checks that were not made."
+        "Checks a pipeline file, imports its merger, and prints all settings with their defaults; "
+        "secrets are masked. Connects to no broker, object store or schema registry, and lists the "
+        "checks that lakemark run makes in addition."
     )
     _add_pipeline(validate)
 
 
 def _add_query(query: argparse.ArgumentParser) -> None:
-    query.description = "Reads rows of a table, without Spark."
+    query.description = "Prints rows of a table, or writes them to a file. Needs no Spark."
     add_location(query)
-    query.add_argument("--type", choices=QUERY_TYPES, default=QUERY_TYPES[0])
-    query.add_argument("--as-of", metavar="TIME", help="rows as they were: an instant, or a date")
-    query.add_argument("--begin", metavar="TIME", help="of a span, left out itself; or: earliest")
-    query.add_argument("--end", metavar="TIME", help="of a span, and in it; left out: now")
-    query.add_argument("--columns", type=_comma_list, help="a,b,c; left out: all but Hudi's own")
-    query.add_argument("--where", metavar="EXPR", help="such as: amount >= 10 and city in ('Rome')")
-    query.add_argument("--key", action="append", help="the row of this record key; may be repeated")
+    text = "the kind of query (default: snapshot)"
+    query.add_argument("--type", choices=QUERY_TYPES, default=QUERY_TYPES[0], help=text)
+    text = "time travel: the rows as of an instant, a date or a time"
+    query.add_argument("--as-of", metavar="TIME", help=text)
+    text = "incremental and cdc: commits after this instant or date; earliest for all commits"
+    query.add_argument("--begin", metavar="TIME", help=text)
+    text = "incremental and cdc: commits up to and including this one (default: the newest)"
+    query.add_argument("--end", metavar="TIME", help=text)
+    text = "columns of the result, such as a,b,c (default: all but Hudi's meta columns)"
+    query.add_argument("--columns", type=_comma_list, metavar="NAMES", help=text)
+    text = "only rows that match, such as: amount >= 10 and city in ('Rome')"
+    query.add_argument("--where", metavar="CONDITION", help=text)
+    text = "only the row with this record key; may be repeated"
+    query.add_argument("--key", action="append", help=text)
     query.add_argument(
         "--merger",
         action="append",
         default=[],
         metavar="MODULE:CLASS",
-        help="your merger, for a table in merge mode CUSTOM; may be repeated",
+        help="your merger class, for a table in merge mode CUSTOM; may be repeated",
     )
-    query.add_argument("--limit", type=positive, help="at most so many rows (20 on the screen)")
+    query.add_argument(
+        "--limit",
+        type=positive,
+        metavar="N",
+        help="at most N rows (default: 20 on the screen, all in a file)",
+    )
     to = query.add_mutually_exclusive_group()
-    to.add_argument("--json", action="store_true", help="one JSON object a line")
-    to.add_argument("--out", type=_local_path, metavar="FILE", help="FILE.parquet, .jsonl or .csv")
+    to.add_argument("--json", action="store_true", help="print one JSON object a line")
+    to.add_argument(
+        "--out",
+        type=_local_path,
+        metavar="FILE",
+        help="write to FILE.parquet, FILE.jsonl or FILE.csv",
+    )
 
 
 def _add_checkpoint(checkpoint: argparse.ArgumentParser) -> None:
-    checkpoint.description = "Shows where the streamers of a table go on, or changes it."
-    checkpoint.add_argument("action", choices=("get", "set", "reset"))
+    checkpoint.description = (
+        "Shows or changes the Kafka offsets from which the next run of a pipeline resumes. set and "
+        "reset print their plan and change nothing unless --run is given."
+    )
+    text = (
+        "show the checkpoint, set offsets, or forget it so that the next run uses source.starting"
+    )
+    checkpoint.add_argument("action", choices=("get", "set", "reset"), help=text)
     add_location(checkpoint)
     add_sharing(checkpoint)
     checkpoint.add_argument(
         "checkpoint",
         nargs="?",
         metavar="OFFSETS",
-        help="topic,partition:offset,… (set); others stay as they are",
+        help="for set: topic,partition:offset,…; partitions that are not named keep their offsets",
     )
-    add_steps(checkpoint, "set or reset it")
-    checkpoint.add_argument("--id", default="", help="of a streamer, where a table has several")
-    checkpoint.add_argument("--json", action="store_true", help="for programs")
+    add_steps(checkpoint, "set or reset the checkpoint")
+    text = "source.checkpoint_id of the pipeline, if several pipelines write the table"
+    checkpoint.add_argument("--id", default="", help=text)
+    checkpoint.add_argument("--json", action="store_true", help="print JSON for programs")
 
 
 def _add_broker(broker: argparse.ArgumentParser) -> None:
-    broker.description = "A Kafka broker of one node on this machine, for trying things out."
-    broker.add_argument("action", choices=("start", "stop", "status"))
+    broker.description = "Runs a Kafka broker of one node on this machine in the background."
+    text = "start it, stop it, or show whether it runs (exit code 1 if it does not)"
+    broker.add_argument("action", choices=("start", "stop", "status"), help=text)
     _add_home(broker)
-    broker.add_argument("--port", type=_port, default=0, help="where clients connect (free one)")
+    broker.add_argument(
+        "--port", type=_port, default=0, help="port for clients (default: a free one)"
+    )
 
 
 def _add_pipeline(command: argparse.ArgumentParser) -> None:
-    command.add_argument("pipeline", metavar="PIPELINE", help="YAML file: a path, or a url")
+    command.add_argument(
+        "pipeline", metavar="PIPELINE", help="the pipeline file (YAML): a path or a URL"
+    )
     command.add_argument(
         "--set",
         dest="overrides",
@@ -157,7 +218,7 @@ def _add_pipeline(command: argparse.ArgumentParser) -> None:
 
 
 def _add_home(command: argparse.ArgumentParser) -> None:
-    text = "folder that keeps the data (./lakemark-demo)"
+    text = "folder for the data (default: ./lakemark-demo)"
     command.add_argument("--home", type=_local_path, default=Path("lakemark-demo"), help=text)
 
 

@@ -41,7 +41,7 @@ def check_file(path: Path) -> None:
         message = f"--out {path}: a folder is there; name another file"
         raise InvalidConfig(message)
     if not path.parent.is_dir():
-        message = f"--out {path}: there is no folder {path.parent}; make it, or name another place"
+        message = f"--out {path}: there is no folder {path.parent}; make it, or name another folder"
         raise InvalidConfig(message)
 
 

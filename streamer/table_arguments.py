@@ -1,4 +1,4 @@
-"""The command line of ``lakemark table``: what it looks at, and what it does to a table."""
+"""The command line of ``lakemark table``: its views of a table, and its table services."""
 
 from __future__ import annotations
 
@@ -6,26 +6,30 @@ import argparse
 from collections.abc import Sequence
 
 _VIEWS = {
-    "show": "what the table is, and how far it has come",
-    "timeline": "what happened to it",
-    "files": "the file slices that a query reads",
+    "show": "show the table's properties, columns, newest commit and checkpoint",
+    "timeline": "list the instants of the active timeline, with what each commit wrote",
+    "files": "list the file slices that a snapshot query reads",
 }
 
 
-_DELETING = "where files are deleted"
+_JSON = "print JSON for programs: one object, or one for each row"
+_DELETING = "what deletes the files"
 
 
 def add_table(table: argparse.ArgumentParser, debug: argparse.ArgumentParser) -> None:
     """Every command below ``table``; its module is ``streamer.commands.<module>``."""
-    table.description = "Looks into a table, and does one thing to it that keeps it in shape."
-    commands = table.add_subparsers(dest="view", metavar="WHAT", required=True)
+    table.description = (
+        "Shows a table, or runs one table service on it. A service prints its plan and changes "
+        "nothing unless --run is given."
+    )
+    commands = table.add_subparsers(dest="view", metavar="SUBCOMMAND", required=True)
 
     def add(name: str, text: str, module: str) -> argparse.ArgumentParser:
         command = commands.add_parser(name, parents=[debug], help=text)
         command.description = f"{text[0].upper()}{text[1:]}."
         command.set_defaults(module=module)
         add_location(command)
-        command.add_argument("--json", action="store_true", help="for programs")
+        command.add_argument("--json", action="store_true", help=_JSON)
         return command
 
     def change(name: str, text: str, module: str) -> argparse.ArgumentParser:
@@ -35,47 +39,67 @@ def add_table(table: argparse.ArgumentParser, debug: argparse.ArgumentParser) ->
 
     for name, text in _VIEWS.items():
         add(name, text, "table")
-    _add_compact(change("compact", "rewrite logs into base files", "table_compact"))
-    _add_clean(change("clean", "delete files that no query of the past needs", "table_clean"))
-    _add_archive(change("archive", "move old instants to the history", "table_archive"))
-    _add_rollback(change("rollback", "undo one instant, the newest commit", "table_rollback"))
-    _add_savepoint(change("savepoint", "keep the files of a commit's state", "table_savepoint"))
-    _add_restore(change("restore", "undo every write after a commit", "table_restore"))
-    _add_version(change("upgrade", "take the table to a newer version", "table_version"), (8, 9))
-    _add_version(change("downgrade", "take the table to an older version", "table_version"), (6, 8))
-    _add_validate(change("validate", "compare the metadata table with the files", "table_validate"))
+    _add_compact(change("compact", "merge log files into base files", "table_compact"))
+    _add_clean(change("clean", "delete file slices that no retained commit needs", "table_clean"))
+    text = "move old instants from the active to the archived timeline"
+    _add_archive(change("archive", text, "table_archive"))
+    text = "undo one instant: the newest commit, or a pending instant"
+    _add_rollback(change("rollback", text, "table_rollback"))
+    text = "create, delete or list savepoints, which keep the files of a commit from cleaning"
+    _add_savepoint(change("savepoint", text, "table_savepoint"))
+    text = "bring the table back to a savepoint or commit: undo every write after it"
+    _add_restore(change("restore", text, "table_restore"))
+    text = "change the table to a newer table version"
+    _add_version(change("upgrade", text, "table_version"), (8, 9))
+    text = "change the table to an older table version"
+    _add_version(change("downgrade", text, "table_version"), (6, 8))
+    text = "compare the metadata table with the files, and count keys that several partitions hold"
+    _add_validate(change("validate", text, "table_validate"))
 
 
 def add_location(command: argparse.ArgumentParser) -> None:
     """Where a table lies, and how its store is reached."""
-    command.add_argument("table", metavar="TABLE", help="where the table lies: a path, or a url")
+    command.add_argument("table", metavar="TABLE", help="the table: a local path or a URL")
     command.add_argument(
         "--storage",
         dest="storage",
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="an option of the store's client, such as aws_endpoint=…; secrets are better left to "
-        "environment variables",
+        help="an option of the object store's client, such as aws_endpoint=…; may be repeated; "
+        "give secrets in environment variables instead",
     )
 
 
 def add_sharing(command: argparse.ArgumentParser) -> None:
     """How the table is shared with writers that run meanwhile."""
-    text = "a pipeline that writes the table: its lock, clock skew, heartbeats, storage options, …"
+    text = (
+        "the file of a pipeline that writes the table; its lock, clock skew, heartbeats, retention "
+        "and storage options apply"
+    )
     command.add_argument("--config", metavar="PIPELINE", help=text)
-    text = "where the table's lock is kept (storage); file_system beside Apache Hudi on a disk"
+    text = (
+        "where the table's lock is kept (default: storage); choose file_system if Apache Hudi "
+        "writes the table on a local disk"
+    )
     command.add_argument("--lock", choices=("storage", "file_system"), help=text)
-    text = "after so many minutes a lock that Apache Hudi left in file_system is taken over (never)"
+    text = (
+        "with --lock file_system: take over a lock of Apache Hudi that is older than N minutes "
+        "(default: never)"
+    )
     command.add_argument("--lock-expire-minutes", type=positive, metavar="N", help=text)
-    text = "zone of the instants of a table in local time, such as America/New_York"
+    text = "time zone of the instants of a table in local time, such as America/New_York"
     command.add_argument("--timeline-timezone", metavar="ZONE", help=text)
-    text = "how far the clocks of the table's writers may differ (200)"
+    text = "how far the clocks of the table's writers may differ, in milliseconds (default: 200)"
     command.add_argument("--clock-skew-ms", type=natural, metavar="N", help=text)
 
 
 def _add_compact(compact: argparse.ArgumentParser) -> None:
-    add_steps(compact, "do what is pending, or else all that has logs", can_schedule=True)
+    add_steps(
+        compact,
+        "execute pending compactions, or else compact every file slice with logs",
+        can_schedule=True,
+    )
     _add_runner(compact)
     _add_merger(compact)
 
@@ -86,81 +110,84 @@ def _add_merger(command: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="MODULE:CLASS",
-        help="your merger, for a table in merge mode CUSTOM",
+        help="your merger class, for a table in merge mode CUSTOM; may be repeated",
     )
 
 
 def _add_clean(clean: argparse.ArgumentParser) -> None:
-    add_steps(clean, "do what is pending, then all that has expired", can_schedule=True)
+    add_steps(clean, "execute pending cleans, then delete what has expired", can_schedule=True)
     _add_runner(clean, _DELETING)
     _add_retention(clean)
 
 
 def _add_archive(archive: argparse.ArgumentParser) -> None:
-    add_steps(archive, "do it")
-    _add_runner(archive, "where files of late writers are deleted; this process does the rest")
-    archive.add_argument("--min-commits", type=positive, metavar="N", help="so many stay (20)")
-    text = "with more than so many it begins (30)"
+    add_steps(archive, "archive the instants")
+    _add_runner(archive, "what deletes files of rolled back commits; this process does the rest")
+    text = "archive until N commits are left on the active timeline (default: 20)"
+    archive.add_argument("--min-commits", type=positive, metavar="N", help=text)
+    text = "archive only if there are more than N commits (default: 30)"
     archive.add_argument("--max-commits", type=positive, metavar="N", help=text)
     _add_retention(archive)
 
 
 def _add_retention(command: argparse.ArgumentParser) -> None:
     what = command.add_mutually_exclusive_group()
-    text = "the table stays readable as of so many commits (10)"
+    text = "keep the files that queries as of the last N commits need (default: 10)"
     what.add_argument("--retain-commits", type=positive, metavar="N", help=text)
-    text = "as of the commits of so many hours"
+    text = "keep the files that queries as of the last N hours need"
     what.add_argument("--retain-hours", type=positive, metavar="N", help=text)
-    text = "so many versions of each file stay"
+    text = "keep the newest N slices of each file group"
     what.add_argument("--retain-versions", type=positive, metavar="N", help=text)
 
 
 def _add_rollback(rollback: argparse.ArgumentParser) -> None:
-    rollback.add_argument("instant", metavar="INSTANT", help="requested time, as in the timeline")
-    add_steps(rollback, "undo it")
+    rollback.add_argument(
+        "instant", metavar="INSTANT", help="its requested time, as lakemark table timeline shows it"
+    )
+    add_steps(rollback, "roll the instant back")
     _add_runner(rollback, _DELETING)
 
 
 def _add_savepoint(savepoint: argparse.ArgumentParser) -> None:
     what = savepoint.add_mutually_exclusive_group()
-    what.add_argument("--create", metavar="INSTANT", help="keep the state as of this commit")
-    what.add_argument("--delete", metavar="INSTANT", help="let its files be cleaned again")
-    add_steps(savepoint, "do it")
-    _add_runner(savepoint, "of one file, which this process writes all the same")
-    savepoint.add_argument("--user", default="", help="who asks for it")
-    savepoint.add_argument("--comment", default="", help="why")
+    what.add_argument("--create", metavar="INSTANT", help="keep the files as of this commit")
+    what.add_argument("--delete", metavar="INSTANT", help="let cleaning delete the files again")
+    add_steps(savepoint, "create or delete the savepoint")
+    _add_runner(savepoint, "without effect: this process writes the one file of a savepoint")
+    savepoint.add_argument("--user", default="", help="who creates it, as the savepoint records")
+    savepoint.add_argument("--comment", default="", help="why, as the savepoint records")
 
 
 def _add_restore(restore: argparse.ArgumentParser) -> None:
-    text = "a savepoint or a commit; left out: finish the restore that is pending"
+    text = "the savepoint or commit to restore; without it, the pending restore is finished"
     restore.add_argument("--to", metavar="INSTANT", help=text)
-    add_steps(restore, "do it; the metadata table is made anew")
+    add_steps(restore, "undo the writes, and build the metadata table again")
     _add_runner(restore, _DELETING)
 
 
 def _add_version(command: argparse.ArgumentParser, versions: Sequence[int]) -> None:
-    text = "the table's version then; it is changed no other way"
+    text = "the new table version"
     command.add_argument("--to", type=int, choices=versions, required=True, help=text)
-    add_steps(command, "roll back and compact what is unfinished, then do it")
+    add_steps(command, "roll back pending commits, execute compactions, then change the version")
     _add_runner(command)
     _add_merger(command)
 
 
 def _add_validate(validate: argparse.ArgumentParser) -> None:
-    text = "make the metadata table anew, then look"
+    text = "build a new metadata table first; the command changes nothing without this option"
     validate.add_argument("--rebuild", action="store_true", help=text)
-    text = "do not read the record keys to count those that exist in more than one partition"
+    text = "do not read the record keys, so that those in several partitions are not counted"
     validate.add_argument("--skip-keys", action="store_true", help=text)
     _add_merger(validate)
 
 
 def add_steps(command: argparse.ArgumentParser, run_help: str, can_schedule: bool = False) -> None:
-    """Whether a command only prints its plan, or acts."""
+    """Whether a command only prints its plan, or executes it."""
     steps = command.add_mutually_exclusive_group()
-    text = "print what would be done, and do nothing (the default)"
+    text = "print the plan and change nothing (the default)"
     steps.add_argument("--plan", dest="step", action="store_const", const="plan", help=text)
     if can_schedule:
-        text = "write the plan to the timeline; whoever runs next executes it"
+        text = "write the plan to the timeline; the next --run or the next writer executes it"
         steps.add_argument(
             "--schedule", dest="step", action="store_const", const="schedule", help=text
         )
@@ -168,8 +195,8 @@ def add_steps(command: argparse.ArgumentParser, run_help: str, can_schedule: boo
     command.set_defaults(step="plan")
 
 
-def _add_runner(command: argparse.ArgumentParser, what: str = "where the work is done") -> None:
-    text = f"{what} (threads of this process, or a Spark session)"
+def _add_runner(command: argparse.ArgumentParser, what: str = "what does the work") -> None:
+    text = f"{what}: threads of this process (local, the default), or a Spark session"
     command.add_argument("--runner", choices=("local", "spark"), default="local", help=text)
 
 
@@ -185,6 +212,6 @@ def natural(text: str) -> int:
 
 def _number(text: str, at_least: int) -> int:
     if not text.isascii() or not text.isdigit() or int(text) < at_least:
-        message = f"expected a number from {at_least} on, not {text!r}"
+        message = f"expected a whole number, {at_least} or more, not {text!r}"
         raise argparse.ArgumentTypeError(message)
     return int(text)

@@ -75,7 +75,7 @@ def _show_keys(table: HudiTable, as_json: bool) -> None:
 def _sentence(repeated: RepeatedKeys) -> str:
     rule = "record keys are unique within a partition"
     if not repeated.keys:
-        return f"{rule}; none of this table exists in more than one partition"
+        return f"{rule}; no record key of this table exists in more than one partition"
     keys, first = repeated.keys, repeated.examples[0]
     exist = "record key exists" if keys == 1 else "record keys exist"
     return (

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
+import argparse
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from streamer.cli import FAILED, MISUSED, OK, main
+from streamer.cli import FAILED, MISUSED, OK, main, parser
 from tests.unit.streamer import failing_run
 
 PIPELINE = """
@@ -34,6 +36,22 @@ def test_help_imports_no_engine() -> None:
     assert told.stdout.endswith("set()\n")
     for command in ("demo", "run", "validate", "query", "table", "checkpoint", "broker"):
         assert re.search(rf"^ +{command}\s", told.stdout, re.MULTILINE)
+
+
+def parsers(one: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    yield one
+    for action in one._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for below in action.choices.values():
+                yield from parsers(below)
+
+
+def test_every_command_and_each_of_its_options_has_a_help_text() -> None:
+    for one in parsers(parser()):
+        assert one.description, one.prog
+        for action in one._actions:
+            is_list = isinstance(action, argparse._SubParsersAction)
+            assert is_list or action.help, f"{one.prog} {action.dest}"
 
 
 def test_validate_lists_what_was_checked_and_what_was_not(
@@ -105,9 +123,12 @@ def test_a_wrong_command_line_ends_with_2(arguments: list[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (["query", "t", "--limit", "abc"], "--limit: expected a number from 1 on, not 'abc'"),
-        (["query", "t", "--limit", "-1"], "--limit: expected a number from 1 on, not '-1'"),
-        (["demo", "--records", "1e3"], "--records: expected a number from 1 on, not '1e3'"),
+        (
+            ["query", "t", "--limit", "abc"],
+            "--limit: expected a whole number, 1 or more, not 'abc'",
+        ),
+        (["query", "t", "--limit", "-1"], "--limit: expected a whole number, 1 or more, not '-1'"),
+        (["demo", "--records", "1e3"], "--records: expected a whole number, 1 or more, not '1e3'"),
         (["broker", "start", "--port", "99999"], "--port: expected a port from 1 to 65535, or 0"),
         (["broker", "start", "--port", "-5"], "--port: expected a port from 1 to 65535, or 0"),
         (["broker", "start", "--port", "x"], "--port: expected a port from 1 to 65535, or 0"),

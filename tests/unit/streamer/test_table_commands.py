@@ -209,7 +209,10 @@ def test_file_of_a_span_without_commits_has_columns_and_no_rows(
             ["--type", "cdc", "--begin", "0", "--where", "id = 'a'"],
             "--where cannot be combined with",
         ),
-        (["--type", "incremental", "--begin", "0", "--as-of", "2026-01-01"], "--as-of cannot be combined"),
+        (
+            ["--type", "incremental", "--begin", "0", "--as-of", "2026-01-01"],
+            "--as-of cannot be combined",
+        ),
         (["--as-of", "yesterday"], "'yesterday' names no moment; accepted: yyyyMMddHHmmss"),
     ],
 )

@@ -50,7 +50,7 @@ def test_keys_in_several_partitions_are_counted_and_are_no_difference(
     commit(writer(storage), [Row("a"), Row("b")])
     assert main(["table", "validate", place]) == 0
     text = " ".join(capsys.readouterr().out.split())
-    assert "unique within a partition; none of this table exists in more than one" in text
+    assert "unique within a partition; no record key of this table exists in more than one" in text
     commit(writer(storage), [Row("a", region="south")])
     assert main(["table", "validate", place]) == 0
     text = " ".join(capsys.readouterr().out.split())
