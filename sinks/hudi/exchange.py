@@ -69,6 +69,7 @@ class Written:
         read: what was read of the topic, all chunks together.
         partition_changes: of the bucket, keys and partitions as ``table.index.partition_changes``
             finds them.
+        bucket: the bucket, if it was only looked at.
     """
 
     target: Target
@@ -78,6 +79,7 @@ class Written:
     request: SchemaRequest | None = None
     read: RecordsRead | None = None
     partition_changes: pa.Table | None = None
+    bucket: Bucket | None = None
 
 
 class Prepare(Protocol):

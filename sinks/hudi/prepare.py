@@ -111,6 +111,14 @@ class WriteBuckets:
         return Written(Target.KEYS, 0, None, partition_changes=found)
 
 
+class FindBuckets:
+    """Finds the buckets of a batch's rows, and writes nothing; pickles."""
+
+    def __call__(self, target: Target, bucket: Bucket, changes: Iterable[pa.Table]) -> Written:
+        """The changes are not read."""
+        return Written(target, 0, None, bucket=bucket if target is Target.ROWS else None)
+
+
 class _Arriving(Iterator[pa.Table]):
     """Tables of changes, counted on their way."""
 

@@ -32,7 +32,7 @@ from sinks.audit import NOTHING_READ, Audit, RecordsRead, audit
 from sinks.batch import BatchResult, KafkaBatch
 from sinks.hudi.exchange import Exchange, Target, Written
 from sinks.hudi.partition_rule import ChangedRows, PartitionChange
-from sinks.hudi.prepare import PrepareChunk, WriteBuckets
+from sinks.hudi.prepare import FindBuckets, PrepareChunk, WriteBuckets
 from sinks.hudi.table_writer import TableWriter
 from table.config import keys
 from table.config.merge_settings import merge_settings
@@ -193,9 +193,11 @@ class HudiSink:
             SchemaRefused: a record does not fit the schema, and the policy is to stop.
             TooManyColumns: the records ask for more columns than a table should have.
             AuditFailed: the batch does not hold what was read, or not once.
+            ClusteringPlanned: a clustering is about to replace a file group that it writes.
             Fenced: another writer moved this streamer's checkpoint, or took our instant away.
         """
         published = self._prepare, self._rows.schema
+        self._check_not_clustered(batch, exchange)
         try:
             result = self._write(batch, exchange, published)
         except BaseException:
@@ -225,6 +227,17 @@ class HudiSink:
             with suppress(Retriable):  # the next start does it
                 self._abandon()
             raise
+
+    def _check_not_clustered(self, batch: KafkaBatch, exchange: Exchange) -> None:
+        """Refuse the first batch of a run before its instant is requested.
+
+        Otherwise each start that meets a planned clustering would leave one more rollback on the
+        timeline until an operator removes the plan. The batch is read twice for that, so the later
+        ones are only checked when they are committed.
+        """
+        if not self._recent and self._rows.may_be_clustered:
+            found = exchange.run(batch, self._prepare, lambda may_reject: FindBuckets())
+            self._rows.check_not_clustered(one.bucket for one in found if one.bucket is not None)
 
     def _write(self, batch: KafkaBatch, exchange: Exchange, published: _Columns) -> BatchResult:
         seconds: dict[str, float] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -33,11 +33,14 @@ from table.schema.evolution import changes_between, united
 from table.services.compaction import CompactionPolicy, is_due
 from table.timeline.timeline import Timeline
 from table.transaction.access import LOCK_WAIT_S
+from table.transaction.conflicts import REPLACING, check_not_planned
 from table.transaction.heartbeat import is_fresh
 from table.transaction.rollback import recover, roll_back
+from table.transaction.sharing import has_heartbeat
 from table.transaction.transaction import Transaction
 from table.write.file_group_write import WriteContext
 from table.write.new_file import OtherBytes
+from table.write.partitioner import Bucket
 
 
 @dataclass
@@ -118,6 +121,25 @@ class TableWriter:
         action = Action.DELTA_COMMIT if is_merge_on_read else Action.COMMIT
         self._transaction, _ = Transaction.begin(self.table.access, action, self._write_over)
         return self._context(self._transaction.instant.requested_at)
+
+    @property
+    def may_be_clustered(self) -> bool:
+        """Whether a clustering is planned, as ``recover`` or ``commit`` left the timeline."""
+        return bool(self.table.timeline.pending(*REPLACING))
+
+    def check_not_clustered(self, buckets: Iterable[Bucket]) -> None:
+        """Pass unless a planned clustering would refuse a commit to these buckets.
+
+        Raises:
+            ClusteringPlanned: a clustering without a writer at work is about to replace one.
+        """
+        access = self.table.access
+        check_not_planned(
+            {(bucket.partition_path, bucket.number) for bucket in buckets},
+            self.table.store.load(),
+            self.table.store,
+            lambda planned: has_heartbeat(access.storage, planned, access.sharing),
+        )
 
     def evolve(self, schema: pa.Schema) -> None:
         """Write these columns from the next ``begin`` on; those of ``schema`` are among them."""

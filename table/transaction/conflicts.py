@@ -21,7 +21,7 @@ looked for by ``table.transaction.transaction``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TypeAlias
 
 from table.errors import Refused, WriteConflict
@@ -39,7 +39,7 @@ from table.transaction.sharing import Sharing
 _Place: TypeAlias = tuple[str, int | str]
 
 #: What becomes a replace commit while it is pending.
-_REPLACING = (Action.CLUSTERING, Action.REPLACE_COMMIT)
+REPLACING = (Action.CLUSTERING, Action.REPLACE_COMMIT)
 
 
 class ClusteringPlanned(Refused):
@@ -82,8 +82,8 @@ def check_conflicts(
         common = places & touched
         if common:
             partition, place = min(common, key=str)
-            group = f"file group {place} in partition {partition!r}"
-            is_plan = theirs.action in _REPLACING and not theirs.is_completed
+            group = _described(partition, place)
+            is_plan = theirs.action in REPLACING and not theirs.is_completed
             if is_plan and not ours.action.is_table_service and not is_executed(theirs):
                 raise ClusteringPlanned(theirs, group)
             message = (
@@ -95,6 +95,29 @@ def check_conflicts(
         if now.find(unseen.requested_at) is None and now.is_archived(unseen.requested_at):
             message = f"{unseen} was archived since {ours.requested_at} began; start again"
             raise WriteConflict(message)
+
+
+def check_not_planned(
+    buckets: Collection[tuple[str, int]],
+    now: Timeline,
+    store: TimelineStore,
+    is_executed: Callable[[Instant], bool],
+) -> None:
+    """Pass unless a clustering would refuse a commit to these buckets, before it is begun.
+
+    Args:
+        buckets: partition and number of each bucket that is about to be written.
+        now: the timeline.
+        store: as for ``check_conflicts``.
+        is_executed: the same.
+
+    Raises:
+        ClusteringPlanned: a clustering without a writer at work is about to replace one.
+    """
+    for planned, replaced in _clusterings(now, store):
+        common = replaced.intersection(buckets)
+        if common and not is_executed(planned):
+            raise ClusteringPlanned(planned, _described(*min(common, key=str)))
 
 
 def yet_to_look(
@@ -133,11 +156,21 @@ def _others(
             operations = store.read_compaction_plan(planned.requested_at).operations
             groups = [operation.group for operation in operations]
             yield planned, _places((g.partition_path, g.file_id) for g in groups)
-    for planned in now.pending(*_REPLACING):
+    for planned, replaced in _clusterings(now, store):
         if planned.requested_at != ours.requested_at:
-            plan = store.read_clustering_plan(planned)
-            replaced = () if plan is None else plan.groups
-            yield planned, _places((g.partition_path, g.file_id) for g in replaced)
+            yield planned, replaced
+
+
+def _clusterings(now: Timeline, store: TimelineStore) -> Iterator[tuple[Instant, set[_Place]]]:
+    """Pending clusterings, and the file groups that each is about to replace."""
+    for planned in now.pending(*REPLACING):
+        plan = store.read_clustering_plan(planned)
+        replaced = () if plan is None else plan.groups
+        yield planned, _places((g.partition_path, g.file_id) for g in replaced)
+
+
+def _described(partition: str, place: int | str) -> str:
+    return f"file group {place} in partition {partition!r}"
 
 
 def _may_overlap(ours: Instant, theirs: CommitMetadata, is_planned_for: bool) -> bool:

@@ -43,6 +43,12 @@ def test_a_batch_is_refused_once_and_goes_on_when_the_plan_was_removed(
     assert len(timeline.completed(Action.ROLLBACK)) == 1
     assert [i.requested_at for i in timeline.pending()] == [planned.requested_at]
 
+    for _ in range(2):  # nothing more is written in vain
+        again = JsonStream(StorageLocation(str(tmp_path / "t")), version=version)
+        with pytest.raises(ClusteringPlanned):
+            again.write([{"id": key, "ts": 2} for key in "abcd"])
+        assert table.store.load().instants == timeline.instants
+
     command = ["table", "rollback", str(tmp_path / "t"), planned.requested_at]
     assert " ".join([*command[:2], "TABLE", command[3], "--run"]) in str(refused.value)
     assert main(command) == OK
