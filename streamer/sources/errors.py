@@ -12,6 +12,7 @@ SourceError
 ├─ TopicRecreated      (Permanent) the topic is another one than the table has read
 ├─ LostOffsets         (Permanent) records that were not read are gone
 ├─ RecordsWithheld     (Retriable) the topic has a record that a batch was to hold and does not
+├─ GapCheckFailed      (Retriable) the topic did not say whether it has records in a gap of a batch
 ├─ OffsetsWithoutRecord (Permanent) the topic has no record at offsets of a batch
 └─ DamagedOffsetLog    (Permanent) Spark's offset log is not in the known format
 """
@@ -154,17 +155,25 @@ class RecordsWithheld(SourceError, Retriable):
         self.topic, self.gap, self.offset = topic, gap, offset
 
 
+class GapCheckFailed(SourceError, Retriable):
+    """Whether the topic has records at offsets that were not read with a batch is not known."""
+
+    def __init__(self, topic: str, gaps: Sequence[OffsetGap], reason: str) -> None:
+        super().__init__(
+            f"topic {topic} did not say whether it has records at {_ranges(gaps)}: {reason}; "
+            "nothing of the batch was published, and it is read again"
+        )
+        self.topic, self.gaps, self.reason = topic, tuple(gaps), reason
+
+
 class OffsetsWithoutRecord(SourceError, Permanent):
     """The topic has no record at offsets of a batch, and the pipeline says that it must."""
 
     def __init__(self, topic: str, gaps: Sequence[OffsetGap]) -> None:
-        ranges = "; ".join(
-            f"partition {gap.partition}, offsets {gap.begin} to {gap.end - 1}" for gap in gaps
-        )
         super().__init__(
-            f"topic {topic} has no record at {ranges}, and source.on_missing_offsets is fail; "
-            "nothing of the batch was published. If transactions or compaction leave such gaps in "
-            "the topic, set it to accept; otherwise the broker has lost records"
+            f"topic {topic} has no record at {_ranges(gaps)}, and source.on_missing_offsets is "
+            "fail; nothing of the batch was published. If transactions or compaction leave such "
+            "gaps in the topic, set it to accept; otherwise the broker has lost records"
         )
         self.topic, self.gaps = topic, tuple(gaps)
 
@@ -175,3 +184,9 @@ class DamagedOffsetLog(SourceError, Permanent):
     def __init__(self, path: str, expected: str, actual: str) -> None:
         super().__init__(f"{path}: expected {expected}, found {actual}; is this Spark supported?")
         self.path, self.expected, self.actual = path, expected, actual
+
+
+def _ranges(gaps: Sequence[OffsetGap]) -> str:
+    return "; ".join(
+        f"partition {gap.partition}, offsets {gap.begin} to {gap.end - 1}" for gap in gaps
+    )

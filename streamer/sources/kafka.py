@@ -148,6 +148,7 @@ class KafkaSource:
             TopicReplaced: the topic was created again meanwhile.
             LostOffsets: records may be lost, and the setting is ``fail``.
             RecordsWithheld: the topic has a record at one of these offsets.
+            GapCheckFailed: the topic does not say whether it has; the batch is to be read again.
             OffsetsWithoutRecord: it has none, and ``source.on_missing_offsets`` is ``fail``.
             SourceError: the topic cannot be asked.
         """
@@ -281,16 +282,16 @@ class KafkaSource:
         return facts
 
     def _check_empty(self, gaps: Sequence[OffsetGap]) -> None:
-        """Pass if the broker has no readable record in any of the gaps, as far as it answers."""
+        """Pass if the broker has no readable record in any of the gaps."""
         if not gaps:
             return
+        topic = self._config.topic
         if self._gap_peek is None:
-            self._gap_peek = self.peek()
+            self._gap_peek = KafkaPeek(self._spark, self._properties, topic, missing_offset="none")
         with self._admin.translating():
-            for gap in gaps:
-                found = self._gap_peek.first_offset(gap.partition, gap.begin, gap.end)
-                if found is not None:
-                    raise RecordsWithheld(self._config.topic, gap, found)
+            found = self._gap_peek.find_record(gaps)
+        if found is not None:
+            raise RecordsWithheld(topic, *found)
 
     def _first(self) -> Start:
         starting = self._starting()

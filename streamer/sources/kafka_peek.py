@@ -6,14 +6,19 @@ Through the Kafka client inside Spark's JVM, with the stream's own properties, a
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, Literal
 
 from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-#: All partitions together; those that have not answered by then are left out.
+from sinks.audit import OffsetGap
+from streamer.sources.errors import BrokerUnreachable, GapCheckFailed
+
+#: The longest silence of the broker: so long no partition that was asked has given anything.
 ANSWER_WITHIN_S: Final = 5.0
 
 _POLL_MS: Final = 500
@@ -22,7 +27,6 @@ _POLL_MS: Final = 500
 #: that are small as it has them: compressed, they may be the longest.
 _PROPERTIES = {
     "enable.auto.commit": "false",
-    "auto.offset.reset": "earliest",
     "max.partition.fetch.bytes": str(64 << 10),
     "max.poll.records": "10",
     "fetch.max.wait.ms": "100",
@@ -40,12 +44,21 @@ class KafkaPeek:
         spark: a running session with the Kafka connector.
         properties: of Kafka's consumer, as the stream has them.
         topic: the topic.
+        missing_offset: what happens at an offset that the partition does not hold: it reads from
+            its earliest record, or fails (``none``).
     """
 
-    def __init__(self, spark: SparkSession, properties: Mapping[str, str], topic: str) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        properties: Mapping[str, str],
+        topic: str,
+        missing_offset: Literal["earliest", "none"] = "earliest",
+    ) -> None:
         self._jvm: Any = spark.sparkContext._jvm
-        self._topic = topic
-        self._consumer = self._open({**properties, **_PROPERTIES})
+        self._topic, self._bootstrap = topic, properties["bootstrap.servers"]
+        own = {**_PROPERTIES, "auto.offset.reset": missing_offset}
+        self._consumer = self._open({**properties, **own})
 
     def timestamps(self, offsets: Mapping[int, int]) -> dict[int, float]:
         """Kafka's timestamp of the first record from an offset on, in seconds since 1970.
@@ -84,6 +97,9 @@ class KafkaPeek:
             offsets: where the range of each partition begins.
             ends: where it ends; that offset is not part of it.
             max_bytes: the value with which the values reach this size is the last.
+
+        Raises:
+            BrokerUnreachable: a partition was silent, so that the values may be too few.
         """
         open_partitions = {n: self._partition(n) for n in offsets if offsets[n] < ends[n]}
         self._assign({one: offsets[number] for number, one in open_partitions.items()})
@@ -96,31 +112,47 @@ class KafkaPeek:
                 if record.offset() < ends[record.partition()] and record.value() is not None:
                     values.append(bytes(record.value()))
                     max_bytes -= len(values[-1])
-                    until = time.monotonic() + ANSWER_WITHIN_S
                 if max_bytes <= 0:
                     return values
+                until = time.monotonic() + ANSWER_WITHIN_S
             # Of those that did not answer only now and then: each is a call to the JVM.
             for number in answered & open_partitions.keys():
                 if self._consumer.position(open_partitions[number]) >= ends[number]:
                     self._consumer.pause(self._set_of([open_partitions.pop(number)]))
+        if open_partitions:
+            silent = f"partition {min(open_partitions)} of topic {self._topic} gave no records"
+            raise BrokerUnreachable(self._bootstrap, f"{silent} within {ANSWER_WITHIN_S:g} s")
         return values
 
-    def first_offset(self, partition: int, begin: int, end: int) -> int | None:
-        """The first offset of a range at which the topic has a readable record.
+    def find_record(self, gaps: Sequence[OffsetGap]) -> tuple[OffsetGap, int] | None:
+        """A gap in which the topic has a readable record, and its offset; None if no gap has one.
 
-        None if it has none, or does not answer in time.
+        All partitions are asked at once, each for its gaps in ascending order: a fetch request of
+        several partitions costs as much as that of one. A gap has no record once the consumer has
+        passed its end.
 
         Args:
-            partition: of the topic.
-            begin: the first offset of the range.
-            end: the offset after the last.
+            gaps: those of one partition do not overlap.
+
+        Raises:
+            GapCheckFailed: a partition neither gave records nor advanced, or does not hold the
+                offsets (a topic opened with ``missing_offset`` ``none``).
         """
-        asked = self._partition(partition)
-        self._assign({asked: begin})
-        until = time.monotonic() + ANSWER_WITHIN_S
-        while time.monotonic() < until and self._consumer.position(asked) < end:
-            for record in self._poll().records(asked):
-                return int(record.offset()) if record.offset() < end else None
+        waiting = _by_partition(gaps)
+        with self._held_offsets(gaps):
+            self._assign({self._partition(n): mine[0].begin for n, mine in waiting.items()})
+            positions: dict[int, int] = {}
+            until = time.monotonic() + ANSWER_WITHIN_S
+            while waiting:
+                found = _record_in(waiting, self._poll())
+                if found is not None:
+                    return found
+                if self._pass_gaps(waiting, positions):
+                    until = time.monotonic() + ANSWER_WITHIN_S
+                elif time.monotonic() > until:
+                    silent = [gap for mine in waiting.values() for gap in mine]
+                    reason = f"no answer within {ANSWER_WITHIN_S:g} s"
+                    raise GapCheckFailed(self._topic, silent, reason)
         return None
 
     def close(self) -> None:
@@ -145,6 +177,37 @@ class KafkaPeek:
                 if waiting.pop(number, None) is not None:
                     yield number, records.records(partition)
             self._consumer.pause(self._set_of(answered))
+
+    def _pass_gaps(self, waiting: dict[int, deque[OffsetGap]], positions: dict[int, int]) -> bool:
+        """Drop the gaps that were passed, go on to the next; whether any partition advanced.
+
+        Args:
+            waiting: gaps by partition; partitions without any more go.
+            positions: where each partition was, kept up to date.
+        """
+        before = dict(positions)
+        for number, mine in list(waiting.items()):
+            asked = self._partition(number)
+            positions[number] = at = int(self._consumer.position(asked))
+            while mine and mine[0].end <= at:
+                mine.popleft()
+            if not mine:
+                del waiting[number]
+                self._consumer.pause(self._set_of([asked]))
+            elif at < mine[0].begin:
+                self._consumer.seek(asked, mine[0].begin)
+        return positions != before
+
+    @contextmanager
+    def _held_offsets(self, gaps: Sequence[OffsetGap]) -> Iterator[None]:
+        """A block in which partitions have to hold the offsets that they are asked for."""
+        try:
+            yield
+        except Py4JJavaError as error:
+            if error.java_exception.getClass().getSimpleName() != "OffsetOutOfRangeException":
+                raise
+            reason = "the broker does not hold these offsets any more"
+            raise GapCheckFailed(self._topic, gaps, reason) from None
 
     def _poll(self) -> JavaObject:
         return self._consumer.poll(self._jvm.java.time.Duration.ofMillis(_POLL_MS))
@@ -171,3 +234,27 @@ class KafkaPeek:
         for partition in partitions:
             held.add(partition)
         return held
+
+
+def _by_partition(gaps: Sequence[OffsetGap]) -> dict[int, deque[OffsetGap]]:
+    """The gaps of each partition, in ascending order."""
+    found: dict[int, deque[OffsetGap]] = {}
+    for gap in sorted(gaps, key=lambda gap: gap.begin):
+        found.setdefault(gap.partition, deque()).append(gap)
+    return found
+
+
+def _record_in(
+    waiting: Mapping[int, Sequence[OffsetGap]], records: JavaObject
+) -> tuple[OffsetGap, int] | None:
+    """A gap that holds one of these records, and the record's offset; None without any."""
+    for partition in records.partitions():
+        gaps = waiting.get(int(partition.partition()), ())
+        for record in records.records(partition):
+            offset = int(record.offset())
+            gap = next((gap for gap in gaps if offset < gap.end), None)
+            if gap is None:
+                break  # a call to the JVM for each record, and the others lie after all gaps
+            if gap.begin <= offset:
+                return gap, offset
+    return None

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
+from sinks.audit import OffsetGap
 from streamer.config.load import validated
 from streamer.config.source import SourceConfig
 from streamer.sources import kafka as kafka_source
 from streamer.sources import kafka_peek
-from streamer.sources.errors import InvalidConsumer
+from streamer.sources.errors import (
+    BrokerUnreachable,
+    GapCheckFailed,
+    InvalidConsumer,
+    RecordsWithheld,
+)
 from streamer.sources.kafka import KafkaSource
+from streamer.sources.kafka_admin import KafkaAdmin
+from streamer.sources.kafka_offsets import OffsetRange
+from streamer.sources.kafka_peek import KafkaPeek
 from streamer.sources.poll_size import MOST_RECORDS
+from streamer.stream_failure import is_transient
 from tests.fixtures.kafka import Kafka
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
@@ -84,6 +96,73 @@ def test_few_long_values_are_enough(spark: SparkSession, kafka: Kafka) -> None:
     send_compressed(kafka, topic, 40)
     with source_of(spark, kafka, topic) as source:
         assert len(source.sample(1_000)) == -(-(16 << 20) // LONG_BYTES)
+
+
+def test_a_schema_is_not_inferred_from_partitions_that_are_silent(
+    spark: SparkSession, kafka: Kafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = kafka.create_topic(partitions=2)
+    kafka.produce(topic, [(b"k", SHORT)] * 3, partition=0)
+    monkeypatch.setattr(kafka_peek, "ANSWER_WITHIN_S", 1.0)
+    with (
+        source_of(spark, kafka, topic) as source,
+        closing(source.peek()) as peek,
+        pytest.raises(BrokerUnreachable, match=r"partition 1 .* gave no records within 1 s"),
+    ):
+        peek.values({0: 0, 1: 0}, {0: 3, 1: 3}, 1 << 20)
+
+
+def test_gap_that_the_broker_does_not_answer_for_is_not_taken_for_empty(
+    spark: SparkSession, kafka: Kafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = kafka.create_topic(partitions=2)
+    for partition in (0, 1):
+        kafka.produce(topic, [(b"k", SHORT)] * 5, partition=partition)
+    monkeypatch.setattr(kafka_peek, "ANSWER_WITHIN_S", 1.0)
+    with source_of(spark, kafka, topic) as source:
+        topic_id = source.start(None).topic_id
+        beyond = [OffsetGap(0, 5, 8), OffsetGap(1, 4, 5)]
+        with pytest.raises(RecordsWithheld, match="offset 4 of partition 1"):
+            source.check_read(topic_id, beyond)
+        with pytest.raises(GapCheckFailed, match="partition 0, offsets 5 to 7: no answer") as away:
+            source.check_read(topic_id, beyond[:1])
+        assert is_transient(away.value)
+
+        kafka.delete_before(topic, 4)
+        as_before = {n: OffsetRange(0, 5) for n in (0, 1)}
+        monkeypatch.setattr(KafkaAdmin, "ranges", lambda _: as_before)
+        with pytest.raises(GapCheckFailed, match="offsets 1 to 2: the broker does not hold"):
+            source.check_read(topic_id, [OffsetGap(0, 1, 3)])
+        assert not source.check_read(topic_id, [])
+
+
+def test_gaps_of_all_partitions_are_asked_for_at_once(
+    spark: SparkSession, kafka: Kafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = kafka.create_topic(partitions=3)
+    for partition in range(3):
+        # Records at 0, 1, 3 and 4, aborted ones at 6 to 25, marks at 2, 5 and 26.
+        for count, aborts in ((2, False), (2, False), (20, True)):
+            with kafka.transaction(topic, [(b"k", SHORT)] * count, partition, aborts=aborts):
+                pass
+        kafka.produce(topic, [(b"k", SHORT)] * 40, partition)
+    asked: list[int] = []
+    assign = KafkaPeek._assign
+
+    def counted(peek: KafkaPeek, offsets: dict[object, int]) -> None:
+        asked.append(len(offsets))
+        assign(peek, offsets)
+
+    with source_of(spark, kafka, topic) as source:
+        start = source.start(None)
+        monkeypatch.setattr(KafkaPeek, "_assign", counted)
+        gaps = [gap for n in range(3) for gap in (OffsetGap(n, 2, 3), OffsetGap(n, 5, 27))]
+        assert not source.check_read(start.topic_id, gaps)
+        assert asked == [3]
+        for begin in (3, 27, 60):
+            with pytest.raises(RecordsWithheld, match=f"offset {begin} of partition 2"):
+                source.check_read(start.topic_id, [*gaps, OffsetGap(2, begin, begin + 2)])
+        assert asked == [3] * 4
 
 
 def test_a_property_that_only_a_consumer_knows_is_checked(
