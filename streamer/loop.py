@@ -10,8 +10,9 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from checkpoints.book import Progress
 from checkpoints.checkpoint import KafkaCheckpoint
+from sinks.audit import OffsetGap
 from sinks.batch import BatchResult, KafkaBatch
 from sinks.hudi.exchange import Exchange
 from sinks.hudi.sink import HudiSink
@@ -30,6 +32,7 @@ from streamer.events import (
     BatchPlanned,
     BatchWritten,
     Listener,
+    OffsetsSkipped,
     PartitionsChanged,
     RecordsRejected,
     Retrying,
@@ -43,7 +46,7 @@ from streamer.services import TableServices
 from streamer.sources.errors import TopicReplaced
 from streamer.sources.kafka import KafkaSource
 from streamer.sources.kafka_admin import ANSWER_WITHIN_S
-from streamer.sources.kafka_offsets import Start
+from streamer.sources.kafka_offsets import LostRange, Start
 from streamer.sources.offset_log import planned_end
 from streamer.stopping import StopRequested
 from streamer.stream_failure import is_transient, least_pause_s, translated
@@ -57,6 +60,21 @@ STOP_GRACE_S = 20.0
 
 #: How long Spark has to cancel it after that.
 _CANCEL_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Loss:
+    """Lost ranges that a commit skips.
+
+    Attributes:
+        ranges: what is lost; empty for most commits.
+        checkpoint: what the commit records.
+        topic_id: the same.
+    """
+
+    ranges: Sequence[LostRange]
+    checkpoint: KafkaCheckpoint
+    topic_id: str
 
 
 class StreamLoop:
@@ -106,6 +124,7 @@ class StreamLoop:
         self._failure: BaseException | None = None
         self._position: KafkaCheckpoint | None = None
         self._topic_id = ""
+        self._loss: _Loss | None = None
         self._totals: Counter[str] = Counter()
 
     @property
@@ -205,6 +224,8 @@ class StreamLoop:
         with self._services.turn:
             progress = self._recovered()
         checkpoint = None if progress is None else progress.checkpoint
+        if progress and checkpoint:  # it may be that of a commit whose outcome was unknown
+            self._report_loss(checkpoint, progress.topic_id)
         begun = self._source.start(checkpoint, progress.topic_id if progress else "")
         if begun.needs_commit:
             self._commit_start(begun)
@@ -224,10 +245,32 @@ class StreamLoop:
 
     def _commit_start(self, begun: Start) -> None:
         """Record a start that a later one might not find, before anything is read."""
+        self._loss = _Loss(begun.lost, begun.checkpoint, begun.topic_id)
         lost = [one.facts(begun.checkpoint.topic) for one in begun.lost]
         with self._services.turn:
             self._sink.commit_start(begun.checkpoint, begun.topic_id, lost)
+        self._report_loss(begun.checkpoint, begun.topic_id)
         self._source.forget_first_start()
+
+    def _check_read(
+        self, end: KafkaCheckpoint, gaps: Sequence[OffsetGap]
+    ) -> Sequence[Mapping[str, object]]:
+        """``KafkaSource.check_read`` of a batch up to ``end``; facts on what is lost."""
+        lost = self._source.check_read(self._topic_id, gaps)
+        self._loss = _Loss(lost, end, self._topic_id)
+        return [one.facts(end.topic) for one in lost]
+
+    def _report_loss(self, checkpoint: KafkaCheckpoint, topic_id: str) -> None:
+        """Report what the commit with this checkpoint skips, once.
+
+        Not when it is found: a commit may fail, and the next attempt finds the same ranges, or
+        wider ones.
+        """
+        loss, self._loss = self._loss, None
+        if loss and loss.ranges and (loss.checkpoint, loss.topic_id) == (checkpoint, topic_id):
+            topic = checkpoint.topic
+            facts = tuple(one.facts(topic) for one in loss.ranges)
+            self._listener(OffsetsSkipped(topic, tuple(map(str, loss.ranges)), facts))
 
     def _recovered(self) -> Progress | None:
         """How far the table has read, once it is in order."""
@@ -312,7 +355,7 @@ class StreamLoop:
             raise TopicReplaced(reason)
         # A stream's first batch runs even without any data.
         if end != self._position:
-            check = partial(self._source.check_read, self._topic_id)
+            check = partial(self._check_read, end)
             batch = KafkaBatch(records, self._position, end, self._topic_id, check)
             self._write(batch, batch_id)
 
@@ -320,6 +363,7 @@ class StreamLoop:
         self._listener(BatchPlanned(batch_id, batch.end.distance_from(batch.start)))
         result = self._sink.write(batch, self._exchange)
         self._position, self.committed_at = batch.end, time.monotonic()
+        self._report_loss(batch.end, batch.topic_id)
         self._source.forget_first_start()
         self._source.show_group(batch.end)
         self._totals.update(batches=1, rows=result.rows)

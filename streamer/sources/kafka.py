@@ -16,7 +16,7 @@ from checkpoints.checkpoint import KafkaCheckpoint
 from sinks.audit import OffsetGap
 from streamer.config import settings
 from streamer.config.source import SourceConfig, StartingTime
-from streamer.events import Listener, OffsetsSkipped, ignore
+from streamer.events import Listener, ignore
 from streamer.executors import is_local
 from streamer.sources import kafka_offsets
 from streamer.sources.errors import (
@@ -63,14 +63,14 @@ class KafkaSource:
         Args:
             spark: a running session with the Kafka connector.
             config: the topic, and how to read it.
-            listener: is told of records that are lost.
+            listener: is told of offsets that Kafka did not take for a consumer group.
             keeps_keys: whether the key of every record is wanted, as dead letters do.
 
         Raises:
             ConfigError: a secret of ``source.consumer`` cannot be found.
             SourceError: the connector is missing, or a property is not accepted.
         """
-        self._spark, self._config, self._listener = spark, config, listener
+        self._spark, self._config = spark, config
         self._keeps_keys = keeps_keys
         self._properties = {
             **_FETCH_PROPERTIES,
@@ -97,6 +97,10 @@ class KafkaSource:
                 ``source.starting``.
             topic_id: of the topic that it has read; "" when unknown.
 
+        Returns:
+            The start, with the ranges that it skips; they are to be reported once the table has
+            recorded it.
+
         Raises:
             TopicRecreated: the topic is another one, and that may not be passed over.
             LostOffsets: records that were not read are gone, and that may not be passed over.
@@ -113,7 +117,6 @@ class KafkaSource:
                 raise TopicRecreated(self._config.topic, topic_id, found_id)
             if start.lost:
                 raise LostOffsets(self._config.topic, start.lost)
-        self._report_lost(start.lost)
         return replace(start, topic_id=found_id)
 
     def check_same_topic(self, topic_id: str) -> None:
@@ -128,9 +131,7 @@ class KafkaSource:
             reason = f"its id was {topic_id}, and is {found}"
             raise TopicReplaced(reason)
 
-    def check_read(
-        self, topic_id: str, gaps: Sequence[OffsetGap]
-    ) -> Sequence[Mapping[str, object]]:
+    def check_read(self, topic_id: str, gaps: Sequence[OffsetGap]) -> Sequence[LostRange]:
         """Judge the offsets of a batch at which no record was read, before it is published.
 
         Offsets below the partition's earliest count as lost: their records may have been deleted
@@ -142,7 +143,8 @@ class KafkaSource:
             gaps: without records; those of plain topics have none.
 
         Returns:
-            Facts on each lost range, where ``source.on_offset_out_of_range`` permits losses.
+            The lost ranges, where ``source.on_offset_out_of_range`` permits losses. They are to be
+            reported once the batch is committed: a batch that is written again asks again.
 
         Raises:
             TopicReplaced: the topic was created again meanwhile.
@@ -161,7 +163,7 @@ class KafkaSource:
         self._check_empty(others)
         if others and self._config.on_missing_offsets == "fail":
             raise OffsetsWithoutRecord(self._config.topic, others)
-        return self._report_lost(lost)
+        return lost
 
     def forget_first_start(self) -> None:
         """Resolve ``source.starting`` again at the next first start, which follows a reset.
@@ -274,12 +276,6 @@ class KafkaSource:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
-
-    def _report_lost(self, lost: Sequence[LostRange]) -> Sequence[Mapping[str, object]]:
-        facts = tuple(one.facts(self._config.topic) for one in lost)
-        if lost:
-            self._listener(OffsetsSkipped(self._config.topic, tuple(map(str, lost)), facts))
-        return facts
 
     def _check_empty(self, gaps: Sequence[OffsetGap]) -> None:
         """Pass if the broker has no readable record in any of the gaps."""

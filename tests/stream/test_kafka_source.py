@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from checkpoints.checkpoint import KafkaCheckpoint
 from streamer.config.load import validated
 from streamer.config.source import SourceConfig
-from streamer.events import Event, GroupCommitFailed, OffsetsSkipped
+from streamer.events import Event, GroupCommitFailed
 from streamer.sources import kafka_admin
 from streamer.sources.errors import (
     BrokerUnreachable,
@@ -140,7 +140,7 @@ def test_partitions_added_later_are_read_from_their_first_record(
     assert rows == [(None, b"new", 2, 0)]
 
 
-def test_lost_records_stop_the_run_or_are_told(
+def test_lost_records_stop_the_run_or_are_in_the_start(
     spark: SparkSession, kafka: Kafka, bootstrap: str, orders: str
 ) -> None:
     kafka.delete_before(orders, 10)
@@ -150,14 +150,12 @@ def test_lost_records_stop_the_run_or_are_told(
             source.start_map(read)
         assert [lost.partition for lost in raised.value.lost] == [0]
     for policy, at in (("earliest", 10), ("latest", 30)):
-        told: list[Event] = []
         tolerant = config(bootstrap, orders, on_offset_out_of_range=policy)
-        with KafkaSource(spark, tolerant, told.append) as source:
-            assert source.start_map(read) == KafkaCheckpoint(orders, {0: at, 1: 4})
-        (skipped,) = told
-        assert isinstance(skipped, OffsetsSkipped)
+        with KafkaSource(spark, tolerant) as source:
+            start = source.start(read)
+        assert start.checkpoint == KafkaCheckpoint(orders, {0: at, 1: 4})
         facts = {"topic": orders, "partition": 0, "from": 3, "to": at, "count": at - 3}
-        assert skipped.lost == (facts,)
+        assert [lost.facts(orders) for lost in start.lost] == [facts]
 
 
 def test_a_topic_made_anew_is_another_one_however_many_records_it_holds(
@@ -176,15 +174,12 @@ def test_a_topic_made_anew_is_another_one_however_many_records_it_holds(
         with pytest.raises(TopicReplaced, match=before):
             source.check_same_topic(before)
     for policy, at in (("earliest", 0), ("latest", 40)):
-        told: list[Event] = []
         tolerant = config(bootstrap, orders, on_offset_out_of_range=policy)
-        with KafkaSource(spark, tolerant, told.append) as source:
+        with KafkaSource(spark, tolerant) as source:
             start = source.start(read, before)
         assert start.checkpoint == KafkaCheckpoint(orders, {0: at, 1: 0})
         assert start.topic_id not in ("", before)
-        (skipped,) = told
-        assert isinstance(skipped, OffsetsSkipped)
-        assert [(lost["from"], lost["to"]) for lost in skipped.lost] == [(30, at), (0, 0)]
+        assert [(lost.wanted, lost.resumes_at) for lost in start.lost] == [(30, at), (0, 0)]
 
 
 def test_a_moment_is_resolved_to_the_first_record_that_is_no_older(

@@ -12,14 +12,18 @@ from typing import Any, cast
 
 import pytest
 
+from checkpoints.book import Progress
+from checkpoints.checkpoint import KafkaCheckpoint
 from sinks.hudi.sink import NO_REJECTS, HudiSink
 from streamer.backoff import pause_after
 from streamer.config.run import RetryConfig, RunConfig
-from streamer.events import Event, Retrying, RunStopped, ServiceDone
+from streamer.events import Event, OffsetsSkipped, Retrying, RunStopped, ServiceDone
 from streamer.loop import StreamLoop
 from streamer.services import ServicePolicies, TableServices
 from streamer.sources.errors import BrokerUnreachable
+from streamer.sources.kafka_offsets import LostRange, OffsetRange, Start
 from streamer.stopping import ends_on_signals
+from table.errors import HudiError, OutcomeUnknown, Permanent, StorageUnavailable
 from table.execution.runner import LocalRunner, Result, Runner, Task
 from table.services.compaction import CompactionPolicy
 from table.timeline.clock import ClockBehind
@@ -40,6 +44,28 @@ class AwayBroker:
 
     def finish_group(self, within_s: float) -> None:
         pass
+
+
+class LosingSource:
+    """A source whose first start has to skip offsets 3 to 6, and whose stream fails."""
+
+    topic_id = "its id"
+
+    def start(self, checkpoint: KafkaCheckpoint | None, topic_id: str) -> Start:
+        if checkpoint is not None:
+            return Start(checkpoint, topic_id=self.topic_id)
+        lost = LostRange(0, 3, OffsetRange(7, 9), 7)
+        return Start(KafkaCheckpoint("orders", {0: 7}), (lost,), self.topic_id, needs_commit=True)
+
+    def forget_first_start(self) -> None:
+        pass
+
+    def finish_group(self, within_s: float) -> None:
+        pass
+
+    def stream(self, start: KafkaCheckpoint) -> object:
+        message = "the stream fails"
+        raise Permanent(message)
 
 
 class NeverWaitedFor(threading.Event):
@@ -112,6 +138,30 @@ def test_a_run_waits_for_its_clock_within_the_hour_that_the_autumn_repeats(
     with pytest.raises(ClockBehind, match="wait until 2026-01-01 00:00:00 UTC"):
         loop.run()
     assert [event.pause_s for event in told if isinstance(event, Retrying)] == pauses_s
+
+
+@pytest.mark.parametrize("failure", [None, StorageUnavailable("away"), OutcomeUnknown("unknown")])
+def test_lost_offsets_are_reported_once_however_often_their_commit_is_tried(
+    monkeypatch: pytest.MonkeyPatch, failure: HudiError | None
+) -> None:
+    told: list[Event] = []
+    loop = loop_of(LocalRunner(1), RetryConfig(max_attempts=2, backoff_s=0.005), told)
+    loop._source = cast(Any, LosingSource())
+    failures, committed = [failure] if failure else [], list[Progress]()
+
+    def commit_start(start: KafkaCheckpoint, topic_id: str, lost: object) -> None:
+        if not failures or isinstance(failures[0], OutcomeUnknown):
+            committed.append(Progress(start, "20260101000000000", topic_id=topic_id))
+        if failures:
+            raise failures.pop()
+
+    monkeypatch.setattr(loop._sink, "commit_start", commit_start)
+    monkeypatch.setattr(loop._sink, "progress", lambda: committed[-1] if committed else None)
+    with pytest.raises(Permanent, match="the stream fails"):
+        loop.run()
+    skipped = [event for event in told if isinstance(event, OffsetsSkipped)]
+    assert [lost["count"] for event in skipped for lost in event.lost] == [4]
+    assert len(committed) == 1
 
 
 def test_rollback_at_the_start_is_reported_with_its_own_seconds(
