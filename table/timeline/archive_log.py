@@ -14,6 +14,7 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
+from typing import cast
 
 import fastavro
 
@@ -22,20 +23,33 @@ from table.errors import CorruptData, SnapshotChanged
 from table.log.log_block import BlockType, LogBlock
 from table.log.log_reader import read_blocks
 from table.model.action import Action, State
-from table.model.commit_metadata import CommitMetadata
 from table.model.instant import Instant
 from table.storage.storage import NotFound, ObjectInfo, Storage
-from table.timeline.archived_timeline import ArchivedTimeline
-from table.timeline.content import Record, commit_of, decode_record
+from table.timeline.archived_timeline import ArchivedTimeline, Part
+from table.timeline.content import Record, decode_record
 
 _LOG = re.compile(r"\.commits_\.archive\.([0-9]+)(?:_.*)?")
 _MERGE_PLAN = "mergeArchivePlan"
 _ACTIONS = {str(action): action for action in Action}
 _PREFIX, _LENGTH = struct.Struct(">ii"), struct.Struct(">i")
-_COMMIT_FIELDS: Mapping[Action, str] = {
+
+#: Where an entry keeps the metadata of a completed instant.
+METADATA_FIELDS: Mapping[str, str] = {
     Action.COMMIT: "hoodieCommitMetadata",
     Action.DELTA_COMMIT: "hoodieCommitMetadata",
     Action.REPLACE_COMMIT: "hoodieReplaceCommitMetadata",
+    Action.CLEAN: "hoodieCleanMetadata",
+    Action.ROLLBACK: "hoodieRollbackMetadata",
+    Action.SAVEPOINT: "hoodieSavePointMetadata",
+    Action.INDEXING: "hoodieIndexCommitMetadata",
+}
+
+#: What an instant is called while it is a plan, and where an entry keeps that.
+PLAN_FIELDS: Mapping[str, tuple[Action, str]] = {
+    Action.COMMIT: (Action.COMPACTION, "hoodieCompactionPlan"),
+    Action.DELTA_COMMIT: (Action.LOG_COMPACTION, "hoodieCompactionPlan"),
+    Action.REPLACE_COMMIT: (Action.REPLACE_COMMIT, "hoodieRequestedReplaceMetadata"),
+    Action.CLEAN: (Action.CLEAN, "hoodieCleanerPlan"),
 }
 
 
@@ -89,18 +103,21 @@ class ArchiveLogs:
             self._instants[key] = tuple(instant for instant in found if instant)
         return self._instants[key]
 
-    def commit_of(self, info: ObjectInfo, instant: Instant) -> CommitMetadata | None:
-        """Metadata of a commit in a file."""
-        field = _COMMIT_FIELDS.get(instant.action)
+    def record_of(self, info: ObjectInfo, instant: Instant, part: Part) -> Record | None:
+        """Content of an instant in a file."""
         names = {(i.requested_at, i.action) for i in self.instants_of(info)}
-        if field is None or (instant.requested_at, instant.action) not in names:
+        if (instant.requested_at, instant.action) not in names:
             return None
+        if part is Part.METADATA:
+            field = METADATA_FIELDS.get(instant.action, "")
+        else:
+            _, field = PLAN_FIELDS.get(instant.action, (instant.action, ""))
         for entry in self._entries(info):
-            found = _instant(entry, info.path)
-            is_it = found is not None and found.requested_at == instant.requested_at
-            if is_it and isinstance(entry.get(field), Mapping):
-                return commit_of(entry[field], f"{info.path}, instant {instant}")
-        return None
+            is_it = entry.get("commitTime") == instant.requested_at
+            is_part = part is Part.PLAN or _instant(entry, info.path) is not None
+            if is_it and is_part and isinstance(entry.get(field), Mapping):
+                return cast(Record, entry[field])
+        return {}
 
     def _unfinished_merge(self, by_name: Mapping[str, ObjectInfo]) -> str | None:
         """Name of a merged file that adds nothing yet to the files it is made of."""
@@ -146,9 +163,9 @@ class ArchiveLogFile:
         """Completed instants in it. Errors as for ``ArchiveFile``."""
         return self.archive.instants_of(self.info)
 
-    def read_commit(self, instant: Instant) -> CommitMetadata | None:
-        """Metadata of a commit in it, or None. Errors as for ``ArchiveFile``."""
-        return self.archive.commit_of(self.info, instant)
+    def read(self, instant: Instant, part: Part) -> Record | None:
+        """See ``ArchiveFile.read``."""
+        return self.archive.record_of(self.info, instant, part)
 
 
 def _instant(entry: Record, path: str) -> Instant | None:

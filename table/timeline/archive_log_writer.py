@@ -19,10 +19,10 @@ from table.codec import avro_container
 from table.errors import WriteConflict
 from table.log.data_block import AVRO_BLOCK_VERSION
 from table.log.log_block import BlockType, HeaderKey, encode
-from table.model.action import Action, State
+from table.model.action import State
 from table.model.instant import Instant
 from table.storage.storage import AlreadyExists, Storage
-from table.timeline.archive_log import ArchiveLogs
+from table.timeline.archive_log import METADATA_FIELDS, PLAN_FIELDS, ArchiveLogs
 from table.timeline.archived_timeline import just_after
 from table.timeline.content import decode_any
 from table.timeline.lsm_writer import ArchivedInstant
@@ -31,23 +31,6 @@ _ENTRY = "HoodieArchivedMetaEntry"
 _ENTRY_VERSION = 1
 _WRITE_TOKEN = "1-0-1"
 _PREFIX, _LENGTH = struct.Struct(">ii"), struct.Struct(">i")
-
-#: Where an entry keeps the metadata of a completed instant, and its plan.
-_METADATA: Mapping[str, str] = {
-    Action.COMMIT: "hoodieCommitMetadata",
-    Action.DELTA_COMMIT: "hoodieCommitMetadata",
-    Action.REPLACE_COMMIT: "hoodieReplaceCommitMetadata",
-    Action.CLEAN: "hoodieCleanMetadata",
-    Action.ROLLBACK: "hoodieRollbackMetadata",
-    Action.SAVEPOINT: "hoodieSavePointMetadata",
-    Action.INDEXING: "hoodieIndexCommitMetadata",
-}
-_PLANS: Mapping[str, tuple[Action, str]] = {
-    Action.COMMIT: (Action.COMPACTION, "hoodieCompactionPlan"),
-    Action.DELTA_COMMIT: (Action.LOG_COMPACTION, "hoodieCompactionPlan"),
-    Action.REPLACE_COMMIT: (Action.REPLACE_COMMIT, "hoodieRequestedReplaceMetadata"),
-    Action.CLEAN: (Action.CLEAN, "hoodieCleanerPlan"),
-}
 
 
 class ArchiveLogWriter:
@@ -109,11 +92,11 @@ def _encoded(schema: Any, entry: Mapping[str, Any]) -> bytes:
 
 def _entries(instant: ArchivedInstant) -> Iterator[Mapping[str, Any]]:
     path = f"archived instant {instant.requested_at}"
-    planned_as, field = _PLANS.get(instant.action, (instant.action, ""))
+    planned_as, field = PLAN_FIELDS.get(instant.action, (instant.action, ""))
     plan = {field: decode_any(instant.plan, path)} if field and instant.plan else {}
     pending = planned_as if plan else instant.action
     yield _entry(instant, str(pending), State.REQUESTED, instant.requested_at, plan)
-    done = _METADATA.get(instant.action)
+    done = METADATA_FIELDS.get(instant.action)
     content = {done: decode_any(instant.metadata, path)} if done and instant.metadata else {}
     yield _entry(instant, instant.action, State.COMPLETED, instant.completed_at, content)
 

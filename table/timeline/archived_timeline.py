@@ -8,11 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Protocol
 
+from table.errors import CorruptData
 from table.model.action import Action
 from table.model.commit_metadata import CommitMetadata
 from table.model.instant import Instant
+from table.timeline.content import Record, commit_of
+
+
+class Part(StrEnum):
+    """What an archive keeps of an instant; the value is the column of its history.
+
+    Attributes:
+        METADATA: the content of the completed file.
+        PLAN: that of the requested one, of a compaction, a clean or a clustering.
+    """
+
+    METADATA = "metadata"
+    PLAN = "plan"
 
 
 class ArchiveFile(Protocol):
@@ -36,8 +51,11 @@ class ArchiveFile(Protocol):
         """
         ...
 
-    def read_commit(self, instant: Instant) -> CommitMetadata | None:
-        """Metadata of a commit in it, or None; errors as for ``instants``."""
+    def read(self, instant: Instant, part: Part) -> Record | None:
+        """Content of a completed instant in it; empty if it has none, None if it is not here.
+
+        Errors as for ``instants``.
+        """
         ...
 
 
@@ -87,11 +105,31 @@ class ArchivedTimeline:
 
     def read_commit(self, instant: Instant) -> CommitMetadata | None:
         """Metadata of an archived commit; None when it is not here. Errors as above."""
+        record = self.read(instant, Part.METADATA)
+        if record is None:
+            return None
+        place = f"archived instant {instant}"
+        if not record:
+            raise CorruptData(place, None, "commit metadata", "an empty field")
+        return commit_of(record, place)
+
+    def read(self, instant: Instant, part: Part) -> Record | None:
+        """Content of an archived instant; empty if it has none, None if it is not here.
+
+        Args:
+            instant: in any state; it is here if it has completed.
+            part: of its content.
+
+        Raises:
+            SnapshotChanged: the archive was rewritten meanwhile; load it again.
+            CorruptData: a file disagrees with the format, or is missing.
+        """
+        completed = instant.completed(instant.completed_at or instant.requested_at)
         for file in self.files:
             if file.may_hold(instant.requested_at, just_after(instant.requested_at)):
-                metadata = file.read_commit(instant)
-                if metadata is not None:
-                    return metadata
+                record = file.read(completed, part)
+                if record is not None:
+                    return record
         return None
 
     def _named(self, requested_at: str) -> tuple[Instant, ...]:

@@ -47,7 +47,15 @@ def decode_as(build: Callable[[Record], T], data: bytes, path: str) -> T:
     Raises:
         CorruptData: no Avro container of one record, or one with other fields.
     """
-    record = decode_record(data, path)
+    return value_of(build, decode_record(data, path), path)
+
+
+def value_of(build: Callable[[Record], T], record: Record, path: str) -> T:
+    """The value of a stored record; see ``decode_as``.
+
+    Raises:
+        CorruptData: it has other fields.
+    """
     try:
         return build(record)
     except (KeyError, TypeError, AttributeError, ValueError) as error:

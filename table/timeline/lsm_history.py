@@ -38,11 +38,10 @@ import pyarrow.parquet as pq
 from table.errors import CorruptData, HudiError, SnapshotChanged
 from table.log.parquet_format import open_parquet
 from table.model.action import Action, State
-from table.model.commit_metadata import CommitMetadata
 from table.model.instant import Instant
 from table.storage.storage import NotFound, Storage
-from table.timeline.archived_timeline import ArchivedTimeline
-from table.timeline.content import decode_commit
+from table.timeline.archived_timeline import ArchivedTimeline, Part
+from table.timeline.content import Record, decode_any
 
 #: Where version 6 kept its archive, by its releases' defaults, and what its files are called.
 _OLD_FOLDERS = (".hoodie/archived", ".hoodie/history")
@@ -54,7 +53,6 @@ _MANIFEST = re.compile(r"manifest_([0-9]+)")
 _DATA_FILE = re.compile(r"([0-9]+)_([0-9]+)_([0-9]+)\.parquet")
 
 _NAMES = ["instantTime", "completionTime", "action"]
-_METADATA = "metadata"
 _COMMIT_BATCH_ROWS = 64
 _ACTIONS = {str(action): action for action in Action}
 
@@ -218,11 +216,11 @@ class LsmHistory:
                 self._instants[file.path] = tuple(_instants(rows, file.path))
         return self._instants[file.path]
 
-    def commit_of(self, file: HistoryFile, instant: Instant) -> CommitMetadata | None:
-        """Metadata of a commit in a file; reads the row groups that may hold it."""
+    def record_of(self, file: HistoryFile, instant: Instant, part: Part) -> Record | None:
+        """Content of an instant in a file; reads the row groups that may hold it."""
         with self._open(file) as parquet:
             groups = [g for g in range(parquet.num_row_groups) if _spans(parquet, g, instant)]
-            columns = [*_NAMES, _METADATA]
+            columns = [*_NAMES, str(part)]
             for batch in parquet.iter_batches(_COMMIT_BATCH_ROWS, groups, columns):
                 named = pc.and_(
                     pc.equal(batch["instantTime"], instant.requested_at),
@@ -230,8 +228,8 @@ class LsmHistory:
                 )
                 found = batch.filter(named)
                 if found.num_rows:
-                    data: bytes = found[_METADATA][0].as_py() or b""
-                    return decode_commit(data, f"{file.path}, instant {instant}")
+                    data: bytes = found[str(part)][0].as_py() or b""
+                    return decode_any(data, f"{file.path}, instant {instant}") if data else {}
         return None
 
     def _path_of(self, version: int) -> str:
@@ -387,9 +385,9 @@ class HistoryFile:
         """Completed instants in it. Errors as for ``ArchiveFile``."""
         return self.history.instants_of(self)
 
-    def read_commit(self, instant: Instant) -> CommitMetadata | None:
-        """Metadata of a commit in it, or None. Errors as for ``ArchiveFile``."""
-        return self.history.commit_of(self, instant)
+    def read(self, instant: Instant, part: Part) -> Record | None:
+        """See ``ArchiveFile.read``."""
+        return self.history.record_of(self, instant, part)
 
 
 def is_data_file(name: str) -> bool:

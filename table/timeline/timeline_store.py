@@ -14,7 +14,7 @@ from typing import TypeAlias, TypeVar
 
 from table.codec import avro_container
 from table.config.table_properties import TableProperties
-from table.errors import SnapshotChanged
+from table.errors import CorruptData, HudiError, SnapshotChanged
 from table.model.action import COMMITS, Action, State
 from table.model.clean import CleanMetadata, CleanPlan, metadata_record
 from table.model.clustering_plan import ClusteringPlan
@@ -28,10 +28,17 @@ from table.model.savepoint import SavepointMetadata
 from table.storage.storage import NotFound, ObjectInfo, Storage
 from table.timeline.archive_log import ArchiveLogs
 from table.timeline.archive_log_writer import ArchiveLogWriter
-from table.timeline.archived_timeline import ArchivedTimeline
+from table.timeline.archived_timeline import ArchivedTimeline, Part
 from table.timeline.archiving import ArchiveWriter, TimelineArchive
 from table.timeline.clock import UTC_CLOCK, TimelineClock
-from table.timeline.content import Record, commit_json, decode_as, decode_commit
+from table.timeline.content import (
+    Record,
+    commit_json,
+    decode_as,
+    decode_commit,
+    decode_record,
+    value_of,
+)
 from table.timeline.layout import LayoutV1, LayoutV2, TimelineLayout, layout_of
 from table.timeline.lsm_history import LsmHistory
 from table.timeline.lsm_writer import LsmWriter
@@ -266,7 +273,15 @@ class TimelineStore:
         self._commits[instant] = metadata
 
     def read_compaction_plan(self, requested_at: str) -> CompactionPlan:
-        """Plan of a compaction, pending or completed."""
+        """Plan of a compaction, pending or completed.
+
+        This and the methods below find an instant in the archive that was archived since its
+        timeline was loaded.
+
+        Raises:
+            SnapshotChanged: it is in neither; it was rolled back or deleted.
+            CorruptData: its file is damaged, or lost while it is pending.
+        """
         requested = Instant(requested_at, Action.COMPACTION, State.REQUESTED)
         return self._read_as(CompactionPlan.from_record, requested)
 
@@ -276,7 +291,13 @@ class TimelineStore:
         The request of an overwrite has no plan, or, of old writers, no content.
         """
         path = self.path_of(replace(requested, state=State.REQUESTED))
-        data = self._storage.read(path)
+        try:
+            data = self._storage.read(path)
+        except NotFound:
+            record = self._archived(requested, Part.PLAN)
+            if record is None:
+                raise
+            return value_of(ClusteringPlan.from_record, record, path) if record else None
         return decode_as(ClusteringPlan.from_record, data, path) if data else None
 
     def is_clustering(self, pending: Instant) -> bool:
@@ -318,11 +339,13 @@ class TimelineStore:
 
     def read_clean_plan(self, requested_at: str) -> CleanPlan | None:
         """Plan of a clean, pending or completed; None if it is lost: an empty file, or no file."""
-        path = self.path_of(Instant(requested_at, Action.CLEAN, State.REQUESTED))
+        requested = Instant(requested_at, Action.CLEAN, State.REQUESTED)
+        path = self.path_of(requested)
         try:
             data = self._storage.read(path)
         except NotFound:
-            return None
+            record = self._archived(requested, Part.PLAN)
+            return value_of(CleanPlan.from_record, record, path) if record else None
         return decode_as(CleanPlan.from_record, data, path) if data else None
 
     def read_clean(self, instant: Instant) -> CleanMetadata | None:
@@ -335,12 +358,24 @@ class TimelineStore:
             None if the file and its plan are both lost: what the clean deleted is not known.
         """
         if instant not in self._cleans:
-            path = self.path_of(instant)
-            data = self._storage.read(path)
-            if not data:
+            record = self._completed_record(instant)
+            if not record:
                 return self._clean_of_plan(instant)
-            self._cleans[instant] = decode_as(CleanMetadata.from_record, data, path)
+            path = self.path_of(instant)
+            self._cleans[instant] = value_of(CleanMetadata.from_record, record, path)
         return self._cleans[instant]
+
+    def _completed_record(self, instant: Instant) -> Record:
+        """What a completed instant's file holds, or the archive; empty if the file is empty."""
+        path = self.path_of(instant)
+        try:
+            data = self._storage.read(path)
+        except NotFound:
+            record = self._archived(instant, Part.METADATA)
+            if record is None:
+                raise self._gone(instant) from None
+            return record
+        return decode_record(data, path) if data else {}
 
     def _clean_of_plan(self, instant: Instant) -> CleanMetadata | None:
         plan = self.read_clean_plan(instant.requested_at)
@@ -357,7 +392,31 @@ class TimelineStore:
 
     def _read_as(self, build: Callable[[Record], T], instant: Instant) -> T:
         path = self.path_of(instant)
-        return decode_as(build, self._storage.read(path), path)
+        try:
+            data = self._storage.read(path)
+        except NotFound:
+            part = Part.METADATA if instant.is_completed else Part.PLAN
+            record = self._archived(instant, part)
+            if not record:
+                raise self._gone(instant) from None
+            return value_of(build, record, path)
+        return decode_as(build, data, path)
+
+    def _archived(self, instant: Instant, part: Part) -> Record | None:
+        return self.load_archived().read(instant, part)
+
+    def _gone(self, instant: Instant) -> HudiError:
+        """The error for an instant whose file is neither here nor in the archive."""
+        path, action = self.path_of(instant), instant.action.completes_as
+        states = [
+            one
+            for one in self.load().instants
+            if (one.requested_at, one.action.completes_as) == (instant.requested_at, action)
+        ]
+        if states and not any(one.is_completed for one in states):
+            return CorruptData(path, None, f"the plan of {states[-1]}", "no such file")
+        message = f"instant {instant} is gone: {path} was removed; load the timeline again"
+        return SnapshotChanged(message)
 
     def _read_commit(self, instant: Instant) -> CommitMetadata:
         path = self.path_of(instant)
