@@ -41,6 +41,7 @@ from table.transaction.heartbeat import (
 from table.transaction.rollback import plan_rollback
 from table.transaction.sharing import Sharing
 from tests.fixtures.quick_s3 import QuickS3
+from tests.storages import CountingStorage
 from tests.tables import Row, commit, contents, data_files, write_files, writer
 from tests.upkeep import active_names
 from tests.waiting import until
@@ -288,11 +289,18 @@ def test_who_asked_before_ours_looks_at_the_table_before_ours_is_published(local
     make_shared(local, TableType.COPY_ON_WRITE)
     commit(shared_writer(local), [Row("a", 0, 0)])
     theirs = requested_as_apache(local, Action.COMMIT)
-    ours, store = shared_writer(local), writer(local).table.store
+    counting, store = CountingStorage(local), writer(local).table.store
+    ours = shared_writer(counting)
     written = write_files(ours, [Row("a", 1, 1)])
     publishing = threading.Thread(target=ours.commit, args=(written, {}))
+    counting.forget()
     publishing.start()
-    publishing.join(0.5)
+    until(
+        lambda: (
+            counting.count("list_folder", under=".hoodie/timeline") > 8 or not publishing.is_alive()
+        ),
+        "a writer that looks at the timeline again and again",
+    )
     assert publishing.is_alive() and contents(local) == {"a": (0, 0)}
     with ours.table.access.lock.hold(LOCK_WAIT_S):  # they need it to come so far
         store.create(theirs.inflight(), b"{}")
