@@ -27,7 +27,6 @@ from table.metadata.column_statistics import ColumnStatistics
 from table.metadata.file_lister import MetadataFileLister
 from table.metadata.metadata_table import MetadataTable
 from table.metadata.metadata_writer import MetadataWriter
-from table.metadata.opening import open_metadata_table
 from table.metadata.partition_kind import PartitionKind
 from table.metadata.property_file import check_same_version, read_properties
 from table.metadata.record_index import RecordIndex
@@ -249,7 +248,10 @@ class HudiTable:
             SnapshotChanged: others cleaned or rolled back each time that it was tried.
             CorruptData, Unsupported: as ``ScanPlanner.plan``.
         """
-        planner = self._planner()
+        planner = self._planner(
+            is_filtered=where is not None or record_keys is not None,
+            names_keys=record_keys is not None,
+        )
         if isinstance(where, str):
             where = parse_where(where, planner.schema)
         wanted = None if record_keys is None else pa.array(record_keys, pa.string())
@@ -332,8 +334,8 @@ class HudiTable:
         """
         self.refresh()
         view, timeline = self.view(), self.timeline
-        clock = self.store.clock
-        metadata = open_metadata_table(self.storage, self.properties, timeline, clock)
+        opener = self._metadata_writer.opener
+        metadata = opener.open(self.properties, timeline, self.store.clock)
         if metadata is None:
             return []
         columns, latest = self._indexed_columns(), view.latest_slices()
@@ -423,7 +425,8 @@ class HudiTable:
     def _known_avro_schema(self) -> dict[str, Any] | None:
         return self._avro_schema() or self.properties.create_schema
 
-    def _planner(self) -> ScanPlanner:
+    def _planner(self, *, is_filtered: bool = False, names_keys: bool = False) -> ScanPlanner:
+        """Statistics and indexes are looked at for those alone who need them."""
         view = self.view()
         return ScanPlanner(
             self.storage,
@@ -431,8 +434,8 @@ class HudiTable:
             self.store,
             view,
             self._known_avro_schema() or _NO_COLUMNS,
-            self._statistics(),
-            self._key_locations(),
+            self._statistics() if is_filtered else None,
+            self._key_locations() if names_keys else None,
             self.mergers,
         )
 
@@ -443,13 +446,10 @@ class HudiTable:
         """
         if self._metadata is None:
             timeline = self.timeline  # first, since it shows the zone
-            self._metadata = open_metadata_table(
-                self.storage, self.properties, timeline, self.store.clock
-            )
+            opener = self._metadata_writer.opener
+            self._metadata = opener.open(self.properties, timeline, self.store.clock)
         metadata = self._metadata
-        if metadata is None or metadata.disagreement is not None:
-            return None
-        return metadata if metadata.of_kind(kind) else None
+        return metadata if metadata is not None and metadata.trusted(kind) else None
 
     def _statistics(self) -> FileStatistics | None:
         metadata = self._metadata_with(PartitionKind.COLUMN_STATS)

@@ -20,6 +20,7 @@ from table.metadata.metadata_store import MetadataStore, commit_metadata, compac
 from table.metadata.metadata_table import MetadataTable
 from table.metadata.partition_kind import PartitionKind
 from table.metadata.record_changes import RecordChanges
+from table.metadata.recorded_files import FilesDiffer, RecordedFiles
 from table.metadata.slice_rows import SliceRows
 from table.model.action import Action, State
 from table.model.commit_metadata import Operation, WriteStat
@@ -47,6 +48,10 @@ def compact_if_due(store: MetadataStore, data: Timeline) -> None:
     Args:
         store: the metadata table.
         data: the data table's timeline, as just loaded.
+
+    Raises:
+        FilesDiffer: files of the metadata table are not as its commits wrote them; a base file
+            would hide for good what these told of.
     """
     since = [i for i in store.timeline.completed(Action.DELTA_COMMIT) if _is_new(i, store)]
     if len(since) < EVERY_DELTA_COMMITS or not all(_counts(i, data) for i in since):
@@ -54,7 +59,7 @@ def compact_if_due(store: MetadataStore, data: Timeline) -> None:
     store.timeline = store.instants.load()
     for pending in store.timeline.pending(Action.COMPACTION):
         store.undo(pending.requested_at)
-    slices = _slices(store)
+    slices = _slices_to_compact(store)
     plan = CompactionPlan.of(slices)
     content = compaction_plan_content(plan)
     requested = Instant(store.compaction_time(), Action.COMPACTION, State.REQUESTED)
@@ -74,15 +79,20 @@ def _counts(instant: Instant, data: Timeline) -> bool:
     return known is None or known.is_completed
 
 
-def _slices(store: MetadataStore) -> list[FileSlice]:
+def _slices_to_compact(store: MetadataStore) -> list[FileSlice]:
     lister = StorageFileLister(store.storage)
     view = load_view(store.instants, store.timeline, lister, store.instants.version)
+    recorded = RecordedFiles(store.instants, store.timeline, store.timeline.is_committed)
+    for partition in sorted(view.partitions):
+        difference = recorded.difference(partition, view.files(partition))
+        if difference is not None:
+            raise FilesDiffer(difference)
     return view.slices_for_writing()
 
 
 def _rewrite(store: MetadataStore, file_slice: FileSlice, instant: str) -> WriteStat:
     partition = file_slice.group.partition_path
-    rows = SliceRows(store.storage, store.timeline.is_committed)
+    rows = SliceRows(store.storage, store.timeline.is_committed, store.instants.version)
     is_files = partition == PartitionKind.FILES.stored_name
     merged = _merged_files(file_slice, rows) if is_files else _newest(file_slice, rows)
     stat = store.write_base(partition, file_slice.group.file_id, instant, merged)

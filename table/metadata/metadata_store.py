@@ -195,6 +195,7 @@ class MetadataStore:
             reason = "its part in the metadata table was removed by a rollback"
             raise Fenced(pending.requested_at, reason) from None
         self.instants.withdraw(pending)
+        self.instants.note_commit(completed, metadata)
         self.timeline = self.timeline.with_instant(completed)
 
     def compaction_time(self) -> str:

@@ -40,7 +40,8 @@ class MetadataTable:
         slices: where the rows of a partition lie.
         rows: reads them.
         definitions: of its indexes, by partition.
-        disagreement: why none of it may be trusted; None when it may.
+        disagreement: why none of it may be trusted, by its timeline; None when it may.
+        difference: why a partition may not be trusted, by its files; None when it may.
     """
 
     partitions: frozenset[str]
@@ -48,10 +49,23 @@ class MetadataTable:
     rows: SliceRows
     definitions: Mapping[str, IndexDefinition] = field(default_factory=dict)
     disagreement: str | None = None
+    difference: Callable[[str], str | None] = lambda _: None
 
     def of_kind(self, kind: PartitionKind) -> list[str]:
         """Partitions of that kind that readers may trust."""
         return sorted(p for p in self.partitions if PartitionKind.of(p) is kind)
+
+    def trusted(self, kind: PartitionKind) -> list[str]:
+        """Partitions of that kind that are all there; listed if they were not yet.
+
+        None of them while another writer's changes are unknown to the table, or the table's to it.
+
+        Raises:
+            SnapshotChanged: others changed the metadata table meanwhile: open it again.
+        """
+        if self.disagreement is not None:
+            return []
+        return [one for one in self.of_kind(kind) if self.difference(one) is None]
 
     def parts(self, partition: str, selection: Selection | None = None) -> list[Part]:
         """Slices of a partition that may hold some of a selection; keys go to their own shard.

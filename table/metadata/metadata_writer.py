@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from table.config.property_rules import Purpose, check_allows
 from table.config.table_properties import PROPERTIES_PATH, TableProperties
-from table.errors import Fenced, Retriable, Unsupported
+from table.errors import CorruptData, Fenced, Retriable, TableNotFound, Unsupported
 from table.metadata.agreement import disagreement
 from table.metadata.bootstrap import drop
 from table.metadata.column_statistics import PartitionStatistics
@@ -29,7 +29,7 @@ from table.metadata.index_definition import define_column_statistics, read_defin
 from table.metadata.metadata_compaction import compact_if_due, last_compaction
 from table.metadata.metadata_store import MetadataStore
 from table.metadata.metadata_table import MetadataTable
-from table.metadata.opening import METADATA_FOLDER, open_metadata_table
+from table.metadata.opening import METADATA_FOLDER, MetadataTableOpener
 from table.metadata.partition_kind import PartitionKind
 from table.metadata.property_file import check_same_version, read_properties
 from table.metadata.range_records import (
@@ -39,6 +39,7 @@ from table.metadata.range_records import (
     partition_statistics,
 )
 from table.metadata.record_changes import RecordChanges
+from table.metadata.recorded_files import FilesDiffer
 from table.metadata.remaining_ranges import (
     is_outdated,
     partitions_that_lose_files,
@@ -50,8 +51,7 @@ from table.model.column_ranges import ColumnRanges
 from table.model.commit_metadata import CommitMetadata, WriteStat
 from table.model.instant import Instant
 from table.storage.folder_storage import FolderStorage
-from table.storage.storage import NotFound, ObjectInfo, Storage
-from table.timeline.clock import TimelineClock
+from table.storage.storage import ObjectInfo, Storage
 from table.timeline.timeline import Timeline
 from table.timeline.timeline_store import TimelineStore
 from table.view.file_lister import data_file
@@ -92,6 +92,7 @@ class MetadataWriter:
     """The ``Participant`` of a table, with a metadata table or without.
 
     Attributes:
+        opener: opens the metadata table for readers.
         is_kept: whether whoever calls makes a metadata table anew when it starts, if need be.
     """
 
@@ -104,6 +105,7 @@ class MetadataWriter:
         """
         self._storage, self._instants = storage, instants
         self._known: _Known | None = None
+        self.opener = MetadataTableOpener(storage)
         self.is_kept = False
 
     def on_commit(self, instant: Instant, metadata: CommitMetadata, timeline: Timeline) -> None:
@@ -120,7 +122,7 @@ class MetadataWriter:
         known = self._take(timeline, Purpose.WRITE if writes_rows else Purpose.MAINTAIN)
         if known is None:
             return
-        compact_if_due(known.store, timeline)
+        self._compact_if_due(known, timeline)
         version = self._instants.version.column_statistics
         stats = [stat for stat in metadata.write_stats if stat.path]
         changes = {_FILES: _files_added(stats)}
@@ -166,19 +168,19 @@ class MetadataWriter:
         """Undo what the metadata table was told of an instant.
 
         What was compacted into its base files cannot be taken out for good: an instant that is
-        executed anew writes files of the same names. Then the metadata table is dropped; whoever
-        writes next makes it anew.
+        executed anew writes files of the same names. Then the metadata table is dropped, as it is
+        when nobody can tell, for lack of files; whoever writes next makes it anew.
         """
         self._known = None
         properties = read_properties(self._storage)
         if not properties.metadata_partitions:
             return
         try:
-            _open_store(self._storage, self._instants.clock).undo(target)
-        except NotFound:
+            self._open_store().undo(target)
+        except TableNotFound:
             return  # it is gone
-        metadata = open_metadata_table(self._storage, properties, timeline, self._instants.clock)
-        if metadata is not None and _lists_any(metadata, deleted):
+        metadata = self._open(properties, timeline)
+        if metadata.difference(_FILES) is not None or _may_list(metadata, deleted):
             drop(self._storage, properties)
 
     def compact(self, timeline: Timeline) -> None:
@@ -189,7 +191,7 @@ class MetadataWriter:
         """
         known = self._take(timeline)
         if known is not None:
-            compact_if_due(known.store, timeline)
+            self._compact_if_due(known, timeline)
             self._known = known
 
     def trouble(self, timeline: Timeline) -> str | None:
@@ -206,7 +208,8 @@ class MetadataWriter:
         check_allows(properties, Purpose.MAINTAIN, self._storage.location.url)
         if not properties.metadata_partitions:
             return "there is none"
-        return self._trouble(timeline)
+        reason = self._trouble(timeline)
+        return reason or self._difference(self._open(properties, timeline))
 
     @property
     def timeline(self) -> Timeline | None:
@@ -217,6 +220,7 @@ class MetadataWriter:
         """Go on from the metadata table's timeline as its cleaning and archival left it."""
         if self._known:
             self._known.store.timeline = timeline
+            self._known.store.instants.forget_commits(timeline)
 
     @property
     def compacted_at(self) -> str | None:
@@ -253,37 +257,76 @@ class MetadataWriter:
         timeline: Timeline,
         completed: set[str],
     ) -> _Known:
-        place = self._storage.location.url
         reason = self._trouble(timeline)
         if reason is not None:
-            what = f"the metadata table of {place} cannot be continued: {reason}"
-            if self.is_kept:
-                message = f"{what}; the next start makes it anew"
-                raise MetadataTableBehind(message)
-            message = f"{what}; make it anew with lakemark table validate {place} --rebuild"
-            raise Unsupported(message)
-        metadata = open_metadata_table(self._storage, properties, timeline, self._instants.clock)
-        assert metadata is not None, properties
+            raise self._refusal(reason)
+        metadata = self._open(properties, timeline)
+        self._check_files(metadata, _FILES)
+        try:
+            paths = set(MetadataFileLister(metadata).list_partitions())
+        except CorruptData as error:
+            raise self._refusal(str(error)) from error
         definition = read_definitions(self._storage).get(_COLUMNS)
         return _Known(
-            _open_store(self._storage, self._instants.clock),
+            self._open_store(),
             made,
             frozenset(properties.metadata_partitions),
             completed,
             list(definition.source_fields) if definition else [],
-            set(MetadataFileLister(metadata).list_partitions()),
+            paths,
         )
 
     def _trouble(self, timeline: Timeline) -> str | None:
         try:
-            store = _open_store(self._storage, self._instants.clock)
-        except NotFound:
+            store = self._open_store()
+        except TableNotFound:
             return f"{METADATA_FOLDER} is not there"
         definition = read_definitions(self._storage).get(_COLUMNS)
         wanted = self._instants.version.column_statistics
         if definition is not None and definition.version != wanted:
             return f"its column statistics are of version {definition.version}, not {wanted}"
         return disagreement(timeline, store.timeline)
+
+    def _difference(self, metadata: MetadataTable) -> str | None:
+        """What is wrong with the files of a metadata table; ``files`` is read for that."""
+        found = (metadata.difference(one) for one in sorted(metadata.partitions))
+        reason = next((one for one in found if one is not None), None)
+        return reason or _unreadable(metadata)
+
+    def _check_files(self, metadata: MetadataTable, *partitions: str) -> None:
+        for partition in metadata.partitions.intersection(partitions):
+            reason = metadata.difference(partition)
+            if reason is not None:
+                raise self._refusal(reason)
+
+    def _compact_if_due(self, known: _Known, timeline: Timeline) -> None:
+        try:
+            compact_if_due(known.store, timeline)
+        except (FilesDiffer, CorruptData) as error:
+            raise self._refusal(str(error)) from error
+
+    def _refusal(self, reason: str) -> MetadataTableBehind | Unsupported:
+        place = self._storage.location.url
+        what = f"the metadata table of {place} cannot be continued: {reason}"
+        if self.is_kept:
+            return MetadataTableBehind(f"{what}; the next start makes it anew")
+        remedy = f"make it anew with lakemark table validate {place} --rebuild"
+        return Unsupported(f"{what}; {remedy}")
+
+    def _open(self, properties: TableProperties, timeline: Timeline) -> MetadataTable:
+        metadata = self.opener.open(properties, timeline, self._instants.clock)
+        assert metadata is not None, properties
+        return metadata
+
+    def _open_store(self) -> MetadataStore:
+        """The metadata table as it is now.
+
+        Raises:
+            TableNotFound: it is gone.
+        """
+        instants = self.opener.instants(self._instants.clock)
+        own = FolderStorage(self._storage, METADATA_FOLDER)
+        return MetadataStore(own, instants, instants.load())
 
     def _carry(
         self, known: _Known, commit: tuple[Instant, CommitMetadata], timeline: Timeline
@@ -295,10 +338,8 @@ class MetadataWriter:
         before: dict[str, ColumnRanges | None] = {**known.ranges}
         if losing or unread:
             columns = _columns_of(one for ranges in files.values() for one in ranges)
-            properties = read_properties(self._storage)
-            clock = self._instants.clock
-            metadata = open_metadata_table(self._storage, properties, timeline, clock)
-            assert metadata is not None
+            metadata = self._open(read_properties(self._storage), timeline)
+            self._check_files(metadata, _FILES, _COLUMNS, _PARTITIONS)
             view = view_of(metadata, self._instants, timeline, [*losing, *unread])
             anew = [p for p in unread if is_outdated(view.latest_slices(p), timeline)] + losing
             told = [path for path in unread if path not in anew]
@@ -323,13 +364,6 @@ class MetadataWriter:
     def _check_standing(self, instant: Instant) -> None:
         if not self._instants.is_prepared(instant):
             raise Fenced(instant.requested_at, "its prepared content was removed by a rollback")
-
-
-def _open_store(storage: Storage, clock: TimelineClock) -> MetadataStore:
-    own = FolderStorage(storage, METADATA_FOLDER)
-    properties = TableProperties.parse(own.read(PROPERTIES_PATH))
-    instants = TimelineStore.of_table(own, properties, clock=clock)
-    return MetadataStore(own, instants, instants.load())
 
 
 def _files_added(stats: Iterable[WriteStat]) -> RecordChanges:
@@ -369,9 +403,20 @@ def _data_files(partition_path: str, names: Iterable[str]) -> list[str]:
     return sorted({name for name in names if data_file(partition_path, name, 0) is not None})
 
 
-def _lists_any(metadata: MetadataTable, files: Mapping[str, Iterable[str]]) -> bool:
-    lister = MetadataFileLister(metadata)
-    listed = lister.list_some(files)
+def _unreadable(metadata: MetadataTable) -> str | None:
+    """What is wrong inside the files of the partition ``files``; None when they can be read."""
+    try:
+        MetadataFileLister(metadata).list_partitions()
+    except CorruptData as error:
+        return str(error)
+    return None
+
+
+def _may_list(metadata: MetadataTable, files: Mapping[str, Iterable[str]]) -> bool:
+    try:
+        listed = MetadataFileLister(metadata).list_some(files)
+    except CorruptData:
+        return True
     return any(
         str(file.name) in set(names) for path, names in files.items() for file in listed[path]
     )

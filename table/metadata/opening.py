@@ -11,16 +11,17 @@ from table.metadata.agreement import disagreement_for_readers
 from table.metadata.index_definition import read_definitions
 from table.metadata.metadata_table import MetadataTable
 from table.metadata.property_file import read_properties
+from table.metadata.recorded_files import RecordedFiles
 from table.metadata.slice_rows import SliceRows
 from table.metadata.valid_instants import ValidInstants
 from table.model.file_slice import FileSlice
-from table.model.format_version import FormatVersion
 from table.storage import Storage
 from table.storage.folder_storage import FolderStorage
 from table.timeline.clock import TimelineClock
 from table.timeline.timeline import Timeline
 from table.timeline.timeline_store import TimelineStore
 from table.view.file_lister import DataFile, data_file
+from table.view.file_system_view import FileSystemView
 from table.view.view_loader import load_view
 
 METADATA_FOLDER = ".hoodie/metadata"
@@ -28,70 +29,129 @@ METADATA_FOLDER = ".hoodie/metadata"
 _REBUILD = "lakemark table validate TABLE --rebuild builds the metadata table again"
 
 
+@dataclass
+class MetadataTableOpener:
+    """Opens the metadata table of one data table, again and again, and reads each commit once.
+
+    Attributes:
+        storage: the data table's root.
+    """
+
+    storage: Storage
+    _instants: TimelineStore | None = field(default=None, init=False)
+
+    def open(
+        self, properties: TableProperties, timeline: Timeline, clock: TimelineClock
+    ) -> MetadataTable | None:
+        """The metadata table as of the data table's timeline; None when there is none for readers.
+
+        It says itself when it disagrees with that timeline, or with what its own commits wrote.
+
+        Args:
+            properties: the data table's.
+            timeline: the data table's, just loaded.
+            clock: the data table's, which the metadata table shares.
+
+        Raises:
+            CorruptData: the properties name partitions of a table that is not there, or damaged.
+            Unsupported: a table version that this project does not read.
+        """
+        partitions = frozenset(properties.metadata_partitions)
+        if not partitions:
+            return None
+        store = self._instants_of_readers(clock)
+        own = FolderStorage(self.storage, METADATA_FOLDER)
+        own_timeline = store.load()
+        store.forget_commits(own_timeline)
+        counts = ValidInstants(timeline, own_timeline)
+        files = PartitionFiles(own, RecordedFiles(store, own_timeline, counts))
+        return MetadataTable(
+            partitions,
+            files.latest_slices,
+            SliceRows(own, counts, store.version),
+            read_definitions(self.storage),
+            disagreement_for_readers(timeline, own_timeline),
+            files.difference,
+        )
+
+    def instants(self, clock: TimelineClock) -> TimelineStore:
+        """Reads the metadata table's own timeline.
+
+        Args:
+            clock: the data table's.
+
+        Raises:
+            TableNotFound: the metadata table is gone.
+            CorruptData: its properties are damaged.
+        """
+        own = FolderStorage(self.storage, METADATA_FOLDER)
+        properties = read_properties(own)
+        if self._instants is None or self._instants.version != properties.version:
+            self._instants = TimelineStore.of_table(own, properties, clock=clock)
+        return self._instants
+
+    def _instants_of_readers(self, clock: TimelineClock) -> TimelineStore:
+        try:
+            return self.instants(clock)
+        except TableNotFound:
+            path = f"{self.storage.location.url}/{METADATA_FOLDER}/{PROPERTIES_PATH}"
+            expected, actual = "the metadata table that the table's properties name", "nothing"
+        except CorruptData as damaged:
+            path, expected, actual = damaged.path, damaged.expected, damaged.actual
+        raise CorruptData(path, None, expected, f"{actual}; {_REBUILD}")
+
+
 def open_metadata_table(
     storage: Storage, properties: TableProperties, timeline: Timeline, clock: TimelineClock
 ) -> MetadataTable | None:
-    """The metadata table as of the data table's timeline; None when there is none for readers.
-
-    It says itself when it disagrees with that timeline.
-
-    Args:
-        storage: the data table's root.
-        properties: the data table's.
-        timeline: the data table's, just loaded.
-        clock: the data table's, which the metadata table shares.
-
-    Raises:
-        CorruptData: the properties name partitions of a table that is not there, or damaged.
-        Unsupported: a table version that this project does not read.
-    """
-    partitions = frozenset(properties.metadata_partitions)
-    if not partitions:
-        return None
-    own = FolderStorage(storage, METADATA_FOLDER)
-    own_properties = _read_properties(own)
-    version = FormatVersion.of(own_properties.version, own.location.url)
-    store = TimelineStore.of_table(own, own_properties, clock=clock)
-    own_timeline = store.load()
-    return MetadataTable(
-        partitions,
-        _LatestSlices(own, store, own_timeline, version),
-        SliceRows(own, ValidInstants(timeline, own_timeline)),
-        read_definitions(storage),
-        disagreement_for_readers(timeline, own_timeline),
-    )
-
-
-def _read_properties(storage: Storage) -> TableProperties:
-    try:
-        return read_properties(storage)
-    except TableNotFound:
-        path = f"{storage.location.url}/{PROPERTIES_PATH}"
-        expected, actual = "the metadata table that the table's properties name", "nothing"
-    except CorruptData as damaged:
-        path, expected, actual = damaged.path, damaged.expected, damaged.actual
-    raise CorruptData(path, None, expected, f"{actual}; {_REBUILD}")
+    """The same for who opens it once; ``storage`` is the data table's root."""
+    return MetadataTableOpener(storage).open(properties, timeline, clock)
 
 
 @dataclass(frozen=True)
-class _LatestSlices:
-    """Lists a partition when it is first asked for."""
+class PartitionFiles:
+    """The files of a metadata table; a partition is listed when it is first asked for.
+
+    Attributes:
+        storage: the metadata table's root.
+        recorded: what its commits say of them.
+    """
 
     storage: Storage
-    store: TimelineStore
-    timeline: Timeline
-    version: FormatVersion
-    known: dict[str, Sequence[FileSlice]] = field(default_factory=dict)
+    recorded: RecordedFiles
+    known: dict[str, FileSystemView] = field(default_factory=dict)
 
-    def __call__(self, partition: str) -> Sequence[FileSlice]:
-        if partition not in self.known:
-            lister = _PartitionLister(self.storage, partition)
-            view = load_view(self.store, self.timeline, lister, self.version)
-            self.known[partition] = view.latest_slices(partition)
-        if not self.known[partition]:  # what it does not list is there for nobody
+    def latest_slices(self, partition: str) -> Sequence[FileSlice]:
+        """What readers of a partition read.
+
+        Raises:
+            SnapshotChanged: others changed the metadata table meanwhile: open it again.
+            CorruptData: the partition has no files: what it does not list is there for nobody.
+        """
+        slices = self._view(partition).latest_slices(partition)
+        if not slices:
             place = f"{self.storage.location.url}/{partition}"
             expected = "the files of a partition that the table's properties name"
             raise CorruptData(place, None, expected, f"nothing; {_REBUILD}")
+        return slices
+
+    def difference(self, partition: str) -> str | None:
+        """What is wrong with the files of a partition; None when nothing is.
+
+        Raises:
+            SnapshotChanged: as for ``latest_slices``.
+        """
+        listed = self._view(partition).files(partition)
+        if not listed:
+            return f"its partition {partition} has no files"
+        return self.recorded.difference(partition, listed)
+
+    def _view(self, partition: str) -> FileSystemView:
+        if partition not in self.known:
+            lister = _PartitionLister(self.storage, partition)
+            store = self.recorded.store
+            view = load_view(store, self.recorded.timeline, lister, store.version)
+            self.known[partition] = view
         return self.known[partition]
 
 

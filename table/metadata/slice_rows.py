@@ -27,6 +27,7 @@ from table.merge.key_codes import key_codes
 from table.metadata.payload import PAYLOADS, read_payload
 from table.metadata.record_changes import is_stored_schema
 from table.model.file_slice import BaseFile, FileSlice
+from table.model.format_version import FormatVersion
 from table.read.base_file import open_data_file
 from table.read.standing_blocks import IsVisible, standing_blocks
 from table.storage.storage import Storage
@@ -46,10 +47,12 @@ class SliceRows:
     Attributes:
         storage: the metadata table's root.
         is_valid: whether log blocks of an instant count.
+        version: of the table. In version 6 a log may hold torn blocks of failed attempts.
     """
 
     storage: Storage
     is_valid: IsVisible
+    version: FormatVersion = FormatVersion.V9
 
     def of_base(
         self, file_slice: FileSlice, payload: str, selection: Selection
@@ -122,9 +125,16 @@ class SliceRows:
         blocks: list[LogBlock] = []
         for log in file_slice.logs:
             stream = open_files.enter_context(open_data_file(self.storage, log.path))
-            blocks += read_blocks(stream, log.size_bytes, log.path)
+            blocks += self._whole(read_blocks(stream, log.size_bytes, log.path))
         standing = standing_blocks(blocks, self.is_valid)
         return [piece for block in standing for piece in _pieces(block, selection)]
+
+    def _whole(self, blocks: Iterable[LogBlock]) -> Iterator[LogBlock]:
+        """The blocks of a log, which has one writer: of a commit that counts none is torn."""
+        for block in blocks:
+            if block.type is BlockType.CORRUPT and not self.version.logs_name_their_slice:
+                raise block.corrupt(expected="a whole log block", actual="a torn one")
+            yield block
 
 
 class _Piece(NamedTuple):

@@ -76,6 +76,10 @@ def differences(
         SnapshotChanged: others changed the table meanwhile; call again.
         CorruptData, Unsupported: a file cannot be read.
     """
+    found = list(_timeline_differences(metadata))
+    damaged = list(_partition_file_differences(metadata))
+    if damaged:
+        return found + damaged  # what is left of it need not even be readable
     on_storage = StorageFileLister(storage).list_files()
     there = visible(on_storage, timeline, version)
     listed = [file for some in MetadataFileLister(metadata).list_files().values() for file in some]
@@ -86,7 +90,6 @@ def differences(
         for file in some
         if file.path in known or _counts(storage, file, timeline, version)
     ]
-    found = list(_timeline_differences(metadata))
     found += _listing_differences(listed, files)
     if metadata.of_kind(PartitionKind.COLUMN_STATS):
         recomputed = dict(
@@ -122,6 +125,15 @@ def _timeline_differences(metadata: MetadataTable) -> Iterator[Difference]:
     if metadata.disagreement is not None:
         found = "what the table's own has"
         yield Difference(METADATA_FOLDER, "timeline", metadata.disagreement, found)
+
+
+def _partition_file_differences(metadata: MetadataTable) -> Iterator[Difference]:
+    """Files of the metadata table itself that are not as its own commits wrote them."""
+    for partition in sorted(metadata.partitions):
+        difference = metadata.difference(partition)
+        if difference is not None:
+            place = join(METADATA_FOLDER, partition)
+            yield Difference(place, "files", difference, "what its own commits recorded")
 
 
 def _listing_differences(

@@ -272,6 +272,11 @@ class TimelineStore:
         """Remember what our own commit holds: ``read_commit`` need not ask for it."""
         self._commits[instant] = metadata
 
+    def forget_commits(self, timeline: Timeline) -> None:
+        """Forget what commits hold that are on that timeline no more."""
+        active = set(timeline.instants)
+        self._commits = {i: commit for i, commit in self._commits.items() if i in active}
+
     def read_compaction_plan(self, requested_at: str) -> CompactionPlan:
         """Plan of a compaction, pending or completed.
 

@@ -125,6 +125,11 @@ class FileSystemView:
             return list(self._by_partition.get(partition, ()))
         return [group for name in sorted(self._by_partition) for group in self._by_partition[name]]
 
+    def files(self, partition: str) -> list[DataFile]:
+        """All files of the groups in sight of a partition, whether their instants completed."""
+        groups = self.file_groups(partition)
+        return [file for group in groups for file in group.files.values()]
+
     def replaced_groups(self) -> list[FileGroup]:
         """File groups out of sight whose files have not been removed yet, by name."""
         return [self.groups[name] for name in sorted(self.groups.keys() & self.replaced.keys())]

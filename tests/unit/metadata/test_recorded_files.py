@@ -1,0 +1,280 @@
+"""Files of a metadata table that are lost, or end too early, cost no rows and are named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from sinks.hudi.table_writer import TableWriter
+from table.errors import CorruptData, Unsupported
+from table.log.log_block import MAGIC
+from table.metadata import metadata_store
+from table.metadata.metadata_files import first_log_file, log_file
+from table.metadata.metadata_writer import MetadataTableBehind
+from table.metadata.opening import METADATA_FOLDER
+from table.metadata.record_changes import RecordChanges
+from table.metadata.recorded_files import RecordedFiles
+from table.metadata.valid_instants import ValidInstants
+from table.model.file_names import LogFileName
+from table.model.file_slice import FileSlice
+from table.model.format_version import FormatVersion
+from table.storage import Storage
+from table.timeline.clock import UTC_CLOCK
+from table.timeline.timeline_store import TimelineStore
+from table.view.file_lister import DataFile
+from tests.storages import CountingStorage
+from tests.tables import Row, commit, contents, writer
+from tests.unit.metadata.metadata_tables import ApachesTable, names_with_metadata, unpack
+from tests.upkeep import copy_of, make_plain, new_storage
+
+#: Enough that the metadata table was compacted, and has logs since.
+COMMITS = 13
+WHOLE = {"a": (COMMITS, COMMITS), "b": (COMMITS, COMMITS)}
+
+#: What is left of a file; None when it is gone.
+Damage = Callable[[bytes], bytes | None]
+
+#: An HFile ends in a trailer of this size.
+_TRAILER_BYTES = 4096
+
+
+def _to_the_end_of_a_block(data: bytes) -> bytes:
+    """Without the last block of a log, or the trailer of an HFile."""
+    return data[: data.rindex(MAGIC) if data.startswith(MAGIC) else -_TRAILER_BYTES]
+
+
+DAMAGES: dict[str, Damage] = {
+    "missing": lambda _: None,
+    "zero byte": lambda _: b"",
+    "cut within a block": lambda data: data[: len(data) * 2 // 3],
+    "cut at the end of a block": _to_the_end_of_a_block,
+}
+every_damage = pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+either_kind = pytest.mark.parametrize("is_log", [True, False], ids=["log", "base"])
+either_version = pytest.mark.parametrize("version", [FormatVersion.V9, FormatVersion.V6])
+
+
+def _lengthened(data: bytes) -> bytes:
+    return data + b"#HUDI#" * 3
+
+
+@cache
+def _laid_down(version: FormatVersion) -> Storage:
+    """A table whose metadata table has a base file and logs of two blocks since."""
+    storage = new_storage()
+    make_plain(storage, version=version)
+    to = writer(storage)
+    to.table.keep_metadata_table()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(metadata_store, "log_file", _of_two_blocks)
+        for ts in range(1, COMMITS + 1):
+            commit(to, [Row("a", ts, ts), Row("b", ts, ts, region="south")])
+    assert to.table.metadata_compacted_at
+    return storage
+
+
+def _of_two_blocks(changes: RecordChanges, partition: str, instant: str, created_ms: int) -> bytes:
+    """The rows lie in the last block."""
+    return first_log_file(instant) + log_file(changes, partition, instant, created_ms)
+
+
+def table(version: FormatVersion = FormatVersion.V9) -> CountingStorage:
+    return CountingStorage(copy_of(_laid_down(version)))
+
+
+def spoil(storage: Storage, damage: Damage, *, is_log: bool, partition: str = "files") -> str:
+    """Damage the newest base file of a partition, or its newest log; the file's path."""
+    files = storage.list_tree(f"{METADATA_FOLDER}/{partition}")
+    wanted = [one.path for one in files if (".log." in one.name) == is_log and "." in one.name[1:]]
+    path = max(wanted, key=lambda path: _age(path.rpartition("/")[2]))
+    left = damage(storage.read(path))
+    storage.delete([path])
+    if left is not None:
+        storage.put(path, left)
+    return path.removeprefix(f"{METADATA_FOLDER}/")
+
+
+def _age(name: str) -> tuple[str, int]:
+    log = LogFileName.parse(name)
+    return (log.instant, log.version) if log else (name.rpartition("_")[2], 0)
+
+
+def commit_another(to: TableWriter) -> None:
+    commit(to, [Row("a", COMMITS, COMMITS)])
+
+
+@either_version
+@either_kind
+@every_damage
+def test_rows_are_read_and_the_next_start_makes_it_anew(
+    version: FormatVersion, is_log: bool, damage: Damage
+) -> None:
+    storage = table(version)
+    path = spoil(storage, damage, is_log=is_log)
+    assert contents(storage) == WHOLE
+    fresh = writer(storage).table
+    assert fresh.scan(where=f"ts = {COMMITS}").to_reader().read_all().num_rows == len(WHOLE)
+    (found,) = fresh.metadata_differences()
+    assert (found.place, found.what) == (f"{METADATA_FOLDER}/files", "files")
+    assert path in found.stored
+    restarted = writer(storage)
+    reason = restarted.table.keep_metadata_table()
+    assert reason is not None and path in reason
+    assert restarted.table.metadata_differences() == []
+    commit_another(restarted)
+    assert contents(storage) == WHOLE
+
+
+@either_kind
+@every_damage
+def test_a_writer_that_runs_is_refused_once_it_reads_again(is_log: bool, damage: Damage) -> None:
+    storage = table()
+    running, other = writer(storage), writer(storage)
+    running.recover()
+    commit_another(running)
+    commit_another(other)
+    path = spoil(storage, damage, is_log=is_log)
+    with pytest.raises(MetadataTableBehind, match=path):
+        commit_another(running)
+    with pytest.raises(Unsupported, match=path):
+        commit_another(writer(storage))
+    assert contents(storage) == WHOLE
+    restarted = writer(storage)
+    restarted.recover()
+    assert restarted.table.metadata_differences() == []
+    commit_another(restarted)
+    assert contents(storage) == WHOLE
+
+
+@pytest.mark.parametrize("partition", ["files", "column_stats", "partition_stats"])
+@either_kind
+def test_what_is_lost_is_not_compacted_away(partition: str, is_log: bool) -> None:
+    storage = table()
+    alone = writer(storage)
+    alone.recover()
+    commit_another(alone)
+    path = spoil(storage, DAMAGES["missing"], is_log=is_log, partition=partition)
+    with pytest.raises(MetadataTableBehind, match=path):
+        for _ in range(COMMITS):
+            commit_another(alone)
+    assert contents(storage) == WHOLE
+
+
+@either_kind
+@every_damage
+def test_statistics_that_are_lost_rule_nothing_out(is_log: bool, damage: Damage) -> None:
+    storage = table()
+    path = spoil(storage, damage, is_log=is_log, partition="column_stats")
+    fresh = writer(storage).table
+    storage.forget()
+    assert fresh.scan(where=f"ts = {COMMITS}").to_reader().read_all().num_rows == len(WHOLE)
+    assert storage.count("list_tree", under="north") == 0, "the listing is whole"
+    (found,) = writer(storage).table.metadata_differences()
+    assert path in found.stored
+    reason = writer(storage).table.keep_metadata_table()
+    assert reason is not None and path in reason
+
+
+@either_kind
+def test_a_file_that_somebody_added_to_is_not_trusted(is_log: bool) -> None:
+    """What follows a whole block makes readers take it for a torn one."""
+    storage = table()
+    path = spoil(storage, _lengthened, is_log=is_log)
+    assert contents(storage) == WHOLE
+    (found,) = writer(storage).table.metadata_differences()
+    assert path in found.stored
+
+
+def test_a_dead_writer_is_undone_though_the_base_file_ends_too_early() -> None:
+    storage = table()
+    writer(storage).begin()
+    spoil(storage, DAMAGES["cut within a block"], is_log=False)
+    restarted = writer(storage)
+    assert restarted.recover()
+    assert restarted.table.metadata_differences() == []
+    assert contents(storage) == WHOLE
+
+
+def _torn(data: bytes) -> bytes:
+    """The last block's own length is another than it says at its end; the size is the same."""
+    return data[:-1] + bytes([data[-1] ^ 1])
+
+
+def test_a_torn_block_of_a_completed_commit_is_no_end_of_the_log() -> None:
+    storage = table()
+    path = spoil(storage, _torn, is_log=True)
+    with pytest.raises(CorruptData, match=path):
+        contents(storage)
+    restarted = writer(storage)
+    restarted.recover()
+    assert restarted.table.metadata_differences() == []
+    assert contents(storage) == WHOLE
+
+
+def test_a_commit_of_the_metadata_table_that_cannot_be_read_is_no_proof() -> None:
+    storage = table()
+    commits = storage.list_tree(f"{METADATA_FOLDER}/.hoodie/timeline")
+    newest = max(one.path for one in commits if one.name.endswith(".deltacommit"))
+    storage.put(newest, b"")
+    assert contents(storage) == WHOLE
+    found = writer(storage).table.metadata_differences()
+    assert found and all(newest.rpartition("/")[2] in one.stored for one in found)
+    restarted = writer(storage)
+    restarted.recover()
+    assert restarted.table.metadata_differences() == []
+
+
+def test_what_a_query_asks_for_it() -> None:
+    storage = table()
+    fresh = writer(storage).table
+    storage.forget()
+    fresh.view()
+    told = [r for r in storage.requests if r.path.endswith((".deltacommit", ".commit"))]
+    logs = [r for r in storage.requests if r.method == "open" and ".log." in r.path]
+    assert len(told) == len(logs) + 1, "one commit for each log, and the compaction"
+    storage.forget()
+    fresh.refresh()
+    commit_another(writer(storage))
+    storage.forget()
+    fresh.refresh()
+    fresh.view()
+    told = [r for r in storage.requests if r.path.endswith((".deltacommit", ".commit"))]
+    assert len([r for r in told if r.path.startswith(METADATA_FOLDER)]) == 1, "the new one"
+
+
+@pytest.mark.parametrize("name", names_with_metadata())
+def test_apaches_commits_name_each_file_that_is_read(name: str, tmp_path: Path) -> None:
+    apaches = unpack(name, tmp_path)
+    recorded = _recorded(apaches)
+    for partition in sorted(apaches.metadata.partitions):
+        assert apaches.metadata.difference(partition) is None
+        files = list(_read_files(apaches.metadata.slices(partition)))
+        for lost in files if not partition.startswith("expr_index") else ():
+            if not _may_be_lost(apaches, lost):
+                left = [file for file in files if file is not lost]
+                difference = recorded.difference(partition, left)
+                assert difference is not None and lost.path in difference
+
+
+def _recorded(apaches: ApachesTable) -> RecordedFiles:
+    own = apaches.metadata.rows.storage
+    store = TimelineStore.of_table(own, apaches.properties, clock=UTC_CLOCK)
+    timeline = store.load()
+    return RecordedFiles(store, timeline, ValidInstants(apaches.timeline, timeline))
+
+
+def _read_files(slices: Iterable[FileSlice]) -> Iterator[DataFile]:
+    for one in slices:
+        if one.base is not None:
+            yield one.base
+        yield from one.logs
+
+
+def _may_be_lost(apaches: ApachesTable, file: DataFile) -> bool:
+    """The empty log that a file group begins with, or one of a commit that does not count yet."""
+    is_first = isinstance(file.name, LogFileName) and file.name.write_token == "0-0-0"
+    known = apaches.timeline.find(file.name.instant)
+    return is_first or (known is not None and not known.is_completed)
