@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -171,7 +172,7 @@ class JsonDecoding:
         """What pyarrow says of a record, and of which of its columns."""
         reason = _first_line(error)
         if not finding.is_complete:
-            return reason
+            return _KIND_CHANGED.sub(_say_kind, reason)
         forms = iter(_complete(finding.forms, self._forms))
         for field in self._schema:
             own, schema = tuple(islice(forms, count_timestamps(field.type))), pa.schema([field])
@@ -328,6 +329,15 @@ def _blocks(values: pa.Array) -> Iterator[tuple[int, int]]:
         end = min(max(fitting, start + 1), start + _BLOCK_VALUES, len(values))
         yield start, end
         start, bytes_before = end, int(ends[end - 1])
+
+
+#: What pyarrow says of a value of the wrong kind, with its path, such as ``/a/[]/b``.
+_KIND_CHANGED = re.compile(r"Column\(/(.+)\) changed from (\w+) to (\w+)")
+
+
+def _say_kind(match: re.Match[str]) -> str:
+    path = match[1].replace("/[]", "[]").replace("/", ".")
+    return f"column {path!r}: expected {match[2].replace('_', ' ')}, found {match[3]}"
 
 
 def _first_line(error: ValueError) -> str:
