@@ -37,11 +37,10 @@ from streamer.sources.kafka import KafkaSource
 from streamer.sources.kafka_admin import KafkaAdmin
 from streamer.sources.kafka_offsets import OffsetRange
 from table.config import keys
-from table.errors import Permanent, StorageUnavailable, WriteConflict
+from table.errors import Permanent, StorageUnavailable
 from table.execution.runner import LocalRunner
 from table.hudi_table import HudiTable, open_table
 from table.model.action import COMMITS, Action
-from table.model.instant import Instant
 from table.storage import StorageLocation
 from tests.fixtures.kafka import Kafka, Message
 from tests.stream.orders_pipeline import assert_offsets_chain, pipeline_config
@@ -429,34 +428,19 @@ def test_records_that_are_deleted_between_the_plan_of_a_batch_and_its_reading_ar
     assert [audit["skipped"] for audit in audits(table)] == [0, 0]
 
 
-def fails_once(publish: Callable[..., Instant]) -> Callable[..., Instant]:
-    """A publication whose first attempt meets a conflict, for which the batch is written again."""
-    attempts = iter([False])
-
-    def published(*arguments: Any) -> Instant:
-        if not next(attempts, True):
-            message = "another writer was faster"
-            raise WriteConflict(message)
-        return publish(*arguments)
-
-    return published
-
-
 class Withholds(DriverExchange):
     """An exchange that is not given some records of its first batch.
 
     Attributes:
         offsets: of the records.
-        again: those that its second batch is not given.
         afterwards: what happens once the others were read.
     """
 
     offsets: tuple[int, ...] = ()
-    again: tuple[int, ...] = ()
     afterwards: Callable[[], None] = staticmethod(lambda: None)
 
     def run(self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite) -> list[Written]:
-        withheld, self.offsets, self.again = self.offsets, self.again, ()
+        withheld, self.offsets = self.offsets, ()
         records = batch.records.filter(~batch.records["offset"].isin(list(withheld)))
         written = super().run(replace(batch, records=records), prepare, open_write)
         self.afterwards()
@@ -492,12 +476,8 @@ def test_a_record_that_the_topic_has_and_a_batch_has_not_is_read_again(
 
 
 @pytest.mark.parametrize("policy", ["fail", "earliest"])
-def test_offsets_that_were_not_read_and_are_deleted_now_are_lost_and_reported_once(
-    kafka: Kafka,
-    spark: SparkSession,
-    policy: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+def test_offsets_that_were_not_read_and_are_deleted_now_are_lost(
+    kafka: Kafka, spark: SparkSession, policy: str, tmp_path: Path
 ) -> None:
     topic = kafka.create_topic()
     kafka.produce(topic, [order(key, 1) for key in range(9)])
@@ -505,7 +485,7 @@ def test_offsets_that_were_not_read_and_are_deleted_now_are_lost_and_reported_on
     source = {"on_offset_out_of_range": policy}
     pipeline_of = pipeline_config(kafka.bootstrap, topic, path, source=source)
     exchange = Withholds(LocalRunner(2))
-    exchange.offsets, exchange.again = (2, 3, 4), (2, 3, 4)
+    exchange.offsets = (2, 3, 4)
     exchange.afterwards = lambda: kafka.delete_before(topic, 5)
     skipped: list[OffsetsSkipped] = []
 
@@ -514,7 +494,6 @@ def test_offsets_that_were_not_read_and_are_deleted_now_are_lost_and_reported_on
             skipped.append(event)
 
     with pipeline.build(pipeline_of, listener, exchange) as built:
-        monkeypatch.setattr(built.sink, "_publish", fails_once(built.sink._publish))
         with nullcontext() if policy == "earliest" else pytest.raises(LostOffsets, match="2 to 4 "):
             built.loop.run()
     table = open_table(StorageLocation(str(path)))
