@@ -14,7 +14,8 @@ from streamer.config.pipeline import PipelineConfig
 from table.config import keys
 from table.config.merge_settings import PartialUpdateMode, merge_settings
 from table.config.merger_name import MergerName
-from table.config.property_rules import Purpose, check_allows
+from table.config.property_check import check_allows
+from table.config.property_rule import Purpose
 from table.config.table_properties import TableType
 from table.config.table_spec import TableSpec
 from table.errors import InvalidConfig, TableNotFound, Unsupported

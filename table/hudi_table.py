@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 
 from table.config import keys
 from table.config.merge_settings import merge_settings
-from table.config.property_rules import Purpose, check_allows
+from table.config.property_check import check_allows
+from table.config.property_rule import Purpose
 from table.config.table_properties import PROPERTIES_PATH, TableProperties
 from table.config.table_spec import TableSpec
 from table.errors import InvalidConfig, SnapshotChanged

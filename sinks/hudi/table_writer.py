@@ -20,7 +20,8 @@ from sinks.hudi.exchange import Written
 from sinks.hudi.placement import Placement, Placer
 from sinks.hudi.settings import SinkSettings
 from table.config import keys
-from table.config.property_rules import Purpose, check_allows
+from table.config.property_check import check_allows
+from table.config.property_rule import Purpose
 from table.errors import WriteConflict
 from table.execution.runner import Runner
 from table.hudi_table import HudiTable

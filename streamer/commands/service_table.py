@@ -16,7 +16,8 @@ from streamer.config.load import load
 from streamer.config.pipeline import PipelineConfig
 from streamer.config.secrets import redaction
 from streamer.table_setup import agree_with_others, check_kept
-from table.config.property_rules import Purpose, check_allows
+from table.config.property_check import check_allows
+from table.config.property_rule import Purpose
 from table.errors import InvalidConfig
 from table.execution.runner import LocalRunner, Runner
 from table.hudi_table import HudiTable

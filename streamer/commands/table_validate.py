@@ -9,7 +9,8 @@ from rich.console import Console
 
 from streamer.commands.service_table import open_beside_writers
 from streamer.commands.table import Facts, show_rows
-from table.config.property_rules import Purpose, check_allows
+from table.config.property_check import check_allows
+from table.config.property_rule import Purpose
 from table.errors import InvalidConfig, Unsupported
 from table.hudi_table import HudiTable
 from table.index.repeated_keys import RepeatedKeys

@@ -4,15 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from table.config.property_rules import (
-    ANY_VALUE,
-    SUBJECTS,
-    USER_NOTES,
-    Effect,
-    PropertyRule,
-    Purpose,
-    Refusal,
-)
+from table.config.property_rule import ANY_VALUE, Effect, PropertyRule, Purpose, Refusal
+from table.config.property_rules import SUBJECTS, USER_NOTES
 
 _PAGE = Path(__file__).parents[2] / "docs" / "foreign_tables.md"
 

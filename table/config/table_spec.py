@@ -13,7 +13,8 @@ from table.config.merge_settings import (
     stored_payload,
 )
 from table.config.merger_name import MergerName
-from table.config.property_rules import Purpose, check_allows
+from table.config.property_check import check_allows
+from table.config.property_rule import Purpose
 from table.config.table_properties import (
     MergeMode,
     TableProperties,

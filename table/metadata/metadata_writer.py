@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from table.config.property_rules import Purpose, check_allows
+from table.config.property_check import check_allows
+from table.config.property_rule import Purpose
 from table.config.table_properties import PROPERTIES_PATH, TableProperties
 from table.errors import CorruptData, Fenced, Retriable, TableNotFound, Unsupported
 from table.metadata.agreement import disagreement

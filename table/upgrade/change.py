@@ -24,7 +24,8 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from table.config import keys
-from table.config.property_rules import Purpose, check_allows
+from table.config.property_check import check_allows
+from table.config.property_rule import Purpose
 from table.config.table_properties import PROPERTIES_PATH, TableProperties
 from table.errors import Refused
 from table.metadata.bootstrap import drop

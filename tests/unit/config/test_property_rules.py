@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from table.config import keys
-from table.config.property_rules import RULES, Purpose, check_allows, problems, rule_of
+from table.config.property_check import check_allows, problems
+from table.config.property_rule import Purpose
+from table.config.property_rules import RULES, rule_of
 from table.config.table_properties import TableProperties
 from table.errors import Unsupported
 from table.hudi_table import open_table

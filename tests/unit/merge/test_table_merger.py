@@ -4,7 +4,8 @@ import pytest
 
 from table.config import keys
 from table.config.merge_settings import MergeSettings, PartialUpdateMode, Payload, merge_settings
-from table.config.property_rules import Purpose, check_allows
+from table.config.property_check import check_allows
+from table.config.property_rule import Purpose
 from table.config.table_properties import MergeMode, TableProperties
 from table.errors import Unsupported
 from table.merge.record_merger import commit_time_merger, event_time_merger
