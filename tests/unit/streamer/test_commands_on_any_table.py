@@ -574,6 +574,6 @@ def test_a_listing_that_is_gone_hides_no_rows(
 ) -> None:
     folder = Case(0, listing_gone).make(tmp_path / "t")
     assert main(words_of("query {table}", folder)) == FAILED
-    assert "validate TABLE --rebuild makes it anew" in capsys.readouterr().err
+    assert "validate TABLE --rebuild builds the metadata table again" in capsys.readouterr().err
     assert run("table validate {table} --rebuild", folder, capsys) == OK
     assert len(rows_of(open_named(folder))) == 2
