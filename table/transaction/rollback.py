@@ -35,6 +35,7 @@ from table.transaction.access import LOCK_WAIT_S, TableAccess
 from table.transaction.heartbeat import HeartbeatPolicy, clear_expired, forget_heartbeat
 from table.transaction.instant_files import as_planned, awaited_logs, files_of, names_of
 from table.transaction.sharing import dead, has_heartbeat
+from table.transaction.taken_back import completed_in, rollbacks_of, was_taken_back
 from table.transaction.undoable import check_no_restore, check_undoable, named_instant
 from table.write.markers import drop_markers
 
@@ -77,7 +78,8 @@ def recover(access: TableAccess) -> list[str]:
 def roll_back(access: TableAccess, target: Instant) -> bool:
     """Undo a pending instant of our own; False when it completed before we held the lock.
 
-    Another writer may have done so; what we wrote in its name since then goes, too.
+    Another writer may have done so; what we wrote in its name since then goes, too. If another
+    writer has rolled a service back, executed it again and completed it, its files stay.
 
     Raises:
         Fenced: one has, on a table that is not shared: we were replaced.
@@ -91,7 +93,13 @@ def roll_back(access: TableAccess, target: Instant) -> bool:
         if standing is not None:
             _roll_back(access, standing, timeline, lease)
             return True
-        _delete_late_files(access, target.requested_at, timeline)
+        archived = access.timeline.load_archived()
+        if completed_in(archived, target.requested_at):
+            return False
+        if was_taken_back(access.timeline, target.requested_at, timeline, archived):
+            lease.check()
+            access.delete_files(files_of(access, target.requested_at))
+            drop_markers(access.storage, target.requested_at)
         if access.sharing is not None:
             return True
     raise Fenced(target.requested_at, "another writer rolled it back; the newer writer goes on")
@@ -307,28 +315,6 @@ def _forget_undone(access: TableAccess, timeline: Timeline) -> None:
     for compaction in timeline.pending(*_COMPACTIONS):
         if any(
             plan.action not in _COMPACTIONS
-            for plan in _rollbacks_of(access, compaction.requested_at, timeline)
+            for plan in rollbacks_of(access.timeline, compaction.requested_at, timeline)
         ):
             access.timeline.forget(compaction)
-
-
-def _delete_late_files(access: TableAccess, instant: str, timeline: Timeline) -> None:
-    """Delete files of an instant that is gone, if it was undone: else it was archived."""
-    if _rollbacks_of(access, instant, timeline) or _was_restored(access, instant, timeline):
-        access.delete_files(files_of(access, instant))
-        drop_markers(access.storage, instant)
-
-
-def _rollbacks_of(access: TableAccess, instant: str, timeline: Timeline) -> list[RollbackPlan]:
-    """The completed rollbacks that undid the instant."""
-    rollbacks = (i for i in timeline.completed(Action.ROLLBACK) if i.requested_at > instant)
-    return [
-        plan for plan in map(access.timeline.read_rollback, rollbacks) if plan.instant == instant
-    ]
-
-
-def _was_restored(access: TableAccess, instant: str, timeline: Timeline) -> bool:
-    """Whether a restore undid the instant."""
-    restores = (i.requested_at for i in timeline.completed(Action.RESTORE))
-    plans = (access.timeline.read_restore_plan(name) for name in restores if name > instant)
-    return any(instant == one.requested_at for plan in plans for one in plan.instants)

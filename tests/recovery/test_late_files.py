@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import pytest
 
+from sinks.hudi.compactions import Compaction, request_compaction
+from sinks.hudi.table_writer import TableWriter
 from sinks.hudi.upkeep import archive
+from table.config.table_properties import TableType
 from table.errors import Fenced
 from table.execution.runner import LocalRunner
+from table.model.action import Action
+from table.model.format_version import FormatVersion
+from table.services.archival_plan import ArchivalPolicy
 from table.services.compaction import CompactionPolicy
 from table.storage import Storage
+from table.transaction.rollback import roll_back_named
 from table.write.file_group_write import write_file_group
 from table.write.partitioner import divide
 from tests.clocks import SharedClock, on_clock
@@ -46,6 +53,75 @@ def test_files_of_an_instant_that_was_rolled_back(storage: Storage, is_first: bo
     assert not storage.list_tree(f".hoodie/.temp/{context.instant}")
     assert set(kept) < set(data_files(storage))
     assert contents(storage) == {**expected, "a": (4, 4)}
+
+
+def archive_rollbacks(to: TableWriter) -> None:
+    """Write and archive until no rollback is on the active timeline."""
+    for number in range(10, 40):
+        commit(to, [Row("z", number, number, region="south")])
+        to.compact_if_due(CompactionPolicy(2), LocalRunner(1))
+        archive(to.table, ARCHIVAL, None)
+        if not to.table.timeline.completed(Action.ROLLBACK):
+            return
+    raise AssertionError
+
+
+@pytest.mark.parametrize("version", [FormatVersion.V6, FormatVersion.V9])
+@pytest.mark.parametrize("table_type", TableType)
+def test_a_late_file_is_deleted_by_its_writer_after_its_rollback_was_archived(
+    table_type: TableType, version: FormatVersion
+) -> None:
+    storage = new_storage()
+    make_plain(storage, table_type, version)
+    late = writer(storage)
+    context, placement = late.begin(), late.placement()
+    to = on_clock(writer(storage), CLOCK)
+    assert to.recover() == [context.instant]
+    for value in (1, 5):
+        commit(to, [Row("a", value, value)])
+    archive_rollbacks(to)
+    expected = contents(storage)
+    for bucket, part in divide(changes([Row("a", 1, 1)]), late.settings.index):
+        write_file_group(context, placement.task(bucket), [part])
+    assert [path for path in data_files(storage) if context.instant in path]
+    with pytest.raises(Fenced, match="another writer rolled it back"):
+        late.abandon()
+    assert not [path for path in data_files(storage) if context.instant in path]
+    assert contents(storage) == expected
+    writer(storage).table.rebuild_metadata_table()
+    assert contents(storage) == expected
+    commit(writer(storage), [Row("a", 6, 6)])
+    assert contents(storage) == {**expected, "a": (6, 6)}
+
+
+@pytest.mark.parametrize("is_archived", [False, True])
+def test_a_late_attempt_deletes_nothing_of_a_compaction_that_was_executed_again(
+    is_archived: bool,
+) -> None:
+    storage = new_storage()
+    make_plain(storage)
+    late = on_clock(writer(storage), CLOCK)
+    for value in (1, 2):
+        commit(late, [Row("a", value, value)])
+    planned = request_compaction(late.table)
+    assert planned is not None
+    attempt = Compaction.begin(late.table, planned)
+    commit(on_clock(writer(storage), CLOCK), [Row("z", 1, 1, region="south")])
+    roll_back_named(writer(storage).table.access, planned[0].requested_at)
+    to = on_clock(writer(storage), CLOCK)
+    (done,) = to.compact_if_due(CompactionPolicy(1), LocalRunner(1))
+    assert done[0].requested_at == planned[0].requested_at
+    while is_archived and to.table.timeline.find(planned[0].requested_at):
+        commit(to, [Row("z", 2, 2, region="south")])
+        to.compact_if_due(CompactionPolicy(2), LocalRunner(1))
+        archive(to.table, ArchivalPolicy(2, 3, delta_commits_to_compact=1), None)
+    timeline = writer(storage).table.timeline
+    assert (timeline.find(planned[0].requested_at) is None) == is_archived
+    assert timeline.completed(Action.ROLLBACK), "the one of the first attempt is still there"
+    kept, expected = data_files(storage), contents(storage)
+    attempt.undo()
+    assert data_files(storage) == kept
+    assert contents(storage) == expected
 
 
 def test_a_late_writers_file_does_not_come_back_once_its_rollback_is_past() -> None:
