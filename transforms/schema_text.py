@@ -43,8 +43,15 @@ TYPES = (
     ColumnType("string", "a string", pa.string()),
     ColumnType("int", "an integer of 32 bits; 1.0 is not one", pa.int32(), ("integer",)),
     ColumnType("bigint", "an integer of 64 bits", pa.int64(), ("long",)),
-    ColumnType("float", "a number in the range of 32 bits", pa.float32(), ("real",)),
-    ColumnType("double", "a number in the range of 64 bits", pa.float64()),
+    ColumnType(
+        "float",
+        "a number in the range of 32 bits, `NaN`, `Infinity` or `-Infinity`",
+        pa.float32(),
+        ("real",),
+    ),
+    ColumnType(
+        "double", "a number in the range of 64 bits, `NaN`, `Infinity` or `-Infinity`", pa.float64()
+    ),
     ColumnType("boolean", "`true`, `false`", pa.bool_()),
     ColumnType("binary", "a string: Base64 with padding", pa.binary()),
     ColumnType("date", "a string: `2026-01-31`", pa.date32()),

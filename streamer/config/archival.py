@@ -14,16 +14,16 @@ from table.services.archival_plan import ArchivalPolicy
 
 
 class ArchivalConfig(Section):
-    """Moving of old commits out of the active timeline, which every reader lists."""
+    """Archival moves old commits from the active timeline, which readers list, to the history."""
 
     enabled: bool = True
-    """Whether this application archives."""
+    """Whether this pipeline archives commits."""
 
     min_commits: Annotated[int, Field(ge=1)] = 20
-    """So many commits stay active."""
+    """How many of the latest commits an archival keeps active."""
 
     max_commits: Annotated[int, Field(ge=2)] = 30
-    """Archive when more than so many are active."""
+    """Archive when more than this number of commits are active."""
 
     def archival_policy(self, every_delta_commits: int) -> ArchivalPolicy | None:
         """The same for the table; None when it is not to be archived.

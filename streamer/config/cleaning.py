@@ -13,27 +13,30 @@ _AtLeastOne = Annotated[int, Field(ge=1)]
 
 
 class CleaningConfig(Section):
-    """Deletion of files that no query of the retained past reads, and no savepoint keeps."""
+    """Cleaning deletes file versions that are older than the retained history.
+
+    Files that a savepoint refers to are kept.
+    """
 
     enabled: bool = True
-    """Whether this application cleans."""
+    """Whether this pipeline cleans the table."""
 
     policy: Literal["keep_latest_commits", "keep_latest_by_hours", "keep_latest_file_versions"] = (
         "keep_latest_commits"
     )
-    """What is counted: commits, hours, or the versions of each file."""
+    """Whether the retained history is counted in commits, in hours or in versions of each file."""
 
     commits_retained: _AtLeastOne = 10
-    """The table stays readable as of so many commits."""
+    """The number of latest commits as of which queries can read the table."""
 
     hours_retained: _AtLeastOne = 24
-    """The table stays readable as of the commits of so many hours."""
+    """How many hours back queries can read the table as of any commit."""
 
     file_versions_retained: _AtLeastOne = 3
-    """So many versions of each file stay."""
+    """The number of latest versions that are kept of each file."""
 
     every_commits: _AtLeastOne = 1
-    """Look for files to delete after so many commits since the last clean."""
+    """Clean after this number of commits since the last clean."""
 
     def cleaning_policy(self) -> CleaningPolicy | None:
         """The same for the table; None when it is not to be cleaned."""

@@ -16,37 +16,37 @@ from table.transaction.sharing import LONGEST_CLOCK_SKEW_MS, Sharing
 
 
 class LockConfig(Section):
-    """Where the table's lock is kept; the same in every writer of a table."""
+    """Where the lock of the table is kept. All writers of a table must use the same lock."""
 
     provider: Literal["storage", "file_system", "in_process"] = "storage"
-    """``storage`` keeps it beside the table; on an object store Apache Hudi takes the same with its
-    ``StorageBasedLockProvider``. ``file_system``, on a local disk, also takes the file of Apache
-    Hudi's ``FileSystemBasedLockProvider``. ``in_process`` excludes nobody outside of this
-    process."""
+    """``storage`` keeps the lock in the table's storage; on an object store, Apache Hudi shares it
+    with its ``StorageBasedLockProvider``. ``file_system`` works on a local disk only, and also
+    acquires the lock file of Apache Hudi's ``FileSystemBasedLockProvider``. ``in_process`` protects
+    only against writers in the same process."""
 
     expire_minutes: Annotated[int, Field(ge=0)] = 0
-    """After so many minutes a lock that Apache Hudi left in ``file_system`` is taken over, as its
-    ``hoodie.write.lock.filesystem.expire`` says; 0: never."""
+    """With ``file_system``: a lock file that Apache Hudi did not remove counts as expired after
+    this number of minutes, as with its ``hoodie.write.lock.filesystem.expire``. 0: never."""
 
 
 class ConcurrencyConfig(Section):
-    """Several writers on one table: pipelines, and Apache Hudi."""
+    """Several writers of one table: other pipelines, and Apache Hudi."""
 
     mode: Literal["single", "multiple"] = "single"
-    """``single`` undoes at its start whatever it finds unfinished, as no other writer may be at
-    work. With ``multiple``, which all writers then use, they show heartbeats, and only what a dead
-    one left is undone. In Apache Hudi: ``optimistic_concurrency_control`` with ``LAZY`` cleaning of
-    failed writes."""
+    """With ``single``, this pipeline is the only writer: at its start, it rolls back every commit
+    that is not complete. With ``multiple``, which all writers must then use, writers emit
+    heartbeats, and only commits of writers without a heartbeat are rolled back. The counterpart in
+    Apache Hudi is ``optimistic_concurrency_control`` with ``LAZY`` cleaning of failed writes."""
 
     heartbeat_interval_s: Annotated[float, Field(ge=1)] = 60.0
-    """Seconds from heartbeat to heartbeat, of all writers."""
+    """Seconds between two heartbeats; the same for all writers."""
 
     tolerable_misses: Annotated[int, Field(ge=1)] = 2
-    """A writer is dead that was silent for so many intervals."""
+    """A writer counts as dead after this number of intervals without a heartbeat."""
 
     clock_skew_ms: Annotated[int, Field(ge=0, le=LONGEST_CLOCK_SKEW_MS)] = 200
-    """How far the clocks of the writers' machines may differ, at most 30,000; each commit waits
-    twice for so long."""
+    """How far the clocks of the writers' machines may differ, at most 30,000. Each commit waits for
+    twice this time."""
 
     lock: LockConfig = LockConfig()
 

@@ -96,46 +96,48 @@ class DecodeConfig(Section):
     inferred](schema_evolution.md#how-a-schema-is-inferred)."""
 
     unknown_fields: Literal["ignore", "rescue", "evolve", "reject", "fail"] = "ignore"
-    """What happens to fields that no column is declared for, nested ones included: they are left
-    out (``ignore``), kept as JSON in ``rescue_column`` (``rescue``), become columns of the table
-    (``evolve``), or their record goes to the dead letters (``reject``) or stops the run
-    (``fail``)."""
+    """What happens to fields without a column, nested ones included: ``ignore`` leaves them out,
+    ``rescue`` keeps them as JSON in ``rescue_column``, ``evolve`` adds columns to the table,
+    ``reject`` sends the record to the dead letters, ``fail`` stops the run."""
 
     wider_values: Literal["reject", "evolve", "rescue", "fail"] = "reject"
-    """What happens to values that do not fit their column and would fit a wider type without loss:
-    bigint or double for int, double for float. ``evolve`` makes the column wider, but none of key,
-    partition or ordering, and nothing inside structs and arrays; the others as for
-    ``unknown_fields``. What fits no wider type, such as text for a number, always goes to the dead
-    letters."""
+    """What happens to values that do not fit their column but would fit a wider type without loss:
+    bigint or double for an int column, double for a float column. ``evolve`` widens the column,
+    except for key, partition and ordering columns and for fields inside structs and arrays. The
+    other choices are as for ``unknown_fields``. A value that fits no wider type, such as text in a
+    column of numbers, always goes to the dead letters."""
 
     rescue_column: Annotated[str, Field(min_length=1)] | None = None
-    """Column that takes unknown fields or wider values, as JSON; with ``rescue`` for one of
-    them."""
+    """The column that keeps unknown fields or wider values as JSON, if one of these settings is
+    ``rescue``."""
 
     aliases: Mapping[str, Annotated[str, Field(min_length=1)]] = Field(default_factory=dict)
-    """Fields that were renamed, and the column that each fills: ``{customer_name: customer}``. A
-    record that has both names with different values goes to the dead letters."""
+    """Fields that were renamed, and the column that each one fills: ``{customer_name: customer}``.
+    A record that has different values under both names goes to the dead letters."""
 
     timestamp_unit: Literal["s", "ms", "us", "ns"] = "ms"
-    """What a number stands for where a timestamp is expected."""
+    """The unit of integers in timestamp columns; they count from 1970-01-01T00:00:00Z. Nanoseconds
+    are rounded down to the microsecond, before 1970 as well."""
 
     tombstones: Literal["delete", "ignore"] = "delete"
-    """What a record without value does: it deletes the row that its Kafka key names, and goes to
-    the dead letters if the key names none (``delete``); or it is counted and passed over, whatever
-    its key (``ignore``)."""
+    """What happens to a record without a value (a tombstone). ``delete`` deletes the row that its
+    Kafka key names; if the key names no row, the record goes to the dead letters. ``ignore`` counts
+    such records and skips them, whatever their keys are."""
 
     tombstone_key: Literal["raw", "json", "avro"] | None = None
-    """How the Kafka key of a record without value names the row to delete: ``raw``, its text is
-    the record key; ``json``, an object with the record key's and the partition's fields; ``avro``,
-    where the values are Avro too, a record of these fields, or the value of the only one. Left out:
-    ``raw`` with one key field and no partitions, else ``json``. A field of the partition that is
-    null in the key names the default partition; a field that is missing is an error."""
+    """How the Kafka key of a tombstone names the row to delete. ``raw``: the text of the key is the
+    record key. ``json``: the key is an object with the fields of the record key and of the
+    partition. ``avro``, for Avro values only: the key is a record of these fields, or the bare
+    value if there is only one field. Default: ``raw`` if the table has one key field and no
+    partitions, else ``json``. If a partition field is null in the key, the row is in the default
+    partition; if it is missing, the tombstone goes to the dead letters."""
 
     tombstone_ordering: Annotated[str, Field(min_length=1)] = "none"
-    """What a record without value is ordered by: ``none``, it deletes whatever it meets;
-    ``record_timestamp``, the time of the Kafka record, in ``timestamp_unit`` where the ordering
-    column is an integer; or the name of a field of its key. It then loses to newer rows. The
-    table must be ordered by one column."""
+    """The ordering value of a tombstone. With ``none``, it has no ordering value and always
+    deletes. With ``record_timestamp``, the value is the timestamp of the Kafka record (in
+    ``timestamp_unit`` if the ordering column holds integers). Any other text is the name of a field
+    of the Kafka key. A tombstone with an ordering value does not delete a newer row. The table must
+    have exactly one ordering column."""
 
     def policy(self) -> SchemaPolicy:
         """What happens to records that the schema does not hold."""
@@ -147,10 +149,10 @@ class DecodeConfig(Section):
 
 
 class JsonDecodeConfig(DecodeConfig):
-    """JSON values, one object in each record."""
+    """JSON values: each record is one object."""
 
     format: Literal["json"] = "json"
-    """What the values are."""
+    """The format of the values."""
 
 
 def _access(given: Mapping[str, Setting]) -> Mapping[str, Setting]:
@@ -176,19 +178,23 @@ def _without_user(url: object) -> object:
 
 
 class SchemaRegistryConfig(Section):
-    """A schema registry with Confluent's REST interface. Spark's executors ask it too."""
+    """A schema registry with Confluent's REST interface.
+
+    The driver and the Spark executors connect to it.
+    """
 
     url: Annotated[str, Field(pattern=r"^https?://[^@?#]+$"), BeforeValidator(_without_user)]
-    """Where it answers, such as ``https://registry:8081``. A url with a user, a password or a
-    token in it is refused: these belong in ``access``."""
+    """The address of the registry, such as ``https://registry:8081``. A URL that contains a user, a
+    password or a token is refused; put these in ``access``."""
 
     access: Annotated[Settings, AfterValidator(_access)]
-    """What it asks of its clients: ``user`` and ``password``, or ``token``; ``ca_file`` with the
-    certificates to trust, ``certificate_file`` and ``key_file`` with the client's own (PEM, at the
-    same paths on every executor)."""
+    """Credentials and certificates: ``user`` and ``password``, or ``token``; ``ca_file`` with the
+    certificate authorities to trust; ``certificate_file`` and ``key_file`` for a client
+    certificate. Files are in PEM format, at the same path on every executor."""
 
     patience_s: Annotated[float, Field(ge=0)] = 30.0
-    """How long a registry that does not answer is asked again before the run stops."""
+    """For how many seconds requests to a registry that does not answer are repeated before the run
+    stops."""
 
     def registry(self) -> SchemaRegistry:
         """The registry, with its secrets.
@@ -201,36 +207,38 @@ class SchemaRegistryConfig(Section):
 
 
 class AvroDecodeConfig(DecodeConfig):
-    """Avro values, one record in each."""
+    """Avro values: each is one record."""
 
     format: Literal["avro"]
-    """What the values are."""
+    """The format of the values."""
 
     wire_format: Literal["confluent", "plain"] = "confluent"
-    """``confluent``, the id of a schema of the registry before each value; ``plain``, the value
-    alone."""
+    """``confluent``: each value begins with the id of its schema in the registry. ``plain``: the
+    value has no prefix, and ``writer_schema`` says how to read it."""
 
     schema_registry: SchemaRegistryConfig | None = None
-    """Where the schemas of ``confluent`` values are."""
+    """The registry that has the schemas of ``confluent`` values."""
 
     subject: Annotated[str, Field(min_length=1)] | None = None
-    """Whose newest schema the columns of a new table come from. Left out: ``<topic>-value``."""
+    """The subject whose newest schema gives a new table its columns. Default: ``<topic>-value``."""
 
     unknown_schema: Literal["dead_letter", "stop"] = "dead_letter"
-    """What happens to records with an id that the registry does not know: they go to the dead
-    letters, or the run stops."""
+    """What happens to records whose schema id the registry does not know: ``dead_letter`` sends
+    them to the dead letters, ``stop`` stops the run."""
 
     writer_schema: Annotated[str, Field(min_length=1)] | None = None
-    """The schema that ``plain`` values are written with: its JSON, or ``{file: PATH}`` (url, or
-    path from the folder of the pipeline file), which is replaced by it when the file is loaded."""
+    """The schema of ``plain`` values: its JSON, or ``{file: PATH}``. PATH is a URL, or a path
+    relative to the folder of the pipeline file. The file is read when the pipeline file is
+    loaded."""
 
     key_schema: Annotated[str, Field(min_length=1)] | None = None
-    """The same for the Kafka keys of tombstones, where ``tombstone_key`` is ``avro``."""
+    """The schema of the Kafka keys of tombstones, if ``tombstone_key`` is ``avro``. It is given
+    like ``writer_schema``."""
 
     record_limit_bytes: Annotated[int, Field(ge=1)] = 64 << 20
-    """How large the columns of one record may be in memory. A null in an array is one byte, and as
-    large in its columns as the values are that it stands beside, so a small record may become a
-    very large one. Larger ones go to the dead letters."""
+    """How much memory the columns of one decoded record may take. A larger record goes to the dead
+    letters. The limit is needed because a null in an array takes one byte in Avro but as much
+    memory as the other values of the array, so that a small record can become very large."""
 
     def framing(self) -> Framing:
         """How values say which schema they were written with.

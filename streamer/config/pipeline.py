@@ -36,7 +36,7 @@ class PipelineConfig(Section):
     """One topic into one table. Dumping it (``model_dump``) masks what is secret."""
 
     name: Annotated[str, Field(min_length=1)] = ""
-    """What this pipeline is called. Left out: the table's name."""
+    """The name of this pipeline, as logs and metrics show it. Default: the name of the table."""
 
     source: SourceConfig
     decode: AnyDecodeConfig = JsonDecodeConfig()

@@ -17,16 +17,17 @@ _OTHERS = ", or a value as described"
 
 _HEAD = """# The pipeline file
 
-One YAML file describes one topic and one table. It may lie on any storage
-(`lakemark run s3://config/orders.yaml`). Unknown keys are refused, not ignored. A value may be
-overridden on the command line: `--set table.buckets=16`.
+A pipeline file is a YAML file that describes one pipeline: one Kafka topic and one table. It can be
+on any supported storage (`lakemark run s3://config/orders.yaml`). Unknown settings are refused. The
+command line can override a setting: `--set table.buckets=16`.
 
-A setting of `source.consumer`, `table.storage`, `spark.conf` or
-`decode.schema_registry.access` is a value, `{env: NAME}` for an
-environment variable, or `{file: PATH}` for the text of a file. Values that are secret by their name
-or their text are never printed, and lakemark does not pass them on the command line of Spark. In
-messages `***` replaces them, and everything before the host of a URL (`https://token@host`).
-`docs/pipeline.schema.json` is the same as a JSON schema, for editors.
+A value in `source.consumer`, `table.storage`, `spark.conf` or `decode.schema_registry.access` is
+either the value itself, `{env: NAME}` for an environment variable, or `{file: PATH}` for the text
+of a file. Values that are secret by their name or their text are never printed, and lakemark does
+not pass them on the command line of Spark. In messages, `***` replaces them, and everything before
+the host of a URL (`https://token@host`).
+
+`docs/pipeline.schema.json` describes the same settings as a JSON schema, for editors.
 """
 
 
@@ -38,7 +39,7 @@ def reference() -> str:
 def _types() -> Iterator[str]:
     """The types of ``decode.schema``."""
     yield "## Types of columns\n"
-    yield "What `decode.schema` accepts, and which JSON values fit. A value may always be null.\n"
+    yield "The types in `decode.schema`, and the JSON values that fit each. Null always fits.\n"
     yield "| type | JSON value |\n|---|---|"
     for one in TYPES:
         also = f" (also {', '.join(f'`{name}`' for name in one.synonyms)})" if one.synonyms else ""

@@ -13,46 +13,50 @@ from streamer.config.settings import Settings
 
 
 class CompactionConfig(Section):
-    """Merging of log files into base files, for merge-on-read tables."""
+    """Compaction merges log files into base files. It applies to merge-on-read tables only."""
 
     enabled: bool = True
-    """Whether this application compacts."""
+    """Whether this pipeline compacts the table."""
 
     every_delta_commits: Annotated[int, Field(ge=1)] = 5
-    """Compact after so many commits."""
+    """Compact after this number of delta commits."""
 
     when: Literal["inline", "beside"] = "inline"
-    """``inline`` compacts between two batches, which wait for it. ``beside`` compacts while batches
-    go on, with half of this machine's cores, or, on a cluster, in a pool of its own."""
+    """``inline`` compacts between two batches; the next batch waits for it. ``beside`` compacts
+    while batches are written, with half of this machine's cores, or, on a cluster, in a scheduler
+    pool of its own."""
 
     wait_budget_s: Annotated[float, Field(ge=0)] = 10.0
-    """With ``beside``: at most so many seconds does a batch wait for a compaction; it does when the
-    table is behind by more than ``backlog_commits``."""
+    """With ``beside``: the longest time in seconds that a batch waits for a compaction. It waits
+    only if more than ``backlog_commits`` delta commits are not compacted."""
 
     backlog_commits: Annotated[int, Field(ge=1)] = 20
-    """With ``beside``: so many delta commits may be there that are not compacted before batches
-    wait."""
+    """With ``beside``: how many delta commits may be uncompacted before batches wait."""
 
     give_up_after_s: Annotated[float, Field(ge=0)] = 3600.0
-    """With ``beside``: a compaction that has failed for so many seconds ends the run; until then it
-    is tried again, with the pauses of ``run.on_error``. 0: it never does."""
+    """With ``beside``: a failed compaction is retried, with the pauses of ``run.on_error``. The run
+    stops when it has failed for this number of seconds. 0: never."""
 
 
 class DeadLettersConfig(Section):
-    """Where records go that cannot become rows, with the reason."""
+    """A table for records that cannot become rows, with the reason for each."""
 
     enabled: bool = True
-    """Keep them. Otherwise the first such record stops the run."""
+    """Whether such records are kept in the dead-letter table. If not, the first such record stops
+    the run."""
 
     path: Place = ""
-    """A table of its own. Left out: the table's path and ``_dead_letters``."""
+    """Where the dead-letter table is. Default: the path of the table, followed by
+    ``_dead_letters``."""
 
     max_share: Annotated[float, Field(ge=0, le=1)] = 0.05
-    """Stop, and commit nothing of the batch, when more than this share of it is bad, or of the last
-    10,000 records (or of all since the start, while these are fewer)."""
+    """The largest share of the records of a batch that may go to the dead letters. If the share is
+    larger, the run stops and does not commit the batch. The same limit applies to the last 10,000
+    records (or to all records since the start, if there are fewer)."""
 
     tolerated: Annotated[int, Field(ge=0)] = 9
-    """So many bad records, in a batch or among those last ones, never stop a run."""
+    """A run never stops for this number of dead letters or fewer, in a batch or among the last
+    10,000 records."""
 
 
 def dead_letters_path(table_path: str) -> str:
@@ -61,29 +65,30 @@ def dead_letters_path(table_path: str) -> str:
 
 
 class RetryConfig(Section):
-    """What happens when a batch fails for a reason that may pass."""
+    """Retries of a batch that fails for a temporary reason."""
 
     max_attempts: Annotated[int, Field(ge=1)] = 5
-    """Give up after so many failures in a row."""
+    """The run stops after this number of failures in a row."""
 
     backoff_s: Annotated[float, Field(ge=0)] = 1.0
-    """Seconds before the second attempt; doubled before each further one."""
+    """Seconds before the second attempt. The pause doubles with each further attempt."""
 
     max_backoff_s: Annotated[float, Field(ge=0)] = 60.0
-    """The longest pause, in seconds."""
+    """The longest pause between two attempts, in seconds."""
 
 
 class RunConfig(Section):
-    """How long, how often."""
+    """How long the pipeline runs, and how often it writes a batch."""
 
     mode: Literal["continuous", "once"] = "continuous"
-    """``once`` ends when everything is read that was in the topic at the start."""
+    """``once`` stops when it has read all records that the topic held when the run started.
+    ``continuous`` runs until it is stopped."""
 
     trigger_interval_s: Annotated[float, Field(ge=0)] = 1.0
-    """At least so many seconds from the start of one batch to the start of the next."""
+    """The shortest time in seconds from the start of one batch to the start of the next."""
 
     alive_interval_s: Annotated[float, Field(gt=0, le=86_400)] = 60.0
-    """Seconds between two signs of life in the log (``Alive``: checkpoint and lag)."""
+    """Seconds between two ``Alive`` lines in the log, which report the checkpoint and the lag."""
 
     on_error: RetryConfig = RetryConfig()
     """Retries."""
@@ -93,10 +98,10 @@ class SparkConfig(Section):
     """The Spark session."""
 
     master: Annotated[str, Field(min_length=1)] | None = None
-    """Left out: ``local[*]``, or what ``spark-submit`` was given."""
+    """The Spark master. Default: the one given to ``spark-submit``, or ``local[*]``."""
 
     conf: Settings
-    """Any Spark property."""
+    """Any Spark properties."""
 
 
 def retry_problems(retry: RetryConfig) -> Iterator[Problem]:

@@ -137,56 +137,60 @@ class StartingTime:
 
 
 class SourceConfig(Section):
-    """A Kafka topic."""
+    """The Kafka topic to read."""
 
     kind: Literal["kafka"] = "kafka"
-    """What is read."""
+    """The kind of source."""
 
     bootstrap: Annotated[str, Field(min_length=1), AfterValidator(_bootstrap)]
-    """Brokers to ask first, ``host:port,host:port``. User and password are refused here; they
-    belong in ``consumer`` (``sasl.jaas.config``)."""
+    """The Kafka brokers to connect to first: ``host:port,host:port``. A user or password is refused
+    here; put credentials in ``consumer`` (``sasl.jaas.config``)."""
 
     topic: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$"), BeforeValidator(_one_topic)]
-    """The topic; exactly one."""
+    """The name of exactly one topic."""
 
     starting: Annotated[
         Literal["earliest", "latest"] | StartingTime | dict[int, int], BeforeValidator(_starting)
     ] = "earliest"
-    """Where the very first run begins. Later runs go on where the table's newest commit says. A
-    start at ``latest`` or at a time is committed before anything is read. With a mapping,
-    partitions that it does not name begin at their earliest record. With ``{timestamp: TIME}`` (ISO
-    with a zone, or milliseconds since 1970), each begins at its first record that is no older, or
-    at its end where there is none."""
+    """Where the first run starts to read. Every later run continues at the offsets in the table's
+    newest commit. ``latest`` and ``{timestamp: TIME}`` are resolved to offsets and committed before
+    any record is read. A mapping such as ``{0: 1200}`` gives the first offset of each partition;
+    partitions that it does not name start at their earliest record. With ``{timestamp: TIME}`` (ISO
+    8601 with a zone, or milliseconds since 1970), each partition starts at its first record with
+    that timestamp or a later one, or at its end if there is none."""
 
     checkpoint_id: Annotated[str, Field(pattern=f"^{IDENTITY_PATTERN}$")] = ""
-    """Under which name the table keeps this pipeline's offsets. Several pipelines that write one
-    table need one each. Left out: where Apache Hudi's streamer keeps them, too."""
+    """The name under which the table's commits store this pipeline's offsets. If several pipelines
+    write to one table, each needs a name of its own. Default: the key that Apache Hudi's streamer
+    uses, too."""
 
     max_records_per_batch: Annotated[int, Field(ge=1, le=_LONG)] = 1_000_000
-    """At most so many offsets in one commit."""
+    """The largest number of offsets that one commit may cover."""
 
     on_offset_out_of_range: Literal["fail", "earliest", "latest"] = "fail"
-    """What to do when a partition no longer holds the offset to go on at, because its records were
-    deleted unread or the topic was created again: stop, or go on at that end of the partition (and
-    of no other). What was passed over is told, and kept in the next commit."""
+    """What happens if a partition no longer has the offset to continue at, because retention
+    deleted unread records or the topic was created again. ``fail`` stops the run. ``earliest`` and
+    ``latest`` continue at that end of the partition; other partitions are not affected. The skipped
+    offsets are reported, and recorded in the next commit."""
 
     on_missing_offsets: Literal["accept", "fail"] = "accept"
-    """What to do when the topic has no record at some offsets of a batch although nothing was
-    deleted by retention: transactions and compaction leave such gaps. ``accept`` counts them as
-    ``skipped``. In a topic without either there are none, and ``fail`` stops the run before it
-    publishes such a batch."""
+    """What happens if some offsets of a batch have no record, although retention deleted nothing.
+    Transactions and log compaction leave such gaps: ``accept`` counts them as ``skipped``. A topic
+    that uses neither has no gaps: ``fail`` then stops the run before it publishes the batch."""
 
     isolation: Literal["read_committed", "read_uncommitted"] = "read_committed"
-    """Whether records of aborted transactions are left out."""
+    """``read_committed`` skips the records of aborted transactions; ``read_uncommitted`` reads
+    them, too."""
 
     commit_group: Annotated[str, Field(min_length=1)] | None = None
-    """A consumer group that is shown how far the table has read, for tools that watch its lag.
-    Nothing ever starts from there."""
+    """A consumer group to which the offsets that the table has committed are reported, so that
+    tools can monitor its lag. No run starts from these offsets."""
 
     consumer: Annotated[Settings, AfterValidator(_not_reserved)]
-    """Any other property of Kafka's consumer (``security.protocol``, ``sasl.jaas.config``, …)."""
+    """Other properties of the Kafka consumer (``security.protocol``, ``sasl.jaas.config``, …)."""
 
     metadata_columns: Annotated[
         tuple[MetadataColumn, ...], FromList, AfterValidator(each_once)
     ] = ()
-    """Which of these become columns of the table, named ``_hoodie_kafka_source_<name>``."""
+    """Kafka metadata to store in the table, each in a column named
+    ``_hoodie_kafka_source_<name>``."""

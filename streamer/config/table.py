@@ -23,114 +23,127 @@ _PARTIAL_UPDATES = {word(mode): mode for mode in PartialUpdateMode}
 
 
 class DeleteWhen(Section):
-    """A row that deletes instead of writing: one of its columns says so."""
+    """Marks rows that delete: a row whose ``field`` holds ``value`` deletes its record key.
+
+    The setting is stored in the table.
+    """
 
     field: Annotated[str, Field(min_length=1)]
-    """The column."""
+    """The column that holds the mark."""
 
     value: Annotated[str, Field(min_length=1)]
-    """The text in it that marks a delete."""
+    """The text that marks a delete."""
 
 
 class TableConfig(Section):
-    """A table in the Apache Hudi format; it is created by the first batch."""
+    """A table in the Apache Hudi format. The first run creates it."""
 
     path: Place
-    """Where: a local path (from the working directory, or ``~``) or a url (``s3://``, ``gs://``, ``az://``,
-    ``file:///``)."""
+    """Where the table is: a local path (relative to the working directory, or with ``~``), or a URL
+    (``s3://``, ``gs://``, ``az://``, ``file:///``)."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$")] = ""
-    """What catalogs call it. Left out: the last part of the path."""
+    """The name of the table in catalogs. Default: the last part of the path."""
 
     version: Literal[6, 8, 9] = 9
-    """Version of a new table: 9 (Hudi 1.1 and later), 8 (Hudi 1.0) or 6 (Hudi 0.14 and 0.15), which
-    most engines read. A table that is there is continued in the version it has; ``lakemark table
-    upgrade`` and ``downgrade`` change it."""
+    """The format version of a new table: 9 (Hudi 1.1 and later), 8 (Hudi 1.0) or 6 (Hudi 0.14 and
+    0.15), which most engines can read. An existing table keeps its version; ``lakemark table
+    upgrade`` and ``lakemark table downgrade`` change it."""
 
     type: Literal["merge_on_read", "copy_on_write"] = "merge_on_read"
-    """``merge_on_read`` writes a batch quickly and merges it when read or compacted;
-    ``copy_on_write`` rewrites files at once."""
+    """``merge_on_read`` appends to log files, which queries and compaction merge: commits are fast.
+    ``copy_on_write`` rewrites base files with every commit: queries are fast."""
 
     record_key: Annotated[Columns, Field(min_length=1)]
-    """Columns that identify a row within its partition."""
+    """The columns that identify a row within its partition."""
 
     partition_by: Columns = ()
-    """Columns whose values name the folder of a row: one folder for each distinct value. Use a
-    column with few values, such as a date or a region. A new table cannot be partitioned by a
-    timestamp, because nearly every row would get a folder of its own."""
+    """The columns that partition the table. Each distinct value becomes one folder, so use a column
+    with few values, such as a date or a region. A new table cannot be partitioned by a timestamp,
+    because nearly every row would get a folder of its own."""
 
     partition_change: Literal["allow", "count", "refuse"] = "allow"
-    """What happens to a row whose record key exists in another partition: it is written, and the
-    key then has a row in each (``allow``); the same, and it is counted and reported (``count``);
-    it goes to the dead letters (``refuse``). The last two look the keys of each batch up in the
-    other partitions."""
+    """What happens to a row whose record key already exists in another partition. ``allow`` writes
+    it, so that the key has a row in both partitions. ``count`` does the same, and counts and
+    reports such rows. ``refuse`` sends the record to the dead letters. For ``count`` and
+    ``refuse``, each batch looks its keys up in the other partitions."""
 
     ordering: Columns = ()
-    """Columns that order the versions of a row: the largest value wins, deletes too. A delete is
-    remembered until it is compacted, or, copy-on-write, not at all: an older event that arrives
-    after that makes the row anew, as in Apache Hudi."""
+    """The columns that order the versions of a row. The version with the largest value wins; this
+    applies to deletes, too. A merge-on-read table forgets a delete when it compacts it, and a
+    copy-on-write table does not keep deletes. After that, an older event that arrives late inserts
+    the row again, as in Apache Hudi."""
 
     allow_text_ordering: bool = False
-    """Whether ``ordering`` may name columns of text. Texts are compared character by character, so
-    ``10:00+05:00`` counts as newer than ``08:00Z``, and ``9`` as newer than ``10``. Set it only if
-    the order of the characters is the order of the events."""
+    """Whether text columns are accepted in ``ordering``. Text is compared character by character:
+    ``10:00+05:00`` counts as newer than ``08:00Z``, and ``9`` as newer than ``10``. Set this only
+    if the order of the characters is the order of the events."""
 
     merge_mode: Literal["event_time", "commit_time", "custom"] = "commit_time"
-    """Which version of a row wins: the one with the largest ``ordering``, the last to arrive, or
-    what ``merger`` makes of the two. Left out: what ``payload`` means, ``custom`` where ``merger``
-    is given, ``event_time`` where ``ordering`` is given."""
+    """Which version of a row wins: the one with the largest ``ordering`` (``event_time``), the one
+    that arrived last (``commit_time``), or the result of ``merger`` (``custom``). If it is not
+    given, ``payload`` decides; otherwise it is ``custom`` if there is a ``merger``, ``event_time``
+    if there is an ``ordering``, and ``commit_time`` if there is neither."""
 
     partial_update: Literal["none", "ignore_defaults", "fill_unavailable", "absent_fields"] = "none"
-    """What the winner leaves to the other version of its row: nothing; columns that hold their
-    default, which is null; columns that hold ``unavailable_value``; or the columns that its record
-    has no field for. The first three belong to the table, the last one to this writer."""
+    """Which columns of the winning version take the value of the other version. ``none``: no
+    column. ``ignore_defaults``: columns that hold their default, which is null.
+    ``fill_unavailable``: columns that hold ``unavailable_value``. ``absent_fields``: columns for
+    which the winning record has no field. The first three are stored in the table;
+    ``absent_fields`` applies to this writer only."""
 
     unavailable_value: Annotated[str, Field(min_length=1)] | None = None
-    """The text that stands for a value the source did not send, for ``fill_unavailable``."""
+    """The text that stands for a value which the source did not send. Only for ``partial_update:
+    fill_unavailable``."""
 
     delete_when: DeleteWhen | None = None
     """``{field: op, value: d}``: a row whose column ``op`` holds the text ``d`` deletes its record.
     Belongs to the table."""
 
     payload: Annotated[str, Field(min_length=1)] | None = None
-    """A record payload of Apache Hudi, such as ``PartialUpdateAvroPayload``, or its Java class. It
-    says ``merge_mode``, ``partial_update`` and the like as Apache Hudi does when it makes a table
-    with it."""
+    """A record payload of Apache Hudi, such as ``PartialUpdateAvroPayload``, or the name of its
+    Java class. It sets ``merge_mode``, ``partial_update`` and related settings as Apache Hudi does
+    for a new table with this payload."""
 
     merger: Annotated[str, Field(min_length=1)] | None = None
-    """A merger of your own, ``package.module:Class``, for ``merge_mode: custom``."""
+    """A merger that you wrote, as ``package.module:Class``. Only for ``merge_mode: custom``."""
 
     buckets: Annotated[int, Field(ge=1, le=10_000)] = 4
-    """File groups in each partition; fixed once the table exists."""
+    """The number of buckets, which are file groups, in each partition. It cannot change once the
+    table exists."""
 
     log_format: Literal["parquet", "avro"] | None = None
-    """Format of the log files' blocks. Left out: ``parquet``; ``avro`` where a text column is among
-    ``ordering``, whose rows Apache Hudi 1.2.0 takes for older ones when it reads Parquet blocks."""
+    """The format of the data blocks in log files. Default: ``parquet``, or ``avro`` if a text
+    column is among ``ordering``. The reason is a fault of Apache Hudi 1.2.0: when it reads Parquet
+    blocks, it treats rows that are ordered by text as older than they are."""
 
     hive_style: bool = False
-    """Name folders ``column=value``."""
+    """Whether partition folders are named ``column=value``."""
 
     url_encode: bool = False
-    """Write characters with a meaning in paths (such as ``/``, ``:``, ``=``, ``#``, ``%``) as
-    ``%XX`` in the names of folders. Without it, a value that cannot name a folder makes its record
-    a dead letter: [Partition names](specification.md#partition-names)."""
+    """Whether characters with a meaning in paths (such as ``/``, ``:``, ``=``, ``#``, ``%``) are
+    written as ``%XX`` in folder names. Without it, a record whose value cannot name a folder goes
+    to the dead letters: [Partition names](specification.md#partition-names)."""
 
     storage: Settings
-    """What the store's client needs, such as ``aws_endpoint`` or ``aws_secret_access_key``."""
+    """Options of the storage client, such as ``aws_endpoint`` or ``aws_secret_access_key``."""
 
     timeline_timezone: str | None = None
-    """Time zone of an existing table whose timeline is in local time (Apache Hudi's default,
+    """The time zone of an existing table whose timeline is in local time (Apache Hudi's default,
     ``hoodie.table.timeline.timezone=LOCAL``), such as ``America/New_York``: the zone of the JVMs
-    that write it. Left out: this machine's, if the table's newest instants show that it is the
-    same; otherwise the pipeline stops before it writes. Tables that lakemark creates are in UTC."""
+    that write the table. Default: the zone of this machine, if the newest instants of the table
+    agree with it; otherwise the pipeline stops before it writes. Tables that lakemark creates are
+    in UTC."""
 
     metadata_table: bool = True
-    """Keep a metadata table, so that readers neither list folders nor open files that cannot hold
-    what they look for: listings, and statistics of the first 32 columns. ``false`` removes it."""
+    """Whether the table has a metadata table. It holds file listings, and statistics of the first
+    32 columns, so that readers do not list folders, and skip files that cannot match a filter.
+    ``false`` removes an existing metadata table."""
 
     drop_metadata_table: bool = False
-    """Consent to make the metadata table of an existing table anew, without the indexes in it that
-    are not kept up to date (``record_index``, ``bloom_filters``, secondary and expression ones)."""
+    """Whether the metadata table of an existing table may be rebuilt without the indexes that
+    lakemark does not maintain (``record_index``, ``bloom_filters``, secondary and expression
+    indexes)."""
 
     @model_validator(mode="before")
     @classmethod
