@@ -37,10 +37,11 @@ from streamer.sources.kafka import KafkaSource
 from streamer.sources.kafka_admin import KafkaAdmin
 from streamer.sources.kafka_offsets import OffsetRange
 from table.config import keys
-from table.errors import Permanent, StorageUnavailable
+from table.errors import Permanent, StorageUnavailable, WriteConflict
 from table.execution.runner import LocalRunner
 from table.hudi_table import HudiTable, open_table
 from table.model.action import COMMITS, Action
+from table.model.instant import Instant
 from table.storage import StorageLocation
 from tests.fixtures.kafka import Kafka, Message
 from tests.stream.orders_pipeline import assert_offsets_chain, pipeline_config
@@ -428,19 +429,34 @@ def test_records_that_are_deleted_between_the_plan_of_a_batch_and_its_reading_ar
     assert [audit["skipped"] for audit in audits(table)] == [0, 0]
 
 
+def fails_once(publish: Callable[..., Instant]) -> Callable[..., Instant]:
+    """A publication whose first attempt meets a conflict, for which the batch is written again."""
+    attempts = iter([False])
+
+    def published(*arguments: Any) -> Instant:
+        if not next(attempts, True):
+            message = "another writer was faster"
+            raise WriteConflict(message)
+        return publish(*arguments)
+
+    return published
+
+
 class Withholds(DriverExchange):
     """An exchange that is not given some records of its first batch.
 
     Attributes:
         offsets: of the records.
+        again: those that its second batch is not given.
         afterwards: what happens once the others were read.
     """
 
     offsets: tuple[int, ...] = ()
+    again: tuple[int, ...] = ()
     afterwards: Callable[[], None] = staticmethod(lambda: None)
 
     def run(self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite) -> list[Written]:
-        withheld, self.offsets = self.offsets, ()
+        withheld, self.offsets, self.again = self.offsets, self.again, ()
         records = batch.records.filter(~batch.records["offset"].isin(list(withheld)))
         written = super().run(replace(batch, records=records), prepare, open_write)
         self.afterwards()
@@ -508,6 +524,33 @@ def test_offsets_that_were_not_read_and_are_deleted_now_are_lost(
     (audit,) = audits(table)
     assert (audit["records"], audit["skipped"], audit["lost"]) == (6, 0, 3)
     assert contents(table) == {str(key): 1 for key in (0, 1, 5, 6, 7, 8)}
+
+
+def test_lost_offsets_of_a_batch_that_is_written_again_are_reported_once(
+    kafka: Kafka, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = kafka.create_topic()
+    kafka.produce(topic, [order(key, 1) for key in range(9)])
+    source = {"on_offset_out_of_range": "earliest"}
+    pipeline_of = pipeline_config(kafka.bootstrap, topic, tmp_path / "orders", source=source)
+    exchange = Withholds(LocalRunner(2))
+    exchange.offsets, exchange.again = (2, 3, 4), (2, 3, 4)
+    # The broker keeps the records, because Spark reads the batch once more.
+    exchange.afterwards = lambda: monkeypatch.setattr(
+        KafkaAdmin, "ranges", lambda _: {0: OffsetRange(5, 9)}
+    )
+    skipped: list[OffsetsSkipped] = []
+
+    def listener(event: Event) -> None:
+        if isinstance(event, OffsetsSkipped):
+            skipped.append(event)
+
+    with pipeline.build(pipeline_of, listener, exchange) as built:
+        monkeypatch.setattr(built.sink, "_publish", fails_once(built.sink._publish))
+        built.loop.run()
+    (audit,) = audits(open_table(StorageLocation(str(tmp_path / "orders"))))
+    assert audit["lost"] == 3
+    assert [lost["count"] for one in skipped for lost in one.lost] == [3]
 
 
 def test_a_topic_that_must_have_no_gaps_stops_the_run_at_the_first_one(
