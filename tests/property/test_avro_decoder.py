@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Callable
+from decimal import Decimal
 from io import BytesIO
 from typing import Any
 
 import fastavro
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -136,6 +140,80 @@ def test_single_records_are_judged_as_columns_are_read(data: st.DataObject) -> N
     except CorruptData:
         is_read = False
     assert (reason_against(datum, schema.root) is None) is is_read
+
+
+def _near(*places: int) -> st.SearchStrategy[int]:
+    return st.builds(lambda place, step: place + step, st.sampled_from(places), st.integers(-2, 2))
+
+
+_LONGS = st.one_of(
+    st.integers(-(2**63), 2**63 - 1),
+    _near(0, 2**31, -(2**31), 2**53, -(2**53), 10**8, -(10**8)),
+)
+_DOUBLES = st.floats() | st.sampled_from(
+    [0.1, -0.0, 3.4028235677973366e38, -3.5e38, 1e-46, 2.0**31]
+)
+
+
+def _in_32_bits(value: int) -> int | None:
+    return value if -(2**31) <= value < 2**31 else None
+
+
+def _in_cents(value: int) -> Decimal | None:
+    return Decimal(value) if abs(value) < 10**8 else None
+
+
+def _nearest_float(value: float) -> float | None:
+    with np.errstate(over="ignore"):
+        rounded = float(np.float32(value))
+    return None if math.isinf(rounded) and not math.isinf(value) else rounded
+
+
+def _text(value: bytes) -> str | None:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+@pytest.mark.parametrize(
+    ("written", "column", "values", "model"),
+    [
+        ("long", pa.int32(), _LONGS, _in_32_bits),
+        ("long", pa.float64(), _LONGS, float),
+        ("long", pa.decimal128(10, 2), _LONGS, _in_cents),
+        ("long", pa.decimal128(38, 0), _LONGS, Decimal),
+        ("double", pa.float32(), _DOUBLES, _nearest_float),
+        ("double", pa.float64(), _DOUBLES, float),
+        ("bytes", pa.string(), st.binary(max_size=4) | st.text(max_size=2).map(str.encode), _text),
+        ("string", pa.binary(), st.text(max_size=4), str.encode),
+    ],
+    ids=str,
+)
+@given(data=st.data())
+@settings(max_examples=40, deadline=None)
+def test_value_of_another_type_is_stored_exactly_or_its_dead_letter_names_the_column(
+    written: str,
+    column: pa.DataType,
+    values: st.SearchStrategy[Any],
+    model: Callable[[Any], object],
+    data: st.DataObject,
+) -> None:
+    avro = {"type": "record", "name": "r", "fields": [{"name": "v", "type": written}]}
+    drawn = data.draw(st.lists(values, min_size=1, max_size=6))
+    framing = PlainFraming(StoredSchema(json.dumps(avro)))
+    decoder = AvroDecoder(pa.schema([("v", column)]), framing=framing)
+    datums = [_encode(avro, {"v": value}) for value in drawn]
+    decoded = decoder.decode(pa.array(datums, pa.binary()))
+    expected = [one for value in drawn if (one := model(value)) is not None]
+    found = decoded.rows.column("v").to_pylist()
+    assert [*map(_told_apart, found)] == [*map(_told_apart, expected)]
+    assert all(reason.startswith("column 'v': ") for reason in decoded.reasons)
+    assert len(found) + len(decoded.reasons) == len(drawn)
+
+
+def _told_apart(value: object) -> object:
+    return repr(value) if isinstance(value, float) else value
 
 
 def _damaged(good: bytes) -> st.SearchStrategy[bytes]:
