@@ -26,7 +26,6 @@ from table.metadata.partition_kind import PartitionKind
 from table.metadata.property_file import replace_properties
 from table.metadata.range_records import (
     RangesOf,
-    carried,
     column_statistics,
     partition_statistics,
 )
@@ -170,7 +169,9 @@ def _changes(
         for partition, named in ranges.items()
     }
     of_partitions = [
-        RangesOf(partition, "", carried(None, some)) for partition, some in read.items() if some
+        RangesOf(partition, "", ColumnRanges.united(some))
+        for partition, some in read.items()
+        if some
     ]
     listed = (
         FilesOfPartition(path, {str(file.name): file.size_bytes for file in some})

@@ -2,7 +2,7 @@
 
 Records of one key are folded from the older to the newer: one that is tight (exact) or deleted
 makes what came before worthless, any other widens it. Where a value cannot be read as one of the
-column's type, or there are values without bounds, nothing is known, and no row says so. Source:
+column's type, or there are values without bounds, nothing is known, and there is no row. Source:
 ``mergeColumnStatsRecords`` of Apache Hudi 1.2.0, which folds the logs before the base file and may
 so keep wider bounds than these.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -30,12 +31,25 @@ from table.metadata.metadata_table import MetadataTable
 from table.metadata.partition_kind import PartitionKind
 from table.metadata.slice_rows import KEY, PAYLOAD
 from table.metadata.typed_values import as_type
+from table.model.bounds import PRINTED_HIGH, PRINTED_LOW
 from table.model.column_ranges import ColumnRanges
 from table.read.file_statistics import statistics_schema
 
 _PAYLOAD = PartitionKind.COLUMN_STATS.payload
 _FILE_NAME, _PARTITION_PATH = "file_name", "partition_path"
 _LABEL = "label"
+
+
+class FilesTold(NamedTuple):
+    """What statistics tell of some files.
+
+    Attributes:
+        ranges: of those files of each partition that are told of, together.
+        untold: columns of which they tell nothing, by partition path and file name.
+    """
+
+    ranges: dict[str, ColumnRanges]
+    untold: dict[tuple[str, str], list[str]]
 
 
 @dataclass(frozen=True)
@@ -69,12 +83,8 @@ class ColumnStatistics:
         keys = [column_stats_key(column, partition, name) for partition, name in files]
         return self._read(column, data_type, Keys.of_any(pa.array(keys, pa.binary())))
 
-    def ranges(
-        self, files: Mapping[str, Collection[str]], columns: pa.Schema
-    ) -> dict[str, ColumnRanges]:
+    def ranges(self, files: Mapping[str, Collection[str]], columns: pa.Schema) -> FilesTold:
         """What the files of each partition hold together.
-
-        Of a column of which one of the files has no statistics nothing is known.
 
         Args:
             files: names by partition path.
@@ -84,25 +94,23 @@ class ColumnStatistics:
             SnapshotChanged, CorruptData, Unsupported: as ``of_column``.
         """
         keys = {field.name: _file_keys(field.name, files) for field in columns}
-        partition_of = {key: path for one in keys.values() for key, path in one.items()}
-        wanted = Keys.of_any(pa.array(list(partition_of), pa.binary()))
+        place_of = {key: place for one in keys.values() for key, place in one.items()}
+        wanted = Keys.of_any(pa.array(list(place_of), pa.binary()))
         rows = self.metadata.history(self.metadata.parts(self.partition, wanted), _PAYLOAD)
         stored = [key.encode() for key in rows.column(KEY).to_pylist()]
-        rows = rows.append_column(_LABEL, pa.array([partition_of[k] for k in stored], pa.string()))
-        told = {stored[at] for at in np.flatnonzero(_stands(rows))}
+        paths = pa.array([place_of[key][0] for key in stored], pa.string())
+        rows = rows.append_column(_LABEL, paths)
+        standing = {stored[at] for at in np.flatnonzero(_stands(rows))}
         found: dict[str, list[ColumnRanges]] = {path: [] for path in files}
-        lost: dict[str, set[str]] = {path: set() for path in files}
+        untold: dict[tuple[str, str], list[str]] = {}
         for field in columns:
-            known = folded(rows, field.name, field.type, _PARTITION_PATH, _LABEL)
+            known, unknown = _folded(rows, field.name, field.type, _PARTITION_PATH, _LABEL)
             for at, path in enumerate(known.column(_PARTITION_PATH).to_pylist()):
-                found[path] += _ranges(field.name, known.slice(at, 1))
-            for key, path in keys[field.name].items():
-                if key not in told:
-                    lost[path].add(field.name)
-        unknown = {path: {*lost[path], *_untold(parts, columns)} for path, parts in found.items()}
-        return {
-            path: ColumnRanges.united(parts).without(unknown[path]) for path, parts in found.items()
-        }
+                found[path].append(_range(field.name, known.slice(at, 1)))
+            for key, place in keys[field.name].items():
+                if key not in standing or key in unknown:
+                    untold.setdefault(place, []).append(field.name)
+        return FilesTold({p: ColumnRanges.united(parts) for p, parts in found.items()}, untold)
 
     def _read(self, column: str, data_type: pa.DataType, selection: Selection) -> pa.Table:
         parts = self.metadata.parts(self.partition, selection)
@@ -155,7 +163,7 @@ class PartitionStatistics:
         for field in columns:
             known = folded(rows, field.name, field.type, _PARTITION_PATH)
             for at, stored in enumerate(known.column(_PARTITION_PATH).to_pylist()):
-                found[partition_path_of(stored)] += _ranges(field.name, known.slice(at, 1))
+                found[partition_path_of(stored)].append(_range(field.name, known.slice(at, 1)))
         return {path: ColumnRanges.united(parts) for path, parts in found.items()}
 
     def tight(self, partitions: Sequence[str], columns: pa.Schema) -> set[tuple[str, str]]:
@@ -173,28 +181,21 @@ class PartitionStatistics:
         return self.metadata.history(self.metadata.parts(self.partition, wanted), _PAYLOAD)
 
 
-def _file_keys(column: str, files: Mapping[str, Collection[str]]) -> dict[bytes, str]:
-    """The keys of a column's statistics in these files, and the partition of each."""
+def _file_keys(column: str, files: Mapping[str, Collection[str]]) -> dict[bytes, tuple[str, str]]:
+    """The keys of a column's statistics in these files; partition path and name of each."""
     return {
-        column_stats_key(column, path, name): path
+        column_stats_key(column, path, name): (path, name)
         for path, names in files.items()
         for name in names
     }
 
 
-def _untold(parts: Iterable[ColumnRanges], columns: pa.Schema) -> set[str]:
-    """Columns of which the parts, of one column each, say nothing."""
-    return {*columns.names} - {name for part in parts for name in part.columns}
-
-
-def _ranges(name: str, row: pa.Table) -> list[ColumnRanges]:
-    """The range of one column, if its counts are known, and bounds that are of use."""
-    nulls, values = row.column("null_count")[0].as_py(), row.column("value_count")[0].as_py()
-    if nulls is None or values is None:
-        return []
+def _range(name: str, row: pa.Table) -> ColumnRanges:
+    """The range of one column."""
     bounds = pa.chunked_array([*row.column("min").chunks, *row.column("max").chunks])
+    counts = (row.column("null_count")[0].as_py(), row.column("value_count")[0].as_py())
     told = ColumnRanges.of(pa.table({name: bounds}), [name])
-    return [replace(told, null_counts=(nulls,), value_counts=(values,))] if told.columns else [told]
+    return replace(told, null_counts=counts[:1], value_counts=counts[1:])
 
 
 def _prefixes(column: str, partitions: Sequence[str] | None, prefix: str | None = None) -> Prefixes:
@@ -225,15 +226,45 @@ def folded(
     Returns:
         ``statistics_schema(of_what, data_type)``.
     """
+    return _folded(rows, column, data_type, of_what, label)[0]
+
+
+def _folded(
+    rows: pa.Table, column: str, data_type: pa.DataType, of_what: str, label: str | None = None
+) -> tuple[pa.Table, set[bytes]]:
+    """The same, and the keys whose records say nothing."""
     payload = rows.column(PAYLOAD).combine_chunks()
     # Of two columns whose names have one hash the records lie side by side.
     is_other = pc.fill_null(pc.not_equal(_field(payload, "columnName"), column), fill_value=False)
     rows = rows.filter(pc.invert(is_other))
     rows = rows.filter(pa.array(_stands(rows)))
-    payload = rows.column(PAYLOAD).combine_chunks()
-    names = _field(payload, "fileName") if label is None else rows.column(label).combine_chunks()
-    codes = key_codes(rows, [label or KEY]).codes
-    return _united(payload, names, codes, data_type, of_what)
+    bounds = _Bounds.of(rows.column(PAYLOAD).combine_chunks(), data_type)
+    keys = key_codes(rows, [KEY]).codes
+    is_unknown = np.isin(keys, keys[~bounds.is_known])
+    unknown = {key.encode() for key in rows.column(KEY).filter(pa.array(is_unknown)).to_pylist()}
+    told = pa.array(np.flatnonzero(~is_unknown))
+    return _united(rows.take(told), bounds.take(told), of_what, label), unknown
+
+
+@dataclass(frozen=True)
+class _Bounds:
+    """The bounds in some records, in the column's type, and which of them say something."""
+
+    low: pa.Array
+    high: pa.Array
+    is_known: npt.NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, payload: pa.StructArray, data_type: pa.DataType) -> _Bounds:
+        kinds = _field(payload, "valueType")
+        low, low_known = as_type(_field(payload, "minValue"), kinds, data_type, PRINTED_LOW)
+        high, high_known = as_type(_field(payload, "maxValue"), kinds, data_type, PRINTED_HIGH)
+        return cls(low, high, low_known & high_known & _is_consistent(low, high, payload))
+
+    def take(self, places: pa.Array) -> _Bounds:
+        return _Bounds(
+            self.low.take(places), self.high.take(places), self.is_known[np.asarray(places)]
+        )
 
 
 def _stands(rows: pa.Table) -> npt.NDArray[np.bool_]:
@@ -246,30 +277,20 @@ def _stands(rows: pa.Table) -> npt.NDArray[np.bool_]:
     return stands
 
 
-def _united(
-    payload: pa.StructArray,
-    names: pa.Array,
-    codes: npt.NDArray[np.int64],
-    data_type: pa.DataType,
-    of_what: str,
-) -> pa.Table:
-    """One row for each code: the union of its records, left out where one of them is not known."""
-    value_types = _field(payload, "valueType")
-    low, low_known = as_type(_field(payload, "minValue"), value_types, data_type)
-    high, high_known = as_type(_field(payload, "maxValue"), value_types, data_type)
-    is_known = low_known & high_known & _is_consistent(low, high, payload)
-    unknown = np.isin(codes, codes[~is_known])
-    known = np.flatnonzero(~unknown)
-    groups, first, group_of = np.unique(codes[known], return_index=True, return_inverse=True)
-    picked = pa.array(known)
+def _united(rows: pa.Table, bounds: _Bounds, of_what: str, label: str | None) -> pa.Table:
+    """One row for each label, or key: the union of its records."""
+    payload = rows.column(PAYLOAD).combine_chunks()
+    names = _field(payload, "fileName") if label is None else rows.column(label).combine_chunks()
+    codes = key_codes(rows, [label or KEY]).codes
+    groups, first, group_of = np.unique(codes, return_index=True, return_inverse=True)
     columns = [
-        names.take(pa.array(known[first])),
-        _extreme(low.take(picked), group_of, "ascending"),
-        _extreme(high.take(picked), group_of, "descending"),
-        _total(_field(payload, "nullCount").take(picked), group_of, len(groups)),
-        _total(_field(payload, "valueCount").take(picked), group_of, len(groups)),
+        names.take(pa.array(first)),
+        _extreme(bounds.low, group_of, "ascending"),
+        _extreme(bounds.high, group_of, "descending"),
+        _total(_field(payload, "nullCount"), group_of, len(groups)),
+        _total(_field(payload, "valueCount"), group_of, len(groups)),
     ]
-    return pa.Table.from_arrays(columns, schema=statistics_schema(of_what, data_type))
+    return pa.Table.from_arrays(columns, schema=statistics_schema(of_what, bounds.low.type))
 
 
 def _is_consistent(low: pa.Array, high: pa.Array, payload: pa.StructArray) -> npt.NDArray[np.bool_]:
@@ -283,9 +304,12 @@ def _is_consistent(low: pa.Array, high: pa.Array, payload: pa.StructArray) -> np
 
 
 def _extreme(values: pa.Array, group_of: npt.NDArray[np.int64], order: str) -> pa.Array:
-    """The first value of each group in that order; null when it has none."""
+    """The first value of each group in that order, a NaN above all; null when it has none."""
     table = pa.table({"group": pa.array(group_of), "value": values})
     keys = [("group", "ascending"), ("value", order)]
+    if pa.types.is_floating(values.type):  # which Arrow puts behind all others in any order
+        table = table.append_column("is_nan", pc.fill_null(pc.is_nan(values), fill_value=False))
+        keys.insert(1, ("is_nan", order))
     by_value = np.asarray(pc.sort_indices(table, sort_keys=keys))
     _, first = np.unique(group_of[by_value], return_index=True)
     return values.take(pa.array(by_value[first]))

@@ -48,7 +48,7 @@ def ranges_in(storage: Storage, file: DataFile, schema: pa.Schema) -> ColumnRang
     else:
         footer = read_footer(storage, file)
         told, sizes = _told_by_footer(footer, schema), column_sizes(footer)
-    asked = [field for field in schema if field.name not in {*told.columns, *told.unknown}]
+    asked = [field for field in schema if field.name not in told.columns]
     if not asked:
         return replace(told, sizes=sizes)
     tables = read_base_file(storage, file, pa.schema(asked))
@@ -98,13 +98,10 @@ def _of_group(
         pa.array([chunk.statistics.min, chunk.statistics.max], field.type)
         for field, chunk in zip(told, chunks, strict=True)
     ]
-    bounds = ColumnRanges.of(pa.table(pairs, schema=pa.schema(told)), [f.name for f in told])
-    known = [chunk for chunk in chunks if chunk.path_in_schema in bounds.columns]
-    return ColumnRanges(
-        bounds.bounds,
-        tuple(chunk.statistics.null_count for chunk in known),
-        tuple(chunk.num_values for chunk in known),
-        bounds.unknown,
+    return replace(
+        ColumnRanges.of(pa.table(pairs, schema=pa.schema(told)), [f.name for f in told]),
+        null_counts=tuple(chunk.statistics.null_count for chunk in chunks),
+        value_counts=tuple(chunk.num_values for chunk in chunks),
     )
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -35,19 +36,22 @@ from table.metadata.partition_kind import PartitionKind
 from table.metadata.property_file import check_same_version, read_properties
 from table.metadata.range_records import (
     RangesOf,
-    carried,
     column_statistics,
     partition_statistics,
 )
 from table.metadata.record_changes import RecordChanges
 from table.metadata.recorded_files import FilesDiffer
 from table.metadata.remaining_ranges import (
+    Remaining,
     is_outdated,
     partitions_that_lose_files,
     remaining_ranges,
     view_of,
 )
-from table.metadata.statistics_records import deleted_column_statistics
+from table.metadata.statistics_records import (
+    deleted_column_statistics,
+    deleted_partition_statistics,
+)
 from table.model.column_ranges import ColumnRanges
 from table.model.commit_metadata import CommitMetadata, WriteStat
 from table.model.instant import Instant
@@ -89,6 +93,20 @@ class _Known:
     ranges: dict[str, ColumnRanges] = field(default_factory=dict)
 
 
+class _Carried(NamedTuple):
+    """What is known of the partitions that a commit touches.
+
+    Attributes:
+        ranges: with its files, by partition path.
+        read: what had to be read in files that had no statistics.
+        emptied: partitions whose last row is gone.
+    """
+
+    ranges: dict[str, ColumnRanges]
+    read: list[RangesOf]
+    emptied: list[str]
+
+
 class MetadataWriter:
     """The ``Participant`` of a table, with a metadata table or without.
 
@@ -127,15 +145,18 @@ class MetadataWriter:
         version = self._instants.version.column_statistics
         stats = [stat for stat in metadata.write_stats if stat.path]
         changes = {_FILES: _files_added(stats)}
-        if _COLUMNS in known.partitions:
-            changes[_COLUMNS] = column_statistics(_ranges_of(stats), version)
-            self._define(known, stats)
+        of_files = _ranges_of(stats) if _COLUMNS in known.partitions else []
         if _PARTITIONS in known.partitions:
-            ranges = self._carry(known, (instant, metadata), timeline)
-            changes[_PARTITIONS] = partition_statistics(
-                [RangesOf(path, "", one) for path, one in ranges.items()], version
-            )
-            known.ranges.update(ranges)
+            carried = self._carry(known, (instant, metadata), timeline)
+            of_files += carried.read
+            of_partitions = [RangesOf(path, "", one) for path, one in carried.ranges.items()]
+            written = partition_statistics(of_partitions, version)
+            gone = deleted_partition_statistics(known.columns, carried.emptied)
+            changes[_PARTITIONS] = RecordChanges.united([written, gone])
+            known.ranges.update(carried.ranges)
+        if _COLUMNS in known.partitions:
+            changes[_COLUMNS] = column_statistics(of_files, version)
+            self._define(known, of_files)
         known.store.commit(instant.requested_at, changes, lambda: self._check_standing(instant))
         known.paths |= {stat.partition_path or "" for stat in stats}
         self._give_back(known, instant)
@@ -331,31 +352,56 @@ class MetadataWriter:
 
     def _carry(
         self, known: _Known, commit: tuple[Instant, CommitMetadata], timeline: Timeline
-    ) -> dict[str, ColumnRanges]:
+    ) -> _Carried:
         """What is known of the partitions that a commit touches, its files among theirs."""
         files = _ranges_by_partition(commit[1])
-        losing = sorted(partitions_that_lose_files(commit[1]) & known.paths)
-        unread = sorted((files.keys() & known.paths) - known.ranges.keys() - {*losing})
-        before: dict[str, ColumnRanges | None] = {**known.ranges}
-        if losing or unread:
-            columns = _columns_of(one for ranges in files.values() for one in ranges)
-            metadata = self._open(read_properties(self._storage), timeline)
-            self._check_files(metadata, _FILES, _COLUMNS, _PARTITIONS)
-            view = view_of(metadata, self._instants, timeline, [*losing, *unread])
-            anew = [p for p in unread if is_outdated(view.latest_slices(p), timeline)] + losing
-            told = [path for path in unread if path not in anew]
-            before |= PartitionStatistics(metadata).ranges(told, columns)
-            before |= remaining_ranges(metadata, self._instants, view, commit, anew, columns)
-        now = {path: carried(before.get(path), ranges) for path, ranges in files.items()}
-        # Of a column that is only in what was written before, nobody else says that it is lost.
-        lost = {path: known.columns if None in ranges else [] for path, ranges in files.items()}
-        for path in losing:  # it may have no row left
-            lost[path] = [*lost[path], *(n for n in known.columns if n not in now[path].columns)]
-        return {path: ranges.without(lost[path]) for path, ranges in now.items()}
+        before = self._before(known, commit, timeline, files)
+        now = {
+            path: ColumnRanges.united([*_if_any(before.ranges.get(path)), *ranges])
+            for path, ranges in files.items()
+        }
+        losing = partitions_that_lose_files(commit[1]) & known.paths
+        return _Carried(now, before.read, [path for path in losing if not now[path].columns])
 
-    def _define(self, known: _Known, stats: Iterable[WriteStat]) -> None:
+    def _before(
+        self,
+        known: _Known,
+        commit: tuple[Instant, CommitMetadata],
+        timeline: Timeline,
+        files: Mapping[str, Sequence[ColumnRanges]],
+    ) -> Remaining:
+        """What is known of these partitions, beside the commit's own files in them.
+
+        It is carried on where every column of the commit is in it. It is made anew where the commit
+        takes files away, where it may be outdated, and where a column is new: files of others may
+        have values of it.
+        """
+        columns = _columns_of(one for ranges in files.values() for one in ranges)
+        losing = partitions_that_lose_files(commit[1])
+        kept = {path: one for path, one in known.ranges.items() if path in files.keys() - losing}
+        kept = _with_all(columns, kept)
+        unread = sorted((files.keys() & known.paths) - kept.keys())
+        if not unread:
+            return Remaining(kept, [])
+        metadata = self._open(read_properties(self._storage), timeline)
+        self._check_files(metadata, _FILES, _COLUMNS, _PARTITIONS)
+        view = view_of(metadata, self._instants, timeline, unread)
+        told = [
+            path
+            for path in unread
+            if path not in {*losing, *known.ranges}
+            and not is_outdated(view.latest_slices(path), timeline)
+        ]
+        kept |= _with_all(columns, PartitionStatistics(metadata).ranges(told, columns))
+        anew = [path for path in unread if path not in kept]
+        left = remaining_ranges(
+            metadata, self._storage, self._instants, view, commit, anew, columns
+        )
+        return Remaining(kept | left.ranges, left.read)
+
+    def _define(self, known: _Known, of_files: Iterable[RangesOf]) -> None:
         """Say of which columns there are statistics, once there are new ones."""
-        written = _columns_of(stat.column_ranges for stat in stats).names
+        written = _columns_of(one.ranges for one in of_files).names
         new = [name for name in written if name not in known.columns]
         if new:
             known.columns += new
@@ -379,24 +425,38 @@ def _files_added(stats: Iterable[WriteStat]) -> RecordChanges:
 
 def _ranges_of(stats: Iterable[WriteStat]) -> list[RangesOf]:
     return [
-        RangesOf(stat.partition_path or "", (stat.path or "").rpartition("/")[2], ranges)
+        RangesOf(stat.partition_path or "", (stat.path or "").rpartition("/")[2], _ranges(stat))
         for stat in stats
-        if (ranges := stat.column_ranges) is not None
     ]
 
 
-def _ranges_by_partition(commit: CommitMetadata) -> dict[str, list[ColumnRanges | None]]:
+def _ranges(stat: WriteStat) -> ColumnRanges:
+    assert stat.column_ranges is not None, stat.path
+    return stat.column_ranges
+
+
+def _ranges_by_partition(commit: CommitMetadata) -> dict[str, list[ColumnRanges]]:
     """Those of the files of a commit."""
-    files: dict[str, list[ColumnRanges | None]] = defaultdict(list)
+    files: dict[str, list[ColumnRanges]] = defaultdict(list)
     for stat in commit.write_stats:
         if stat.path:
-            files[stat.partition_path or ""].append(stat.column_ranges)
+            files[stat.partition_path or ""].append(_ranges(stat))
     return files
 
 
-def _columns_of(ranges: Iterable[ColumnRanges | None]) -> pa.Schema:
+def _with_all(columns: pa.Schema, ranges: Mapping[str, ColumnRanges]) -> dict[str, ColumnRanges]:
+    """Those of partitions of which each of these columns is known."""
+    wanted = {*columns.names}
+    return {path: one for path, one in ranges.items() if wanted <= {*one.columns}}
+
+
+def _if_any(ranges: ColumnRanges | None) -> list[ColumnRanges]:
+    return [] if ranges is None else [ranges]
+
+
+def _columns_of(ranges: Iterable[ColumnRanges]) -> pa.Schema:
     """All columns of which something is known, with their types."""
-    fields = {f.name: f for one in ranges if one is not None for f in one.bounds.schema}
+    fields = {f.name: f for one in ranges for f in one.bounds.schema}
     return pa.schema(list(fields.values()))
 
 

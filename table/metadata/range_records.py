@@ -2,8 +2,7 @@
 
 What is known of a partition is carried from commit to commit: the ranges of its files together, so
 that nobody has to read the statistics of all of them at each commit (``remaining_ranges`` does when
-files go). Each record stands for itself. A column whose range is not known in one file has no
-record of its partition from then on.
+files go, or a column comes). Each record stands for itself.
 """
 
 from __future__ import annotations
@@ -29,8 +28,6 @@ from table.model.column_ranges import NO_SIZE, ColumnRanges, ColumnSize
 
 #: So many files or partitions are encoded one by one.
 _FEW = 256
-
-_NO_RECORDS = pa.array([], pa.large_binary())
 
 _MakeRecord: TypeAlias = Callable[[str, str, pa.Array, int, int, ColumnSize], bytes]
 
@@ -58,43 +55,18 @@ def column_statistics(files: Sequence[RangesOf], version: str = VERSION) -> Reco
 
 def partition_statistics(partitions: Sequence[RangesOf], version: str = VERSION) -> RecordChanges:
     """The records of these partitions, each given once, in a version of the index."""
-    unknown = [
-        partition_stats_key(column, one.partition_path)
-        for one in partitions
-        for column in one.ranges.unknown
-    ]
     if len(partitions) > _FEW:
         tables = _by_column(partitions)
         parts = [
             encode_partition_statistics(name, table, version, is_tight=True)
             for name, table in tables
         ]
-        return RecordChanges.united([*parts, RecordChanges.of([], _NO_RECORDS, unknown)])
+        return RecordChanges.united(parts)
     keys, records = [], []
     for one, column, encode in _encoders(partitions, PARTITION_STATS_TYPE, version):
         keys.append(partition_stats_key(column, one.partition_path))
         records.append(encode(stored_path(one.partition_path)))
-    return RecordChanges.of(keys, pa.array(records, pa.large_binary()), unknown)
-
-
-def carried(known: ColumnRanges | None, files: Sequence[ColumnRanges | None]) -> ColumnRanges:
-    """What is known of a partition once it has these files, too.
-
-    Args:
-        known: what was; None of a partition that had no file.
-        files: their ranges; None where nothing is known of a file.
-    """
-    new = ColumnRanges.united([ranges for ranges in files if ranges is not None])
-    if known is None:
-        return new.without(_unless_known(new, files))
-    lost = [name for name in new.columns if name not in known.columns]
-    if None in files:
-        lost += known.columns
-    return ColumnRanges.united([known, new]).without(lost)
-
-
-def _unless_known(new: ColumnRanges, files: Sequence[ColumnRanges | None]) -> list[str]:
-    return new.columns if None in files else []
+    return RecordChanges.of(keys, pa.array(records, pa.large_binary()))
 
 
 def _encoders(

@@ -2,25 +2,30 @@
 
 Statistics of a partition are those of the files that queries read. A commit that only adds files
 widens them. One that takes the place of files, as a compaction does, ends what these held, so the
-statistics of the files that stay are read. Source: ``convertMetadataToPartitionStatRecords`` of
-``HoodieTableMetadataUtil``, Apache Hudi 1.2.0, which reads them at every commit.
+statistics of the files that stay are read, and where a file has none of a column, the file itself.
+Source: ``convertMetadataToPartitionStatRecords`` of ``HoodieTableMetadataUtil``, Apache Hudi 1.2.0,
+which reads them at every commit, and takes a file without for one without values.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import pyarrow as pa
 
 from table.metadata.column_statistics import ColumnStatistics
 from table.metadata.file_lister import MetadataFileLister
+from table.metadata.file_ranges import ranges_in
 from table.metadata.metadata_table import MetadataTable
+from table.metadata.range_records import RangesOf
 from table.model.column_ranges import ColumnRanges
 from table.model.commit_metadata import CommitMetadata
 from table.model.file_names import LogFileName
 from table.model.file_slice import FileSlice, LogFile
 from table.model.instant import Instant
+from table.storage.storage import Storage
 from table.timeline.timeline import Timeline
 from table.timeline.timeline_store import TimelineStore
 from table.view.file_lister import DataFile
@@ -84,18 +89,32 @@ def may_be_wide(slices: Sequence[FileSlice], timeline: Timeline) -> bool:
     return _is_any_late(bases, slices, timeline)
 
 
+class Remaining(NamedTuple):
+    """What is left of some partitions.
+
+    Attributes:
+        ranges: by partition path; none of a partition that has no other file.
+        read: of files that had no statistics of some column: what was read in them.
+    """
+
+    ranges: dict[str, ColumnRanges]
+    read: list[RangesOf]
+
+
 def remaining_ranges(
     metadata: MetadataTable,
+    storage: Storage,
     instants: TimelineStore,
     view: FileSystemView,
     commit: tuple[Instant, CommitMetadata],
     partitions: Collection[str],
     columns: pa.Schema,
-) -> dict[str, ColumnRanges | None]:
-    """What the files hold that queries read beside a commit's own; None where there is none.
+) -> Remaining:
+    """What the files hold that queries read beside a commit's own.
 
     Args:
         metadata: the metadata table, with statistics of files.
+        storage: the data table's root.
         instants: reads the data table's instants.
         view: of these partitions at least, under the data table's lock.
         commit: about to be published.
@@ -103,18 +122,32 @@ def remaining_ranges(
         columns: those that are asked for, with their types.
 
     Raises:
-        SnapshotChanged, CorruptData, Unsupported: as ``view_of``.
+        SnapshotChanged, CorruptData, Unsupported: as ``view_of``; or a file cannot be read.
     """
     instant, content = commit
     after = view.with_commit(instant.completed(_LAST), content)
     own = {stat.path for stat in content.write_stats}
-    left: dict[str, list[str]] = {}
+    left: dict[str, dict[str, DataFile]] = {}
     for path in partitions:
         for file in files_of(after.latest_slices(path)):
             if file.path not in own and not _holds_no_rows(file, instants, view.timeline):
-                left.setdefault(path, []).append(str(file.name))
+                left.setdefault(path, {})[str(file.name)] = file
     told = ColumnStatistics(metadata).ranges(left, columns)
-    return {path: told.get(path) for path in partitions}
+    read = []
+    for (path, name), untold in told.untold.items():
+        schema = pa.schema([columns.field(column) for column in untold])
+        read.append(RangesOf(path, name, _read(storage, left[path][name], schema)))
+    ranges = dict(told.ranges)
+    for one in read:
+        ranges[one.partition_path] = ColumnRanges.united([ranges[one.partition_path], one.ranges])
+    return Remaining(ranges, read)
+
+
+def _read(storage: Storage, file: DataFile, schema: pa.Schema) -> ColumnRanges:
+    """What a file holds; of a column that it does not have, no value, so that it is asked once."""
+    nothing = ColumnRanges.of(schema.empty_table(), schema.names)
+    found = ranges_in(storage, file, schema)
+    return replace(ColumnRanges.united([nothing, found]), sizes=found.sizes)
 
 
 def files_of(slices: Iterable[FileSlice]) -> Iterator[DataFile]:

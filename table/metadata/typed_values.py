@@ -27,6 +27,7 @@ from table.codec.avro_binary import decimals_from
 from table.codec.byte_strings import byte_strings
 from table.codec.ordering_wrappers import Wrapper
 from table.metadata.wrapped_values import WRAPPERS
+from table.model.bounds import in_type
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 Rows: TypeAlias = npt.NDArray[np.int64]
@@ -95,7 +96,9 @@ class Typed(NamedTuple):
     is_known: Mask
 
 
-def as_type(wrapped: pa.StructArray, value_types: pa.StructArray, target: pa.DataType) -> Typed:
+def as_type(
+    wrapped: pa.StructArray, value_types: pa.StructArray, target: pa.DataType, printed: str
+) -> Typed:
     """The values as those of a column of this type.
 
     A column whose type was widened since keeps its older statistics (int to long, to double); of
@@ -105,12 +108,13 @@ def as_type(wrapped: pa.StructArray, value_types: pa.StructArray, target: pa.Dat
         wrapped: of type ``WRAPPED``.
         value_types: of type ``VALUE_TYPE``.
         target: the column's type.
+        printed: what stands for a value that is no text, where the column has become text.
     """
     count = len(wrapped)
     places, parts = [np.empty(0, np.int64)], [pa.nulls(0, target)]
     is_known = np.ones(count, np.bool_)
     for rows, values in _natural(wrapped, value_types):
-        part = _in_order(values, target)
+        part = _in_order(values, target, printed)
         if part is None:
             is_known[rows] = False
         else:
@@ -185,7 +189,7 @@ def _bare(values: pa.Array, bare: pa.DataType) -> pa.Array:
     return values.cast(pa.int32() if bare.bit_width == 32 else pa.int64()).view(bare)
 
 
-def _in_order(values: pa.Array, target: pa.DataType) -> pa.Array | None:
+def _in_order(values: pa.Array, target: pa.DataType, printed: str) -> pa.Array | None:
     """The values in the column's type, if that keeps their order."""
     source = values.type
     if source == target:
@@ -193,35 +197,4 @@ def _in_order(values: pa.Array, target: pa.DataType) -> pa.Array | None:
     if pa.types.is_temporal(target) and pa.types.is_integer(source):
         is_stored_so = target in _BARE_IN_VERSION_1 and target.bit_width == source.bit_width
         return _bare(values, target) if is_stored_so else None
-    if not any(check(source) and check_target(target) for check, check_target in _WIDENINGS):
-        return None
-    try:
-        return values.cast(target)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        return None
-
-
-def _is_number(arrow: pa.DataType) -> bool:
-    checks = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
-    return any(check(arrow) for check in checks)
-
-
-def _is_text(arrow: pa.DataType) -> bool:
-    return any(check(arrow) for check in (pa.types.is_string, pa.types.is_large_string))
-
-
-def _is_bytes(arrow: pa.DataType) -> bool:
-    checks = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
-    return any(check(arrow) for check in checks)
-
-
-#: Casts that keep the order of values.
-_WIDENINGS = (
-    (pa.types.is_integer, _is_number),
-    (pa.types.is_floating, pa.types.is_floating),
-    (pa.types.is_decimal, pa.types.is_decimal),
-    (pa.types.is_timestamp, pa.types.is_timestamp),
-    (pa.types.is_time, pa.types.is_time),
-    (_is_text, _is_text),
-    (_is_bytes, _is_bytes),
-)
+    return in_type(values, target, printed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
@@ -163,7 +164,6 @@ def test_a_value_is_one_of_the_columns_type(
 @pytest.mark.parametrize(
     ("wrapper", "stored", "value_type", "column"),
     [
-        ("IntWrapper", 7, None, pa.string()),
         ("StringWrapper", "7", None, pa.int32()),
         ("LongWrapper", 2**40, None, pa.int32()),
         ("LongWrapper", MILLIS, None, pa.date32()),
@@ -180,6 +180,22 @@ def test_what_cannot_be_one_of_the_columns_type_is_not_known(
 ) -> None:
     """Never null bounds, which would say that the file holds no value."""
     assert _of_one(wrapper, stored, value_type, column) == []
+
+
+def test_a_number_that_became_text_lies_between_all_that_are_printed() -> None:
+    (row,) = _of_one("IntWrapper", 7, None, pa.string())
+    assert row["min"] <= "7" <= row["max"]
+    assert row["min"] <= "-1.5E-10" < "Infinity" < "NaN" < "true" <= row["max"] < "é"
+
+
+def test_a_nan_of_apaches_is_above_all_other_bounds() -> None:
+    table = MadeUpTable("column_stats")
+    one, other = (
+        statistics(("DoubleWrapper", 1.0), ("DoubleWrapper", high)) for high in (math.nan, 3.0)
+    )
+    table.add(GROUP, {key("f"): one}, {key("f"): other})
+    (row,) = ColumnStatistics(table.open()).of_column(COLUMN, pa.float64()).to_pylist()
+    assert row["min"] == 1.0 and math.isnan(row["max"])
 
 
 @pytest.mark.parametrize("bounds", [(None, None), (("IntWrapper", 1), None)])

@@ -1,4 +1,4 @@
-"""Ranges of columns as records: few or many make the same bytes, and what is unknown stays so."""
+"""Ranges of columns as records: few or many make the same bytes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import pytest
 from table.metadata import range_records
 from table.metadata.range_records import (
     RangesOf,
-    carried,
     column_statistics,
     partition_statistics,
 )
@@ -49,13 +48,14 @@ def test_few_and_many_records_are_the_same_bytes(
 ) -> None:
     assert callable(write)
     ranges = ColumnRanges.of(VALUES, VALUES.column_names)
-    items = [RangesOf("p", "f1", ranges), RangesOf("", "f2", ranges.without(["text"]))]
+    without = VALUES.drop_columns(["text"])
+    others = ColumnRanges.of(without, without.column_names)
+    items = [RangesOf("p", "f1", ranges), RangesOf("", "f2", others)]
     few = write(items)
     monkeypatch.setattr(range_records, "_FEW", 0)
     many = write(items)
     assert few.written.keys.equals(many.written.keys)
     assert few.written.values.equals(many.written.values)
-    assert few.deleted.equals(many.deleted)
     assert len(few.written.keys) == 2 * VALUES.num_columns - 1
 
 
@@ -77,34 +77,6 @@ def test_a_base_file_says_how_many_bytes_its_columns_take() -> None:
     assert told["totalUncompressedSize"] == chunk.total_uncompressed_size > 0
     ((_, record),) = decoded(partition_statistics([RangesOf("p", "", written)]).written)
     assert record["ColumnStatsMetadata"]["totalSize"] == 0, "of a partition nobody adds them up"
-
-
-def test_a_partition_forgets_what_one_file_does_not_tell() -> None:
-    one = ColumnRanges.of(pa.table({"a": [1, 2], "b": ["x", "y"]}), ["a", "b"])
-    other = ColumnRanges.of(pa.table({"a": [7], "b": ["w"], "c": [1]}), ["a", "b", "c"])
-    both = carried(one, [other])
-    assert both.bounds.to_pydict() == {"a": [1, 7], "b": ["w", "y"]}
-    assert both.value_counts == (3, 3)
-    assert both.unknown == {"c"}, "older files may hold values of it"
-    assert carried(both, [other]).unknown == {"c"}
-    assert not carried(both, [None]).columns
-    assert carried(None, [one]).columns == ["a", "b"]
-    assert not carried(None, [one, None]).columns
-
-
-def test_what_has_no_useful_bounds_is_unknown() -> None:
-    rows = pa.table({"nan": [1.0, float("nan")], "long": ["x" * 5000, "y"], "a": [1, 2]})
-    ranges = ColumnRanges.of(rows, rows.column_names)
-    assert ranges.columns == ["a"]
-    assert ranges.unknown == {"nan", "long"}
-
-
-def test_types_that_were_widened_are_ordered_as_before_or_unknown() -> None:
-    narrow = ColumnRanges.of(pa.table({"a": pa.array([9, 10], pa.int32())}), ["a"])
-    wide = ColumnRanges.of(pa.table({"a": pa.array([2**40])}), ["a"])
-    assert ColumnRanges.united([narrow, wide]).bounds.to_pydict() == {"a": [9, 2**40]}
-    text = ColumnRanges.of(pa.table({"a": ["10"]}), ["a"])
-    assert ColumnRanges.united([narrow, text]).unknown == {"a"}
 
 
 def test_the_first_columns_with_an_order_are_indexed() -> None:

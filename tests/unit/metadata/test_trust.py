@@ -17,13 +17,13 @@ from table.execution.runner import LocalRunner
 from table.metadata import metadata_writer, range_records
 from table.metadata.agreement import disagreement
 from table.metadata.column_statistics import PartitionStatistics
-from table.metadata.metadata_writer import MetadataTableBehind, MetadataWriter
+from table.metadata.metadata_writer import MetadataTableBehind
 from table.metadata.opening import METADATA_FOLDER, open_metadata_table
+from table.metadata.range_records import RangesOf
 from table.metadata.record_changes import RecordChanges
 from table.model.action import Action, State
 from table.model.changes import ChangeKind
 from table.model.column_ranges import ColumnRanges
-from table.model.commit_metadata import CommitMetadata
 from table.model.file_slice import FileSlice
 from table.model.instant import Instant
 from table.read.queries import Snapshot
@@ -40,6 +40,7 @@ from tests.upkeep import as_of, new_storage, since
 
 EVERY_COMMIT = CompactionPolicy(every_delta_commits=1)
 WHOLE = {"a": (3, 3), "b": (3, 3)}
+NOTHING = RecordChanges.of([], pa.array([], pa.large_binary()))
 
 
 def table(*times: int) -> tuple[CountingStorage, TableWriter]:
@@ -203,9 +204,9 @@ def test_a_partition_whose_last_row_is_deleted_has_no_statistics() -> None:
     assert contents(storage) == {"a": (1, 1)}
 
 
-def test_statistics_that_were_not_told_are_differences() -> None:
+def test_statistics_that_were_not_told_are_differences(monkeypatch: pytest.MonkeyPatch) -> None:
     storage, to = table(1)
-    to.table.access = replace(to.table.access, participant=Mute(to.table.storage, to.table.store))
+    monkeypatch.setattr(metadata_writer, "column_statistics", lambda *_: NOTHING)
     commit(to, [Row("a", 2, 2)])
     (log,) = [log for one in to.table.view().latest_slices() for log in one.logs]
     found = [one for one in to.table.metadata_differences() if one.what == "ts"]
@@ -213,12 +214,40 @@ def test_statistics_that_were_not_told_are_differences() -> None:
     assert storage.head(log.path) is not None
 
 
-class Mute(MetadataWriter):
-    """Says nothing of what columns hold."""
+def test_a_file_without_statistics_is_read_and_has_them_from_then_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    storage = new_storage()
+    make(storage, TableType.COPY_ON_WRITE)
+    to = writer(storage)
+    with monkeypatch.context() as patch:
+        patch.setattr(metadata_writer, "column_statistics", lambda *_: NOTHING)
+        commit(to, [Row(f"k{n}", n, n) for n in range(8)])
+    untold = {one.place for one in to.table.metadata_differences()}
+    assert len(untold) == 2
+    commit(to, [Row("k0", 50, 50)])
+    assert _of_partition(to, "ts") == (1, 50, 8)
+    (replaced,) = {one.place for one in to.table.metadata_differences()}
+    assert replaced not in {one.base.path for one in to.table.view().latest_slices() if one.base}
 
-    def on_commit(self, instant: Instant, metadata: CommitMetadata, timeline: Timeline) -> None:
-        bare = tuple(replace(stat, column_ranges=None) for stat in metadata.write_stats)
-        super().on_commit(instant, replace(metadata, write_stats=bare), timeline)
+
+def test_a_column_that_a_partition_has_no_statistics_of_is_looked_up_in_its_files(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    storage, to = table()
+
+    def without_ts(partitions: Sequence[RangesOf], version: str) -> RecordChanges:
+        rows = ColumnRanges.of(pa.table({"_hoodie_record_key": ["k"]}), ["_hoodie_record_key"])
+        told = [one._replace(ranges=rows) for one in partitions]
+        return range_records.partition_statistics(told, version)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(metadata_writer, "partition_statistics", without_ts)
+        commit(to, [Row(f"k{n}", n, n) for n in range(8)])
+    to = writer(storage)
+    commit(to, [Row("k0", 50, 50)])
+    assert _of_partition(to, "ts") == (0, 50, 9)
+    assert to.table.metadata_differences() == []
 
 
 def test_bounds_that_are_not_tight_and_files_that_are_gone_are_differences(
@@ -226,19 +255,20 @@ def test_bounds_that_are_not_tight_and_files_that_are_gone_are_differences(
 ) -> None:
     storage, to = table(1)
     wide = ColumnRanges.of(pa.table({"ts": [-1, 1]}), ["ts"])
-    honest = range_records.carried
+
+    def widened(partitions: Sequence[RangesOf], version: str) -> RecordChanges:
+        both = [one._replace(ranges=ColumnRanges.united([one.ranges, wide])) for one in partitions]
+        return range_records.partition_statistics(both, version)
+
     with monkeypatch.context() as patch:
-        patch.setattr(
-            metadata_writer, "carried", lambda known, files: honest(known, [*files, wide])
-        )
+        patch.setattr(metadata_writer, "partition_statistics", widened)
         commit(to, [Row("a", 2, 2)])
     (found,) = to.table.metadata_differences()
     assert (found.place, found.what) == ("north/", "ts") and "min -1" in found.stored
     compact(to)
     assert to.table.metadata_differences() == [], "a compaction makes them anew"
     commit(to, [Row("a", 3, 3)])
-    nothing = RecordChanges.of([], pa.array([], pa.large_binary()))
-    monkeypatch.setattr(metadata_writer, "deleted_column_statistics", lambda *_: nothing)
+    monkeypatch.setattr(metadata_writer, "deleted_column_statistics", lambda *_: NOTHING)
     (cleaned,) = clean(to.table, CleaningPolicy(commits=1))
     gone = {one.place for one in writer(storage).table.metadata_differences()}
     assert gone == {path.rpartition("/")[2] for path in cleaned.plan.paths}

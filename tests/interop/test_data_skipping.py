@@ -1,0 +1,120 @@
+"""Apache Hudi's data skipping finds what a full scan finds, whatever lakemark has written."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from table.hudi_table import open_table
+from table.storage import StorageLocation
+from tests.interop.lakemark import LakemarkWriter
+from tests.interop.oracle import ApacheTable, Oracle
+
+pytestmark = pytest.mark.oracle
+
+INDEXED = {
+    "hoodie.metadata.index.column.stats.enable": "true",
+    "hoodie.metadata.index.partition.stats.enable": "true",
+}
+TABLE = ApacheTable("t", ["id"], ["p"], ["ts"], has_metadata=True, bucket_count=1, extra=INDEXED)
+SCHEMA = pa.schema(
+    [
+        ("id", pa.string()),
+        ("p", pa.string()),
+        ("ts", pa.int64()),
+        ("s", pa.string()),
+        ("d", pa.float64()),
+        ("f", pa.float32()),
+        ("raw", pa.binary()),
+        ("n", pa.int32()),
+    ]
+)
+WIDER = SCHEMA.set(SCHEMA.get_field_index("n"), pa.field("n", pa.int64())).append(
+    pa.field("more", pa.string())
+)
+CONDITIONS = [
+    "s = 'aa'", "s = 'cc'", "s >= 'x'", "s <= 'bb'", "s != 'aa'", "s IS NULL", "s > '\uffff'",
+    "s = repeat('x', 2000)", "s > repeat('x', 300)", "s IN ('aa', 'zz')", "s = 'aa' AND d = 1",
+    "d = 1", "d = 3", "d > 2.5", "d >= 9", "d < 2.5", "d <= 1", "d != 1", "isnan(d)",
+    "d = 3 AND f = 3", "f = 1", "f > 2.5", "f <= 1", "isnan(f)",
+    "raw = X'01'", "raw > X'FF'", "raw < X'02'", "n = 1", "n = 1099511627776", "n > 2", "n <= 3",
+]  # fmt: skip
+#: Of a column that older files do not have.
+OF_NEW_COLUMN = [
+    "more = 'new'", "more IS NULL", "more > 'a' AND n > 2", "more IS NULL AND n = 3",
+    "more = 'new' OR n = 1", "coalesce(more, '') = ''",
+]  # fmt: skip
+
+OF_APACHE = [
+    ("a", "p", 1, "aa", 1.0, 1.0, b"\x01", 1),
+    ("b", "p", 1, "bb", 2.0, 2.0, b"\x02", 2),
+    ("z", "q", 1, "zz", 9.0, 9.0, b"\x09", 9),
+]
+OF_LAKEMARK = [
+    ("c", "p", 2, "cc", 3.0, 3.0, b"\x03", 3),
+    ("e", "p", 2, "x" * 2000, math.nan, math.nan, b"\xff" * 2000, None),
+    ("g", "r", 2, "\U0001f600" * 2000, math.inf, math.nan, b"", 7),
+    ("h", "s", 2, None, math.nan, -0.0, None, None),
+]
+WITH_MORE = [
+    ("c", "p", 3, "cc", 3.0, 3.0, b"\x03", 2**40, "new"),
+    ("i", "q", 3, "\uffff" * 300, -math.inf, math.inf, b"\xff", 4, None),
+]
+
+
+@pytest.mark.parametrize(
+    ("table_type", "version"),
+    [("MERGE_ON_READ", 9), ("COPY_ON_WRITE", 9), ("MERGE_ON_READ", 8)],
+)
+def test_queries_that_skip_files_miss_no_row(
+    oracle: Oracle, tmp_path: Path, table_type: Any, version: int
+) -> None:
+    path, twin = tmp_path / "t", replace(TABLE, table_type=table_type, version=version)
+    oracle.write(path, _rows(OF_APACHE, SCHEMA), twin)
+    writer = LakemarkWriter.open(path, twin, SCHEMA)
+    writer.upsert(_rows(OF_LAKEMARK, SCHEMA))
+    _misses_nothing(oracle, path, CONDITIONS)
+    writer = LakemarkWriter.open(path, twin, WIDER)
+    writer.upsert(_rows(WITH_MORE, WIDER))
+    writer.delete(_rows([("a", "p", 4, *[None] * 6)], WIDER))
+    _misses_nothing(oracle, path, CONDITIONS + OF_NEW_COLUMN)
+    if table_type == "MERGE_ON_READ":
+        writer.compact()
+        _misses_nothing(oracle, path, CONDITIONS + OF_NEW_COLUMN)
+    assert open_table(StorageLocation(str(path))).metadata_differences() == []
+
+
+def _rows(rows: Sequence[tuple[object, ...]], schema: pa.Schema) -> pa.Table:
+    named = [dict(zip(schema.names, row, strict=True)) for row in rows]
+    return pa.Table.from_pylist(named, schema)
+
+
+def _misses_nothing(oracle: Oracle, path: Path, conditions: Sequence[str]) -> None:
+    assert found(oracle, path, conditions, "true") == found(oracle, path, conditions, "false")
+
+
+def found(
+    oracle: Oracle, path: Path, conditions: Sequence[str], skips: str
+) -> dict[str, list[str]]:
+    """The ids that each condition finds, each in a scan of its own."""
+    settings = {
+        "hoodie.metadata.enable": "true",
+        "hoodie.enable.data.skipping": skips,
+        **INDEXED,
+    }
+    scans = [
+        f"SELECT {number} AS n, id FROM skipped WHERE {condition}"
+        for number, condition in enumerate(conditions)
+    ]
+    with oracle.named("skipped", path), oracle.settings(settings):
+        rows = oracle.query(" UNION ALL ".join(scans)).to_pylist()
+    return {
+        condition: sorted(row["id"] for row in rows if row["n"] == number)
+        for number, condition in enumerate(conditions)
+    }
