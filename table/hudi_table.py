@@ -312,11 +312,12 @@ class HudiTable:
             Unsupported: it has partitions that are not written here.
         """
         self._metadata_writer.is_kept = True
-        if self._metadata_writer.trouble(self.store.load()) is None:
+        schema = self.schema or pa.schema([])
+        if self._metadata_writer.trouble(self.store.load(), schema) is None:
             return None
         with self.access.lock.hold(LOCK_WAIT_S) as lease:
             timeline = self.store.load()
-            reason = self._metadata_writer.trouble(timeline)
+            reason = self._metadata_writer.trouble(timeline, schema)
             if reason is not None:
                 self._make_metadata_table(timeline, lease.check)
         return reason

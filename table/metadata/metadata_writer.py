@@ -52,7 +52,7 @@ from table.metadata.statistics_records import (
     deleted_column_statistics,
     deleted_partition_statistics,
 )
-from table.model.column_ranges import ColumnRanges
+from table.model.column_ranges import ColumnRanges, indexed_columns
 from table.model.commit_metadata import CommitMetadata, WriteStat
 from table.model.instant import Instant
 from table.storage.folder_storage import FolderStorage
@@ -216,11 +216,12 @@ class MetadataWriter:
             self._compact_if_due(known, timeline)
             self._known = known
 
-    def trouble(self, timeline: Timeline) -> str | None:
+    def trouble(self, timeline: Timeline, schema: pa.Schema) -> str | None:
         """Why the metadata table has to be made anew; None when it may be continued.
 
         Args:
             timeline: the data table's, just loaded.
+            schema: the data table's.
 
         Raises:
             Refused: the table was taken to another version since it was opened.
@@ -230,8 +231,24 @@ class MetadataWriter:
         check_allows(properties, Purpose.MAINTAIN, self._storage.location.url)
         if not properties.metadata_partitions:
             return "there is none"
-        reason = self._trouble(timeline)
+        reason = self._trouble(timeline) or self._other_columns(schema)
         return reason or self._difference(self._open(properties, timeline))
+
+    def _other_columns(self, schema: pa.Schema) -> str | None:
+        """Of which column only some files would have statistics from here on; None for none.
+
+        Apache Hudi keeps statistics of the columns that each of its writers is told to.
+        """
+        definition = read_definitions(self._storage).get(_COLUMNS)
+        if definition is None:
+            return None
+        kept = indexed_columns(schema, self._instants.version)
+        told = [n for n in definition.source_fields if n.partition(".")[0] in schema.names]
+        lacking = [name for name in kept if name not in told]
+        if lacking:
+            return f"it has no statistics of column {lacking[0]}"
+        other = [name for name in told if name not in kept]
+        return f"it has statistics of column {other[0]}, which are not kept here" if other else None
 
     @property
     def timeline(self) -> Timeline | None:

@@ -17,6 +17,7 @@ from table.execution.runner import LocalRunner
 from table.metadata import metadata_writer, range_records
 from table.metadata.agreement import disagreement
 from table.metadata.column_statistics import PartitionStatistics
+from table.metadata.index_definition import define_column_statistics, read_definitions
 from table.metadata.metadata_writer import MetadataTableBehind
 from table.metadata.opening import METADATA_FOLDER, open_metadata_table
 from table.metadata.range_records import RangesOf
@@ -40,6 +41,7 @@ from tests.upkeep import as_of, new_storage, since
 
 EVERY_COMMIT = CompactionPolicy(every_delta_commits=1)
 WHOLE = {"a": (3, 3), "b": (3, 3)}
+OWN = ["_hoodie_commit_time", "_hoodie_partition_path", "_hoodie_record_key"]
 NOTHING = RecordChanges.of([], pa.array([], pa.large_binary()))
 
 
@@ -229,6 +231,25 @@ def test_a_file_without_statistics_is_read_and_has_them_from_then_on(
     assert _of_partition(to, "ts") == (1, 50, 8)
     (replaced,) = {one.place for one in to.table.metadata_differences()}
     assert replaced not in {one.base.path for one in to.table.view().latest_slices() if one.base}
+
+
+@pytest.mark.parametrize(
+    ("indexed", "reason"),
+    [
+        (["ts"], "it has no statistics of column _hoodie_commit_time"),
+        (["unknown"], "it has no statistics of column _hoodie_commit_time"),
+        ([*OWN, "id", "region", "ts", "v"], None),
+        ([*OWN, "id", "region", "ts", "v", "dropped"], None),
+        ([*OWN, "id", "region", "ts", "v", "v.x"], "statistics of column v.x, which are not"),
+    ],
+)
+def test_statistics_of_other_columns_are_made_anew(indexed: list[str], reason: str | None) -> None:
+    storage, to = table(1)
+    version = to.table.version.column_statistics
+    define_column_statistics(storage, indexed, version)
+    made = writer(storage).table.keep_metadata_table()
+    assert (made is None) == (reason is None) and (reason or "") in (made or "")
+    assert len(read_definitions(storage)["column_stats"].source_fields) >= 7
 
 
 def test_a_column_that_a_partition_has_no_statistics_of_is_looked_up_in_its_files(
