@@ -32,6 +32,7 @@ from table.timeline.lock import Lease
 from table.timeline.timeline import Timeline
 from table.timeline.timeline_store import rollback_metadata_content, rollback_plan_content
 from table.transaction.access import LOCK_WAIT_S, TableAccess
+from table.transaction.completion_loss import check_never_completed
 from table.transaction.heartbeat import HeartbeatPolicy, clear_expired, forget_heartbeat
 from table.transaction.instant_files import as_planned, awaited_logs, files_of, names_of
 from table.transaction.sharing import dead, has_heartbeat
@@ -57,7 +58,7 @@ def recover(access: TableAccess) -> list[str]:
 
     Raises:
         Refused: a restore is pending, or another's rollback would undo a completed instant that
-            others stand on.
+            others stand on; or a pending commit had completed, and its completed file was lost.
         WriterAlive: another writer is at work on a table that is not shared.
     """
     timeline = access.timeline.load()
@@ -174,6 +175,7 @@ def _recover(access: TableAccess, suspects: Collection[str], lease: Lease) -> li
     for commit in abandoned:
         if commit.action is Action.ROLLBACK:
             continue
+        check_never_completed(access, commit, timeline)
         access.timeline.withdraw(commit)
         timeline = access.timeline.load()
         standing = timeline.find(commit.requested_at)

@@ -1,0 +1,140 @@
+"""A commit whose completed file was lost is not taken for what a dead writer left."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+
+from sinks.hudi.compactions import request_compaction
+from table.config.table_properties import TableType
+from table.errors import Refused
+from table.model.action import State
+from table.model.format_version import FormatVersion
+from table.model.instant import Instant
+from table.services.savepoint import create_savepoint
+from table.storage import Storage
+from table.transaction.rollback import roll_back_named
+from tests.recovery.scenarios import slices_as_of
+from tests.storages import SimulatedCrash, WatchedStorage
+from tests.tables import Row, commit, contents, data_files, make, writer
+from tests.upkeep import make_plain, new_storage
+
+ROWS = [Row("a", 1, 1), Row("b", 1, 1, region="south")]
+either_version = pytest.mark.parametrize("version", [FormatVersion.V9, FormatVersion.V6])
+
+
+def table(*times: int, version: FormatVersion = FormatVersion.V9) -> tuple[Storage, list[Instant]]:
+    storage = new_storage()
+    make_plain(storage, version=version)
+    to = writer(storage)
+    to.table.keep_metadata_table()
+    return storage, [_commit(storage, ts) for ts in times]
+
+
+def _commit(storage: Storage, ts: int) -> Instant:
+    return commit(writer(storage), [Row(row.id, ts, ts, row.region) for row in ROWS])
+
+
+def lose(storage: Storage, instant: Instant) -> tuple[str, bytes]:
+    """Delete the completed file of a commit; its path and content."""
+    path = writer(storage).table.store.path_of(instant)
+    content = storage.read(path)
+    storage.delete([path])
+    return path, content
+
+
+def as_of_another(storage: Storage, instant: Instant) -> None:
+    """Make a commit look like one of Apache Hudi, whose inflight file names no writer."""
+    storage.put(writer(storage).table.store.path_of(_inflight(instant)), b"")
+
+
+def keep(storage: Storage, instant: Instant) -> None:
+    to = writer(storage)
+    create_savepoint(to.table.access, instant.requested_at, slices_as_of(to), "ann", "")
+
+
+def _inflight(instant: Instant) -> Instant:
+    return Instant(instant.requested_at, instant.action, State.INFLIGHT)
+
+
+def assert_kept(storage: Storage, instant: Instant, proof: str) -> None:
+    before = data_files(storage)
+    with pytest.raises(Refused, match=proof) as refusal:
+        writer(storage).recover()
+    assert instant.requested_at in str(refusal.value)
+    assert data_files(storage) == before
+
+
+@either_version
+def test_its_rows_are_there_again_with_its_file(version: FormatVersion) -> None:
+    storage, (_, newest) = table(1, 2, version=version)
+    path, content = lose(storage, newest)
+    assert_kept(storage, newest, "markers")
+    storage.put(path, content)
+    writer(storage).recover()
+    assert contents(storage) == {"a": (2, 2), "b": (2, 2)}
+
+
+@either_version
+def test_who_gives_its_rows_up_goes_on_without_them(version: FormatVersion) -> None:
+    storage, (_, newest) = table(1, 2, version=version)
+    lose(storage, newest)
+    roll_back_named(writer(storage).table.access, newest.requested_at)
+    restarted = writer(storage)
+    restarted.recover()
+    assert contents(storage) == {"a": (1, 1), "b": (1, 1)}
+    assert restarted.table.metadata_differences() == []
+
+
+def test_a_commit_with_later_ones_is_kept_too() -> None:
+    storage, (_, middle, _) = table(1, 2, 3)
+    lose(storage, middle)
+    assert_kept(storage, middle, "markers")
+
+
+@pytest.mark.parametrize("instants_path", [".hoodie/timeline/", ".hoodie/metadata/"])
+def test_a_writer_that_died_before_it_completed_is_undone(instants_path: str) -> None:
+    storage, _ = table(1)
+
+    def die(method: str, path: str) -> None:
+        if method == "publish" and path.startswith(instants_path):
+            raise SimulatedCrash
+
+    with suppress(SimulatedCrash):
+        _commit(WatchedStorage(storage, die), 2)
+    assert writer(storage).recover()
+    assert contents(storage) == {"a": (1, 1), "b": (1, 1)}
+
+
+def test_a_commit_without_files_has_nothing_to_lose() -> None:
+    storage, _ = table(1)
+    lose(storage, commit(writer(storage), []))
+    assert writer(storage).recover()
+    assert contents(storage) == {"a": (1, 1), "b": (1, 1)}
+
+
+def test_a_commit_with_a_savepoint_had_completed() -> None:
+    storage, (_, newest) = table(1, 2)
+    keep(storage, newest)
+    as_of_another(storage, newest)
+    lose(storage, newest)
+    assert_kept(storage, newest, "savepoint")
+
+
+def test_a_commit_whose_logs_are_planned_to_be_compacted_had_completed() -> None:
+    storage, (_, newest) = table(1, 2)
+    requested = request_compaction(writer(storage).table)
+    assert requested is not None
+    as_of_another(storage, newest)
+    lose(storage, newest)
+    assert_kept(storage, newest, "planned over logs")
+
+
+def test_a_commit_whose_base_files_were_replaced_had_completed() -> None:
+    storage = new_storage()
+    make(storage, TableType.COPY_ON_WRITE)
+    _, middle, _ = (_commit(storage, ts) for ts in (1, 2, 3))
+    as_of_another(storage, middle)
+    lose(storage, middle)
+    assert_kept(storage, middle, "written over a base file")
