@@ -297,7 +297,7 @@ def test_a_table_without_commits_is_told_what_to_do(
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (["set", "t"], "checkpoint set expects the offsets to go on at"),
+        (["set", "t"], "checkpoint set expects the offsets to resume from"),
         (["set", "t", "t,0"], "found '0' in 't,0'"),
         (["set", "t", "t"], "found no partition in 't'"),
         (["reset", "t", "t,0:1"], "checkpoint reset takes no offsets, and was given 't,0:1'"),

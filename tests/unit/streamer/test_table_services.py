@@ -329,7 +329,7 @@ def test_a_command_takes_lock_and_retention_from_a_pipeline(
     in_memory = PIPELINE.replace("file_system, expire_minutes: 1", "in_process")
     config.write_text(in_memory.format(path=tmp_path / "t"))
     assert main(["table", "clean", str(tmp_path / "t"), "--config", str(config)]) == MISUSED
-    assert "say --lock storage" in capsys.readouterr().err
+    assert "repeat the command with --lock storage" in capsys.readouterr().err
 
 
 def test_a_skew_of_clocks_that_would_keep_the_lock_from_all_others_is_refused(
