@@ -29,6 +29,7 @@ from table.model.instant import Instant
 from table.model.rollback import RollbackPlan
 from table.timeline.clock import Turn
 from table.timeline.lock import Lease
+from table.timeline.taken_back import completed_in, rollbacks_since, taken_back
 from table.timeline.timeline import Timeline
 from table.timeline.timeline_store import rollback_metadata_content, rollback_plan_content
 from table.transaction.access import LOCK_WAIT_S, TableAccess
@@ -36,7 +37,6 @@ from table.transaction.completion_loss import check_never_completed
 from table.transaction.heartbeat import HeartbeatPolicy, clear_expired, forget_heartbeat
 from table.transaction.instant_files import as_planned, awaited_logs, files_of, names_of
 from table.transaction.sharing import dead, has_heartbeat
-from table.transaction.taken_back import completed_in, rollbacks_of, was_taken_back
 from table.transaction.undoable import check_no_restore, check_undoable, named_instant
 from table.write.markers import drop_markers
 
@@ -95,9 +95,9 @@ def roll_back(access: TableAccess, target: Instant) -> bool:
             _roll_back(access, standing, timeline, lease)
             return True
         archived = access.timeline.load_archived()
-        if completed_in(archived, target.requested_at):
+        if completed_in(archived, [target.requested_at]):
             return False
-        if was_taken_back(access.timeline, target.requested_at, timeline, archived):
+        if taken_back(access.timeline, [target.requested_at], timeline, archived):
             lease.check()
             access.delete_files(files_of(access, target.requested_at))
             drop_markers(access.storage, target.requested_at)
@@ -315,8 +315,9 @@ def _without(
 def _forget_undone(access: TableAccess, timeline: Timeline) -> None:
     """Forget compactions that had completed and were rolled back, by one who then died."""
     for compaction in timeline.pending(*_COMPACTIONS):
+        name = compaction.requested_at
         if any(
-            plan.action not in _COMPACTIONS
-            for plan in rollbacks_of(access.timeline, compaction.requested_at, timeline)
+            plan.instant == name and plan.action not in _COMPACTIONS
+            for plan in rollbacks_since(access.timeline, name, timeline)
         ):
             access.timeline.forget(compaction)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from typing import Protocol, TypeAlias
 
 from table.model.file_names import BaseFileName, LogFileName
@@ -34,10 +35,16 @@ class StorageFileLister:
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
+        self._written_at: dict[str, datetime] = {}
 
     def list_files(self) -> dict[str, list[DataFile]]:
         """Data files by partition path, with one listing for each folder of the root."""
-        return _by_partition(list(objects_beside_timeline(self._storage)))
+        files, self._written_at = _by_partition(list(objects_beside_timeline(self._storage)))
+        return files
+
+    def written_at(self) -> Mapping[str, datetime]:
+        """When the last file of each instant was written, as of the listing."""
+        return self._written_at
 
 
 def objects_beside_timeline(storage: Storage) -> Iterator[ObjectInfo]:
@@ -58,16 +65,22 @@ def data_file(partition_path: str, name: str, size_bytes: int) -> DataFile | Non
     return None
 
 
-def _by_partition(objects: list[ObjectInfo]) -> dict[str, list[DataFile]]:
+def _by_partition(
+    objects: list[ObjectInfo],
+) -> tuple[dict[str, list[DataFile]], dict[str, datetime]]:
+    """Data files by partition path, and when the last file of each instant was written."""
     partitions: dict[str, list[DataFile]] = {
         info.folder: [] for info in objects if _is_partition_metafile(info.name)
     }
+    written_at: dict[str, datetime] = {}
     for info in objects:
         files = partitions.get(info.folder)
         file = data_file(info.folder, info.name, info.size_bytes)
         if files is not None and file is not None:
             files.append(file)
-    return partitions
+            instant = file.name.instant
+            written_at[instant] = max(written_at.get(instant, info.modified_at), info.modified_at)
+    return partitions, written_at
 
 
 def _is_partition_metafile(name: str) -> bool:

@@ -15,8 +15,9 @@ from table.model.format_version import FormatVersion
 from table.storage.storage import NotFound
 from table.timeline.timeline import Timeline
 from table.timeline.timeline_store import TimelineStore
-from table.view.file_lister import FileLister
+from table.view.file_lister import FileLister, StorageFileLister
 from table.view.file_system_view import FileSystemView
+from table.view.late_files import late_instants, without_late_files
 
 _DELETING = (Action.CLEAN, Action.RESTORE)
 _MAY_CLUSTER = (Action.CLUSTERING, Action.REPLACE_COMMIT)
@@ -39,6 +40,9 @@ def load_view(
         CorruptData: an instant, or the archive, disagrees with the format.
     """
     files = lister.list_files()
+    if isinstance(lister, StorageFileLister):  # the metadata table holds what commits wrote
+        late = late_instants(store, timeline, lister.written_at())
+        files = without_late_files(files, late, version) if late else files
     try:
         view = FileSystemView.of(
             files,

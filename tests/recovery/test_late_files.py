@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
 import pytest
 
 from sinks.hudi.compactions import Compaction, request_compaction
@@ -14,14 +17,15 @@ from table.model.action import Action
 from table.model.format_version import FormatVersion
 from table.services.archival_plan import ArchivalPolicy
 from table.services.compaction import CompactionPolicy
-from table.storage import Storage
+from table.storage import Storage, StorageLocation, open_storage
 from table.transaction.rollback import roll_back_named
 from table.write.file_group_write import write_file_group
 from table.write.partitioner import divide
 from tests.clocks import SharedClock, on_clock
 from tests.recovery.scenarios import ARCHIVAL, CLEANING
+from tests.storages import CountingStorage
 from tests.tables import Row, changes, commit, contents, data_files, make, write_files, writer
-from tests.upkeep import archived_names, make_plain, new_storage
+from tests.upkeep import HISTORY, archived_names, make_plain, new_storage
 
 CLOCK = SharedClock()
 
@@ -92,6 +96,71 @@ def test_a_late_file_is_deleted_by_its_writer_after_its_rollback_was_archived(
     assert contents(storage) == expected
     commit(writer(storage), [Row("a", 6, 6)])
     assert contents(storage) == {**expected, "a": (6, 6)}
+
+
+@pytest.mark.parametrize("version", [FormatVersion.V6, FormatVersion.V9])
+def test_a_late_file_is_not_read_while_its_writer_has_not_deleted_it(
+    tmp_path: Path, version: FormatVersion
+) -> None:
+    storage = open_storage(StorageLocation(str(tmp_path)))
+    make_plain(storage, version=version)
+    late = writer(storage)
+    context, placement = late.begin(), late.placement()
+    to = on_clock(writer(storage), CLOCK)
+    assert to.recover() == [context.instant]
+    for value in (1, 5):
+        commit(to, [Row("a", value, value)])
+    archive_rollbacks(to)
+    expected = contents(storage)
+    for bucket, part in divide(changes([Row("a", 1, 1)]), late.settings.index):
+        write_file_group(context, placement.task(bucket), [part])
+    (file,) = (path for path in data_files(storage) if context.instant in path)
+    storage.set_modified_at(file, datetime.now(UTC) + timedelta(minutes=10))
+    assert contents(storage) == expected
+    writer(storage).table.rebuild_metadata_table()
+    assert contents(storage) == expected
+    commit(writer(storage), [Row("a", 6, 6)])
+    assert contents(storage) == {**expected, "a": (6, 6)}
+
+
+def test_files_of_commits_that_were_archived_are_read_however_late_they_were_written(
+    tmp_path: Path,
+) -> None:
+    """A copied table has new modification times; a history that is lost or damaged hides no row."""
+    storage = open_storage(StorageLocation(str(tmp_path)))
+    make_plain(storage)
+    to = on_clock(writer(storage), CLOCK)
+    commit(to, [Row("a", 1, 1), Row("b", 1, 1, region="west")])
+    write_files(to, [Row("c", 1, 1)])
+    to.abandon()
+    for number in range(2, 8):
+        commit(to, [Row("z", number, number, region="south")])
+        archive(to.table, ArchivalPolicy(1, 2, delta_commits_to_compact=1), None)
+    assert not to.table.timeline.completed(Action.ROLLBACK)
+    expected = contents(storage)
+    for path in data_files(storage):
+        storage.set_modified_at(path, datetime.now(UTC) + timedelta(days=10))
+    counted = CountingStorage(storage)
+    assert contents(counted) == expected
+    opened = counted.count("open", under=HISTORY)
+    assert 0 < opened <= len(storage.list_folder(HISTORY)[1])
+    for info in storage.list_folder(HISTORY)[1]:
+        if info.name.endswith(".parquet"):
+            storage.put(info.path, b"damaged")
+    assert contents(storage) == expected
+
+
+def test_a_reader_does_not_ask_the_history_about_files_of_ordinary_commits() -> None:
+    storage = CountingStorage(new_storage())
+    make_plain(storage)
+    to = on_clock(writer(storage), CLOCK)
+    commit(to, [Row("b", 1, 1, region="west")])
+    for number in range(2, 8):
+        commit(to, [Row("z", number, number, region="south")])
+        archive(to.table, ArchivalPolicy(1, 2, delta_commits_to_compact=1), None)
+    storage.forget()
+    assert len(writer(storage).table.view().latest_slices()) == 2
+    assert storage.count("open", under=HISTORY) == storage.count("read", under=HISTORY) == 0
 
 
 @pytest.mark.parametrize("is_archived", [False, True])
