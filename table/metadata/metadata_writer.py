@@ -205,6 +205,17 @@ class MetadataWriter:
         if metadata.difference(_FILES) is not None or _may_list(metadata, deleted):
             drop(self._storage, properties)
 
+    def was_told(self, requested_at: str) -> bool:
+        """Whether the metadata table has a completed commit of that time."""
+        if not read_properties(self._storage).metadata_partitions:
+            return False
+        try:
+            own = self.opener.instants(self._instants.clock).load()
+        except TableNotFound:
+            return False
+        found = own.find(requested_at)
+        return found is not None and found.is_completed
+
     def compact(self, timeline: Timeline) -> None:
         """Compact when enough was told since; errors as for ``on_commit``.
 

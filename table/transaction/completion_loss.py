@@ -5,9 +5,10 @@ That the metadata table tells of it is no proof: it is told first, so a writer t
 leaves the same. These are proofs:
 
 - a savepoint of its name: only completed commits are kept;
-- of a commit of this project: files, but neither a marker nor the prepared content. A marker is
-  there before its file. Both go when the commit has completed; a rollback drops the content first,
-  but the markers last, when the instant is gone;
+- of a commit of this project, of which the metadata table was told: files, but neither a marker nor
+  the prepared content. A marker is there before its file. Both go when the commit has completed; a
+  rollback drops the content first, but the markers last, when the instant is gone. Markers that
+  somebody deleted are no proof alone: of most commits that die nobody was told;
 - another commit that was written over a base file of it, or a compaction that was planned over its
   logs: others saw them, which they do not before the commit has completed. Logs of table version 6
   do not name their commit, and a plan may name what is being written, so there it is not asked.
@@ -63,10 +64,10 @@ def _proofs(access: TableAccess, pending: Instant, timeline: Timeline) -> Iterat
         yield f"savepoint {name} keeps it"
     if access.timeline.is_prepared(pending) or marked_files(access.storage, name):
         return
-    if _is_ours(access, pending):
+    if _is_ours(access, pending) and access.participant.was_told(name):
         files = files_of(access, name)
         if files:
-            yield f"the markers of its files are gone, {files[0]} among them"
+            yield f"the metadata table tells of {files[0]}, and the markers of its files are gone"
     yield from _relying(access, name, timeline)
 
 

@@ -45,6 +45,10 @@ class Participant(Protocol):
         """What the instant requested at ``target`` wrote was deleted; that is to be published."""
         ...
 
+    def was_told(self, requested_at: str) -> bool:
+        """Whether it holds a completed commit of that time, which counts or is about to."""
+        ...
+
 
 class NoParticipant:
     """Of a table without a metadata table."""
@@ -59,3 +63,7 @@ class NoParticipant:
         self, instant: Instant, target: str, deleted: FileNames, timeline: Timeline
     ) -> None:
         """See ``Participant.on_rollback``."""
+
+    def was_told(self, requested_at: str) -> bool:
+        """See ``Participant.was_told``."""
+        return False

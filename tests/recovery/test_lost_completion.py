@@ -17,7 +17,7 @@ from table.storage import Storage
 from table.transaction.rollback import roll_back_named
 from tests.recovery.scenarios import slices_as_of
 from tests.storages import SimulatedCrash, WatchedStorage
-from tests.tables import Row, commit, contents, data_files, make, writer
+from tests.tables import Row, commit, contents, data_files, make, write_files, writer
 from tests.upkeep import make_plain, new_storage
 
 ROWS = [Row("a", 1, 1), Row("b", 1, 1, region="south")]
@@ -103,6 +103,14 @@ def test_a_writer_that_died_before_it_completed_is_undone(instants_path: str) ->
 
     with suppress(SimulatedCrash):
         _commit(WatchedStorage(storage, die), 2)
+    assert writer(storage).recover()
+    assert contents(storage) == {"a": (1, 1), "b": (1, 1)}
+
+
+def test_a_dead_writer_whose_markers_were_deleted_is_undone() -> None:
+    storage, _ = table(1)
+    write_files(writer(storage), ROWS)
+    storage.delete([info.path for info in storage.list_tree(".hoodie/.temp")])
     assert writer(storage).recover()
     assert contents(storage) == {"a": (1, 1), "b": (1, 1)}
 
