@@ -55,6 +55,7 @@ from table.metadata.statistics_records import (
 from table.model.column_ranges import ColumnRanges, indexed_columns
 from table.model.commit_metadata import CommitMetadata, WriteStat
 from table.model.instant import Instant
+from table.model.meta_columns import RECORD_KEY
 from table.storage.folder_storage import FolderStorage
 from table.storage.storage import ObjectInfo, Storage
 from table.timeline.timeline import Timeline
@@ -150,6 +151,7 @@ class MetadataWriter:
             carried = self._carry(known, (instant, metadata), timeline)
             of_files += carried.read
             of_partitions = [RangesOf(path, "", one) for path, one in carried.ranges.items()]
+            of_partitions += self._without_new_columns(known, carried.ranges, timeline)
             written = partition_statistics(of_partitions, version)
             gone = deleted_partition_statistics(known.columns, carried.emptied)
             changes[_PARTITIONS] = RecordChanges.united([written, gone])
@@ -417,8 +419,7 @@ class MetadataWriter:
         told = [
             path
             for path in unread
-            if path not in {*losing, *known.ranges}
-            and not is_outdated(view.latest_slices(path), timeline)
+            if path not in losing and not is_outdated(view.latest_slices(path), timeline)
         ]
         kept |= _with_all(columns, PartitionStatistics(metadata).ranges(told, columns))
         anew = [path for path in unread if path not in kept]
@@ -426,6 +427,28 @@ class MetadataWriter:
             metadata, self._storage, self._instants, view, commit, anew, columns
         )
         return Remaining(kept | left.ranges, left.read)
+
+    def _without_new_columns(
+        self, known: _Known, carried: Mapping[str, ColumnRanges], timeline: Timeline
+    ) -> list[RangesOf]:
+        """All other partitions where the commit has a column that is new in the table: no values.
+
+        Without that Apache Hudi finds none of their rows once a filter is on the column, whatever
+        it says.
+        """
+        columns = _columns_of(carried.values())
+        new = pa.schema([field for field in columns if field.name not in known.columns])
+        others = known.paths - carried.keys()
+        if not (known.columns and len(new) and others):
+            return []
+        metadata = self._open(read_properties(self._storage), timeline)
+        self._check_files(metadata, _PARTITIONS)
+        of_keys = PartitionStatistics(metadata).of_column(RECORD_KEY, pa.string())
+        return [
+            RangesOf(row["partition_path"], "", ColumnRanges.of_nulls(new, row["value_count"] or 0))
+            for row in of_keys.to_pylist()
+            if row["partition_path"] in others
+        ]
 
     def _define(self, known: _Known, of_files: Iterable[RangesOf]) -> None:
         """Say of which columns there are statistics, once there are new ones."""

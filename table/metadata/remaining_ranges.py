@@ -145,9 +145,9 @@ def remaining_ranges(
 
 def _read(storage: Storage, file: DataFile, schema: pa.Schema) -> ColumnRanges:
     """What a file holds; of a column that it does not have, no value, so that it is asked once."""
-    nothing = ColumnRanges.of(schema.empty_table(), schema.names)
     found = ranges_in(storage, file, schema)
-    return replace(ColumnRanges.united([nothing, found]), sizes=found.sizes)
+    whole = ColumnRanges.united([ColumnRanges.of_nulls(schema, 0), found])
+    return replace(whole, sizes=found.sizes)
 
 
 def files_of(slices: Iterable[FileSlice]) -> Iterator[DataFile]:

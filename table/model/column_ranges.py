@@ -90,6 +90,13 @@ class ColumnRanges:
         )
 
     @classmethod
+    def of_nulls(cls, schema: pa.Schema, row_count: int) -> ColumnRanges:
+        """The ranges of so many rows in which these columns have no value."""
+        bounds = [pa.nulls(2, field.type) for field in schema]
+        counts = (row_count,) * len(schema)
+        return cls(pa.RecordBatch.from_arrays(bounds, schema.names), counts, counts)
+
+    @classmethod
     def united(cls, parts: Sequence[ColumnRanges]) -> ColumnRanges:
         """The ranges of all parts together.
 

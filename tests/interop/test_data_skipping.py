@@ -48,7 +48,7 @@ OF_BYTES = ["raw = X'01'", "raw > X'FF'", "raw < X'02'", "raw = X''"]
 #: Of a column that older files do not have.
 OF_NEW_COLUMN = [
     "more = 'new'", "more IS NULL", "more > 'a' AND n > 2", "more IS NULL AND n = 3",
-    "more = 'new' OR n = 1",
+    "more = 'new' OR n = 1", "coalesce(more, '') = ''",
 ]  # fmt: skip
 
 OF_APACHE = [
