@@ -11,13 +11,15 @@ Source: ``HoodieBackedTableMetadataWriter`` and the ``convertMetadataTo…Record
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import pyarrow as pa
 
+from table.config import keys
 from table.config.property_check import check_allows
 from table.config.property_rule import Purpose
 from table.config.table_properties import PROPERTIES_PATH, TableProperties
@@ -26,6 +28,7 @@ from table.metadata.agreement import disagreement
 from table.metadata.bootstrap import drop
 from table.metadata.column_statistics import PartitionStatistics
 from table.metadata.file_lister import MetadataFileLister
+from table.metadata.file_ranges import ranges_in
 from table.metadata.file_records import FilesOfPartition, encode_files
 from table.metadata.index_definition import define_column_statistics, read_definitions
 from table.metadata.metadata_compaction import compact_if_due, last_compaction
@@ -56,6 +59,7 @@ from table.model.column_ranges import ColumnRanges, indexed_columns
 from table.model.commit_metadata import CommitMetadata, WriteStat
 from table.model.instant import Instant
 from table.model.meta_columns import RECORD_KEY
+from table.read.scan_planner import table_schema
 from table.storage.folder_storage import FolderStorage
 from table.storage.storage import ObjectInfo, Storage
 from table.timeline.timeline import Timeline
@@ -144,6 +148,8 @@ class MetadataWriter:
             return
         self._compact_if_due(known, timeline)
         version = self._instants.version.column_statistics
+        if _COLUMNS in known.partitions:
+            metadata = self._with_ranges(metadata)
         stats = [stat for stat in metadata.write_stats if stat.path]
         changes = {_FILES: _files_added(stats)}
         of_files = _ranges_of(stats) if _COLUMNS in known.partitions else []
@@ -380,6 +386,20 @@ class MetadataWriter:
         own = FolderStorage(self._storage, METADATA_FOLDER)
         return MetadataStore(own, instants, instants.load())
 
+    def _with_ranges(self, commit: CommitMetadata) -> CommitMetadata:
+        """The commit with what its files hold; those are read that nobody asked that of.
+
+        Their writer began before there was a metadata table.
+        """
+        if all(stat.column_ranges is not None for stat in commit.write_stats if stat.path):
+            return commit
+        avro_schema = json.loads(commit.extra_metadata[keys.SCHEMA])
+        schema = table_schema(avro_schema, read_properties(self._storage))
+        names = indexed_columns(schema, self._instants.version)
+        columns = pa.schema([schema.field(name) for name in names])
+        stats = (_with_ranges(self._storage, stat, columns) for stat in commit.write_stats)
+        return replace(commit, write_stats=tuple(stats))
+
     def _carry(
         self, known: _Known, commit: tuple[Instant, CommitMetadata], timeline: Timeline
     ) -> _Carried:
@@ -479,6 +499,14 @@ def _ranges_of(stats: Iterable[WriteStat]) -> list[RangesOf]:
         RangesOf(stat.partition_path or "", (stat.path or "").rpartition("/")[2], _ranges(stat))
         for stat in stats
     ]
+
+
+def _with_ranges(storage: Storage, stat: WriteStat, columns: pa.Schema) -> WriteStat:
+    path, name = stat.partition_path or "", (stat.path or "").rpartition("/")[2]
+    file = data_file(path, name, stat.file_size_in_bytes)
+    if stat.column_ranges is not None or file is None:
+        return stat
+    return replace(stat, column_ranges=ranges_in(storage, file, columns))
 
 
 def _ranges(stat: WriteStat) -> ColumnRanges:

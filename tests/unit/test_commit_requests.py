@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 
 from sinks.hudi.exchange import Target, Written
 from sinks.hudi.table_writer import TableWriter
 from sinks.hudi.upkeep import archive
 from table.index.bucket import BucketIndex, file_id, groups_by_bucket
+from table.model.column_ranges import ColumnRanges, indexed_columns
 from table.model.commit_metadata import WriteStat
 from table.model.file_names import BaseFileName
 from table.model.file_slice import FileGroupId
+from table.model.meta_columns import with_meta_columns
 from table.services.archival_plan import ArchivalPolicy
 from table.storage import StorageLocation, open_storage
 from table.write.partitioner import divide
@@ -131,8 +134,17 @@ def _claim_files(to: TableWriter, groups: int) -> None:
         BaseFileName(file_id(n, "north", instant, "orders"), "0-0-0", instant, "parquet")
         for n in range(groups)
     ]
+    schema = with_meta_columns(to.schema)
+    indexed = pa.schema([schema.field(name) for name in indexed_columns(schema)])
+    nothing = ColumnRanges.of_nulls(indexed, 1)
     stats = [
-        WriteStat(name.file_id, f"north/{name}", partition_path="north", file_size_in_bytes=1)
+        WriteStat(
+            name.file_id,
+            f"north/{name}",
+            partition_path="north",
+            file_size_in_bytes=1,
+            column_ranges=nothing,
+        )
         for name in names
     ]
     to.commit([Written(Target.ROWS, 1, stat) for stat in stats], {})

@@ -37,7 +37,7 @@ from table.timeline.timeline import Timeline
 from table.transaction.participant import NoParticipant
 from tests.storages import CountingStorage
 from tests.tables import Row, commit, contents, make, writer
-from tests.upkeep import as_of, new_storage, since
+from tests.upkeep import as_of, make_plain, new_storage, since
 
 EVERY_COMMIT = CompactionPolicy(every_delta_commits=1)
 WHOLE = {"a": (3, 3), "b": (3, 3)}
@@ -231,6 +231,19 @@ def test_a_file_without_statistics_is_read_and_has_them_from_then_on(
     assert _of_partition(to, "ts") == (1, 50, 8)
     (replaced,) = {one.place for one in to.table.metadata_differences()}
     assert replaced not in {one.base.path for one in to.table.view().latest_slices() if one.base}
+
+
+def test_a_writer_that_began_before_there_was_a_metadata_table_tells_it_what_its_files_hold() -> (
+    None
+):
+    storage = new_storage()
+    make_plain(storage)
+    to = writer(storage)
+    commit(to, [Row(f"k{n}", n, n) for n in range(8)])
+    assert writer(storage).table.keep_metadata_table() == "there is none"
+    commit(to, [Row("k0", 50, 50)])
+    assert _of_partition(to, "ts") == (0, 50, 9)
+    assert writer(storage).table.metadata_differences() == []
 
 
 @pytest.mark.parametrize(
