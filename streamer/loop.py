@@ -68,8 +68,8 @@ class _Loss:
 
     Attributes:
         ranges: what is lost; empty for most commits.
-        checkpoint: what the commit records.
-        topic_id: the same.
+        checkpoint: that the commit records.
+        topic_id: that it records.
     """
 
     ranges: Sequence[LostRange]

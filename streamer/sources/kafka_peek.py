@@ -23,6 +23,10 @@ ANSWER_WITHIN_S: Final = 5.0
 
 _POLL_MS: Final = 500
 
+#: After partitions were paused or sought, a poll may wait for its whole time although the broker
+#: has answered; the next one returns records.
+_SHORT_POLL_MS: Final = 20
+
 #: A broker gives at least one batch of records however small the limit is, and some more of those
 #: that are small as it has them: compressed, they may be the longest.
 _PROPERTIES = {
@@ -144,7 +148,7 @@ class KafkaPeek:
             positions: dict[int, int] = {}
             until = time.monotonic() + ANSWER_WITHIN_S
             while waiting:
-                found = _record_in(waiting, self._poll())
+                found = _record_in(waiting, self._poll(_SHORT_POLL_MS))
                 if found is not None:
                     return found
                 if self._pass_gaps(waiting, positions):
@@ -209,8 +213,8 @@ class KafkaPeek:
             reason = "the broker does not hold these offsets any more"
             raise GapCheckFailed(self._topic, gaps, reason) from None
 
-    def _poll(self) -> JavaObject:
-        return self._consumer.poll(self._jvm.java.time.Duration.ofMillis(_POLL_MS))
+    def _poll(self, within_ms: int = _POLL_MS) -> JavaObject:
+        return self._consumer.poll(self._jvm.java.time.Duration.ofMillis(within_ms))
 
     def _assign(self, offsets: Mapping[JavaObject, int]) -> None:
         self._consumer.assign(self._set_of(offsets))
