@@ -374,8 +374,8 @@ class HudiTable:
         Raises:
             MetadataTableBehind, Unsupported: a metadata table that cannot be continued.
         """
-        with self.access.lock.hold(LOCK_WAIT_S):
-            self._metadata_writer.compact(self.store.load())
+        with self.access.lock.hold(LOCK_WAIT_S) as lease:
+            self._metadata_writer.compact(self.store.load(), lease.check)
             if self.access.sharing is not None:
                 self.access.sharing.let_clocks_pass()
 

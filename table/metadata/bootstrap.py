@@ -119,7 +119,8 @@ def bootstrap(
     partitions = _PARTITIONS_V6 if version is FormatVersion.V6 else PARTITIONS
     for number, (kind, prefix, count) in enumerate(partitions):
         shards = changes[kind].by_shard(count)
-        store.initialise(number, kind.stored_name, prefix, shards, timeline.newest_time)
+        newest = timeline.newest_time
+        store.initialise(number, kind.stored_name, prefix, shards, newest, check_lease)
     if len(columns):
         define_column_statistics(storage, columns.names, version.column_statistics)
     check_lease()

@@ -9,6 +9,7 @@ so nothing was written against it. Source: ``compactIfNecessary`` of
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pyarrow as pa
@@ -42,12 +43,16 @@ def last_compaction(timeline: Timeline) -> str:
     return max((instant.requested_at for instant in done), default="")
 
 
-def compact_if_due(store: MetadataStore, data: Timeline) -> None:
+def compact_if_due(
+    store: MetadataStore, data: Timeline, check_standing: Callable[[], None]
+) -> None:
     """Compact when enough delta commits came together and each of them counts.
 
     Args:
         store: the metadata table.
         data: the data table's timeline, as just loaded.
+        check_standing: raises when another writer may be at work on the table by now. It would tell
+            the metadata table of commits that the compaction does not hold.
 
     Raises:
         FilesDiffer: files of the metadata table are not as its commits wrote them; a base file
@@ -65,7 +70,8 @@ def compact_if_due(store: MetadataStore, data: Timeline) -> None:
     requested = Instant(store.compaction_time(), Action.COMPACTION, State.REQUESTED)
     pending = store.begin(requested, content)
     stats = [_rewrite(store, one, pending.requested_at) for one in slices if one.logs]
-    store.publish(pending, commit_metadata(stats, Operation.COMPACT, compacted=True))
+    metadata = commit_metadata(stats, Operation.COMPACT, compacted=True)
+    store.publish(pending, metadata, check_standing)
 
 
 def _is_new(instant: Instant, store: MetadataStore) -> bool:

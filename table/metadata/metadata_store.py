@@ -120,6 +120,7 @@ class MetadataStore:
         prefix: str,
         shards: Sequence[RecordChanges],
         listed_at: str | None,
+        check_lease: Callable[[], None],
     ) -> None:
         """Make a partition: its file groups, and base files where there are records.
 
@@ -129,6 +130,7 @@ class MetadataStore:
             prefix: of the ids of its file groups.
             shards: the first records of each file group.
             listed_at: the newest time of the data table that they tell of; it completes later.
+            check_lease: raises when the lock was lost.
 
         Raises:
             ClockBehind: that is too far in this machine's future.
@@ -144,7 +146,7 @@ class MetadataStore:
             self.storage.create(join(partition, str(name)), first_log_file(instant))
             if not shard.is_empty:
                 stats.append(self.write_base(partition, file_id, instant, shard))
-        self.publish(pending, commit_metadata(stats, _INITIALISE), after=listed_at)
+        self.publish(pending, commit_metadata(stats, _INITIALISE), check_lease, listed_at)
 
     def begin(self, requested: Instant, content: bytes = b"") -> Instant:
         """Request an instant, and make it inflight.
@@ -178,10 +180,16 @@ class MetadataStore:
         self,
         pending: Instant,
         metadata: CommitMetadata,
-        check_standing: Callable[[], None] = lambda: None,
+        check_standing: Callable[[], None],
         after: str | None = None,
     ) -> None:
         """Complete an instant, later than ``after``.
+
+        Args:
+            pending: inflight.
+            metadata: what it says of itself.
+            check_standing: raises when another writer may be at work on the table by now.
+            after: a time that it completes after.
 
         Raises:
             Fenced: it was undone meanwhile.
@@ -192,6 +200,7 @@ class MetadataStore:
         try:
             completed = self.instants.publish(pending, self.next_time(after=after))
         except NotFound:
+            check_standing()
             reason = "its part in the metadata table was removed by a rollback"
             raise Fenced(pending.requested_at, reason) from None
         self.instants.withdraw(pending)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -146,7 +146,7 @@ class MetadataWriter:
         known = self._take(timeline, Purpose.WRITE if writes_rows else Purpose.MAINTAIN)
         if known is None:
             return
-        self._compact_if_due(known, timeline)
+        self._compact_if_due(known, timeline, lambda: self._check_standing(instant))
         version = self._instants.version.column_statistics
         if _COLUMNS in known.partitions:
             metadata = self._with_ranges(metadata)
@@ -185,7 +185,7 @@ class MetadataWriter:
         if _COLUMNS in known.partitions:
             places = [(path, name) for path, names in gone.items() for name in names]
             changes[_COLUMNS] = deleted_column_statistics(known.columns, places)
-        known.store.commit(instant.requested_at, changes, lambda: None)
+        known.store.commit(instant.requested_at, changes, lambda: self._check_standing(instant))
         self._give_back(known, instant)
 
     def on_rollback(
@@ -224,15 +224,16 @@ class MetadataWriter:
         found = own.find(requested_at)
         return found is not None and found.is_completed
 
-    def compact(self, timeline: Timeline) -> None:
+    def compact(self, timeline: Timeline, check_lease: Callable[[], None]) -> None:
         """Compact when enough was told since; errors as for ``on_commit``.
 
         Args:
             timeline: the data table's, just loaded, under its lock.
+            check_lease: raises when the lock was lost.
         """
         known = self._take(timeline)
         if known is not None:
-            self._compact_if_due(known, timeline)
+            self._compact_if_due(known, timeline, check_lease)
             self._known = known
 
     def trouble(self, timeline: Timeline, schema: pa.Schema) -> str | None:
@@ -357,9 +358,11 @@ class MetadataWriter:
             if reason is not None:
                 raise self._refusal(reason)
 
-    def _compact_if_due(self, known: _Known, timeline: Timeline) -> None:
+    def _compact_if_due(
+        self, known: _Known, timeline: Timeline, check_standing: Callable[[], None]
+    ) -> None:
         try:
-            compact_if_due(known.store, timeline)
+            compact_if_due(known.store, timeline, check_standing)
         except (FilesDiffer, CorruptData) as error:
             raise self._refusal(str(error)) from error
 

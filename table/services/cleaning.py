@@ -37,6 +37,7 @@ from table.timeline.timeline_store import (
 )
 from table.transaction.access import LOCK_WAIT_S, TableAccess
 from table.transaction.heartbeat import is_fresh
+from table.transaction.publication import Publication
 from table.transaction.undoable import check_no_restore
 from table.view.file_lister import PARTITION_METAFILE
 from table.view.file_system_view import FileSystemView
@@ -172,8 +173,7 @@ def _execute(access: TableAccess, pending: Instant, planned: CleanPlan) -> tuple
         _drop_if_empty(access.storage, partition)
     took_ms = int((time.monotonic() - started) * 1000)
     content = clean_metadata_content(planned, pending.requested_at, took_ms)
-    access.timeline.prepare(inflight, content)
-    completed, timeline = _publish(access, inflight, planned)
+    completed, timeline = _publish(access, inflight, planned, content)
     access.timeline.withdraw(inflight)
     access.timeline.note_clean(completed, CleanMetadata.of(planned))
     return completed, timeline
@@ -230,7 +230,7 @@ def _is_empty_clean_due(
 
 
 def _publish(
-    access: TableAccess, inflight: Instant, planned: CleanPlan
+    access: TableAccess, inflight: Instant, planned: CleanPlan, content: bytes
 ) -> tuple[Instant, Timeline]:
     with access.lock.hold(LOCK_WAIT_S) as lease:
         timeline = access.timeline.load()
@@ -239,10 +239,11 @@ def _publish(
             raise Fenced(inflight.requested_at, "its plan was removed; clean again")
         if standing.is_completed:  # another executor of the same plan was faster
             return standing, timeline
-        access.participant.on_clean(inflight, planned.files, timeline)
-        completed_at = access.generate_time(timeline.newest_time)
-        lease.check()
-        completed = access.timeline.publish(inflight, completed_at)
+        publication = Publication(access.timeline, lease, inflight)
+        publication.prepare(content)
+        with publication.telling():
+            access.participant.on_clean(inflight, planned.files, timeline)
+        completed = publication.publish(access.generate_time(timeline.newest_time))
     return completed, timeline.with_instant(completed)
 
 

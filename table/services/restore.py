@@ -44,6 +44,7 @@ from table.timeline.timeline_store import (
 )
 from table.transaction.access import LOCK_WAIT_S, TableAccess
 from table.transaction.instant_files import as_planned, files_by_instant
+from table.transaction.publication import Publication
 from table.write.markers import drop_markers
 
 
@@ -238,11 +239,10 @@ def _execute(
         undone.append(_undo(access, instant, files[instant.requested_at]))
     took_ms = int((time.monotonic() - started) * 1000)
     content = restore_metadata_content(pending.requested_at, took_ms, undone)
-    access.timeline.prepare(inflight, content)
+    publication = Publication(access.timeline, lease, inflight)
+    publication.prepare(content)
     timeline = access.timeline.load()
-    completed_at = access.generate_time(timeline.newest_time)
-    lease.check()
-    completed = access.timeline.publish(inflight, completed_at)
+    completed = publication.publish(access.generate_time(timeline.newest_time))
     access.timeline.withdraw(inflight)
     _forget_rollbacks(access, timeline, plan)
     return completed, undone

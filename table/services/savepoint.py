@@ -17,6 +17,7 @@ from table.model.savepoint import SavepointMetadata
 from table.timeline.timeline import Timeline
 from table.timeline.timeline_store import TimelineStore, savepoint_content
 from table.transaction.access import LOCK_WAIT_S, TableAccess
+from table.transaction.publication import Publication
 from table.transaction.undoable import check_no_restore
 
 #: The slices that a query as of the instant reads, on a timeline.
@@ -56,10 +57,9 @@ def create_savepoint(
         metadata = _plan(timeline, access.timeline, requested_at, slices_as_of, user, comment)
         pending = Instant(requested_at, Action.SAVEPOINT, State.INFLIGHT)
         access.timeline.create(pending)
-        access.timeline.prepare(pending, savepoint_content(metadata))
-        completed_at = access.generate_time(timeline.newest_time)
-        lease.check()
-        access.timeline.publish(pending, completed_at)
+        publication = Publication(access.timeline, lease, pending)
+        publication.prepare(savepoint_content(metadata))
+        publication.publish(access.generate_time(timeline.newest_time))
     access.timeline.withdraw(pending)
     return metadata
 

@@ -5,7 +5,9 @@ Invariants:
   to ``CLOCK_DRIFT_MS`` (Apache Hudi's own bound);
 - a lease ends by release or by time, whatever becomes of its holder; while a process is in a
   ``hold`` block and alive it does not run out;
-- holding a lease proves nothing after a pause: ``Lease.check`` comes before the step it guards.
+- holding a lease proves nothing after a pause: ``Lease.check`` comes before the step it guards;
+- who takes the lock over from a holder that has not released it first removes everything that is
+  prepared for publication: that holder may go on any time, and publishes nothing any more.
 """
 
 from __future__ import annotations
@@ -14,10 +16,11 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from enum import StrEnum
+from functools import partial
 from typing import Protocol
 from uuid import uuid4
 
@@ -33,6 +36,7 @@ from table.timeline.lock_file import (
 )
 from table.timeline.lock_file_system import FileSystemLockFile
 from table.timeline.lock_in_process import InProcessLockFile
+from table.timeline.prepared import all_prepared
 
 #: How far the clocks of two writers may differ (``StorageBasedLockProvider``).
 CLOCK_DRIFT_MS = 500
@@ -134,6 +138,15 @@ class Lease:
                 raise self._lost(_TAKEN)
             self._valid_claim()  # reading may have taken long
 
+    def check_time(self) -> None:
+        """Make sure that it has not run out, by the clock alone: nobody took the lock over so far.
+
+        Raises:
+            LeaseLost: it has.
+        """
+        with self._turn:
+            self._valid_claim()
+
     def renew(self) -> None:
         """Start its time anew.
 
@@ -172,10 +185,17 @@ class Lease:
 class TableLock:
     """One table's lock; may be shared by threads. Not re-entrant."""
 
-    def __init__(self, file: LockFile, lease_s: float, clock: Clock) -> None:
+    def __init__(
+        self,
+        file: LockFile,
+        lease_s: float,
+        clock: Clock,
+        withdraw_prepared: Callable[[Lease], None],
+    ) -> None:
         self._file = file
         self._lease_s = lease_s
         self._clock = clock
+        self._withdraw_prepared = withdraw_prepared
 
     def acquire(self, wait_s: float) -> Lease:
         """A lease, as soon as the lock is free.
@@ -217,13 +237,27 @@ class TableLock:
         try:
             claim = self._file.try_take(record, self._is_free)
             if claim is not None:
-                return Lease(self._file, claim, self._lease_s, self._clock)
+                return self._lease_of(claim)
+        except LeaseLost as error:
+            _log.warning("lock %s was not taken over: %s", LOCK_PATH, error)
         except StorageUnavailable as error:
             failure = error
         waited_s = (self._clock.now_ms() - started_ms) / 1000
         if waited_s < wait_s:
             return None
         raise failure or LockTimeout(LOCK_PATH, self._file.owner(), waited_s)
+
+    def _lease_of(self, claim: Claim) -> Lease:
+        """A lease under which nobody else's content is left to be published."""
+        lease = Lease(self._file, claim, self._lease_s, self._clock)
+        if claim.taken_over:
+            try:
+                self._withdraw_prepared(lease)
+            except BaseException:
+                with suppress(HudiError):
+                    self._file.rewrite(claim, claim.given_back())
+                raise
+        return lease
 
     def _is_free(self, record: LockRecord) -> bool:
         return record.expired or self._clock.now_ms() > record.valid_until_ms + CLOCK_DRIFT_MS
@@ -250,7 +284,16 @@ def open_lock(
         InvalidConfig: the file system's lock on an object store.
     """
     clock = clock or SystemClock()
-    return TableLock(_lock_file(storage, provider, expire_minutes, clock), lease_s, clock)
+    file = _lock_file(storage, provider, expire_minutes, clock)
+    return TableLock(file, lease_s, clock, partial(_withdraw_prepared, storage))
+
+
+def _withdraw_prepared(storage: Storage, lease: Lease) -> None:
+    """Remove what others have prepared; not once the next writer may have prepared something."""
+    paths = all_prepared(storage)
+    lease.check_time()
+    storage.delete(paths)
+    lease.check_time()
 
 
 def _lock_file(

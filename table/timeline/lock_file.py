@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from table.errors import CorruptData
@@ -75,10 +75,16 @@ class Claim:
     Attributes:
         record: what was written.
         version: which write it was: the store's version, or the number of the generation.
+        taken_over: whether the holder before may not have released the lock, and may yet go on.
     """
 
     record: LockRecord
     version: str
+    taken_over: bool = field(default=False, compare=False)
+
+    def given_back(self) -> LockRecord:
+        """The record of a lock that nobody has worked under: free, as the holder before left it."""
+        return replace(self.record, valid_until_ms=0, expired=not self.taken_over)
 
 
 class LockFile(Protocol):
@@ -115,8 +121,11 @@ class ConditionalLockFile:
                 self._storage.create(LOCK_PATH, ours.to_bytes())
             seen = self._read()
         if seen is not None and is_free(seen.record):
-            return self.rewrite(seen, ours)
-        return seen if seen is not None and seen.record.owner == ours.owner else None
+            claim = self.rewrite(seen, ours)
+            return claim and replace(claim, taken_over=not seen.record.expired)
+        if seen is not None and seen.record.owner == ours.owner:
+            return replace(seen, taken_over=True)  # by an answer that was lost
+        return None
 
     def rewrite(self, claim: Claim, record: LockRecord) -> Claim | None:
         """See ``LockFile.rewrite``."""
@@ -158,9 +167,9 @@ class GenerationLockFiles:
         """
         seen = self._records()
         highest = max(seen, default=0)
-        claim = Claim(ours, str(highest + 1))
+        claim = Claim(ours, str(highest + 1), bool(highest) and not seen[highest].expired)
         if highest and seen[highest].owner == ours.owner and not is_free(seen[highest]):
-            claim = Claim(seen.pop(highest), str(highest))
+            claim = Claim(seen.pop(highest), str(highest), taken_over=True)
         if not all(map(is_free, seen.values())):
             return None
         try:
@@ -177,7 +186,7 @@ class GenerationLockFiles:
         self._storage.put(path, record.to_bytes())
         if max(self._numbers(), default=0) == int(claim.version):
             return Claim(record, claim.version)
-        self._storage.delete([path])
+        self._storage.put(path, replace(record, valid_until_ms=0).to_bytes())
         return None
 
     def stands(self, claim: Claim) -> bool:

@@ -16,7 +16,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from datetime import UTC, datetime
 
 from table.errors import CorruptData
@@ -52,13 +51,13 @@ class FileSystemLockFile:
         claim = self._ours.try_take(ours, is_free)
         if claim is None or self._take_apaches(claim.record):
             return claim
-        self._ours.rewrite(claim, replace(claim.record, expired=True))
+        self._ours.rewrite(claim, claim.given_back())
         return None
 
     def rewrite(self, claim: Claim, record: LockRecord) -> Claim | None:
-        """See ``LockFile.rewrite``; a record that is expired frees Apache's file first."""
+        """See ``LockFile.rewrite``; a record that nobody holds frees Apache's file first."""
         stands = self.stands(claim)
-        if record.expired:
+        if record.expired or not record.valid_until_ms:
             if stands:
                 self._storage.delete([APACHE_LOCK_PATH])
             return self._ours.rewrite(claim, record)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import count
 from threading import Lock
 
@@ -31,7 +32,8 @@ class InProcessLockFile:
             seen = _claims.get(self._url)
             if seen is not None and not is_free(seen.record):
                 return None
-            return self._write(ours)
+            claim = self._write(ours)
+            return replace(claim, taken_over=seen is not None and not seen.record.expired)
 
     def rewrite(self, claim: Claim, record: LockRecord) -> Claim | None:
         """See ``LockFile.rewrite``."""

@@ -42,6 +42,7 @@ from table.timeline.content import (
 from table.timeline.layout import LayoutV1, LayoutV2, TimelineLayout, layout_of
 from table.timeline.lsm_history import LsmHistory
 from table.timeline.lsm_writer import LsmWriter
+from table.timeline.prepared import prepared_path
 from table.timeline.timeline import ArchivedTime, Timeline
 from table.timeline.zone import ZoneEvidence, find_clock, parse_zone, stored_zone
 
@@ -51,9 +52,6 @@ _log = logging.getLogger(__name__)
 
 #: The clock of a timeline whose instants show so much of its zone.
 ClockFinder: TypeAlias = Callable[[ZoneEvidence], TimelineClock]
-
-# Not below ``.hoodie/.temp/<instant>``: Apache's rollback takes every file there for a marker.
-_PREPARED_FOLDER = ".hoodie/.aux/prepared"
 
 _SCHEMAS = {
     Action.COMMIT: "HoodieCommitMetadata",
@@ -165,7 +163,7 @@ class TimelineStore:
         """
         writer = self.archive_writer(check)
         TimelineArchive(self._storage, self._layout).move(instants, writer, check)
-        self._storage.delete([self._prepared_path(instant) for instant in instants])
+        self._storage.delete([prepared_path(instant) for instant in instants])
         for instant in instants:
             self._commits.pop(instant, None)
             self._cleans.pop(instant, None)
@@ -203,13 +201,18 @@ class TimelineStore:
         assert not instant.is_completed, instant
         self._storage.create(self.path_of(instant), content)
 
+    def is_requested(self, instant: Instant) -> bool:
+        """Whether an instant's request is there."""
+        requested = replace(instant, state=State.REQUESTED)
+        return self._storage.head(self.path_of(requested)) is not None
+
     def prepare(self, pending: Instant, content: bytes) -> None:
         """Lay down the content of the completed instant where a rollback would remove it."""
-        self._storage.put(self._prepared_path(pending), content)
+        self._storage.put(prepared_path(pending), content)
 
     def is_prepared(self, pending: Instant) -> bool:
         """Whether an instant's prepared content is there: nobody has rolled it back."""
-        return self._storage.head(self._prepared_path(pending)) is not None
+        return self._storage.head(prepared_path(pending)) is not None
 
     def publish(self, pending: Instant, completed_at: str) -> Instant:
         """Make the prepared content the completed instant: from here on readers see it.
@@ -224,7 +227,7 @@ class TimelineStore:
             NotFound: somebody removed the prepared content; nothing was published.
         """
         completed = pending.completed(completed_at)
-        prepared, path = self._prepared_path(pending), self.path_of(completed)
+        prepared, path = prepared_path(pending), self.path_of(completed)
         if not self._layout.names_completion:
             self._storage.set_modified_at(prepared, self.clock.parse(completed_at))
         self._storage.publish(prepared, path)
@@ -241,7 +244,7 @@ class TimelineStore:
 
     def withdraw(self, pending: Instant) -> None:
         """Remove an instant's prepared content: it cannot be published any more, or it has been."""
-        self._storage.delete([self._prepared_path(pending)])
+        self._storage.delete([prepared_path(pending)])
 
     def forget(self, instant: Instant, keep_plan: bool = False) -> None:
         """Remove a pending instant, inflight first, once none of its files are left.
@@ -449,10 +452,6 @@ class TimelineStore:
             return found.completed_at if found else None
 
         return completed_at
-
-    @staticmethod
-    def _prepared_path(pending: Instant) -> str:
-        return f"{_PREPARED_FOLDER}/{pending.requested_at}"
 
 
 def _archive_of(storage: Storage, layout: TimelineLayout) -> ArchiveLogs | LsmHistory:

@@ -36,6 +36,7 @@ from table.transaction.access import LOCK_WAIT_S, TableAccess
 from table.transaction.completion_loss import check_never_completed
 from table.transaction.heartbeat import HeartbeatPolicy, clear_expired, forget_heartbeat
 from table.transaction.instant_files import as_planned, awaited_logs, files_of, names_of
+from table.transaction.publication import Publication
 from table.transaction.sharing import dead, has_heartbeat
 from table.transaction.undoable import check_no_restore, check_undoable, named_instant
 from table.write.markers import drop_markers
@@ -266,13 +267,13 @@ def _execute(
     done = replace(plan, files=_without(undone, awaited))
     took_ms = int((time.monotonic() - started) * 1000)
     content = rollback_metadata_content(done, rollback.requested_at, took_ms)
-    access.timeline.prepare(pending, content)
+    publication = Publication(access.timeline, lease, pending)
+    publication.prepare(content)
     if target is not None:
         access.timeline.withdraw(target)
-    access.participant.on_rollback(pending, plan.instant, names_of(undone), timeline)
-    completed_at = access.generate_time(access.timeline.load().newest_time)
-    lease.check()
-    access.timeline.publish(pending, completed_at)
+    with publication.telling():
+        access.participant.on_rollback(pending, plan.instant, names_of(undone), timeline)
+    publication.publish(access.generate_time(access.timeline.load().newest_time))
     access.timeline.withdraw(pending)
     if target is not None:
         access.timeline.forget(target, keep_plan=plan.action in _COMPACTIONS)

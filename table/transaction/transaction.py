@@ -10,20 +10,22 @@ The steps of a change, and what a crash right after each leaves:
 3. for each file: partition metafile, marker, file   (workers, ``table.write``)
                      files of a pending instant, seen by no reader; rolled back by name
 4. reconcile         files of failed attempts are gone
-5. prepare           the completed content lies aside
-6. under the lock: list the timeline again; whoever asked before us has looked at the table; our
+5. under the lock: list the timeline again; whoever asked before us has looked at the table; our
    inflight still stands; our heartbeat has not expired; no rollback aims at it;
    no commit that it was written over was undone; nothing it conflicts with completed; the
-   caller's precondition (the checkpoint) holds; a completion time later than every time on the
-   timeline
-                     a lock that runs out by itself
+   caller's precondition (the checkpoint) holds
+                     a lock that runs out by itself; who takes it over removes what is prepared
+6. prepare           the completed content lies aside, and our lease is valid
+   then a completion time later than every time on the timeline
 7. **publish**       the store itself makes the completed instant out of the prepared content;
-                     this is the only line that changes what readers see
+                     this is the only line that changes what readers see. Before each attempt: our
+                     lease and our heartbeat are valid
 8. unlock, drop the prepared content and the markers
                      leftovers of a completed instant, which nobody reads
 
-The fence is in 5 and 7: a rollback removes the prepared content before anything else. A writer
-that was stopped anywhere before 7, for however long, finds it gone when it goes on.
+The fence is in 6 and 7: a rollback, and whoever takes the lock over, removes the prepared content
+before anything else. A writer that was stopped anywhere before 7, for however long, finds it gone
+when it goes on (``table.transaction.publication``).
 """
 
 from __future__ import annotations
@@ -40,14 +42,15 @@ from table.model.action import COMMITS, Action, State
 from table.model.commit_metadata import CommitMetadata
 from table.model.format_version import FormatVersion
 from table.model.instant import Instant
-from table.storage.storage import AlreadyExists, NotFound
+from table.storage.storage import AlreadyExists
 from table.timeline.clock import Turn
 from table.timeline.lock import Lease, LeaseLost
 from table.timeline.timeline import Timeline
 from table.timeline.timeline_store import commit_content
 from table.transaction.access import LOCK_WAIT_S, TableAccess
 from table.transaction.conflicts import check_conflicts, yet_to_look
-from table.transaction.heartbeat import Heartbeat
+from table.transaction.heartbeat import Heartbeat, HeartbeatExpired
+from table.transaction.publication import Publication
 from table.transaction.sharing import has_heartbeat
 from table.write.markers import drop_markers, marked_files
 
@@ -187,11 +190,11 @@ class Transaction:
             ClusteringPlanned: a clustering is planned for one of them.
             LockTimeout: another writer kept the table's lock.
             HeartbeatExpired: others may count us as dead.
+            LeaseLost: another writer may have taken the lock over; nothing was published.
             OutcomeUnknown: the store did not say whether it published.
         """
         self._reconcile(stat.path for stat in metadata.write_stats if stat.path)
         content = commit_content(self.instant.action, metadata, self._access.timeline.version)
-        self._access.timeline.prepare(self.instant, content)
         with self._turn() as (lease, timeline):
             self._check_alive()
             self._check_standing(timeline)
@@ -206,10 +209,11 @@ class Transaction:
             )
             if precondition is not None:
                 precondition(timeline)
-            self._access.participant.on_commit(self.instant, metadata, timeline)
-            completed_at = self._completion_time(timeline)
-            lease.check()
-            completed = self._publish(completed_at)
+            publication = Publication(self._access.timeline, lease, self.instant)
+            publication.prepare(content)
+            with publication.telling():
+                self._access.participant.on_commit(self.instant, metadata, timeline)
+            completed = self._publish(publication, self._access.generate_time(timeline.newest_time))
         self._access.timeline.withdraw(self.instant)
         drop_markers(self._access.storage, self.instant.requested_at)
         self.leave()
@@ -270,11 +274,6 @@ class Transaction:
             if self._access.timeline.read_rollback_plan(rollback.requested_at).instant == name:
                 raise Fenced(name, f"rollback {rollback.requested_at} is about to remove it")
 
-    def _completion_time(self, timeline: Timeline) -> str:
-        completed_at = self._access.generate_time(timeline.newest_time)
-        self._check_alive()
-        return completed_at
-
     def _check_alive(self) -> None:
         if self._heartbeat is not None:
             self._heartbeat.check()
@@ -288,19 +287,20 @@ class Transaction:
             if not timeline.is_committed(seen.requested_at):
                 raise Fenced(name, f"{seen}, which it was written over, was rolled back")
 
-    def _publish(self, completed_at: str) -> Instant:
+    def _publish(self, publication: Publication, completed_at: str) -> Instant:
         """Step 7. A lost answer is settled by looking, and by asking again for the same name."""
-        for _ in range(_PUBLISH_ATTEMPTS):
+        for attempt in range(_PUBLISH_ATTEMPTS):
             try:
-                return self._access.timeline.publish(self.instant, completed_at)
-            except NotFound:
-                raise Fenced(
-                    self.instant.requested_at, "its prepared content was removed by a rollback"
-                ) from None
+                self._check_alive()
+                return publication.publish(completed_at)
             except StorageUnavailable:
                 landed = self._landed(completed_at)
                 if landed is not None:
                     return landed
+            except (LeaseLost, HeartbeatExpired):
+                if attempt == 0:
+                    raise
+                break
         message = (
             f"the store did not say whether instant {self.instant.requested_at} was published; "
             "the next start reads the timeline and goes on from what it finds"

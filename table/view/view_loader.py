@@ -9,9 +9,11 @@ listing the timeline is therefore looked at once more.
 
 from __future__ import annotations
 
-from table.errors import SnapshotChanged
-from table.model.action import Action
+from table.errors import CorruptData, SnapshotChanged
+from table.model.action import Action, State
+from table.model.compaction_plan import CompactionPlan
 from table.model.format_version import FormatVersion
+from table.model.instant import Instant
 from table.storage.storage import NotFound
 from table.timeline.timeline import Timeline
 from table.timeline.timeline_store import TimelineStore
@@ -47,10 +49,7 @@ def load_view(
         view = FileSystemView.of(
             files,
             timeline,
-            {
-                i.requested_at: store.read_compaction_plan(i.requested_at)
-                for i in timeline.pending(Action.COMPACTION)
-            },
+            {i.requested_at: _plan_of(i, store) for i in timeline.pending(Action.COMPACTION)},
             {
                 i.requested_at: store.read_commit(i)
                 for i in timeline.completed(Action.REPLACE_COMMIT)
@@ -84,3 +83,17 @@ def check_undisturbed(before: Timeline, after: Timeline) -> None:
         if instant.action.is_write and not after.is_committed(instant.requested_at):
             message = f"{instant} was rolled back while the table was being listed; load it again"
             raise SnapshotChanged(message)
+
+
+def _plan_of(pending: Instant, store: TimelineStore) -> CompactionPlan:
+    """The plan of a compaction; an empty one if it is inflight and was never requested.
+
+    A writer that stood still before it made the compaction inflight leaves that, if another removed
+    the plan meanwhile. The compaction has written nothing then, and it cannot complete.
+    """
+    try:
+        return store.read_compaction_plan(pending.requested_at)
+    except CorruptData:
+        if pending.state is State.INFLIGHT and not store.is_requested(pending):
+            return CompactionPlan(())
+        raise

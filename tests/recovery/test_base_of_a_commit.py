@@ -6,9 +6,6 @@ also if it has been archived since.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
-
 import pytest
 
 from checkpoints.checkpoint import KafkaCheckpoint
@@ -23,33 +20,13 @@ from table.storage import Storage
 from table.timeline.lock import LeaseLost
 from table.timeline.lock_file import LOCK_PATH
 from tests.clocks import SharedClock, on_clock
-from tests.storages.wrapped_storage import WrappedStorage
+from tests.storages.interrupted_storage import InterruptedStorage
 from tests.tables import Row, commit, contents, write_files, writer
 from tests.upkeep import archived_names, make_plain, new_storage
 from tests.writers import shared_writer
 
-T = TypeVar("T")
-
 SHORT = ArchivalPolicy(2, 4, delta_commits_to_compact=1)
 A_LEASE_AND_MORE_S = 61.0
-
-
-class Interrupted(WrappedStorage):
-    """Lets others go on once, before a request that a test names."""
-
-    def __init__(self, inner: Storage, meanwhile: Callable[[], object]) -> None:
-        super().__init__(inner)
-        self.meanwhile = meanwhile
-        self.is_before: Callable[[str, str], bool] = lambda method, path: False
-
-    def _writing(self, method: str, path: str, call: Callable[[], T]) -> T:
-        return self._reading(method, path, call)
-
-    def _reading(self, method: str, path: str, call: Callable[[], T]) -> T:
-        if self.is_before(method, path):
-            self.is_before = lambda method, path: False
-            self.meanwhile()
-        return call()
 
 
 def opened(storage: Storage) -> TableWriter:
@@ -72,10 +49,10 @@ def test_what_was_committed_while_a_writer_waited_for_the_lock_is_kept(
     storage = new_storage()
     make_plain(storage, table_type, version)
     commit(opened(storage), [Row("s", 0, 0, region="south")])
-    waiting = Interrupted(storage, lambda: commit(opened(storage), [Row("a", 5, 5)]))
+    waiting = InterruptedStorage(storage, lambda: commit(opened(storage), [Row("a", 5, 5)]))
     late = opened(waiting)
     late.table.refresh()
-    waiting.is_before = lambda method, path: path == LOCK_PATH
+    waiting.is_before = lambda _, method, path: path == LOCK_PATH
     written = write_files(late, [Row(key, 9, 9) for key in ("b", "c", "d")])
     commit_elsewhere_and_archive(storage)
     assert len(archived_names(storage)) >= 1
@@ -97,9 +74,9 @@ def test_a_writer_that_loses_the_lock_before_its_instant_is_there_begins_anew(st
         commit(on_clock(opened(storage), clock), [Row("a", 5, 5)])
         commit_elsewhere_and_archive(storage)
 
-    stopped = Interrupted(storage, others)
+    stopped = InterruptedStorage(storage, others)
     to = on_clock(opened(stopped), clock)
-    stopped.is_before = lambda method, path: method == "create" and path.endswith(state)
+    stopped.is_before = lambda _, method, path: method == "create" and path.endswith(state)
     with pytest.raises(LeaseLost):
         to.begin()
     assert not writer(storage).table.timeline.pending()

@@ -1,0 +1,29 @@
+"""Content of instants that are about to complete, laid aside under the table's lock.
+
+Publishing makes the completed instant out of it (``Storage.publish``), so whoever removes it first
+stops its writer for good, however long that stood still. A rollback removes that of its target; who
+takes the lock over from a writer that did not release it removes everybody's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from table.model.instant import Instant
+from table.storage.storage import Storage
+
+# Not below ``.hoodie/.temp/<instant>``: Apache's rollback takes every file there for a marker.
+_FOLDER = ".hoodie/.aux/prepared"
+
+#: A table's own, and that of its metadata table, which is changed under the same lock.
+_FOLDERS = (_FOLDER, f".hoodie/metadata/{_FOLDER}")
+
+
+def prepared_path(pending: Instant) -> str:
+    """Where the content of an instant lies, from the table's root."""
+    return f"{_FOLDER}/{pending.requested_at}"
+
+
+def all_prepared(storage: Storage) -> Iterable[str]:
+    """Paths of what is prepared in a table and in its metadata table."""
+    return [info.path for folder in _FOLDERS for info in storage.list_folder(folder)[1]]
