@@ -189,7 +189,7 @@ def _check_folder(location: StorageLocation) -> None:
         message = f"{location.url}: {reason}; allow this user to read it, or name another path"
         raise InvalidConfig(message) from None
     if not found.is_dir():
-        message = f"{location.url}: {found} is a file; name a folder, or a path that is free"
+        message = f"{location.url}: {found} is a file; name a folder, or a path that does not exist"
         raise InvalidConfig(message)
     if not os.access(found, os.W_OK | os.X_OK):
         message = f"{location.url}: this user may not write to {found}; allow it, or name another"

@@ -14,6 +14,7 @@ _VIEWS = {
 
 _JSON = "print JSON for programs: one object, or one for each row"
 _DELETING = "what deletes the files"
+_RUNNERS = ("local", "spark")
 
 
 def add_table(table: argparse.ArgumentParser, debug: argparse.ArgumentParser) -> None:
@@ -122,7 +123,7 @@ def _add_clean(clean: argparse.ArgumentParser) -> None:
 
 def _add_archive(archive: argparse.ArgumentParser) -> None:
     add_steps(archive, "archive the instants")
-    _add_runner(archive, "what deletes files of rolled back commits; this process does the rest")
+    _add_runner(archive, "what deletes the files that rolled back writers created late")
     text = "archive until N commits are left on the active timeline (default: 20)"
     archive.add_argument("--min-commits", type=positive, metavar="N", help=text)
     text = "archive only if there are more than N commits (default: 30)"
@@ -153,7 +154,8 @@ def _add_savepoint(savepoint: argparse.ArgumentParser) -> None:
     what.add_argument("--create", metavar="INSTANT", help="keep the files as of this commit")
     what.add_argument("--delete", metavar="INSTANT", help="let cleaning delete the files again")
     add_steps(savepoint, "create or delete the savepoint")
-    _add_runner(savepoint, "without effect: this process writes the one file of a savepoint")
+    text = "has no effect: this process writes the one file of a savepoint"
+    savepoint.add_argument("--runner", choices=_RUNNERS, default="local", help=text)
     savepoint.add_argument("--user", default="", help="who creates it, as the savepoint records")
     savepoint.add_argument("--comment", default="", help="why, as the savepoint records")
 
@@ -196,8 +198,8 @@ def add_steps(command: argparse.ArgumentParser, run_help: str, can_schedule: boo
 
 
 def _add_runner(command: argparse.ArgumentParser, what: str = "what does the work") -> None:
-    text = f"{what}: threads of this process (local, the default), or a Spark session"
-    command.add_argument("--runner", choices=("local", "spark"), default="local", help=text)
+    text = f"{what}: threads of this process (local, the default), or a Spark session (spark)"
+    command.add_argument("--runner", choices=_RUNNERS, default="local", help=text)
 
 
 def positive(text: str) -> int:

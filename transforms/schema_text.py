@@ -164,7 +164,7 @@ class _TypeText:
     def parse(self) -> pa.DataType:
         data_type = self._type()
         if self._tokens:
-            self._refuse(f"nothing may follow at {self._tokens[-1]!r}")
+            self._refuse(f"nothing may follow the type, but {self._tokens[-1]!r} does")
         return data_type
 
     def _split(self) -> list[str]:
@@ -188,7 +188,7 @@ class _TypeText:
         if word == "decimal":
             return self._decimal()
         if word not in _PLAIN:
-            self._refuse(f"{word!r} is not a type")
+            self._refuse(f"there is no type {word!r}")
         return _PLAIN[word]
 
     def _array(self) -> pa.DataType:
@@ -247,7 +247,7 @@ class _TypeText:
 
     def _refuse(self, what: str) -> NoReturn:
         message = (
-            f"column {self._column!r}: {self._text!r} does not declare a type ({what}); "
+            f"column {self._column!r}: cannot read the type {self._text!r}: {what}; "
             f"accepted are {_ACCEPTED}"
         )
         raise InvalidConfig(message)

@@ -17,7 +17,7 @@ from streamer.start_checks import check_locally, remote_checks
 _CHECKED_WITH_SPARK = (
     "Java, Spark, its Kafka connector and the settings of spark.conf",
     "the offsets to start at",
-    "the columns and the file groups of a table that exists",
+    "the columns and the file groups of an existing table",
 )
 
 
@@ -43,11 +43,11 @@ def _summary(config: PipelineConfig, checked: list[str]) -> Iterator[str]:
     """What was checked; then what only a run checks, before Spark starts and after."""
     yield "checked:\n"
     yield from (f"  {one}\n" for one in checked)
-    yield "not checked here; lakemark run checks it before Spark starts:\n"
+    yield "not checked here; lakemark run checks before Spark starts:\n"
     yield from (f"  {one}\n" for one in remote_checks(config))
     columns = config.decode.declared()
     if columns is not None:
         for problem in timestamp_partition_problems(columns, config.table):
             yield f"  {problem}; the run is refused unless the table exists\n"
-    yield "not checked here; lakemark run checks it once Spark runs:\n"
+    yield "not checked here; lakemark run checks once Spark runs:\n"
     yield from (f"  {one}\n" for one in _CHECKED_WITH_SPARK)

@@ -255,9 +255,9 @@ CASES: Mapping[str, tuple[list[str], str]] = {
         ["table.record_key=[id, line]"],
         "table.record_key: 'line' is not a column of decode.schema (at, id, ts)",
     ),
-    "a type that is none": (
+    "a type that does not exist": (
         ["decode.schema.n=number"],
-        "decode.schema: column 'n': 'number' does not declare a type",
+        "decode.schema: column 'n': cannot read the type 'number': there is no type 'number'",
     ),
     "a column of the format's own": (
         ["decode.schema._hoodie_record_key=string"],
