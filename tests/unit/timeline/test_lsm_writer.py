@@ -136,6 +136,16 @@ def test_a_manifest_whose_file_was_deleted_is_not_gone_on_from() -> None:
     assert list(LsmHistory(storage, HISTORY).load().instants()) == [instant(1), instant(3)]
 
 
+def test_an_archiver_that_adds_nothing_deletes_no_file_that_another_is_about_to_name() -> None:
+    storage = new_storage()
+    add(storage, [instant(0)])
+    history = LsmHistory(storage, HISTORY)
+    other = LsmWriter(storage, history, lambda: None)
+    late = LsmWriter(storage, history, check=other.tidy)
+    late.add(iter([row(instant(1))]), time_of(1), time_of(1))
+    assert list(LsmHistory(storage, HISTORY).load().instants()) == [instant(0), instant(1)]
+
+
 def test_a_name_that_is_taken_is_not_used_again() -> None:
     """Who wrote that file may be about to name it, or to delete it."""
     storage = new_storage()
