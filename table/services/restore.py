@@ -235,8 +235,7 @@ def _execute(
     files = files_by_instant(access, [one.requested_at for one in plan.instants])
     undone = []
     for instant in plan.instants:
-        lease.check()
-        undone.append(_undo(access, instant, files[instant.requested_at]))
+        undone.append(_undo(access, instant, files[instant.requested_at], lease))
     took_ms = int((time.monotonic() - started) * 1000)
     content = restore_metadata_content(pending.requested_at, took_ms, undone)
     publication = Publication(access.timeline, lease, inflight)
@@ -248,10 +247,13 @@ def _execute(
     return completed, undone
 
 
-def _undo(access: TableAccess, instant: UndoneInstant, files: Sequence[str]) -> RollbackPlan:
+def _undo(
+    access: TableAccess, instant: UndoneInstant, files: Sequence[str], lease: Lease
+) -> RollbackPlan:
     """Take one instant off the timeline, with its files; done in part, it is done again."""
     name = instant.requested_at
     standing = _write_of(access.timeline.load(), name)
+    lease.check()
     if standing is not None:
         access.timeline.withdraw(standing)
     if standing is not None and standing.is_completed:

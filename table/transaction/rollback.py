@@ -99,8 +99,9 @@ def roll_back(access: TableAccess, target: Instant) -> bool:
         if completed_in(archived, [target.requested_at]):
             return False
         if taken_back(access.timeline, [target.requested_at], timeline, archived):
+            late = files_of(access, target.requested_at)
             lease.check()
-            access.delete_files(files_of(access, target.requested_at))
+            access.delete_files(late)
             drop_markers(access.storage, target.requested_at)
         if access.sharing is not None:
             return True
@@ -226,8 +227,9 @@ def _roll_back(
 ) -> RollbackPlan:
     name = access.generate_time(timeline.newest_time, Turn.SERVICE)
     rollback = Instant(name, Action.ROLLBACK, State.REQUESTED)
-    lease.check()
-    access.timeline.create(rollback, rollback_plan_content(_plan(access, target, timeline)))
+    content = rollback_plan_content(_plan(access, target, timeline))
+    lease.check()  # right before the step: planning lists the table
+    access.timeline.create(rollback, content)
     return _finish(access, rollback, timeline, lease)
 
 

@@ -1,0 +1,161 @@
+"""Before each step that changes the table under its lock the writer looks whether it still has it.
+
+What ``Lease.check`` finds is tested elsewhere. Here a storage writes down what it is asked for, and
+right before (or after) the step there has to be the look at the lock. Whoever removes one of them
+leaves a moment in which a process that stood still changes a table that is another's by now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+
+from sinks.hudi.table_writer import TableWriter
+from sinks.hudi.upkeep import archive, clean
+from table.config.table_properties import TableType
+from table.execution.runner import LocalRunner
+from table.model.action import COMMITS, Action, State
+from table.model.format_version import FormatVersion
+from table.model.instant import Instant
+from table.services.archival_plan import ArchivalPolicy
+from table.services.cleaning import take_up
+from table.services.cleaning_plan import CleaningPolicy
+from table.services.compaction import CompactionPolicy
+from table.services.restore import restore
+from table.services.savepoint import create_savepoint
+from table.storage import Storage
+from table.timeline.lock_file import LOCK_PATH
+from table.transaction.heartbeat import HEARTBEAT_FOLDER
+from table.transaction.rollback import roll_back_named
+from tests.storages import CountingStorage
+from tests.tables import Row, commit, write_files, writer
+from tests.upkeep import copy_of, make_plain, new_storage
+from tests.writers import shared_writer
+
+Act = Callable[[TableWriter], object]
+
+LOOK = f"read_versioned {LOCK_PATH}"
+ONE_COMMIT = CleaningPolicy(commits=1)
+VERSIONS = (FormatVersion.V6, FormatVersion.V9)
+
+
+def opened(storage: Storage) -> TableWriter:
+    return shared_writer(storage, has_metadata=False)
+
+
+@pytest.fixture(scope="module", params=[*TableType])
+def written(request: pytest.FixtureRequest) -> Storage:
+    """Five commits to one row."""
+    storage = new_storage()
+    make_plain(storage, request.param)
+    for number in range(5):
+        commit(opened(storage), [Row("a", number, number)])
+    return storage
+
+
+def first(to: TableWriter) -> str:
+    return to.table.timeline.completed(*COMMITS)[0].requested_at
+
+
+def last(to: TableWriter) -> str:
+    return to.table.timeline.completed(*COMMITS)[-1].requested_at
+
+
+def write(to: TableWriter) -> None:
+    commit(to, [Row("a", 9, 9)])
+
+
+def undo_own(to: TableWriter) -> None:
+    write_files(to, [Row("a", 9, 9)])
+    to.abandon()
+
+
+def delete_late_files(to: TableWriter) -> None:
+    """What came to be after another writer had undone the instant."""
+    (late,) = write_files(to, [Row("a", 9, 9)])
+    storage = to.table.storage
+    storage.delete([info.path for info in storage.list_folder(HEARTBEAT_FOLDER)[1]])
+    writer(storage).recover()
+    assert late.stat is not None
+    storage.put(late.stat.path or "", b"late")
+    to.abandon()
+
+
+def drop_lost_plan(to: TableWriter) -> None:
+    requested = Instant("20200101000000000", Action.CLEAN, State.REQUESTED)
+    to.table.store.create(requested)
+    assert take_up(to.table.access, requested) is None
+
+
+def roll_back_last(to: TableWriter) -> None:
+    roll_back_named(to.table.access, last(to))
+
+
+def restore_to_first(to: TableWriter) -> None:
+    restore(to.table.access, first(to), to.table.properties.is_merge_on_read)
+
+
+def keep_last(to: TableWriter) -> None:
+    create_savepoint(to.table.access, last(to), lambda timeline, at: (), "ann", "")
+
+
+def compact_and_clean(to: TableWriter) -> None:
+    for _ in range(3):
+        commit(to, [Row("a", 9, 9)])
+        to.compact_if_due(CompactionPolicy(1), LocalRunner(1))
+    clean(to.table, ONE_COMMIT)
+
+
+def put_away(to: TableWriter) -> None:
+    assert archive(to.table, ArchivalPolicy(2, 4, delta_commits_to_compact=1), None)
+
+
+#: An operation; the step, by the method and a part of the path; whether the look comes after it.
+STEPS: list[tuple[Act, str, str, bool]] = [
+    (write, "create", ".inflight", True),
+    (write, "publish", "", False),
+    (undo_own, "create", ".rollback.requested", False),
+    (undo_own, "delete", "north/", False),
+    (undo_own, "publish", "", False),
+    (delete_late_files, "delete", "north/", False),
+    (roll_back_last, "create", ".rollback.requested", False),
+    (roll_back_last, "delete", ".hoodie/.aux/prepared/", False),
+    (roll_back_last, "delete", "north/", False),
+    (roll_back_last, "publish", "", False),
+    (restore_to_first, "create", ".restore.requested", False),
+    (restore_to_first, "create", ".restore.requested", True),
+    (restore_to_first, "delete", ".hoodie/.aux/prepared/", False),
+    (restore_to_first, "publish", "", False),
+    (keep_last, "publish", "", False),
+    (compact_and_clean, "create", ".clean.requested", False),
+    (compact_and_clean, "create", ".clean.requested", True),
+    (compact_and_clean, "publish", "clean", False),
+    (drop_lost_plan, "delete", ".clean.", False),
+    (put_away, "create", "manifest_", False),
+]
+
+
+@pytest.mark.parametrize(("act", "method", "place", "is_after"), STEPS)
+def test_the_writer_looks_at_the_lock_right_before_the_step(
+    written: Storage, act: Act, method: str, place: str, is_after: bool
+) -> None:
+    _check_looks(copy_of(written), act, method, place, is_after)
+
+
+def test_the_writer_looks_at_the_lock_right_before_it_requests_a_compaction() -> None:
+    storage = new_storage()
+    make_plain(storage)
+    commit(opened(storage), [Row("a", 1, 1)])
+    _check_looks(storage, compact_and_clean, "create", ".compaction.requested", False)
+
+
+def _check_looks(storage: Storage, act: Act, method: str, place: str, is_after: bool) -> None:
+    counting = CountingStorage(storage)
+    act(opened(counting))
+    asked = [f"{r.method} {r.path}" for r in counting.requests]
+    pairs = [pair[::-1] if is_after else pair for pair in pairwise(asked)]
+    looks = [before for before, step in pairs if step.startswith(f"{method} ") and place in step]
+    assert looks, f"no {method} of {place} in {asked}"
+    assert looks[0] == LOOK, asked
