@@ -243,7 +243,11 @@ def _local_path(text: str) -> Path:
 
 
 def _comma_list(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
+        message = f"expected names such as a,b,c, not {text!r}"
+        raise argparse.ArgumentTypeError(message)
+    return names
 
 
 def _execute(parsed: argparse.Namespace) -> int:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from datetime import date, datetime, time
@@ -26,6 +28,9 @@ from table.errors import InvalidConfig
 Batches = Iterable[pa.RecordBatch]
 
 _LONGEST_CELL = 60
+
+#: What would move the cursor of a terminal, or colour what follows.
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def check_file(path: Path) -> None:
@@ -70,11 +75,11 @@ def write_file(batches: Batches, schema: pa.Schema, path: Path) -> int:
 
 
 def write_json_lines(batches: Batches, out: TextIO) -> int:
-    """Write one JSON object a line; binary as base64, decimals and times as text."""
+    """Write one JSON object a line; binary as base64, decimals, times, NaN and infinity as text."""
     count = 0
     for batch in batches:
         for row in _python_rows(batch):
-            out.write(json.dumps(row, default=_plain, ensure_ascii=False) + "\n")
+            out.write(_json(row) + "\n")
         count += batch.num_rows
     return count
 
@@ -160,6 +165,24 @@ _WRITERS: dict[str, Callable[[Batches, pa.Schema, Path], int]] = {
 }
 
 
+def _json(value: object) -> str:
+    """``value`` as JSON, which has no number for NaN and infinity: they are texts, as in Spark."""
+    try:
+        return json.dumps(value, default=_plain, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        return json.dumps(_with_finite_numbers(value), default=_plain, ensure_ascii=False)
+
+
+def _with_finite_numbers(value: object) -> object:
+    if isinstance(value, dict):
+        return {name: _with_finite_numbers(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_with_finite_numbers(one) for one in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value
+
+
 def _plain(value: object) -> str:
     """What JSON has no type for, as text."""
     if isinstance(value, bytes):
@@ -175,13 +198,44 @@ def _cell(value: object) -> object:
     if value is None or isinstance(value, int | float):
         return value
     if isinstance(value, list | dict):
-        text = json.dumps(value, default=_plain)
+        text = _json(value)
     else:
         text = value.isoformat() if isinstance(value, date | datetime | time) else str(value)
-    text = text.replace("\n", "\\n")
+    text = _CONTROL.sub(_escaped, text)
     return text if len(text) <= _LONGEST_CELL else f"{text[: _LONGEST_CELL - 1]}…"
 
 
+def _escaped(control: re.Match[str]) -> str:
+    return control[0].encode("unicode_escape").decode("ascii")
+
+
 def _python_rows(batch: pa.RecordBatch) -> list[dict[str, object]]:
-    rows: list[dict[str, object]] = batch.to_pylist(maps_as_pydicts="lossy")
+    try:
+        rows: list[dict[str, object]] = batch.to_pylist(maps_as_pydicts="lossy")
+    except (OverflowError, ValueError):  # a time outside of the years 1 to 9999
+        return [_python_row(batch, row) for row in range(batch.num_rows)]
     return rows
+
+
+def _python_row(batch: pa.RecordBatch, row: int) -> dict[str, object]:
+    names = batch.schema.names
+    return {name: _python_value(batch.column(at)[row]) for at, name in enumerate(names)}
+
+
+def _python_value(value: pa.Scalar) -> object:
+    """The value in Python; a time that Python cannot hold as text of the same form."""
+    if not value.is_valid:
+        return None
+    if isinstance(value, pa.MapScalar):
+        keys, values = value.values.flatten()
+        pairs = zip(keys, values, strict=True)
+        return {str(_python_value(key)): _python_value(one) for key, one in pairs}
+    if isinstance(value, pa.StructScalar):
+        return {name: _python_value(one) for name, one in value.items()}
+    if isinstance(value, pa.ListScalar):
+        return [_python_value(one) for one in value]
+    try:
+        return value.as_py()
+    except (OverflowError, ValueError):
+        text: str = value.cast(pa.string()).as_py()
+        return text.replace(" ", "T").replace("Z", "+00:00")

@@ -16,7 +16,12 @@ from table.model.meta_columns import PARTITION_PATH
 
 
 def guarantee_of(
-    path: str, fields: Sequence[str], schema: pa.Schema, *, is_url_encoded: bool
+    path: str,
+    fields: Sequence[str],
+    schema: pa.Schema,
+    *,
+    is_url_encoded: bool,
+    is_hive_style: bool,
 ) -> pc.Expression:
     """An expression that is true of every row of a partition.
 
@@ -26,11 +31,15 @@ def guarantee_of(
             not simply a value, as with key generators of timestamps.
         schema: the table's columns.
         is_url_encoded: whether special characters in it are written ``%XX``.
+        is_hive_style: whether folders are named ``field=value``. In other tables nothing is known
+            of a folder that begins with ``field=``, because a value may begin like that, too.
     """
     known = [pc.field(PARTITION_PATH) == path] if PARTITION_PATH in schema.names else []
     folders = path.split("/")
     if len(folders) == len(fields):
         for name, folder in zip(fields, folders, strict=True):
+            if folder.startswith(f"{name}=") and not is_hive_style:
+                continue
             text = folder.removeprefix(f"{name}=")
             known += _value_guarantee(name, unquote(text) if is_url_encoded else text, schema)
     return reduce(and_, known, pc.scalar(True))

@@ -39,6 +39,7 @@ class Pruning:
         partition_fields: the columns whose values are the folders of a partition path; empty where
             they are not.
         is_url_encoded: whether special characters of a partition path are written ``%XX``.
+        is_hive_style: whether folders are named ``field=value``.
         statistics: of files, if there are any.
         merging_makes_values: whether a merged row may have a value that is in no file, as a merger
             of users makes by adding two.
@@ -47,6 +48,7 @@ class Pruning:
     schema: pa.Schema
     partition_fields: tuple[str, ...] = ()
     is_url_encoded: bool = False
+    is_hive_style: bool = False
     statistics: FileStatistics | None = None
     merging_makes_values: bool = False
 
@@ -72,7 +74,11 @@ class Pruning:
         paths = sorted({s.group.partition_path for s in slices})
         guarantees = [
             guarantee_of(
-                path, self.partition_fields, self.schema, is_url_encoded=self.is_url_encoded
+                path,
+                self.partition_fields,
+                self.schema,
+                is_url_encoded=self.is_url_encoded,
+                is_hive_style=self.is_hive_style,
             )
             for path in paths
         ]
@@ -90,7 +96,7 @@ class Pruning:
         rows = statistics.of_column(name, data_type, partitions)
         ranges = {
             file: _Range(low, high, may_be_null=nulls != 0)
-            for file, low, high, nulls, _ in zip(*rows.to_pydict().values(), strict=True)
+            for file, low, high, nulls, _ in zip(*_plain(rows).values(), strict=True)
         }
         return [
             _ANYTHING
@@ -147,6 +153,16 @@ def _is_odd(one: _Range) -> bool:
     """Whether Arrow may order what lies between the bounds in another way."""
     texts = [bound for bound in (one.low, one.high) if isinstance(bound, str)]
     return any(max(text, default="") >= _FIRST_SURROGATE for text in texts)
+
+
+def _plain(rows: pa.Table) -> dict[str, list[Any]]:
+    """The columns as lists; times and dates as numbers, since Python's end with the year 9999."""
+    arrays = [_as_numbers(c) if pa.types.is_temporal(c.type) else c for c in rows.columns]
+    return {name: a.to_pylist() for name, a in zip(rows.column_names, arrays, strict=True)}
+
+
+def _as_numbers(times: pa.ChunkedArray) -> pa.ChunkedArray:
+    return times.cast(pa.int32() if times.type.bit_width == 32 else pa.int64())
 
 
 def _is_ordered(data_type: pa.DataType) -> bool:

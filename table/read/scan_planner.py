@@ -211,7 +211,14 @@ class ScanPlanner:
         statistics = None if properties.drops_partition_columns else self.statistics
         is_merged = any(file_slice.logs for file_slice in slices)
         is_custom = is_merged and merge_settings(properties).mode is MergeMode.CUSTOM
-        return Pruning(schema, fields, properties.url_encode, statistics, is_custom)
+        return Pruning(
+            schema,
+            fields,
+            properties.url_encode,
+            properties.hive_style,
+            statistics,
+            is_custom,
+        )
 
 
 def _check_named_once(columns: Sequence[str]) -> None:

@@ -50,6 +50,8 @@ _COMPARISONS: dict[str, Callable[[pc.Expression, pc.Expression], pc.Expression]]
     ">=": operator.ge,
 }
 _DEEPEST: Final = 100
+#: Decimals of a second, by the unit of a column; ``datetime`` holds no more than six.
+_MOST_FRACTION_DIGITS: Final = {"s": 0, "ms": 3, "us": 6, "ns": 6}
 
 Condition = TypeVar("Condition")
 
@@ -331,10 +333,18 @@ def _from_text(text: str, data_type: pa.DataType) -> object:
         return date.fromisoformat(text)
     if pa.types.is_timestamp(data_type):
         time = datetime.fromisoformat(text)
+        if _fraction_digits(text) > _MOST_FRACTION_DIGITS[data_type.unit]:
+            raise ValueError(text)
         if data_type.tz is None:
             return time.astimezone(UTC).replace(tzinfo=None) if time.tzinfo else time
         return time if time.tzinfo else time.replace(tzinfo=UTC)
     raise ValueError(text)
+
+
+def _fraction_digits(time: str) -> int:
+    """Digits behind the second; what comes after the sixth, ``datetime`` ignores."""
+    fraction = re.search(r"[.,](\d+)", time)
+    return len(fraction[1].rstrip("0")) if fraction else 0
 
 
 def _wanted(data_type: pa.DataType) -> str:
@@ -347,7 +357,8 @@ def _wanted(data_type: pa.DataType) -> str:
     if pa.types.is_date(data_type):
         return "a date such as '2026-05-01'"
     if pa.types.is_timestamp(data_type):
-        return "a time such as '2026-05-01 12:00:00' (UTC)"
+        digits = _MOST_FRACTION_DIGITS[data_type.unit]
+        return f"a time such as '2026-05-01 12:00:00' (UTC), with at most {digits} decimals"
     if pa.types.is_string(data_type) or pa.types.is_large_string(data_type):
         return "a text in single quotes"
     return "only is null with columns of this type"

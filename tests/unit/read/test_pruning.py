@@ -156,3 +156,38 @@ def test_a_query_opens_no_file_that_statistics_rule_out(tmp_path: Path) -> None:
     everywhere, some = table.scan(), table.scan(where="v > 500")
     assert (len(everywhere.slices), len(some.slices)) == (3, 1)
     assert some.to_reader().read_all()["id"].to_pylist() == ["elsewhere"]
+
+
+def test_a_partition_value_that_begins_with_the_name_of_its_column_is_found(tmp_path: Path) -> None:
+    storage = open_storage(StorageLocation(str(tmp_path)))
+    make(storage)
+    commit(writer(storage), [Row("a", region="region=north"), Row("b", region="north")])
+    table = writer(storage).table
+    for value, key in (("region=north", "a"), ("north", "b")):
+        found = table.snapshot(["id"], where=f"region = '{value}'").read_all()
+        assert found["id"].to_pylist() == [key]
+
+
+def test_statistics_of_times_outside_of_the_years_of_python_rule_slices_out() -> None:
+    """Apache Spark writes timestamps up to the year 294247, and before the year 1."""
+    at, day = pa.timestamp("us", "UTC"), pa.date32()
+    schema = pa.schema([("at", at), ("day", day)])
+    files = {"at": (-(10**17), 10**18), "day": (-(10**6), 10**7)}
+
+    class Ranges:
+        def of_column(
+            self, column: str, data_type: pa.DataType, partitions: Sequence[str] | None = None
+        ) -> pa.Table:
+            bounds = [pa.scalar(number, data_type) for number in files[column]]
+            columns = [[names(one)[0]], *([bound] for bound in bounds), [0], [2]]
+            fields = statistics_schema("file_name", data_type)
+            arrays = [pa.array(c, f.type) for c, f in zip(columns, fields, strict=True)]
+            return pa.table(arrays, fields)
+
+    one = sliced(0, 0)
+    pruning = Pruning(schema, statistics=Ranges())
+    for column, data_type in (("at", at), ("day", day)):
+        low, high = files[column]
+        for number, left in ((low - 1, []), (low, [one]), (high, [one]), (high + 1, [])):
+            condition = pc.field(column) == pa.scalar(number, data_type)
+            assert pruning.left([one], condition) == left

@@ -72,6 +72,7 @@ def test_no_column_that_a_condition_reads_is_left_out(
     ("path", "fields", "row"),
     [
         ("x", ["b"], {"b": "x"}),
+        ("b=b=x", ["b"], {"b": "b=x"}),
         ("b=x%2Fy/day=2026-01-31", ["b", "day"], {"b": "x/y", "day": "2026-01-31"}),
         ("-7", ["a"], {"a": -7}),
         ("b=__HIVE_DEFAULT_PARTITION__", ["b"], {"b": None}),
@@ -84,7 +85,7 @@ def test_no_column_that_a_condition_reads_is_left_out(
 def test_a_partition_guarantees_what_its_path_spells(
     path: str, fields: list[str], row: dict[str, Any]
 ) -> None:
-    guarantee = guarantee_of(path, fields, SCHEMA, is_url_encoded=True)
+    guarantee = guarantee_of(path, fields, SCHEMA, is_url_encoded=True, is_hive_style=True)
     texts = pa.schema(
         [f if f.type != pa.date32() else pa.field("day", pa.string()) for f in SCHEMA]
     )
@@ -94,7 +95,10 @@ def test_a_partition_guarantees_what_its_path_spells(
 
 def test_a_partition_of_another_value_is_ruled_out() -> None:
     paths = ["a=1/b=x", "a=1/b=y", "a=2/b=x"]
-    known = [guarantee_of(path, ["a", "b"], SCHEMA, is_url_encoded=False) for path in paths]
+    known = [
+        guarantee_of(path, ["a", "b"], SCHEMA, is_url_encoded=False, is_hive_style=True)
+        for path in paths
+    ]
     condition = (pc.field("a") == 1) & (pc.field("b") == "x")
     assert may_hold(condition, known, SCHEMA) == [True, False, False]
     assert may_hold(pc.field(PARTITION_PATH) == paths[2], known, SCHEMA) == [False, False, True]

@@ -111,3 +111,13 @@ def test_what_it_does_not_understand_is_told_with_its_place(
         parse_where(condition, ROWS.schema)
     assert f"at character {character}: " in str(raised.value)
     assert reason in str(raised.value)
+
+
+@pytest.mark.parametrize("comparison", ["=", ">=", "<"])
+def test_a_time_that_is_finer_than_its_column_is_refused(comparison: str) -> None:
+    """Cut to the column's unit it would find other rows."""
+    schema = pa.schema([("ms", pa.timestamp("ms", "UTC")), ("us", pa.timestamp("us"))])
+    for column, digits in (("ms", "0005"), ("us", "0000019")):
+        with pytest.raises(InvalidWhere, match=r"with at most [36] decimals"):
+            parse_where(f"{column} {comparison} '2026-05-01 12:00:00.{digits}'", schema)
+    parse_where("ms = '2026-05-01 12:00:00.001000' and us = '2026-05-01T12:00:00.000001'", schema)

@@ -239,3 +239,10 @@ def test_a_run_that_fails_ends_at_once_whatever_it_left_at_work(
 def test_broken_url_of_a_table_is_refused(table: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["table", "show", table]) == MISUSED
     assert "for a URL, write s3://…" in capsys.readouterr().err
+
+
+def test_query_refuses_an_empty_list_of_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    """A shell variable that is empty must not look like a table without rows."""
+    with pytest.raises(SystemExit, match=str(MISUSED)):
+        main(["query", "/lake/orders", "--columns", " , "])
+    assert "expected names such as a,b,c" in capsys.readouterr().err

@@ -143,3 +143,46 @@ def test_rows_on_the_screen_show_brackets_and_nulls() -> None:
     shown = console.file.getvalue()
     assert "b [x]" in shown
     assert "none" in shown
+
+
+def test_numbers_that_json_has_no_word_for_are_texts() -> None:
+    rows = pa.table({"n": [float("nan"), 1.5], "inner": [[float("inf"), -float("inf")], None]})
+    out = io.StringIO()
+    write_json_lines(rows.to_batches(), out)
+    assert [
+        json.loads(line, parse_constant=pytest.fail) for line in out.getvalue().splitlines()
+    ] == [
+        {"n": "NaN", "inner": ["Infinity", "-Infinity"]},
+        {"n": 1.5, "inner": None},
+    ]
+
+
+def test_times_outside_of_the_years_of_python_are_shown() -> None:
+    """Apache Spark writes timestamps up to the year 294247."""
+    at = pa.array([0, 253_402_300_800_000_000], pa.int64()).view(pa.timestamp("us", "UTC"))
+    day = pa.array([0, -800_000], pa.int32()).view(pa.date32())
+    inner = pa.StructArray.from_arrays([at], ["at"])
+    mapped = pa.MapArray.from_arrays([0, 1, 2], ["a", "b"], at)
+    listed = pa.ListArray.from_arrays([0, 1, 2], at)
+    rows = pa.table([at, day, inner, mapped, listed], ["at", "day", "inner", "mapped", "listed"])
+    out = io.StringIO()
+    assert write_json_lines(rows.to_batches(), out) == 2
+    first, second = map(json.loads, out.getvalue().splitlines())
+    assert (first["at"], first["day"]) == ("1970-01-01T00:00:00+00:00", "1970-01-01")
+    far = "10000-01-01T00:00:00.000000+00:00"
+    assert second == {
+        "at": far,
+        "day": "-0221-09-04",
+        "inner": {"at": far},
+        "mapped": {"b": far},
+        "listed": [far],
+    }
+    console = Console(file=io.StringIO(), width=200)
+    assert print_rows(rows.to_batches(), console) == 2
+
+
+def test_control_characters_of_a_value_do_not_reach_the_terminal() -> None:
+    console = Console(file=io.StringIO(), width=100)
+    print_rows(pa.table({"s": ["\x1b]0;title\x07a\r\nb\tc\x9b"]}).to_batches(), console)
+    assert isinstance(console.file, io.StringIO)
+    assert r"\x1b]0;title\x07a\r\nb\tc\x9b" in console.file.getvalue()
