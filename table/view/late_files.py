@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from datetime import datetime, timedelta
 
 from table.errors import CorruptData
 from table.model.file_slice import LogFile
 from table.model.format_version import FormatVersion
+from table.timeline.clock import TimelineClock
 from table.timeline.taken_back import taken_back
 from table.timeline.timeline import Timeline
 from table.timeline.timeline_store import TimelineStore
@@ -50,7 +52,7 @@ def late_instants(
         if instant.startswith(_REAL_TIMES)
         and timeline.find(instant) is None
         and timeline.is_archived(instant)
-        and moment - store.clock.parse(instant) > _SUSPICIOUS_AFTER
+        and _is_suspicious(instant, moment, store.clock)
     }
     if not suspicious:
         return set()
@@ -65,6 +67,12 @@ def late_instants(
         named = ", ".join(sorted(late))
         _log.warning("files of %s are not read: they appeared after its rollback", named)
     return late
+
+
+def _is_suspicious(instant: str, written_at: datetime, clock: TimelineClock) -> bool:
+    with suppress(ValueError):  # a file that somebody put there: its name ends in another number
+        return written_at - clock.parse(instant) > _SUSPICIOUS_AFTER
+    return False
 
 
 def without_late_files(

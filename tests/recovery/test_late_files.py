@@ -163,6 +163,21 @@ def test_a_reader_does_not_ask_the_history_about_files_of_ordinary_commits() -> 
     assert storage.count("open", under=HISTORY) == storage.count("read", under=HISTORY) == 0
 
 
+def test_a_file_whose_name_ends_in_no_time_does_not_make_the_table_unreadable() -> None:
+    storage = new_storage()
+    make_plain(storage)
+    to = on_clock(writer(storage), CLOCK)
+    for number in range(1, 8):
+        commit(to, [Row("a", number, number)])
+        archive(to.table, ArchivalPolicy(1, 2, delta_commits_to_compact=1), None)
+    base = next(path for path in data_files(storage) if path.endswith(".parquet"))
+    strays = ["first_0_2.parquet", "second_0_2026.parquet"]
+    for name in strays:
+        storage.put(f"{base.rpartition('/')[0]}/{name}", storage.read(base))
+    read = {str(one.base.name) for one in writer(storage).table.view().latest_slices() if one.base}
+    assert read.issuperset(strays), "Apache Hudi reads them, too"
+
+
 @pytest.mark.parametrize("is_archived", [False, True])
 def test_a_late_attempt_deletes_nothing_of_a_compaction_that_was_executed_again(
     is_archived: bool,
