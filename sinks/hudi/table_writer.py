@@ -75,6 +75,8 @@ class TableWriter:
         A metadata table that cannot be continued is made anew.
         """
         rolled_back = recover(self.table.access)
+        if rolled_back:  # the schema of the metadata table is not read from what is gone
+            self.table.refresh()
         if self.settings.metadata_table:
             self.table.keep_metadata_table()
         self.table.refresh()
