@@ -168,6 +168,28 @@ def _forget_heartbeats(storage: Storage) -> None:
     storage.delete([info.path for info in storage.list_folder(HEARTBEAT_FOLDER)[1]])
 
 
+def test_a_compaction_of_the_metadata_table_is_not_published_without_the_lock(
+    with_metadata: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("table.metadata.metadata_compaction.EVERY_DELTA_COMMITS", 2)
+    storage = copy_of(with_metadata)
+
+    def take_over() -> None:
+        lease_runs_out()
+        open_lock(storage, clock=CLOCK).acquire(wait_s=0).release()
+
+    stopped = InterruptedStorage(storage, take_over)
+    late = opened(stopped)
+    stopped.is_before = lambda _, method, path: (
+        method == "put" and path.startswith(".hoodie/metadata/.hoodie/.aux/prepared")
+    )
+    with pytest.raises(LeaseLost):
+        commit(late, [Row("a", 3, 3)])
+    names = [i.name for i in storage.list_folder(".hoodie/metadata/.hoodie/timeline")[1]]
+    assert [name for name in names if name.endswith(".compaction.inflight")]
+    assert not [name for name in names if name.endswith(".commit")]
+
+
 # Whatever came of its requests
 
 
