@@ -27,7 +27,12 @@ from table.codec.hfile.reader import HFileReader
 from table.errors import CorruptData, Unsupported
 from table.log.hfile_rows import read_hfile_rows
 from table.log.log_block import BlockType, LogBlock
-from table.log.parquet_format import avro_key_values, open_parquet, parquet_writer
+from table.log.parquet_format import (
+    avro_key_values,
+    check_row_count,
+    open_parquet,
+    parquet_writer,
+)
 from table.schema.avro import to_arrow
 
 AVRO_BLOCK_VERSION = 3
@@ -113,9 +118,7 @@ def _read_parquet(block: LogBlock, schema: pa.Schema) -> pa.Table:
     try:
         with open_parquet(block.content.open(), pre_buffer=True) as file:
             stored = file.read(columns=schema.names)
-            if stored.num_rows != file.metadata.num_rows:  # a page was passed over
-                message = f"{stored.num_rows} of {file.metadata.num_rows} rows"
-                raise pa.ArrowInvalid(message)
+            check_row_count(stored.num_rows, file.metadata)
         return stored.select(schema.names).cast(schema)
     except (pa.ArrowException, ValueError, KeyError, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:

@@ -59,6 +59,21 @@ def open_parquet(source: BinaryIO | pa.NativeFile, pre_buffer: bool = False) -> 
     return pq.ParquetFile(source, pre_buffer=pre_buffer, page_checksum_verification=True)
 
 
+def check_row_count(found: int, footer: pq.FileMetaData) -> None:
+    """Make sure that no page was passed over: Arrow skips one whose header is of no known type.
+
+    Args:
+        found: rows that were read of the whole file.
+        footer: of the file.
+
+    Raises:
+        pyarrow.ArrowInvalid: there are fewer rows, or more, than the footer says.
+    """
+    if found != footer.num_rows:
+        message = f"{found} of {footer.num_rows} rows"
+        raise pa.ArrowInvalid(message)
+
+
 def column_sizes(footer: pq.FileMetaData) -> dict[str, ColumnSize]:
     """Bytes of each column over all row groups, by its path."""
     sizes: dict[str, ColumnSize] = {}

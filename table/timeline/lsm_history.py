@@ -36,7 +36,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from table.errors import CorruptData, HudiError, SnapshotChanged
-from table.log.parquet_format import open_parquet
+from table.log.parquet_format import check_row_count, open_parquet
 from table.model.action import Action, State
 from table.model.instant import Instant
 from table.storage.storage import NotFound, Storage
@@ -206,13 +206,18 @@ class LsmHistory:
     def rows_of(self, file: ManifestFile, version: int) -> Iterator[pa.RecordBatch]:
         """All that a file holds, some rows at a time. Errors as for ``ArchiveFile.instants``."""
         with self._open(self._file(file, version, True)) as parquet:
-            yield from parquet.iter_batches(_COMMIT_BATCH_ROWS)
+            num_rows = 0
+            for batch in parquet.iter_batches(_COMMIT_BATCH_ROWS):
+                num_rows += batch.num_rows
+                yield batch
+            check_row_count(num_rows, parquet.metadata)
 
     def instants_of(self, file: HistoryFile) -> tuple[Instant, ...]:
         """Completed instants of a file. Errors as for ``ArchiveFile.instants``."""
         if file.path not in self._instants:
             with self._open(file) as parquet:
                 rows = parquet.read(columns=_NAMES)
+                check_row_count(rows.num_rows, parquet.metadata)
                 self._instants[file.path] = tuple(_instants(rows, file.path))
         return self._instants[file.path]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from io import BytesIO
 
 import pyarrow.parquet as pq
 import pytest
@@ -28,6 +29,9 @@ from tests.unit.timeline.archives import (
 )
 
 SMALL = HistorySettings(files_to_merge=3)
+
+#: Where a page's header has its type.
+_PAGE_TYPE = 1
 
 
 def row(item: Instant) -> ArchivedInstant:
@@ -81,6 +85,22 @@ def test_a_file_is_as_apache_writes_it() -> None:
     assert schema["name"] == "HoodieLSMTimelineInstant"
     assert [field["name"] for field in schema["fields"]] == list(rows[0])
     assert [row["version"] for row in rows] == [1, 1]
+
+
+@pytest.mark.parametrize("column", range(6))
+def test_instants_in_a_page_that_arrow_passes_over_are_not_merged_away(column: int) -> None:
+    """A flipped bit makes the type of a page unknown."""
+    storage = new_storage()
+    add(storage, [instant(0), instant(1)])
+    (path,) = (f"{HISTORY}/{file.name}" for file in LsmHistory(storage, HISTORY).current())
+    data = bytearray(storage.read(path))
+    chunk = pq.read_metadata(BytesIO(data)).row_group(0).column(column)
+    data[chunk.data_page_offset + _PAGE_TYPE] ^= 2
+    storage.put(path, bytes(data))
+    with pytest.raises(CorruptData, match=path):
+        for number in range(2, 2 + SMALL.files_to_merge):
+            add(storage, [instant(number)])
+    assert storage.read(path) == bytes(data)
 
 
 def test_an_instant_that_a_dead_archiver_left_in_two_files_is_merged_into_one() -> None:
