@@ -70,7 +70,11 @@ def _report_no_commit(arguments: argparse.Namespace) -> None:
 def _query(arguments: argparse.Namespace) -> Query | None:
     """What is asked; None for the changes (``--type cdc``), which are no rows of the table."""
     is_span = arguments.type in ("incremental", "cdc")
-    _refuse(arguments, ("as_of",) if is_span else ("begin", "end"))
+    if is_span:
+        _refuse(arguments, ("as_of",))
+    elif arguments.begin is not None or arguments.end is not None:
+        message = "--begin and --end need --type incremental or --type cdc"
+        raise InvalidConfig(message)
     if is_span and arguments.begin is None:
         message = f"--type {arguments.type} needs --begin: an instant, a date, or earliest"
         raise InvalidConfig(message)

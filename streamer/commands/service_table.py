@@ -192,7 +192,8 @@ def show_work(rows: Sequence[Facts], arguments: argparse.Namespace, if_empty: st
     show_rows(rows, Console(), arguments.json, if_empty)
     sys.stdout.flush()
     if arguments.step == "plan":
-        print("nothing was changed; add --run to execute the plan", file=sys.stderr)
+        remedy = "; add --run to execute the plan" if rows else ""
+        print(f"nothing was changed{remedy}", file=sys.stderr)
     elif arguments.step == "schedule" and rows:
         print("only the plan was written; --run executes it", file=sys.stderr)
 

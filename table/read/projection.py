@@ -18,7 +18,8 @@ def projected(schema: pa.Schema, columns: Collection[str]) -> pa.Schema:
     """
     unknown = set(columns) - set(schema.names)
     if unknown:
-        message = f"the table has no columns {sorted(unknown)}; it has {', '.join(schema.names)}"
+        missing, present = ", ".join(sorted(unknown)), ", ".join(schema.names)
+        message = f"the table has no column {missing}; its columns are {present}"
         raise InvalidConfig(message)
     return pa.schema([field for field in schema if field.name in columns])
 

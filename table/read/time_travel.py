@@ -62,7 +62,7 @@ def query_instant(text: str, clock: TimelineClock) -> str:
     try:
         return _formatted(text.strip(), clock)
     except (ValueError, OverflowError, OSError):
-        message = f"{text!r} names no moment; accepted: {_ACCEPTED}"
+        message = f"{text!r} is not a time; accepted: {_ACCEPTED}"
         raise InvalidConfig(message) from None
 
 

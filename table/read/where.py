@@ -276,7 +276,7 @@ class _Parser(Generic[Condition]):
     def _literal(self, column: Sequence[str], data_type: pa.DataType | None) -> pa.Scalar:
         token = self._token
         if token.kind not in ("number", "text") and token.word not in ("true", "false"):
-            self._fail(f"expected a value, found {token.text!r} (texts stand in single quotes)")
+            self._fail(f"expected a value, found {token.text!r} (write text in single quotes)")
         if data_type is None:
             self._next += 1
             return pa.scalar(None)

@@ -72,8 +72,8 @@ def plan_restore(timeline: Timeline, restore_to: str, is_merge_on_read: bool) ->
     target = next((i for i in timeline.completed(*COMMITS) if i.requested_at == restore_to), None)
     if target is None:
         message = (
-            f"{restore_to} is no completed commit of the active timeline; "
-            "lakemark table timeline lists them"
+            f"{restore_to} is not the requested time of a completed commit of the active timeline; "
+            "lakemark table timeline TABLE lists them"
         )
         raise InvalidConfig(message)
     later = [
@@ -147,9 +147,10 @@ def _obstacles(
     undone = {instant.requested_at for instant in plan.instants}
     savepoints = {i.requested_at: i for i in timeline.completed(Action.SAVEPOINT)}
     for name in sorted(undone & savepoints.keys()):
-        yield f"savepoint {name} is later; delete it first: lakemark table savepoint --delete"
+        remedy = f"lakemark table savepoint TABLE --delete {name} --run"
+        yield f"savepoint {name} is later; delete it first: {remedy}"
     for clean in timeline.pending(Action.CLEAN):
-        yield f"{clean} has not ended; run that first: lakemark table clean --run"
+        yield f"{clean} has not ended; run that first: lakemark table clean TABLE --run"
     if timeline.has_history:
         archived = access.timeline.load_archived().instants(restore_to)
         for gone in archived:

@@ -115,8 +115,8 @@ def check_may_keep(timeline: Timeline, store: TimelineStore, requested_at: str) 
     check_no_restore(timeline)
     if requested_at not in {i.requested_at for i in timeline.completed(*COMMITS)}:
         message = (
-            f"{requested_at} is no completed commit of the active timeline; "
-            "lakemark table timeline lists them"
+            f"{requested_at} is not the requested time of a completed commit of the active "
+            "timeline; lakemark table timeline TABLE lists them"
         )
         raise InvalidConfig(message)
     if any(i.requested_at == requested_at for i in timeline.completed(Action.SAVEPOINT)):

@@ -79,7 +79,8 @@ def check_undoable(
 def _later(target: Instant, timeline: Timeline) -> Iterator[str]:
     name = target.requested_at
     if any(i.requested_at == name for i in timeline.completed(Action.SAVEPOINT)):
-        yield f"savepoint {name} keeps it; delete that first: lakemark table savepoint --delete"
+        remedy = f"lakemark table savepoint TABLE --delete {name} --run"
+        yield f"savepoint {name} keeps it; delete that first: {remedy}"
     later = [i for i in timeline.completed(*COMMITS) if i.requested_at > name]
     if later:
         yield f"{later[-1]} came after it; roll that back first, or restore the table"

@@ -43,7 +43,8 @@ def check_retained(
     if retained is not None and instant < retained and not is_kept():
         message = (
             f"the state as of {instant} was cleaned away; the earliest that can be read is "
-            f"{retained}; set hoodie.clean.commits.retained higher to keep more"
+            f"{retained}; let cleaning retain more commits (cleaning.commits_retained of a "
+            "pipeline, hoodie.clean.commits.retained of Apache Hudi) to reach further back"
         )
         raise InvalidConfig(message)
 

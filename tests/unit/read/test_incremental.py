@@ -56,7 +56,7 @@ def test_a_span_leaves_its_beginning_out_and_has_its_end() -> None:
 
 
 def test_a_span_has_to_begin_somewhere() -> None:
-    with pytest.raises(InvalidConfig, match="names no moment"):
+    with pytest.raises(InvalidConfig, match="is not a time"):
         Span.of("")
 
 
