@@ -45,7 +45,7 @@ from streamer.table_setup import (
     find_table,
     table_spec,
 )
-from table.config.table_properties import MergeMode
+from table.config.table_properties import MergeMode, TableType
 from table.config.table_spec import TableSpec
 from table.errors import InvalidConfig
 from table.execution.runner import CancellableRunner, LocalRunner, Runner
@@ -346,6 +346,7 @@ def _to_changes(config: PipelineConfig, spec: TableSpec, values: pa.Schema) -> T
         None if decode.tombstone_ordering == "none" else decode.tombstone_ordering,
         config.table.partial_update == "absent_fields",
         ignores_tombstones=decode.tombstones == "ignore",
+        logs_deletes=spec.table_type is TableType.MERGE_ON_READ,
     )
 
 

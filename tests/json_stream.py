@@ -119,7 +119,12 @@ class JsonStream:
         keys = KeyGenerator(KeyGeneratorConfig(("id",), self.partition_by))
         ignoring = self.ignores_tombstones
         to_changes = ToChanges(
-            decoder, keys, self.ordering, topic=self.topic, ignores_tombstones=ignoring
+            decoder,
+            keys,
+            self.ordering,
+            topic=self.topic,
+            ignores_tombstones=ignoring,
+            logs_deletes=self.table_type is TableType.MERGE_ON_READ,
         )
         spec = replace(spec, metadata_table=self.metadata_table, version=self.version)
         table = self.opened(self.location, spec)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from table.codec.ordering_wrappers import find_too_wide_for_deletes
 from table.keygen.key_generator import EMPTY_PART, NULL_PART
 from table.model.changes import CHANGE_KIND, WRITTEN_COLUMNS, ChangeKind
 from table.model.meta_columns import META_COLUMNS, PARTITION_PATH, RECORD_KEY
@@ -108,6 +109,7 @@ class ChangeBatch:
         faults = [
             _Fault(marks.find_unknown_operations(decoded.rows), _UNKNOWN_OPERATION, Stage.DECODE),
             self._disorder(unordered & ~is_deleted),
+            self._unstorable_deletes(rows, kinds),
         ]
         if not self._config.fills_absent_fields:
             self._upserts = self._add(rows, arrivals, kinds, faults)
@@ -146,6 +148,7 @@ class ChangeBatch:
             kinds[:] = ChangeKind.DELETE
             lacks = f"no ordering value of {order.column.type} in {order.source}"
             faults.append(_Fault(self._lacks_ordering(rows), lacks, Stage.ORDERING))
+            faults.append(self._unstorable_deletes(rows, kinds))
         self._add(rows, arrivals, kinds, faults)
 
     def finish(self) -> Prepared:
@@ -216,6 +219,21 @@ class ChangeBatch:
         fields = ", ".join(self._config.ordering_fields)
         is_fault = rows if fields else np.zeros_like(rows)
         return _Fault(is_fault, f"the ordering value ({fields}) is null", Stage.ORDERING)
+
+    def _unstorable_deletes(self, rows: pa.Table, kinds: npt.NDArray[np.int8]) -> _Fault:
+        """Deletes that no log can store; the batch of one would fail whenever it is written."""
+        ordered = np.isin(kinds, (ChangeKind.DELETE, ChangeKind.FLAGGED_DELETE))
+        found = np.zeros_like(ordered)
+        fields = self._config.ordering_fields
+        if self._config.logs_deletes and ordered.any():
+            deletes = rows.filter(pa.array(ordered))
+            for name in fields:
+                found[ordered] |= find_too_wide_for_deletes(column_at(deletes, name))
+        reason = (
+            f"the ordering value ({', '.join(fields)}) of a delete has more than 15 digits before "
+            "or after the point, which Hudi's logs cannot store"
+        )
+        return _Fault(found, reason, Stage.ORDERING)
 
     def _omissions(
         self, rows: pa.Table, keys: TombstoneKeys, texts: pa.ChunkedArray

@@ -57,6 +57,8 @@ class ToChanges:
         fills_absent_fields: whether a column stays as it is in the table where a record has no
             field for it; changes then have ``WRITTEN_COLUMNS``. If not, it becomes null.
         ignores_tombstones: whether null values are counted and passed over, whatever their key.
+        logs_deletes: whether deletes are stored in logs, as in merge-on-read tables; one with an
+            ordering value that a log cannot store is then rejected.
         columns: the table's, where it has more of them than the records, or another order: these
             are null. None is a table of the records' own columns.
 
@@ -77,6 +79,7 @@ class ToChanges:
     tombstone_ordering: str | None = None
     fills_absent_fields: bool = False
     ignores_tombstones: bool = False
+    logs_deletes: bool = False
     columns: pa.Schema | None = None
 
     def __post_init__(self) -> None:

@@ -135,6 +135,25 @@ def wrapper_of(column: pa.DataType) -> Wrapper:
     raise InvalidConfig(message)
 
 
+def find_too_wide_for_deletes(ordering: pa.ChunkedArray) -> Mask:
+    """Which ordering values no deleted record of a log can have; null can be stored.
+
+    Hudi stores each decimal in precision 30 and scale 15, whatever its column has.
+    """
+    nothing = np.zeros(len(ordering), np.bool_)
+    if not pa.types.is_decimal(ordering.type) or _is_storable(ordering):
+        return nothing
+    return np.array([not _is_storable(value) for value in ordering], np.bool_)
+
+
+def _is_storable(decimals: pa.ChunkedArray | pa.Scalar) -> bool:
+    try:
+        decimals.cast(CONTENT[Wrapper.DECIMAL])
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
 # --- columns to bytes
 
 
