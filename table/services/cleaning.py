@@ -132,12 +132,14 @@ def execute(access: TableAccess, pending: Instant, planned: CleanPlan) -> tuple[
 def take_up(access: TableAccess, pending: Instant) -> CleanPlan | None:
     """The plan of a pending clean, if it may be executed; None if it was removed or has ended.
 
-    A plan is removed if its content is lost, or if the table was restored, rolled back or kept by a
-    savepoint after its time: these refuse to begin beside a plan that they see, so the plan was
-    created by a writer that had lost the lock, and may name files that are needed again. Files that
-    a removed plan may have deleted are expired, so the next clean plans the rest of them. Source
-    for lost plans: ``CleanActionExecutor.execute``, ``deleteEmptyInstantIfExists`` of Apache Hudi
-    1.2.0.
+    A plan is removed if its content is lost. It is also removed if, after its time, the table was
+    restored, an older instant was rolled back, or a savepoint began to keep some of the files.
+    Restores, savepoints and rollbacks of completed commits refuse to begin beside a plan that they
+    see, so the plan was created by a writer that had lost the lock, and may name files that are
+    needed again. The rollback of an instant that was requested after the plan removes nothing: the
+    plan does not count on that instant, and may have been executed in part, which only its
+    completion records. Source for lost plans: ``CleanActionExecutor.execute``,
+    ``deleteEmptyInstantIfExists`` of Apache Hudi 1.2.0.
     """
     with access.lock.hold(LOCK_WAIT_S) as lease:
         timeline = access.timeline.load()
@@ -255,7 +257,10 @@ def _obsolete(
         return "its plan is empty or missing"
     later = (i for i in timeline.completed() if (i.completed_at or "") > pending.requested_at)
     for change in later:
-        if change.action in (Action.RESTORE, Action.ROLLBACK):
+        if change.action is Action.RESTORE or (
+            change.action is Action.ROLLBACK
+            and store.read_rollback(change).instant < pending.requested_at
+        ):
             return f"{change} came after it"
         if change.action is Action.SAVEPOINT and _keeps_any(store.read_savepoint(change), planned):
             return f"{change}, which came after it, keeps some of its files"

@@ -20,7 +20,7 @@ from table.services.cleaning_plan import CleaningPolicy
 from table.services.savepoint import check_not_cleaned
 from table.timeline.timeline_store import restore_plan_content
 from table.transaction.sharing import Sharing
-from tests.tables import Row, commit, contents, data_files, writer
+from tests.tables import Row, commit, contents, data_files, write_files, writer
 from tests.upkeep import as_of, make_plain, new_storage
 
 ONE_COMMIT = CleaningPolicy(commits=1)
@@ -86,6 +86,26 @@ def test_a_plan_of_another_writer_that_is_being_written_is_not_removed() -> None
     assert table.store.load().find(at) == pending
     assert take_up(table.access, pending) is None
     assert table.store.load().find(at) is None
+
+
+def test_a_clean_that_was_executed_in_part_is_completed_though_a_later_batch_was_undone() -> None:
+    """What it deleted is recorded nowhere else, and a restore would bring back half a state."""
+    to = expired()
+    table = to.table
+    oldest = table.timeline.completed(Action.COMMIT)[0].requested_at
+    requested = request(table.access, lambda _: table.view(), ONE_COMMIT)
+    assert requested is not None
+    table.store.create(requested[0].inflight())
+    table.access.delete_files(requested[1].paths)
+    write_files(to, [Row("a", 9, 9)])
+    to.abandon()
+    fresh = writer(table.storage).table
+    clean(fresh, ONE_COMMIT)
+    with pytest.raises(Refused, match="clean"):
+        check_not_cleaned(fresh.store.load(), fresh.store, oldest)
+    (done,) = fresh.store.load().completed(Action.CLEAN)
+    assert done.requested_at == requested[0].requested_at
+    assert contents(table.storage) == {"a": (3, 3)}
 
 
 def test_a_completed_clean_without_content_is_known_by_its_plan() -> None:
