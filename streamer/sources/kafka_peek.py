@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from sinks.audit import OffsetGap
 from streamer.sources.errors import BrokerUnreachable, GapCheckFailed
 
-#: The longest silence of the broker: so long no partition that was asked has given anything.
+#: The broker counts as silent if no partition that was asked has advanced for so long.
 ANSWER_WITHIN_S: Final = 5.0
 
 _POLL_MS: Final = 500

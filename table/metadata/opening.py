@@ -104,7 +104,14 @@ class MetadataTableOpener:
 def open_metadata_table(
     storage: Storage, properties: TableProperties, timeline: Timeline, clock: TimelineClock
 ) -> MetadataTable | None:
-    """The same for who opens it once; ``storage`` is the data table's root."""
+    """As ``MetadataTableOpener.open``, for callers that open the metadata table only once.
+
+    Args:
+        storage: the data table's root.
+        properties: the data table's.
+        timeline: the data table's, just loaded.
+        clock: the data table's.
+    """
     return MetadataTableOpener(storage).open(properties, timeline, clock)
 
 

@@ -5,8 +5,8 @@ it tells of would be hidden. So the files that the newest slices of a partition 
 write stats of the metadata table's own completed commits, are held against the partition's listing:
 the newest base file of each file group, and the logs of all commits since.
 
-Not asked for is what no commit names: the empty log that a file group begins with, and what a
-failed attempt left. Nor are files of which only archived commits tell. A log of table version 6 may
+Files that no commit names are not checked: the empty log that a file group begins with, and what a
+failed attempt left. Nor are files that only archived commits name. A log of table version 6 may
 be longer than a commit says, since others may have appended to it; no other file may.
 """
 
@@ -93,8 +93,9 @@ class RecordedFiles:
     ) -> dict[str, tuple[Instant, DataFile]]:
         """The newest base file of each file group that has any of these files, and what wrote it.
 
-        A compaction leaves out groups without logs: for these older commits are read. Of the
-        commits that made partitions only those are that made this one, where its files tell.
+        A compaction leaves out groups without logs: for these, older commits are read. A commit
+        that made a partition is read only if files of this partition name it, or if one of its
+        groups has no base file.
         """
         groups = {file.name.file_id for file in files}
         bases = [file.name for file in files if not isinstance(file, LogFile)]

@@ -4,7 +4,7 @@ Statistics of a partition are those of the files that queries read. A commit tha
 widens them. One that takes the place of files, as a compaction does, ends what these held, so the
 statistics of the files that stay are read, and where a file has none of a column, the file itself.
 Source: ``convertMetadataToPartitionStatRecords`` of ``HoodieTableMetadataUtil``, Apache Hudi 1.2.0,
-which reads them at every commit, and takes a file without for one without values.
+which reads them at every commit, and treats a file without statistics as one without values.
 """
 
 from __future__ import annotations

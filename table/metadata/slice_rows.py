@@ -130,7 +130,7 @@ class SliceRows:
         return [piece for block in standing for piece in _pieces(block, selection)]
 
     def _whole(self, blocks: Iterable[LogBlock]) -> Iterator[LogBlock]:
-        """The blocks of a log, which has one writer: of a commit that counts none is torn."""
+        """The blocks of a log; a torn one is damage, since each log is of one completed commit."""
         for block in blocks:
             if block.type is BlockType.CORRUPT and not self.version.logs_name_their_slice:
                 raise block.corrupt(expected="a whole log block", actual="a torn one")

@@ -126,7 +126,7 @@ class FileSystemView:
         return [group for name in sorted(self._by_partition) for group in self._by_partition[name]]
 
     def files(self, partition: str) -> list[DataFile]:
-        """All files of the groups in sight of a partition, whether their instants completed."""
+        """All files of the visible groups of a partition, of pending instants, too."""
         groups = self.file_groups(partition)
         return [file for group in groups for file in group.files.values()]
 
