@@ -14,6 +14,7 @@ from types import MappingProxyType
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _PARTITION = re.compile(r"(\d{1,10}):(\d{1,19})", re.ASCII)
+_LARGEST_PARTITION, _LARGEST_OFFSET = 2**31 - 1, 2**63 - 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +56,7 @@ class KafkaCheckpoint:
         offsets: dict[int, int] = {}
         for part in parts:
             match = _PARTITION.fullmatch(part)
-            if match is None or int(match[1]) in offsets:
+            if match is None or int(match[1]) in offsets or not _is_in_kafkas_range(match):
                 message = f"expected topic,partition:offset,… and found {part!r} in {text!r}"
                 raise ValueError(message)
             offsets[int(match[1])] = int(match[2])
@@ -109,3 +110,8 @@ class KafkaCheckpoint:
 
     def __reduce__(self) -> tuple[type[KafkaCheckpoint], tuple[str, dict[int, int]]]:
         return (KafkaCheckpoint, (self.topic, dict(self.offsets)))
+
+
+def _is_in_kafkas_range(pair: re.Match[str]) -> bool:
+    """Whether the numbers fit the types that Kafka has for them; with others no run could start."""
+    return int(pair[1]) <= _LARGEST_PARTITION and int(pair[2]) <= _LARGEST_OFFSET

@@ -11,7 +11,7 @@ def test_partitions_are_written_in_numeric_order() -> None:
 
 DAMAGED = """
 ,0:1|a b,0:1|t,0|t,0:|t,-1:3|t,0:-3|t,0:1,0:2|t,0:1,|t,0:1:2|t,0: 1|t,0:\N{THAI DIGIT ONE}
-t,0:99999999999999999999
+t,0:99999999999999999999|t,0:9223372036854775808|t,2147483648:0
 """
 
 
@@ -19,6 +19,11 @@ t,0:99999999999999999999
 def test_a_damaged_text_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"found|not the name"):
         KafkaCheckpoint.parse(text)
+
+
+def test_the_largest_numbers_of_kafka_are_read() -> None:
+    text = "t,2147483647:9223372036854775807"
+    assert str(KafkaCheckpoint.parse(text)) == text
 
 
 def test_the_checkpoint_of_a_source_of_files_names_no_partition() -> None:
