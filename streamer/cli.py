@@ -194,7 +194,10 @@ def _add_checkpoint(checkpoint: argparse.ArgumentParser) -> None:
 
 
 def _add_broker(broker: argparse.ArgumentParser) -> None:
-    broker.description = "Runs a Kafka broker of one node on this machine in the background."
+    broker.description = (
+        "Runs a Kafka broker of one node on this machine in the background. It creates no topics "
+        "by itself."
+    )
     text = "start it, stop it, or show whether it runs (exit code 1 if it does not)"
     broker.add_argument("action", choices=("start", "stop", "status"), help=text)
     _add_home(broker)
