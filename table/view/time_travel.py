@@ -39,7 +39,7 @@ def check_retained(
             "name an earlier instant, or wait for it"
         )
         raise InvalidConfig(message)
-    retained = _earliest_retained(timeline, store)
+    retained = _earliest_retained(timeline, store, instant)
     if retained is not None and instant < retained and not is_kept():
         message = (
             f"the state as of {instant} was cleaned away; the earliest that can be read is "
@@ -86,9 +86,17 @@ def is_kept(view: FileSystemView, store: TimelineStore, instant: str) -> bool:
     return names_logs and of_then - named_logs == bases and named_logs <= logs
 
 
-def _earliest_retained(timeline: Timeline, store: TimelineStore) -> str | None:
-    """The oldest instant that the newest clean left readable; None where nothing was cleaned."""
+def _earliest_retained(timeline: Timeline, store: TimelineStore, instant: str) -> str | None:
+    """The oldest instant that the newest clean left readable; None if that clean kept ``instant``.
+
+    Archival may have moved every clean. What the newest of them kept, it kept of instants that were
+    archived with it, so the archive is read for older instants only.
+    """
     cleans = sorted(timeline.completed(Action.CLEAN), key=lambda i: i.requested_at)
+    if not cleans and all(instant < i.requested_at for i in timeline.instants):
+        archived = store.load_archived().instants()
+        found = (i for i in archived if i.action is Action.CLEAN)
+        cleans = sorted(found, key=lambda i: i.requested_at)
     if not cleans:
         return None
     metadata = store.read_clean(cleans[-1])

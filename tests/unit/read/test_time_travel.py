@@ -10,10 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sinks.hudi.upkeep import archive, clean
+from table.config.table_properties import TableType
 from table.errors import InvalidConfig
 from table.hudi_table import open_table
+from table.model.action import Action
+from table.model.format_version import FormatVersion
 from table.read import time_travel
 from table.read.time_travel import query_instant
+from table.services.archival_plan import ArchivalPolicy
+from table.services.cleaning_plan import CleaningPolicy
 from table.storage import StorageLocation, open_storage
 from table.timeline.clock import UTC_CLOCK, TimelineClock
 from tests import plans
@@ -28,6 +34,7 @@ from tests.unit.read.histories import (
     outcome,
     write,
 )
+from tests.upkeep import as_of, make_plain, new_storage
 
 _TWO_HOURS_EAST = TimelineClock(timezone(timedelta(hours=2)))
 
@@ -124,6 +131,25 @@ def test_base_files_alone_are_as_old_as_the_last_compaction() -> None:
     plan = time_travel.plan(table.view(), table.store, last, read_optimized=True)
     assert _values(plans.read(plan, history.reader, ["id", "v"])) == {"a": 1}
     assert _payloads(history, last) == {"a": 2}
+
+
+@pytest.mark.parametrize("version", FormatVersion)
+def test_a_state_that_was_cleaned_is_refused_after_the_clean_was_archived(
+    version: FormatVersion,
+) -> None:
+    storage = new_storage()
+    make_plain(storage, TableType.COPY_ON_WRITE, version)
+    written = [commit(writer(storage), [Row("a", ts)]) for ts in range(5)]
+    assert clean(writer(storage).table, CleaningPolicy(commits=2))
+    written += [commit(writer(storage), [Row(f"b{ts}", ts)]) for ts in range(5, 12)]
+    assert archive(writer(storage).table, ArchivalPolicy(2, 3), CleaningPolicy(commits=1))
+    table = writer(storage).table
+    assert not table.timeline.completed(Action.CLEAN)
+    for commit_ in written[:3]:
+        with pytest.raises(InvalidConfig, match="cleaned away"):
+            as_of(table, commit_.requested_at)
+    for commit_ in written[3:]:
+        assert "a" in as_of(table, commit_.requested_at)
 
 
 def _payloads(history: History, as_of: str) -> dict[str, int]:
