@@ -23,10 +23,6 @@ ANSWER_WITHIN_S: Final = 5.0
 
 _POLL_MS: Final = 500
 
-#: After partitions were paused or sought, a poll may wait for its whole time although the broker
-#: has answered; the next one returns records.
-_SHORT_POLL_MS: Final = 20
-
 #: A broker gives at least one batch of records however small the limit is, and some more of those
 #: that are small as it has them: compressed, they may be the longest.
 _PROPERTIES = {
@@ -63,6 +59,7 @@ class KafkaPeek:
         self._topic, self._bootstrap = topic, properties["bootstrap.servers"]
         own = {**_PROPERTIES, "auto.offset.reset": missing_offset}
         self._consumer = self._open({**properties, **own})
+        self._poll_time = self._milliseconds(_POLL_MS)
 
     def timestamps(self, offsets: Mapping[int, int]) -> dict[int, float]:
         """Kafka's timestamp of the first record from an offset on, in seconds since 1970.
@@ -144,14 +141,16 @@ class KafkaPeek:
         """
         waiting = _by_partition(gaps)
         with self._held_offsets(gaps):
-            self._assign({self._partition(n): mine[0].begin for n, mine in waiting.items()})
+            # Made once: each part of a Java class's name is a call to the JVM.
+            asked = {number: self._partition(number) for number in waiting}
+            self._assign({asked[n]: mine[0].begin for n, mine in waiting.items()})
             positions: dict[int, int] = {}
             until = time.monotonic() + ANSWER_WITHIN_S
             while waiting:
-                found = _record_in(waiting, self._poll(_SHORT_POLL_MS))
+                found = _record_in(waiting, self._poll())
                 if found is not None:
                     return found
-                if self._pass_gaps(waiting, positions):
+                if self._pass_gaps(waiting, positions, asked):
                     until = time.monotonic() + ANSWER_WITHIN_S
                 elif time.monotonic() > until:
                     silent = [gap for mine in waiting.values() for gap in mine]
@@ -182,24 +181,30 @@ class KafkaPeek:
                     yield number, records.records(partition)
             self._consumer.pause(self._set_of(answered))
 
-    def _pass_gaps(self, waiting: dict[int, deque[OffsetGap]], positions: dict[int, int]) -> bool:
+    def _pass_gaps(
+        self,
+        waiting: dict[int, deque[OffsetGap]],
+        positions: dict[int, int],
+        asked: Mapping[int, JavaObject],
+    ) -> bool:
         """Drop the gaps that were passed, go on to the next; whether any partition advanced.
 
         Args:
             waiting: gaps by partition; partitions without any more go.
             positions: where each partition was, kept up to date.
+            asked: the partitions, by number.
         """
         before = dict(positions)
         for number, mine in list(waiting.items()):
-            asked = self._partition(number)
-            positions[number] = at = int(self._consumer.position(asked))
+            partition = asked[number]
+            positions[number] = at = int(self._consumer.position(partition))
             while mine and mine[0].end <= at:
                 mine.popleft()
             if not mine:
                 del waiting[number]
-                self._consumer.pause(self._set_of([asked]))
+                self._consumer.pause(self._set_of([partition]))
             elif at < mine[0].begin:
-                self._consumer.seek(asked, mine[0].begin)
+                self._consumer.seek(partition, mine[0].begin)
         return positions != before
 
     @contextmanager
@@ -213,8 +218,11 @@ class KafkaPeek:
             reason = "the broker does not hold these offsets any more"
             raise GapCheckFailed(self._topic, gaps, reason) from None
 
-    def _poll(self, within_ms: int = _POLL_MS) -> JavaObject:
-        return self._consumer.poll(self._jvm.java.time.Duration.ofMillis(within_ms))
+    def _milliseconds(self, count: int) -> JavaObject:
+        return self._jvm.java.time.Duration.ofMillis(count)
+
+    def _poll(self) -> JavaObject:
+        return self._consumer.poll(self._poll_time)
 
     def _assign(self, offsets: Mapping[JavaObject, int]) -> None:
         self._consumer.assign(self._set_of(offsets))
