@@ -158,7 +158,7 @@ def describe(event: Event) -> str:
             host = f"[{event.host}]" if ":" in event.host else event.host
             return f"metrics and health at http://{host}:{event.port}/metrics, /health, /ready"
         case RunStarted():
-            how = "goes on" if event.resumed else "starts"
+            how = "resumes" if event.resumed else "starts"
             at = _offsets(event.start)
             return f"{event.pipeline} {how}: {event.topic} [{at}] -> {event.table}"
         case OffsetsSkipped():
@@ -173,7 +173,7 @@ def describe(event: Event) -> str:
         case PartWarned():
             return f"{event.level} ({event.part}): {event.message}"
         case BatchPlanned():
-            return f"batch {event.batch_id}: {event.records:,} records planned"
+            return f"batch {event.batch_id}: {_counted(event.records, 'record')} planned"
         case BatchWritten():
             return _describe_batch(event)
         case RecordsRejected():
@@ -191,18 +191,18 @@ def describe(event: Event) -> str:
             return f"batch {event.batch_id}: the table's columns: {', '.join(event.changes)}"
         case CompactionBegun():
             return (
-                f"compaction {event.instant} begun: {event.file_groups:,} file groups, "
+                f"compaction {event.instant} started: {_counted(event.file_groups, 'file group')}, "
                 f"{_size(event.log_bytes)} of logs"
             )
         case CompactionFailed():
             return (
-                f"compaction {event.instant} failed ({event.failures} in a row), again in "
+                f"compaction {event.instant} failed ({event.failures} in a row), retrying in "
                 f"{event.pause_s:g} s: {event.error_type}: {event.error}"
             )
         case CompactionDone():
             return (
-                f"compaction {event.instant}: {event.file_groups:,} file groups, "
-                f"{event.rows_written:,} rows, {_size(event.bytes_written)} "
+                f"compaction {event.instant}: {_counted(event.file_groups, 'file group')}, "
+                f"{_counted(event.rows_written, 'row')}, {_size(event.bytes_written)} "
                 f"in {event.seconds:.2f} s"
             )
         case CompactionSettled():
@@ -213,15 +213,16 @@ def describe(event: Event) -> str:
             return f"{event.service}: {event.summary} in {event.seconds:.2f} s"
         case Retrying():
             attempts = f"attempt {event.attempt} of {event.max_attempts}"
-            return f"failed ({attempts}), again in {event.pause_s:g} s: {event.error}"
+            return f"failed ({attempts}), retrying in {event.pause_s:g} s: {event.error}"
         case RunFailed():
             return f"failed: {event.error_type}: {event.error}"
         case StopAwaited():
             return f"stopping after this {event.work}" if event.work else "stopping"
         case RunStopped():
             return (
-                f"stopped ({event.reason}): {event.batches:,} batches, {event.rows_written:,} rows "
-                f"in {event.seconds:.1f} s, next [{_offsets(event.checkpoint)}]"
+                f"stopped ({event.reason}): {_counted(event.batches, 'batch')}, "
+                f"{_counted(event.rows_written, 'row')} in {event.seconds:.1f} s, "
+                f"next [{_offsets(event.checkpoint)}]"
             )
 
 
@@ -232,11 +233,16 @@ def _describe_batch(batch: BatchWritten) -> str:
     commit = f"commit {batch.instant}" if batch.instant else "nothing to commit"
     skipped = f"{batch.offsets_skipped:,} skipped, " if batch.offsets_skipped else ""
     return (
-        f"batch {batch.batch_id}: {batch.records_read:,} records, {skipped}"
-        f"{batch.rows_written:,} rows ({batch.rows_deleted:,} deletes), {batch.rejects:,} rejects, "
-        f"{ignored}"
+        f"batch {batch.batch_id}: {_counted(batch.records_read, 'record')}, {skipped}"
+        f"{_counted(batch.rows_written, 'row')} ({_counted(batch.rows_deleted, 'delete')}), "
+        f"{_counted(batch.rejects, 'reject')}, {ignored}"
         f"{_size(batch.bytes_written)} in {batch.total_s:.2f} s ({stages}){lag}, {commit}"
     )
+
+
+def _counted(count: int, noun: str) -> str:
+    plural = "" if count == 1 else "es" if noun.endswith("ch") else "s"
+    return f"{count:,} {noun}{plural}"
 
 
 def _batch_table(batches: deque[BatchWritten]) -> Table:

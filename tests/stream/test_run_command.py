@@ -61,14 +61,14 @@ def test_a_run_that_is_stopped_and_started_reads_each_record_once(
                 break
         rest, complaints = continuous.stdout.read(), continuous.stderr.read()
     assert continuous.returncode == 0
-    assert "stopped (interrupted): 1 batches" in rest
+    assert "stopped (interrupted): 1 batch," in rest
     assert rest.index(" stopping") < rest.index(" stopped")
     assert complaints == ""
 
     kafka.produce(topic, orders(50, 150))
     once = lakemark("run", pipeline, "--once")
     assert (once.returncode, once.stderr) == (0, "")
-    assert f"goes on: {topic} [" in once.stdout
+    assert f"resumes: {topic} [" in once.stdout
     assert "100 records" in once.stdout
     assert "stopped (caught up)" in once.stdout
 

@@ -32,7 +32,7 @@ TOLD: list[tuple[Event, str]] = [
     ),
     (
         events.RunStarted("p", "orders", "/lake/[x]", {0: 5, 1: 7}, True),
-        "p goes on: orders [0:5, 1:7] -> /lake/[x]",
+        "p resumes: orders [0:5, 1:7] -> /lake/[x]",
     ),
     (events.RunStarted("p", "orders", "/t", {0: 0}, False), "p starts: orders [0:0] -> /t"),
     (
@@ -90,11 +90,15 @@ TOLD: list[tuple[Event, str]] = [
     (events.ServiceDone("cleaning", "3 files", 0.1), "cleaning: 3 files in 0.10 s"),
     (
         events.Retrying("no broker", 1, 5, 2.0),
-        "failed (attempt 1 of 5), again in 2 s: no broker",
+        "failed (attempt 1 of 5), retrying in 2 s: no broker",
     ),
     (
         events.RunStopped("caught up", {0: 9}, 3, 900, 12.0),
         "stopped (caught up): 3 batches, 900 rows in 12.0 s, next [0:9]",
+    ),
+    (
+        events.RunStopped("interrupted", {0: 1}, 1, 1, 2.0),
+        "stopped (interrupted): 1 batch, 1 row in 2.0 s, next [0:1]",
     ),
 ]
 
@@ -156,7 +160,7 @@ def test_a_terminal_shows_totals_batches_and_what_else_happened() -> None:
     picture = console.file.getvalue()
     assert "1,000 records  900 rows  3 rejects  1 commits" in picture
     assert "20260501000000000" in picture
-    assert "again in 2 s: no broker" in picture
+    assert "retrying in 2 s: no broker" in picture
 
 
 def test_a_terminal_is_used_where_there_is_one() -> None:
