@@ -8,7 +8,7 @@ schema there is the one that counts.
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import BinaryIO
 
 import pyarrow as pa
@@ -59,18 +59,23 @@ def open_parquet(source: BinaryIO | pa.NativeFile, pre_buffer: bool = False) -> 
     return pq.ParquetFile(source, pre_buffer=pre_buffer, page_checksum_verification=True)
 
 
-def check_row_count(found: int, footer: pq.FileMetaData) -> None:
+def check_row_count(
+    found: int, footer: pq.FileMetaData, groups: Sequence[int] | None = None
+) -> None:
     """Make sure that no page was passed over: Arrow skips one whose header is of no known type.
 
     Args:
-        found: rows that were read of the whole file.
+        found: rows that were read.
         footer: of the file.
+        groups: the row groups that were read; None for all.
 
     Raises:
         pyarrow.ArrowInvalid: there are fewer rows, or more, than the footer says.
     """
-    if found != footer.num_rows:
-        message = f"{found} of {footer.num_rows} rows"
+    read = range(footer.num_row_groups) if groups is None else groups
+    expected = sum(footer.row_group(group).num_rows for group in read)
+    if found != expected:
+        message = f"{found} of the {expected} rows that the footer names"
         raise pa.ArrowInvalid(message)
 
 

@@ -15,7 +15,7 @@ from table.codec.hfile.file_info import SCHEMA
 from table.codec.hfile.reader import HFileReader
 from table.errors import CorruptData, HudiError, SnapshotChanged, Unsupported
 from table.log.hfile_rows import read_hfile_rows
-from table.log.parquet_format import open_parquet
+from table.log.parquet_format import check_row_count, open_parquet
 from table.model.file_slice import BaseFile
 from table.read.projection import conform, projected
 from table.read.row_filter import columns_of, matching, row_groups_of
@@ -68,7 +68,7 @@ def read_base_file(
         for batch in file.iter_batches(batch_rows, row_groups=groups, columns=read):
             num_rows += batch.num_rows
             yield conform(pa.Table.from_batches([batch]), schema, base.path)
-        _check_rows(num_rows, file.metadata, groups, base.path)
+        check_row_count(num_rows, file.metadata, groups)
 
 
 def read_footer(storage: Storage, base: BaseFile) -> pq.FileMetaData:
@@ -94,19 +94,8 @@ def _has_match(
     if not stored or 2 * len(stored) > len(schema):
         return True
     rows = conform(file.read_row_group(group, columns=stored), deciding, path)
-    _check_rows(rows.num_rows, file.metadata, [group], path)
+    check_row_count(rows.num_rows, file.metadata, [group])
     return bool(matching(rows, condition).num_rows)
-
-
-def _check_rows(found: int, footer: pq.FileMetaData, groups: Sequence[int], path: str) -> None:
-    """Make sure that no page was passed over: Arrow skips one whose header is of no known type.
-
-    Raises:
-        CorruptData: there are fewer rows, or more, than the footer says.
-    """
-    expected = sum(footer.row_group(group).num_rows for group in groups)
-    if found != expected:
-        raise CorruptData(path, None, f"{expected} rows, as the footer says", f"{found} rows")
 
 
 def _may_judge(condition: pc.Expression, stored: pa.Schema, schema: pa.Schema) -> bool:

@@ -21,6 +21,7 @@ they stay here, since they tell late writers that they were fenced.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -46,6 +47,8 @@ from table.transaction.access import LOCK_WAIT_S, TableAccess
 from table.transaction.instant_files import as_planned, files_by_instant
 from table.transaction.publication import Publication
 from table.write.markers import drop_markers
+
+_log = logging.getLogger(__name__)
 
 
 def pending_restore(timeline: Timeline, store: TimelineStore) -> tuple[Instant, RestorePlan] | None:
@@ -223,6 +226,8 @@ def _with_later_commits(
         if one.requested_at not in known
         and (standing[one.requested_at].completed_at or one.requested_at) > pending.requested_at
     ]
+    for one in missing:
+        _log.warning("%s also undoes %s, which its plan does not name", pending, one.requested_at)
     return RestorePlan(plan.restore_to, (*missing, *plan.instants))
 
 

@@ -61,7 +61,13 @@ _SCHEMAS = {
 
 
 class TimelineStore:
-    """Reads and writes instants of one table."""
+    """Reads and writes instants of one table.
+
+    Attributes:
+        version: the table's.
+        judged: archived instants whose files were found to be no leftovers of a rollback; the
+            history is not asked about them again.
+    """
 
     def __init__(
         self,
@@ -75,6 +81,7 @@ class TimelineStore:
         self._evidence: ZoneEvidence | None = None
         self._layout = layout or LayoutV2()
         self.version = version
+        self.judged: set[str] = set()
         self._archive = _archive_of(storage, self._layout)
         self._commits: dict[Instant, CommitMetadata] = {}
         self._cleans: dict[Instant, CleanMetadata] = {}

@@ -4,7 +4,8 @@ A file whose instant is older than the active timeline counts as committed, so s
 give its rows a second time, and a bucket a second file group. Its writer deletes it if it is still
 able to (``roll_back``). Until then the history tells it from a file of a commit. Asking the history
 takes requests, so only instants are asked for whose files were written long after the instant was
-requested: that is how a late file looks, and a service that was planned long before.
+requested: that is how a late file looks, and so do those of a slow commit, of a service that was
+planned long before, and of a copied table. What the history says of them is remembered.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ def late_instants(
     suspicious = {
         instant
         for instant, moment in written_at.items()
-        if instant.startswith(_REAL_TIMES)
+        if instant not in store.judged
+        and instant.startswith(_REAL_TIMES)
         and timeline.find(instant) is None
         and timeline.is_archived(instant)
         and _is_suspicious(instant, moment, store.clock)
@@ -63,6 +65,7 @@ def late_instants(
             "files of instants that were rolled back cannot be told from others: %s", error
         )
         return set()
+    store.judged.update(suspicious - late)
     if late:
         named = ", ".join(sorted(late))
         _log.warning("files of %s are not read: they appeared after its rollback", named)

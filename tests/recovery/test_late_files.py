@@ -144,6 +144,12 @@ def test_files_of_commits_that_were_archived_are_read_however_late_they_were_wri
     assert contents(counted) == expected
     opened = counted.count("open", under=HISTORY)
     assert 0 < opened <= len(storage.list_folder(HISTORY)[1])
+    table = writer(counted).table
+    table.view()
+    counted.forget()
+    table.refresh()
+    table.view()
+    assert not counted.count("open", under=HISTORY), "what it says is remembered"
     for info in storage.list_folder(HISTORY)[1]:
         if info.name.endswith(".parquet"):
             storage.put(info.path, b"damaged")
