@@ -105,6 +105,7 @@ class KafkaPeek:
         open_partitions = {n: self._partition(n) for n in offsets if offsets[n] < ends[n]}
         self._assign({one: offsets[number] for number, one in open_partitions.items()})
         values: list[bytes] = []
+        positions: dict[int, int] = {}
         until = time.monotonic() + ANSWER_WITHIN_S
         while open_partitions and time.monotonic() < until:
             records = self._poll()
@@ -115,10 +116,12 @@ class KafkaPeek:
                     max_bytes -= len(values[-1])
                 if max_bytes <= 0:
                     return values
-                until = time.monotonic() + ANSWER_WITHIN_S
             # Of those that did not answer only now and then: each is a call to the JVM.
             for number in answered & open_partitions.keys():
-                if self._consumer.position(open_partitions[number]) >= ends[number]:
+                at = int(self._consumer.position(open_partitions[number]))
+                if positions.get(number) != at:  # also past aborted transactions, without records
+                    positions[number], until = at, time.monotonic() + ANSWER_WITHIN_S
+                if at >= ends[number]:
                     self._consumer.pause(self._set_of([open_partitions.pop(number)]))
         if open_partitions:
             silent = f"partition {min(open_partitions)} of topic {self._topic} gave no records"

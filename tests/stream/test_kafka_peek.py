@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import closing
 
 import pytest
@@ -110,6 +111,26 @@ def test_a_schema_is_not_inferred_from_partitions_that_are_silent(
         pytest.raises(BrokerUnreachable, match=r"partition 1 .* gave no records within 1 s"),
     ):
         peek.values({0: 0, 1: 0}, {0: 3, 1: 3}, 1 << 20)
+
+
+def test_a_partition_that_passes_aborted_transactions_is_not_silent(
+    spark: SparkSession, kafka: Kafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic, aborted = kafka.create_topic(), 8
+    for _ in range(aborted):  # each more than a fetch takes
+        with kafka.transaction(topic, [(b"k", b"x" * 100_000)], aborts=True):
+            pass
+    kafka.produce(topic, [(b"k", SHORT)])
+    poll = KafkaPeek._poll
+
+    def slow(peek: KafkaPeek) -> object:
+        time.sleep(0.5)
+        return poll(peek)
+
+    monkeypatch.setattr(KafkaPeek, "_poll", slow)
+    monkeypatch.setattr(kafka_peek, "ANSWER_WITHIN_S", 2.0)
+    with source_of(spark, kafka, topic) as source, closing(source.peek()) as peek:
+        assert peek.values({0: 0}, {0: 2 * aborted + 1}, 1 << 20) == [SHORT]
 
 
 def test_gap_that_the_broker_does_not_answer_for_is_not_taken_for_empty(
