@@ -188,7 +188,7 @@ def _text(value: bytes) -> str | None:
         ("bytes", pa.string(), st.binary(max_size=4) | st.text(max_size=2).map(str.encode), _text),
         ("string", pa.binary(), st.text(max_size=4), str.encode),
     ],
-    ids=str,
+    ids=lambda part: str(part) if isinstance(part, str | pa.DataType) else "with",
 )
 @given(data=st.data())
 @settings(max_examples=40, deadline=None)
