@@ -232,9 +232,9 @@ class TableWriter:
     ) -> list[tuple[Instant, CommitMetadata]]:
         """Finish pending compactions, whoever planned them, then plan and do one if it is time.
 
-        On a shared table those are left that another writer is at work on, or that conflict with
-        what others did. Looks at the timeline as ``recover`` or ``commit`` left it; the plan is
-        made from a new one.
+        Those are left that another writer is executing, or that conflict with what others did: also
+        on a table that is not shared, commands may execute plans. Looks at the timeline as
+        ``recover`` or ``commit`` left it; the plan is made from a new one.
 
         Raises:
             OtherBytes: one was begun by another release, which wrote other bytes; what it wrote is
@@ -287,8 +287,7 @@ class TableWriter:
         """Publish what a compaction wrote, under the columns that the table has by now.
 
         Raises:
-            WriteConflict: it conflicts with what others did.
-            Fenced: it was undone, or done, by another writer.
+            WriteConflict: it conflicts with what others did, or they completed or undid it.
             LockTimeout: another writer kept the table's lock; it may be called again.
         """
         self.table.refresh()
@@ -343,8 +342,7 @@ class TableWriter:
             compaction.undo()
             raise
         except WriteConflict:
-            if self.table.access.sharing is None:
-                raise
+            self.table.refresh()
             return []
         finally:
             compaction.leave()

@@ -141,11 +141,10 @@ class Transaction:
             WriteConflict: another writer is doing it, or has done it, or has removed it.
         """
         if access.sharing is None:
+            _check_free(access, pending)  # by a command, which beats for it
             return cls._begun(access, pending, lock_wait_s)
         with access.lock.hold(lock_wait_s):
-            if not access.sharing.is_free(access.storage, pending):
-                message = f"{pending} is being done by another writer, whose heartbeat is alive"
-                raise WriteConflict(message)
+            _check_free(access, pending)
             return cls._begun(access, pending, lock_wait_s)
 
     @classmethod
@@ -264,15 +263,25 @@ class Transaction:
             self._access.storage.delete(sorted(leftovers))
 
     def _check_standing(self, timeline: Timeline) -> None:
+        reason = self._taken_from_us(timeline)
+        if reason and self.instant.action is Action.COMPACTION:  # its plan is anybody's
+            message = f"{self.instant} was not published: {reason}"
+            raise WriteConflict(message)
+        if reason:
+            raise Fenced(self.instant.requested_at, reason)
+
+    def _taken_from_us(self, timeline: Timeline) -> str:
+        """What another writer did to our instant; empty if it stands."""
         name = self.instant.requested_at
         standing = timeline.find(name)
         if standing is None or standing.state is State.REQUESTED:
-            raise Fenced(name, "another writer rolled it back; the newer writer goes on")
+            return "another writer rolled it back; the newer writer goes on"
         if standing.is_completed:
-            raise Fenced(name, "it is completed already")
+            return "it is completed already"
         for rollback in timeline.pending(Action.ROLLBACK):
             if self._access.timeline.read_rollback_plan(rollback.requested_at).instant == name:
-                raise Fenced(name, f"rollback {rollback.requested_at} is about to remove it")
+                return f"rollback {rollback.requested_at} is about to remove it"
+        return ""
 
     def _check_alive(self) -> None:
         if self._heartbeat is not None:
@@ -316,6 +325,12 @@ class Transaction:
         if found is None or not found.is_completed:
             return None
         return found if found.is_legacy or found.completed_at == completed_at else None
+
+
+def _check_free(access: TableAccess, pending: Instant) -> None:
+    if has_heartbeat(access.storage, pending, access.sharing):
+        message = f"{pending} is being executed by another writer, whose heartbeat is alive"
+        raise WriteConflict(message)
 
 
 @contextmanager

@@ -202,7 +202,7 @@ def test_what_would_lose_rows_is_refused_and_changes_nothing() -> None:
     delete_savepoint(access, third)
     with pytest.raises(InvalidConfig, match="no savepoint"):
         delete_savepoint(access, third)
-    with pytest.raises(InvalidConfig, match="no completed commit"):
+    with pytest.raises(InvalidConfig, match="not the requested time of a completed commit"):
         restore_to(started(storage), "20200101000000000")
     dead = started(storage)
     write_files(dead, [Row("z", 9, 9)])

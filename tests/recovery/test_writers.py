@@ -276,6 +276,30 @@ def test_a_compaction_that_another_is_at_work_on_is_left_to_it(local: Storage) -
     assert list(second.table.timeline.completed(Action.COMMIT)) == [done[0]]
 
 
+@pytest.mark.parametrize("begins_first", ["command", "pipeline"])
+def test_the_only_pipeline_of_a_table_survives_a_command_that_executes_its_plan(
+    local: Storage, begins_first: str
+) -> None:
+    make_shared(local)
+    pipeline, command = shared_writer(local, sharing=None), shared_writer(local)
+    for value in (1, 2):
+        commit(pipeline, [Row("a", value, value)])
+    first, second = (command, pipeline) if begins_first == "command" else (pipeline, command)
+
+    class Meeting(LocalRunner):
+        def map(self, task, items):  # type: ignore[no-untyped-def]
+            second.table.refresh()
+            met.extend(second.compact_if_due(CompactionPolicy(10), LocalRunner(1)))
+            return super().map(task, items)
+
+    met: list[object] = []
+    done = first.compact_if_due(CompactionPolicy(1), Meeting(1))
+    assert len(done) + len(met) == 1, "one of the two executed it"
+    commit(pipeline, [Row("b", 3, 3)])
+    assert contents(local) == {"a": (2, 2), "b": (3, 3)}
+    assert not writer(local).table.timeline.pending()
+
+
 def requested_as_apache(storage: Storage, action: Action) -> Instant:
     """A living commit whose writer has yet to look at the table."""
     store = writer(storage).table.store
