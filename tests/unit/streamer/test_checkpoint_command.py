@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,8 +25,10 @@ from table.model.format_version import FormatVersion
 from table.model.instant import Instant
 from table.storage import StorageLocation, open_storage
 from table.storage.folder_storage import FolderStorage
+from table.timeline.timeline import Timeline
 from table.timeline.timeline_store import TimelineStore
 from table.transaction import transaction
+from table.transaction.transaction import Transaction
 from tests.json_stream import TOPIC, JsonStream
 from tests.tables import Row, commit, make, writer
 
@@ -237,6 +240,18 @@ def test_what_could_not_be_published_is_not_left_pending(
     assert newest(stream).timeline == again
 
 
+def before_publication(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+    """Let somebody act once, after a commit has begun and before it takes the lock to publish."""
+    publish = Transaction.commit
+
+    def after_another(transaction: Transaction, *arguments: Any) -> tuple[Instant, Timeline]:
+        monkeypatch.undo()
+        act()
+        return publish(transaction, *arguments)
+
+    monkeypatch.setattr(Transaction, "commit", after_another)
+
+
 @pytest.mark.parametrize("version", [FormatVersion.V6, FormatVersion.V9])
 def test_another_pipeline_may_commit_meanwhile_where_it_is_known_when(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: FormatVersion
@@ -245,14 +260,7 @@ def test_another_pipeline_may_commit_meanwhile_where_it_is_known_when(
     JsonStream(location, version=version).write([{"id": "a", "ts": 1}])
     other = JsonStream(location, version=version, identity="a", topic="returns")
     table = open_table(location)
-    prepare = table.store.prepare
-
-    def after_another(*arguments: object) -> None:
-        monkeypatch.undo()
-        other.write([{"id": "b", "ts": 1}])
-        prepare(*arguments)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(table.store, "prepare", after_another)
+    before_publication(monkeypatch, lambda: other.write([{"id": "b", "ts": 1}]))
     is_refused = version is FormatVersion.V6
     with pytest.raises(WriteConflict) if is_refused else nullcontext():
         write_checkpoint(table, "", None)
@@ -269,14 +277,7 @@ def test_what_was_committed_meanwhile_is_not_overruled(
     make(storage)
     commit(writer(storage), [Row("a")], {codec.CHECKPOINT_KEY: "t,0:1"})
     table = open_table(storage.location)
-    prepare = table.store.prepare
-
-    def after_another(*arguments: object) -> None:
-        monkeypatch.undo()
-        commit(writer(storage), [Row("b")], meanwhile)
-        prepare(*arguments)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(table.store, "prepare", after_another)
+    before_publication(monkeypatch, lambda: commit(writer(storage), [Row("b")], meanwhile))
     with pytest.raises(WriteConflict, match="meanwhile"):
         write_checkpoint(table, "", None)
     table = open_table(storage.location)
