@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Mapping
 
 from rich.console import Console
@@ -39,7 +40,9 @@ def execute(arguments: argparse.Namespace) -> int:
         return 0
     table = open_for_service(arguments)
     if arguments.step == "plan":
-        rows = plan_rows(plan_edit(table, arguments.id, wanted))
+        plan = plan_edit(table, arguments.id, wanted)
+        _warn_of_another_topic(plan)
+        rows = plan_rows(plan)
         show_work(rows, arguments, "nothing to change: the table has no such checkpoint")
         return 0
     commit = write_checkpoint(table, arguments.id, wanted)
@@ -68,6 +71,18 @@ def plan_rows(plan: CheckpointPlan) -> list[Facts]:
         }
         for move in plan.moves
     ]
+
+
+def _warn_of_another_topic(plan: CheckpointPlan) -> None:
+    """Offsets of one topic replace those of another, maybe because its name is misspelt."""
+    topic = plan.checkpoint.topic if plan.checkpoint else None
+    others = sorted({move.topic for move in plan.moves} - {topic})
+    if topic is not None and others:
+        print(
+            f"the checkpoint of the table is of topic {others[0]!r}, not {topic!r}: its offsets "
+            "would be dropped",
+            file=sys.stderr,
+        )
 
 
 def _check_only_reads(arguments: argparse.Namespace) -> None:

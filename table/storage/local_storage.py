@@ -210,12 +210,24 @@ class LocalStorage:
                 path = f"{folder}/{entry.name}" if folder else entry.name
                 try:
                     if entry.is_dir():
-                        folders.append(path)
+                        if not self._leads_into_table(entry):
+                            folders.append(path)
                     elif entry.is_file() and not _HIDDEN_FILE.search(entry.name):
                         objects.append(_object_info(path, entry.stat()))
                 except FileNotFoundError:
                     is_whole = False
         return folders, objects, is_whole
+
+    def _leads_into_table(self, entry: os.DirEntry[str]) -> bool:
+        """Whether a folder is a link to another folder of the table, or to one that holds it.
+
+        Its files would be listed twice, or without end. A link to a folder elsewhere is followed:
+        people move partitions to other disks so.
+        """
+        if not entry.is_symlink():
+            return False
+        root, target = os.path.realpath(self._root), os.path.realpath(entry.path)
+        return os.path.commonpath((root, target)) in (root, target)
 
     def _link(self, staging: str, path: str, data: bytes) -> bool:
         """Whether ``path`` holds the data now; if not, what was there has just been deleted."""

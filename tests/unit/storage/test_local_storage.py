@@ -194,6 +194,20 @@ def test_names_outside_the_contract_do_not_stop_a_listing(storage: Storage, root
     assert [info.path for info in storage.list_tree("")] == ["a"]
 
 
+def test_folders_are_listed_once_however_many_links_lead_to_them(
+    storage: Storage, root: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    storage.create("p/a", b"1")
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (elsewhere / "b").write_bytes(b"2")
+    (root / "latest").symlink_to("p")
+    (root / "loop").symlink_to(".")
+    (root / "p" / "up").symlink_to(root.parent)
+    (root / "moved").symlink_to(elsewhere)
+    assert [info.path for info in storage.list_tree("")] == ["moved/b", "p/a"]
+    assert storage.list_folder("")[0] == ["moved", "p"]
+
+
 def test_writing_into_a_folder_that_others_empty(storage: Storage, root: Path) -> None:
     """A delete takes the folder with it; a write at the same moment makes it again."""
     done = Event()
