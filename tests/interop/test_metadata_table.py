@@ -81,6 +81,7 @@ def test_apache_reads_through_it(oracle: Oracle, tmp_path: Path) -> None:
     name, partition = str(hidden.base.name), hidden.group.partition_path
     # Told of a clean that never was, it hides what is still there: only its readers miss the rows.
     clean = Instant(f"{int(table.timeline.newest_time or 0) - 1}", Action.CLEAN, State.INFLIGHT)
+    table.store.prepare(clean, b"{}")
     table.access.participant.on_clean(clean, {partition: [name]}, table.timeline)
     everything = oracle.read(path, options={"hoodie.metadata.enable": "false"})
     believed = oracle.read(path, options=THROUGH_METADATA)
