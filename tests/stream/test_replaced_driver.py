@@ -36,8 +36,11 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(1200)]
 RECORDS = 6_000
 SPARK = {"master": "local[2]", "conf": {"spark.driver.memory": "1g"}}
 
-#: Folders that are empty until a batch writes its files, and until it is about to publish them.
-WRITING, PUBLISHING = ".hoodie/.temp", ".hoodie/.aux/prepared"
+#: A folder that is empty until a batch writes its files.
+MARKERS = ".hoodie/.temp"
+
+#: A batch that has written no further file for so long waits for the table's lock to publish.
+WRITES_NOTHING_FOR_S = 5.0
 
 #: Longer than any test holds the table's lock.
 LEASE_S = 600.0
@@ -58,16 +61,18 @@ def orders(kafka: Kafka, tmp_path: Path, request: pytest.FixtureRequest) -> Sent
 
 
 @pytest.mark.parametrize(
-    ("orders", "moment"),
-    [("disk", WRITING), ("s3", WRITING), ("s3", PUBLISHING)],
+    ("orders", "has_written"),
+    [("disk", False), ("s3", False), ("s3", True)],
     indirect=["orders"],
 )
 def test_a_driver_that_wakes_after_it_was_replaced_publishes_nothing(
-    orders: SentOrders, moment: str, tmp_path: Path
+    orders: SentOrders, has_written: bool, tmp_path: Path
 ) -> None:
     file = _with_table(orders, tmp_path)
     with _locked(orders.location) as lease, _run(file) as replaced:
-        _wait_for_files(open_storage(orders.location), moment, replaced)
+        _wait_until_it_writes(open_storage(orders.location), replaced)
+        if has_written:
+            _wait_until_it_has_written(open_storage(orders.location))
         os.killpg(replaced.pid, signal.SIGSTOP)
         lease.release()
         with _run(file) as replacement:
@@ -88,7 +93,7 @@ def test_a_driver_that_is_told_to_end_in_a_batch_ends_in_time(
 ) -> None:
     file = _with_table(orders, tmp_path)
     with _locked(orders.location) as lease, _run(file) as driver:
-        _wait_for_files(open_storage(orders.location), WRITING, driver)
+        _wait_until_it_writes(open_storage(orders.location), driver)
         if can_end:
             lease.release()
         told_at = time.monotonic()
@@ -172,12 +177,21 @@ def _run(file: Path) -> Iterator[subprocess.Popen[str]]:
         driver.wait()
 
 
-def _wait_for_files(storage: Storage, folder: str, driver: subprocess.Popen[str]) -> None:
+def _wait_until_it_writes(storage: Storage, driver: subprocess.Popen[str]) -> None:
     deadline = time.monotonic() + BEGINS_WITHIN_S
-    while not storage.list_tree(folder):
+    while not storage.list_tree(MARKERS):
         assert driver.poll() is None, driver.communicate()[1]
-        assert time.monotonic() < deadline, f"nothing in {folder}"
+        assert time.monotonic() < deadline, f"nothing in {MARKERS}"
         time.sleep(0.002)
+
+
+def _wait_until_it_has_written(storage: Storage) -> None:
+    before, since = storage.list_tree(""), time.monotonic()
+    while time.monotonic() - since < WRITES_NOTHING_FOR_S:
+        time.sleep(0.1)
+        now = storage.list_tree("")
+        if now != before:
+            before, since = now, time.monotonic()
 
 
 def _ended(driver: subprocess.Popen[str]) -> tuple[int, list[str]]:
