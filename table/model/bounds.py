@@ -19,11 +19,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from table.model.widening import widened
+
 #: Longer texts and bytes are cut to so many characters or bytes: they are kept for every file.
 MAX_LENGTH = 256
 
-#: Digits of the longest integer.
-_LONG_DIGITS = 19
 #: What is between two characters and is none.
 _SURROGATES = range(0xD800, 0xE000)
 
@@ -91,7 +91,7 @@ def in_type(values: pa.Array, kind: pa.DataType, printed: str) -> pa.Array | Non
     if not _keeps_order(source, kind):
         return None
     try:
-        return _cast(values, kind)
+        return widened(values, kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
 
@@ -159,19 +159,6 @@ def _number_rank(kind: pa.DataType) -> int:
     """Numbers by how much their types hold; 0 for all else."""
     ranks = (pa.types.is_int32, pa.types.is_int64, pa.types.is_float32, pa.types.is_float64)
     return next((rank for rank, check in enumerate(ranks, start=1) if check(kind)), 0)
-
-
-def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Values as a query returns them that reads older ones (``table.schema.promotion``)."""
-    source = values.type
-    if pa.types.is_float32(source) and pa.types.is_float64(kind):
-        return values.cast(pa.string()).cast(kind)
-    if pa.types.is_integer(source) and pa.types.is_floating(kind):
-        return values.cast(kind, safe=False)
-    if pa.types.is_integer(source) and pa.types.is_decimal128(kind):
-        digits = max(kind.precision, min(_LONG_DIGITS + kind.scale, 38))
-        return values.cast(pa.decimal128(digits, kind.scale)).cast(kind)
-    return values.cast(kind)
 
 
 def _keeps_order(source: pa.DataType, target: pa.DataType) -> bool:

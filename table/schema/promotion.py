@@ -2,11 +2,9 @@
 
 What Apache Hudi promotes: integers to wider ones, to floats, decimals and strings; floats to
 doubles; strings and bytes to each other; dates and decimals to strings; and so on inside lists,
-maps and structs, whose fields go by name: new ones are null, dropped ones are left out.
-
-A float becomes the double that prints like it (0.1 stays 0.1), and an integer the float nearest to
-it. Source: ``HoodieAvroUtils.rewritePrimaryTypeWithDiffSchemaType`` and
-``HoodieParquetFileFormatHelper`` of Apache Hudi 1.2.0.
+maps and structs, whose fields go by name: new ones are null, dropped ones are left out. Source:
+``HoodieAvroUtils.rewritePrimaryTypeWithDiffSchemaType`` and ``HoodieParquetFileFormatHelper`` of
+Apache Hudi 1.2.0. Plain values are widened by ``table.model.widening``.
 """
 
 from __future__ import annotations
@@ -14,9 +12,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from table.errors import Unsupported
-
-#: Digits of the longest integer.
-_LONG_DIGITS = 19
+from table.model.widening import widened
 
 
 def promoted(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
@@ -79,11 +75,4 @@ def _leaf(values: pa.Array, wanted: pa.DataType) -> pa.Array:
             "let the Hudi that wrote the older files rewrite them"
         )
         raise Unsupported(message)
-    if pa.types.is_float32(stored) and pa.types.is_float64(wanted):
-        return values.cast(pa.string()).cast(wanted)
-    if pa.types.is_integer(stored) and pa.types.is_floating(wanted):
-        return values.cast(wanted, safe=False)
-    if pa.types.is_integer(stored) and pa.types.is_decimal128(wanted):
-        widest = max(wanted.precision, min(_LONG_DIGITS + wanted.scale, 38))
-        return values.cast(pa.decimal128(widest, wanted.scale)).cast(wanted)
-    return values.cast(wanted)
+    return widened(values, wanted)
