@@ -38,6 +38,7 @@ from table.timeline.timeline_store import (
 from table.transaction.access import LOCK_WAIT_S, TableAccess
 from table.transaction.heartbeat import is_fresh
 from table.transaction.publication import Publication
+from table.transaction.sharing import has_heartbeat
 from table.transaction.undoable import check_no_restore
 from table.view.file_lister import PARTITION_METAFILE
 from table.view.file_system_view import FileSystemView
@@ -162,7 +163,7 @@ def take_up(access: TableAccess, pending: Instant) -> CleanPlan | None:
 
 def is_free(access: TableAccess, pending: Instant) -> bool:
     """Whether no other writer of a shared table is at work on a planned clean."""
-    return access.sharing is None or access.sharing.is_free(access.storage, pending)
+    return access.sharing is None or not has_heartbeat(access.storage, pending, access.sharing)
 
 
 def _execute(access: TableAccess, pending: Instant, planned: CleanPlan) -> tuple[Instant, Timeline]:

@@ -43,10 +43,6 @@ class Sharing:
         """Begin to beat for an instant of ours."""
         return Heartbeat(storage, instant, self.heartbeats)
 
-    def is_free(self, storage: Storage, planned: Instant) -> bool:
-        """Whether nobody is at work on a planned service."""
-        return planned.requested_at not in beating(storage, self.heartbeats)
-
     def let_clocks_pass(self) -> None:
         """Wait until no writer's clock is before a time that was just minted."""
         time.sleep(self.clock_skew_ms / 1000)

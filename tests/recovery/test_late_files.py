@@ -70,13 +70,10 @@ def archive_rollbacks(to: TableWriter) -> None:
     raise AssertionError
 
 
-@pytest.mark.parametrize("version", [FormatVersion.V6, FormatVersion.V9])
-@pytest.mark.parametrize("table_type", TableType)
-def test_a_late_file_is_deleted_by_its_writer_after_its_rollback_was_archived(
-    table_type: TableType, version: FormatVersion
-) -> None:
-    storage = new_storage()
-    make_plain(storage, table_type, version)
+def written_after_its_rollback_was_archived(
+    storage: Storage,
+) -> tuple[TableWriter, str, dict[str, tuple[int, int]]]:
+    """A writer that left a file too late, its instant, and the rows that the table has."""
     late = writer(storage)
     context, placement = late.begin(), late.placement()
     to = on_clock(writer(storage), CLOCK)
@@ -87,10 +84,21 @@ def test_a_late_file_is_deleted_by_its_writer_after_its_rollback_was_archived(
     expected = contents(storage)
     for bucket, part in divide(changes([Row("a", 1, 1)]), late.settings.index):
         write_file_group(context, placement.task(bucket), [part])
-    assert [path for path in data_files(storage) if context.instant in path]
+    return late, context.instant, expected
+
+
+@pytest.mark.parametrize("version", [FormatVersion.V6, FormatVersion.V9])
+@pytest.mark.parametrize("table_type", TableType)
+def test_a_late_file_is_deleted_by_its_writer_after_its_rollback_was_archived(
+    table_type: TableType, version: FormatVersion
+) -> None:
+    storage = new_storage()
+    make_plain(storage, table_type, version)
+    late, instant, expected = written_after_its_rollback_was_archived(storage)
+    assert [path for path in data_files(storage) if instant in path]
     with pytest.raises(Fenced, match="another writer rolled it back"):
         late.abandon()
-    assert not [path for path in data_files(storage) if context.instant in path]
+    assert not [path for path in data_files(storage) if instant in path]
     assert contents(storage) == expected
     writer(storage).table.rebuild_metadata_table()
     assert contents(storage) == expected
@@ -104,17 +112,8 @@ def test_a_late_file_is_not_read_while_its_writer_has_not_deleted_it(
 ) -> None:
     storage = open_storage(StorageLocation(str(tmp_path)))
     make_plain(storage, version=version)
-    late = writer(storage)
-    context, placement = late.begin(), late.placement()
-    to = on_clock(writer(storage), CLOCK)
-    assert to.recover() == [context.instant]
-    for value in (1, 5):
-        commit(to, [Row("a", value, value)])
-    archive_rollbacks(to)
-    expected = contents(storage)
-    for bucket, part in divide(changes([Row("a", 1, 1)]), late.settings.index):
-        write_file_group(context, placement.task(bucket), [part])
-    (file,) = (path for path in data_files(storage) if context.instant in path)
+    _, instant, expected = written_after_its_rollback_was_archived(storage)
+    (file,) = (path for path in data_files(storage) if instant in path)
     storage.set_modified_at(file, datetime.now(UTC) + timedelta(minutes=10))
     assert contents(storage) == expected
     writer(storage).table.rebuild_metadata_table()
