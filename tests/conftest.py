@@ -6,6 +6,8 @@ import time
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.depth import DEPTH, SEED, examples
+
 pytest_plugins = [
     "tests.fixtures.kafka",
     "tests.fixtures.oracle",
@@ -23,11 +25,26 @@ time.tzset()
 # A busy machine may stop for seconds anywhere: how long an example takes proves nothing.
 settings.register_profile(
     "lakemark",
-    settings.get_profile("ci" if os.environ.get("LAKEMARK_SAME_EXAMPLES") else "default"),
+    settings.get_profile("default"),
     deadline=None,
+    derandomize=False,
+    max_examples=examples(100),
+    print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("lakemark")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Let Hypothesis draw from the seed of the run, unless the command line names another."""
+    if config.option.hypothesis_seed is None:
+        config.option.hypothesis_seed = str(SEED)
+
+
+def pytest_report_header() -> str:
+    """What a failure is repeated with."""
+    return f"to repeat: LAKEMARK_SEED={SEED} LAKEMARK_DEPTH={DEPTH}"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

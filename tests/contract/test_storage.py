@@ -30,13 +30,16 @@ from table.storage.storage import (
     PreconditionFailed,
     check_path,
 )
+from tests.depth import examples
 from tests.storages import CountingStorage
 
 LARGE_BYTES = (17 << 20) + 3
 
 # The fixture gives each test function one root; every example works in a folder of its own.
 in_one_root = settings(
-    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(15),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 
 

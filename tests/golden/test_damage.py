@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from table.errors import CorruptData, HudiError
+from tests.depth import examples
 from tests.golden.golden_table import GoldenTable, Row, sorted_rows, unpack
 from tests.unit.log.blocks import mutations
 
@@ -22,7 +23,9 @@ def golden(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 @settings(
-    deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    deadline=None,
+    max_examples=examples(25),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(data=st.data())
 def test_a_damaged_file_is_read_or_refused(golden: GoldenTable, data: st.DataObject) -> None:
@@ -38,7 +41,9 @@ def test_a_damaged_file_is_read_or_refused(golden: GoldenTable, data: st.DataObj
 
 
 @settings(
-    deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    deadline=None,
+    max_examples=examples(25),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(data=st.data())
 def test_a_flipped_bit_in_a_column_is_never_read_as_another_value(

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from table.codec.avro_rows import decode_rows
 from table.errors import CorruptData
+from tests.depth import examples
 from transforms.decode.avro import AvroDecoder
 from transforms.decode.avro_differences import column_types
 from transforms.decode.avro_framing import PlainFraming, WriterSchema, writer_schema
@@ -84,7 +85,7 @@ def records(draw: st.DrawFn, depth: int = 2) -> tuple[dict[str, Any], st.SearchS
 
 
 @given(st.data())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 def test_what_fastavro_wrote_is_read_and_what_is_cut_off_or_too_long_is_not(
     data: st.DataObject,
 ) -> None:
@@ -99,7 +100,7 @@ def test_what_fastavro_wrote_is_read_and_what_is_cut_off_or_too_long_is_not(
 
 
 @given(st.data())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 def test_no_record_is_larger_in_memory_than_its_length_allows(data: st.DataObject) -> None:
     avro, values = data.draw(records())
     schema, datum = _schema(avro), _encode(avro, data.draw(values))
@@ -113,7 +114,7 @@ def test_no_record_is_larger_in_memory_than_its_length_allows(data: st.DataObjec
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_random_bytes_are_rows_or_rejects_and_nothing_in_between(data: st.DataObject) -> None:
     avro, values = data.draw(records())
     good = _encode(avro, data.draw(values))
@@ -129,7 +130,7 @@ def test_random_bytes_are_rows_or_rejects_and_nothing_in_between(data: st.DataOb
 
 
 @given(st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_single_records_are_judged_as_columns_are_read(data: st.DataObject) -> None:
     avro, values = data.draw(records())
     datum = data.draw(st.binary(max_size=40) | _damaged(_encode(avro, data.draw(values))))
@@ -191,7 +192,7 @@ def _text(value: bytes) -> str | None:
     ids=lambda part: str(part) if isinstance(part, str | pa.DataType) else "with",
 )
 @given(data=st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_value_of_another_type_is_stored_exactly_or_its_dead_letter_names_the_column(
     written: str,
     column: pa.DataType,

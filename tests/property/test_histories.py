@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from table.config.table_properties import TableType
 from table.model.meta_columns import COMMIT_TIME
+from tests.depth import examples
 from tests.merging.histories import changes, histories
 from tests.merging.modes import MODES, Mode
 from tests.merging.rules import Record
@@ -23,7 +24,7 @@ each_mode = pytest.mark.parametrize("mode", MODES.values(), ids=MODES)
 
 @each_mode
 @pytest.mark.parametrize("table_type", TableType)
-@settings(deadline=None, max_examples=3)
+@settings(deadline=None, max_examples=examples(3))
 @given(data=st.data())
 def test_a_query_gives_what_the_model_says(
     mode: Mode, table_type: TableType, data: st.DataObject

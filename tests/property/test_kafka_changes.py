@@ -15,6 +15,7 @@ from table.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
 from table.model.changes import CHANGE_KIND, WRITTEN_COLUMNS, ChangeKind, DeleteMarker
 from table.model.meta_columns import IS_DELETED, META_COLUMNS, PARTITION_PATH, RECORD_KEY
 from table.model.written_columns import is_written
+from tests.depth import examples
 from transforms.decode.json import JsonDecoder
 from transforms.delete_marks import OPERATION
 from transforms.kafka_changes import ToChanges
@@ -233,7 +234,7 @@ def as_table(records: list[Record]) -> pa.Table:
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(setup=setups, records=batches)
 def test_each_record_becomes_one_change_or_one_reject(setup: Setup, records: list[Record]) -> None:
     to_changes = setup.to_changes()

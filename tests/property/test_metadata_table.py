@@ -14,6 +14,7 @@ from table.execution.runner import LocalRunner
 from table.model.changes import ChangeKind
 from table.services.compaction import CompactionPolicy
 from table.storage import Storage, StorageLocation, open_storage
+from tests.depth import examples
 from tests.storages import FaultyStorage, SimulatedCrash
 from tests.tables import Row, commit, contents, data_files, make, write_files, writer
 
@@ -44,7 +45,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=8, deadline=None, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=examples(8), deadline=None, phases=[Phase.explicit, Phase.generate])
 @given(STEPS, st.sampled_from(TableType))
 def test_any_history(steps: list[tuple[str, object]], table_type: TableType) -> None:
     storage = open_storage(StorageLocation(f"memory://{uuid4().hex}/history"))

@@ -23,6 +23,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from table.storage import StorageLocation
+from tests.depth import examples
 from tests.json_stream import COLUMNS, JsonStream, present
 from transforms.decode.json import JsonDecoder
 from transforms.schema_text import parse_schema
@@ -257,7 +258,7 @@ drawn = st.one_of(
 )
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(list(TYPES)), drawn), min_size=20, max_size=60))
 def test_drawn_value_is_read_back_exactly_or_its_dead_letter_names_the_field(
     values: list[tuple[str, str]],

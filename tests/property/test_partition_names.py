@@ -26,6 +26,7 @@ from table.storage import Storage, StorageLocation, open_storage
 from table.transaction.rollback import plan_rollback, roll_back_named
 from table.upgrade.change import change_version
 from table.view.file_lister import StorageFileLister
+from tests.depth import examples
 from tests.fixtures.quick_s3 import QuickS3
 from tests.tables import Row, commit, make, writer
 from tests.upkeep import make_plain
@@ -131,7 +132,7 @@ def check(storage: Storage, names: Sequence[str], at: int) -> None:
 
 
 @pytest.mark.parametrize("kind", ["local", "s3"])
-@settings(deadline=None, max_examples=1, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=examples(1), suppress_health_check=list(HealthCheck))
 @example(names=list(TRAPS))
 @given(names=legal_names)
 def test_every_partition_name_survives_every_service(
@@ -167,7 +168,7 @@ def test_every_partition_name_survives_every_service(
 
 
 @pytest.mark.parametrize("kind", ["local", "s3"])
-@settings(deadline=None, max_examples=1, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=examples(1), suppress_health_check=list(HealthCheck))
 @example(names=list(TRAPS))
 @given(names=legal_names)
 def test_every_partition_name_is_restored_and_cleaned(

@@ -15,6 +15,7 @@ from table.merge.merge_stream import merge_streams
 from table.merge.record_merger import RecordMerger, commit_time_merger, event_time_merger
 from table.model.changes import CHANGE_KIND, CHANGE_KIND_FIELD, ChangeKind
 from table.model.meta_columns import RECORD_KEY
+from tests.depth import examples
 
 Ordering: TypeAlias = tuple[int | None, ...]
 
@@ -95,7 +96,7 @@ _LIVE = [ChangeKind.UPSERT]
 
 
 @pytest.mark.parametrize("kind", [*_INT_TYPES, *_OTHER_TYPES], ids=str)
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(data=st.data())
 def test_fold_is_the_sequential_fold(kind: pa.DataType, data: st.DataObject) -> None:
     fields = data.draw(st.integers(1, 2))
@@ -108,7 +109,7 @@ def test_fold_is_the_sequential_fold(kind: pa.DataType, data: st.DataObject) -> 
 
 
 @pytest.mark.parametrize("kind", [pa.int32(), pa.int64(), pa.decimal128(30, 2)], ids=str)
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(data=st.data())
 def test_apply_is_the_pair_rule_with_the_base_row_as_the_older_one(
     kind: pa.DataType, data: st.DataObject
@@ -137,7 +138,7 @@ def test_apply_is_the_pair_rule_with_the_base_row_as_the_older_one(
     assert merged.counts.deleted == len([c for c in outcomes if c.kind is not ChangeKind.UPSERT])
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(changes=sequences(1, list(ChangeKind)), base=sequences(1, _LIVE))
 def test_commit_time_keeps_what_came_last(changes: list[Change], base: list[Change]) -> None:
     merger = commit_time_merger()
@@ -155,7 +156,7 @@ def test_commit_time_keeps_what_came_last(changes: list[Change], base: list[Chan
 
 @pytest.mark.parametrize("merger", [event_time_merger(["o0"]), commit_time_merger()], ids=repr)
 @pytest.mark.parametrize("memory_budget_bytes", [1, 200, 1 << 20])
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples(25))
 @given(changes=sequences(1, list(ChangeKind)), base=sequences(1, _LIVE), cut=st.integers(1, 5))
 def test_streams_come_to_the_same_in_any_memory(
     merger: RecordMerger,

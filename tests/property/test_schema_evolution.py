@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from sinks.hudi.sink import SchemaRefused
 from table.schema.evolution import Proposal, ValueKind, common_type, evolved
 from table.storage import StorageLocation
+from tests.depth import examples
 from tests.json_stream import JsonStream, present
 from transforms.decode.schema_policy import SchemaPolicy, UnknownFields, WiderValues
 
@@ -178,7 +179,7 @@ UNKNOWN: st.SearchStrategy[UnknownFields] = st.sampled_from(
 WIDER: st.SearchStrategy[WiderValues] = st.sampled_from(["reject", "evolve", "rescue", "fail"])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(BATCHES, UNKNOWN, WIDER, st.booleans())
 def test_every_record_is_a_row_that_says_the_same_or_a_reject(
     batches: list[list[dict[str, object]]],

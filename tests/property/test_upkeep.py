@@ -19,6 +19,7 @@ from table.services.archival_plan import ArchivalPolicy
 from table.services.cleaning_plan import CleaningPolicy, Retention
 from table.services.compaction import CompactionPolicy
 from table.storage import Storage
+from tests.depth import examples
 from tests.tables import Row, commit, contents, writer
 from tests.upkeep import active_names, archived_names, as_of, make_plain, new_storage, since
 
@@ -114,7 +115,7 @@ _STEPS: dict[str, Callable[[History], None]] = {
         (TableType.MERGE_ON_READ, FormatVersion.V6),
     ],
 )
-@settings(deadline=None, max_examples=8)
+@settings(deadline=None, max_examples=examples(8))
 @given(st.lists(steps, min_size=6, max_size=16))
 def test_the_retained_past_is_the_past(
     table_type: TableType, version: FormatVersion, drawn: list[list[Row] | str]

@@ -11,13 +11,12 @@ States that look alike are set right once: the same files but for times and ids 
 the same content where that is written over. Of many files of one folder that are deleted one after
 the other, the first and the last count.
 
-With ``LAKEMARK_EVERY_DOUBT=1`` each write misses an answer in both ways on both stores, and each of
+In ``make test-deep`` each write misses an answer in both ways on both stores, and each of
 many deletions counts.
 """
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -33,6 +32,7 @@ from table.metadata.opening import METADATA_FOLDER
 from table.storage import Storage, StorageLocation
 from table.transaction.access import LOCK_WAIT_S
 from table.transaction.heartbeat import HEARTBEAT_FOLDER
+from tests.depth import EVERYTHING
 from tests.fixtures.quick_s3 import QuickS3
 from tests.recovery.places import OnDisk, OnS3, Place, storage_at, transfer
 from tests.recovery.scenarios import SCENARIOS, Rows, Scenario, laid_down
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from _pytest.mark import ParameterSet
 
 DOUBTS: tuple[When, ...] = ("lost", "doubtful")
-EVERY_DOUBT = os.environ.get("LAKEMARK_EVERY_DOUBT") == "1"
 
 #: Long on a local disk, too; other scenarios make a metadata table as well.
 LONG = ("making of the metadata table", "upgrade from version 8")
@@ -88,7 +87,7 @@ def test_whatever_a_stop_leaves_the_next_process_sets_right(name: str, place: Pl
         checked.check(left, f"dead before write {nth}")
     assert checked.seen == set(range(len(states))), "deaths on all sides of what is published"
     for nth in list(deaths)[:-1]:
-        for when in DOUBTS if EVERY_DOUBT else [DOUBTS[(nth + isinstance(place, OnS3)) % 2]]:
+        for when in DOUBTS if EVERYTHING else [DOUBTS[(nth + isinstance(place, OnS3)) % 2]]:
             left = place.copy(origin)
             is_done = _doubt(scenario, left, nth, when)
             checked.check(left, f"write {nth} {when}", is_done)
@@ -109,7 +108,7 @@ def _deaths(
     scenario.act(root, lambda storage: WatchedStorage(storage, before_write))
     assert scenario.has_acted(root)
     assert len(left) > 2
-    chosen = range(len(left)) if EVERY_DOUBT else _ends_of_runs(kinds)
+    chosen = range(len(left)) if EVERYTHING else _ends_of_runs(kinds)
     return {nth: left[nth] for nth in chosen} | {len(left): root}
 
 

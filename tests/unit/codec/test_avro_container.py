@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from table.codec.avro_bounds import check_bounded
 from table.codec.avro_container import decode, encode, load_schema
 from table.errors import CorruptData
+from tests.depth import examples
 
 GOLDEN = sorted((Path(__file__).parent / "golden").glob("*.avro"))
 COMMIT = next(path for path in GOLDEN if path.stem == "HoodieCommitMetadata")
@@ -58,7 +59,7 @@ def test_java_gets_its_strings() -> None:
     )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(st.data())
 def test_no_damaged_container_crashes_the_reader(data: st.DataObject) -> None:
     whole = COMMIT.read_bytes()

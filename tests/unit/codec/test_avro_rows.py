@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from table.codec.avro_rows import decode_rows, encode_rows
 from table.errors import CorruptData, InvalidRecords
 from table.schema.avro import to_arrow, to_avro
+from tests.depth import examples
 from tests.unit.schema.strategies import SCHEMAS, rows
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -33,7 +34,7 @@ def raw(avro: object) -> object:
     return avro
 
 
-@settings(max_examples=45, deadline=None)
+@settings(max_examples=examples(45), deadline=None)
 @given(st.data())
 def test_what_is_written_is_what_an_independent_codec_writes(data: st.DataObject) -> None:
     schema = data.draw(SCHEMAS)
@@ -219,7 +220,7 @@ def test_a_null_where_none_is_allowed_is_named(column: str) -> None:
         encode_rows(table, to_avro(strict, "t"))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.data())
 def test_no_damaged_rows_crash_the_reader(data: st.DataObject) -> None:
     schema = data.draw(SCHEMAS)

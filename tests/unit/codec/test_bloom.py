@@ -26,6 +26,7 @@ from table.codec.bloom import (
     BloomFilterBuilder,
 )
 from table.errors import CorruptData, InvalidRecords, Unsupported
+from tests.depth import examples
 
 GOLDEN = json.loads((Path(__file__).parent / "golden/base_file_footer.json").read_text("utf-8"))
 
@@ -95,7 +96,7 @@ def test_a_filter_written_by_apache_is_read(text: str, type_code: str, held: int
     assert found[held:].mean() < 0.02
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.text(min_size=1, max_size=9), min_size=1, max_size=40), st.integers(1, 20))
 def test_a_key_that_was_added_is_found(texts: list[str], keys_per_row: int) -> None:
     builder = BloomFilterBuilder(keys_per_row, 1e-3, 30)
@@ -106,7 +107,7 @@ def test_a_key_that_was_added_is_found(texts: list[str], keys_per_row: int) -> N
     assert read.might_contain(keys[len(texts) // 2 :]).all()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.lists(st.text(min_size=1, max_size=3), min_size=1), min_size=1))
 def test_the_range_of_keys_is_in_javas_order(parts: list[list[str]]) -> None:
     builder = BloomFilterBuilder(10, 1e-1, 10)

@@ -18,6 +18,7 @@ from table.codec.avro_container import load_schema
 from table.codec.delete_records import decode, encode
 from table.codec.ordering_wrappers import Wrapper, wrapper_of
 from table.errors import CorruptData, InvalidConfig, InvalidRecords
+from tests.depth import examples
 
 KEY, PATH = pa.array(["k1"]), pa.array(["p"])
 SCHEMA = fastavro.parse_schema(load_schema("HoodieDeleteRecordList"))
@@ -141,7 +142,7 @@ VALUES: dict[pa.DataType, st.SearchStrategy[object]] = {
 }
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.data())
 def test_an_independent_codec_reads_the_same_records(data: st.DataObject) -> None:
     count = data.draw(st.integers(0, 6))
@@ -198,7 +199,7 @@ def test_a_column_without_order_is_refused() -> None:
         encode(KEY, PATH, [pa.array([[1]])])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.data())
 def test_no_damaged_block_crashes_the_reader(data: st.DataObject) -> None:
     keys = pa.array(["k1", "ключ", "k3"])

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from table.codec.hfile import Entries, HFileReader
 from table.codec.hfile.trailer import TRAILER_BYTES
 from table.errors import CorruptData, Unsupported
+from tests.depth import examples
 from tests.unit.codec.hfiles import GZ, NONE, Entry, HFileBuilder, hadoop_vint
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -195,7 +196,7 @@ FUZZED = [*(path.read_bytes() for path in GOLDEN_FILES), *map(_plain, GOLDEN_FIL
 PLACES = {data: _places(data) for data in FUZZED}
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(st.sampled_from(range(len(FUZZED))), st.data())
 def test_damaged_files_raise_nothing_else(file: int, data: st.DataObject) -> None:
     damaged = bytearray(FUZZED[file])

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from table.codec.java_hash import list_hash, string_hash
 from table.errors import InvalidRecords
+from tests.depth import examples
 
 TEXTS = st.lists(st.none() | st.text(max_size=8), max_size=8)
 
@@ -22,7 +23,7 @@ def java_string_hash(text: str | None) -> int:
     return value - 2**32 if value >= 2**31 else value
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(TEXTS, st.integers(0, 8), st.sampled_from([pa.string(), pa.large_string()]))
 def test_a_string_hashes_as_in_java(texts: list[str | None], start: int, kind: pa.DataType) -> None:
     column = pa.array(texts, kind)[start:]
@@ -41,7 +42,7 @@ def test_strings_longer_than_what_is_hashed_at_a_time(letter: str) -> None:
     assert string_hash(pa.array(texts)).tolist() == [java_string_hash(text) for text in texts]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.lists(st.tuples(st.none() | st.text(max_size=4), st.none() | st.text(max_size=4))))
 def test_a_list_hashes_as_in_java(rows: list[tuple[str | None, str | None]]) -> None:
     columns = [pa.array([row[place] for row in rows], pa.string()) for place in (0, 1)]

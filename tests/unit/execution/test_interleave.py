@@ -9,13 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from table.execution.interleave import interleaved, read_ahead
+from tests.depth import examples
 
 
 def source(name: int, count: int) -> Callable[[], Iterator[tuple[int, int]]]:
     return lambda: ((name, number) for number in range(count))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.integers(0, 9), max_size=6), st.integers(1, 4), st.integers(1, 3))
 def test_every_item_comes_once_and_a_sources_items_in_order(
     counts: list[int], threads: int, ahead: int

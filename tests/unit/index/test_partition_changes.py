@@ -33,6 +33,7 @@ from table.schema import avro
 from table.services.compaction import CompactionPolicy
 from table.storage import StorageLocation, open_storage
 from table.write.partitioner import Bucket
+from tests.depth import examples
 from tests.merging.written_table import WrittenTable, changes_of
 from tests.tables import INDEX, SCHEMA, Row, changes, commit, make, spec, writer
 
@@ -97,7 +98,7 @@ def test_the_slices_of_all_buckets_are_found_in_one_pass() -> None:
     assert Counted.passes == 1
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(BATCHES, st.sampled_from(list(TableType)), st.booleans(), st.sampled_from([1, 1 << 20]))
 def test_partition_changes_are_those_of_a_model(
     drawn: list[list[tuple[str, str, ChangeKind]]],

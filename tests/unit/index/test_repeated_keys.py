@@ -15,6 +15,7 @@ from table.model.changes import ChangeKind
 from table.model.meta_columns import RECORD_KEY
 from table.read.record_keys import RecordKeys
 from table.storage import StorageLocation, open_storage
+from tests.depth import examples
 from tests.golden.golden_table import unpack
 from tests.tables import INDEX, Row, commit, make, writer
 
@@ -35,7 +36,7 @@ def _count(
     )
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(
     st.lists(st.lists(CHANGES, min_size=1, max_size=8), min_size=1, max_size=4),
     st.sampled_from([None, INDEX.bucket_count]),

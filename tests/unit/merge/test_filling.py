@@ -19,6 +19,7 @@ from table.merge.record_merger import RecordMerger, commit_time_merger, event_ti
 from table.merge.table_merger import table_merger
 from table.model.changes import CHANGE_KIND, CHANGE_KIND_FIELD, WRITTEN_COLUMNS, ChangeKind
 from table.model.meta_columns import COMMIT_TIME, RECORD_KEY
+from tests.depth import examples
 from tests.merging.rules import (
     UNAVAILABLE,
     Record,
@@ -137,7 +138,7 @@ def seen_in(rows: pa.Table) -> list[tuple[object, ...]]:
 
 
 @each_case
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(data=st.data())
 def test_folds_and_merges_as_record_by_record(
     merger: RecordMerger, rule: Rule, data: st.DataObject
@@ -168,7 +169,7 @@ def test_folds_and_merges_as_record_by_record(
 
 
 @each_case
-@settings(deadline=None, max_examples=3)
+@settings(deadline=None, max_examples=examples(3))
 @given(data=st.data())
 def test_what_goes_to_disk_is_filled_alike(
     merger: RecordMerger, rule: Rule, data: st.DataObject

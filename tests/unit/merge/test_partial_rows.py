@@ -18,6 +18,7 @@ from table.merge.table_merger import table_merger
 from table.model.changes import CHANGE_COLUMNS, CHANGE_KIND, WRITTEN_COLUMNS, ChangeKind
 from table.model.meta_columns import RECORD_KEY
 from table.model.written_columns import has_partial_rows, is_written, own_columns
+from tests.depth import examples
 from tests.merging.histories import changes, histories, record
 from tests.merging.modes import MODELLED, MODES, VALUES, Mode
 from tests.merging.rules import Record, Records, folded
@@ -53,7 +54,7 @@ def _whole(records: Records) -> Records:
 
 
 @each_mode
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(data=st.data())
 def test_parts_come_to_what_they_come_to_record_by_record(mode: Mode, data: st.DataObject) -> None:
     # After an unconditional delete a fold forgets it: what it comes to meets the base row again.
@@ -81,7 +82,7 @@ def test_parts_come_to_what_they_come_to_record_by_record(mode: Mode, data: st.D
 
 
 @each_mode
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=examples(30))
 @given(data=st.data())
 def test_only_records_that_stand_are_written_in_part(mode: Mode, data: st.DataObject) -> None:
     steps = [step for step in data.draw(histories(mode)) if step is not None]
@@ -132,7 +133,7 @@ def _assert_standing_where_in_part(
     return in_part
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(data=st.data(), largest=st.integers(0, 2))
 def test_no_more_sets_of_columns_stay_than_may(data: st.DataObject, largest: int) -> None:
     mode = IN_PART["event time, in part"]

@@ -17,6 +17,7 @@ from table.metadata.column_statistics import ColumnStatistics, PartitionStatisti
 from table.metadata.index_keys import column_stats_key, partition_stats_key
 from table.metadata.typed_values import ValueType
 from table.read.file_statistics import FileStatistics, statistics_schema
+from tests.depth import examples
 from tests.unit.metadata.metadata_tables import Changes, MadeUpTable, Record, statistics
 
 COLUMN, PARTITION = "c", "p"
@@ -73,7 +74,7 @@ CHANGES: st.SearchStrategy[Change] = st.none() | st.tuples(
 COMMITS = st.lists(st.dictionaries(st.sampled_from(["f", "g"]), CHANGES, max_size=2), max_size=5)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=examples(30))
 @given(COMMITS, st.booleans())
 def test_records_are_folded_from_the_older_to_the_newer(
     commits: list[dict[str, Change]], has_base: bool

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from table.metadata.file_lister import MetadataFileLister
 from table.model.file_slice import ALL_PARTITIONS
 from table.view.file_lister import FileLister
+from tests.depth import examples
 from tests.unit.metadata.metadata_tables import MadeUpTable, Record, files
 
 GROUP = "files-0000-0"
@@ -20,7 +21,7 @@ CHANGES: st.SearchStrategy[Change] = st.none() | st.dictionaries(
 )
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=examples(30))
 @given(st.lists(CHANGES, max_size=6))
 def test_a_file_is_there_when_the_newest_record_says_so(commits: list[Change]) -> None:
     """And as large as the largest size that any record since the last removal of all gives it."""

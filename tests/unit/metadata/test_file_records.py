@@ -12,6 +12,7 @@ from table.metadata.file_lister import MetadataFileLister
 from table.metadata.file_records import FilesOfPartition, encode_files
 from table.metadata.record_changes import RecordChanges
 from table.model.file_slice import ALL_PARTITIONS
+from tests.depth import examples
 from tests.unit.metadata.written_tables import decoded, keys_of, written_table
 
 PATHS = st.sampled_from(["", "a", "a/b", "day=2026-11-22", "naïve/点 😀", "é" * 90])
@@ -76,7 +77,7 @@ def histories(draw: st.DrawFn) -> tuple[Listing, list[RecordChanges]]:
     return listing, commits
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples(25))
 @given(histories())
 def test_the_lister_lists_what_was_written(history: tuple[Listing, list[RecordChanges]]) -> None:
     listing, commits = history

@@ -26,6 +26,7 @@ from table.metadata.index_keys import (
 from table.metadata.record_index import LOCATIONS, RecordIndex
 from table.metadata.secondary_index import SecondaryIndex, escape
 from table.metadata.shards import shards_of
+from tests.depth import examples
 from tests.unit.metadata.metadata_tables import Changes, MadeUpTable, Record, statistics
 
 MILLIS = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp() * 1000) + 7
@@ -87,7 +88,7 @@ def _units(text: str) -> list[int]:
     return [int(unit) for unit in np.frombuffer(text.encode("utf-16-le"), np.uint16)]
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=examples(20))
 @given(st.uuids(), st.integers(0, 99))
 def test_a_file_id_is_put_together_again(file_uuid: uuid.UUID, number: int) -> None:
     for file_id in (str(file_uuid), f"{file_uuid}-{number}"):
@@ -163,7 +164,7 @@ SECONDARY = "secondary_index_by_c"
 
 
 @pytest.mark.parametrize("version", ["V1", "V2", None])
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=examples(15))
 @given(data=st.data())
 def test_a_secondary_key_finds_its_records(version: str | None, data: st.DataObject) -> None:
     """Whatever the values and the record keys are made of."""

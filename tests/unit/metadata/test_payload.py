@@ -19,6 +19,7 @@ from table.codec.hfile import HFileReader
 from table.errors import CorruptData, Unsupported
 from table.metadata.partition_kind import PartitionKind
 from table.metadata.payload import PAYLOADS, read_payload
+from tests.depth import examples
 from tests.unit.metadata.metadata_tables import SCHEMA, SCHEMA_TEXT, Record, statistics, stored
 
 GOLDEN = Path(__file__).parents[1] / "codec" / "golden"
@@ -50,7 +51,7 @@ RECORDS: dict[str, st.SearchStrategy[dict[str, Any]]] = {
 }
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.sampled_from(sorted(RECORDS)), st.data())
 def test_what_was_written_is_read(payload: str, data: st.DataObject) -> None:
     """Records of other kinds may stand between; they are null."""
@@ -173,7 +174,7 @@ def _golden(name: str) -> tuple[list[bytes], str]:
     return values, reader.file_info[b"schema"].decode()
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(st.sampled_from(["files", "column_stats", "record_index"]), st.data())
 def test_damaged_records_raise_nothing_else(name: str, data: st.DataObject) -> None:
     values, schema = _golden(name)
@@ -186,7 +187,7 @@ def test_damaged_records_raise_nothing_else(name: str, data: st.DataObject) -> N
     _read_or_refuse(column, schema, PartitionKind.of(name).payload)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(st.sampled_from(["files", "column_stats", "record_index"]), st.data())
 def test_damaged_schemas_raise_nothing_else(name: str, data: st.DataObject) -> None:
     values, schema = _golden(name)

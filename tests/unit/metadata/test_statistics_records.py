@@ -28,6 +28,7 @@ from table.metadata.statistics_records import (
     statistics_columns,
 )
 from table.metadata.typed_values import ValueType
+from tests.depth import examples
 from tests.unit.metadata.metadata_tables import ARCHIVES
 from tests.unit.metadata.written_tables import decoded, written_table
 from tests.unit.schema.strategies import SCALARS, rows
@@ -239,7 +240,7 @@ def statistics(draw: st.DrawFn) -> pa.Table:
     )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(statistics(), st.sampled_from(["price", "pos.x", "größe"]))
 def test_what_was_written_is_read(told: pa.Table, column: str) -> None:
     changes = encode_column_statistics(column, told)

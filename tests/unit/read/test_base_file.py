@@ -21,6 +21,7 @@ from table.read.base_file import read_base_file
 from table.read.row_filter import matching
 from table.storage.local_storage import LocalStorage
 from table.storage.storage import StorageLocation
+from tests.depth import examples
 
 SCHEMA = pa.schema(
     [("key", pa.string()), ("number", pa.int64()), ("new", pa.int32()), ("text", pa.string())]
@@ -95,7 +96,9 @@ CONDITIONS = st.one_of(
 
 
 @settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(40),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(CONDITIONS)
 def test_no_row_that_meets_a_condition_is_lost(

@@ -21,13 +21,14 @@ from table.read.cdc import Inference
 from table.read.span import Span
 from table.storage import Storage, StorageLocation, open_storage
 from table.timeline.timeline_store import commit_content
+from tests.depth import examples
 from tests.tables import Row, commit, make, writer
 from tests.unit.read.histories import Batch, History, Service, batches, compacted, outcome, write
 
 Told = tuple[str, str, int | None, int | None]
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(batches())
 def test_logs_tell_what_they_changed(sent: list[Batch]) -> None:
     history = write(sent)
@@ -35,7 +36,7 @@ def test_logs_tell_what_they_changed(sent: list[Batch]) -> None:
     assert found == Counter(_model(history))
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(compacted())
 def test_compactions_change_nothing_that_is_told(steps: list[Batch | Service]) -> None:
     history = write(steps)
@@ -56,7 +57,7 @@ def test_a_slice_that_was_cleaned_after_its_compaction_is_named() -> None:
         _told(again, last)
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 @given(batches())
 def test_commits_told_one_by_one_are_told_alike(sent: list[Batch]) -> None:
     history = write(sent)

@@ -19,6 +19,7 @@ from table.model.meta_columns import with_meta_columns
 from table.read import log_changes
 from table.read.file_group_reader import FileGroupReader
 from table.read.log_changes import DeleteMarker
+from tests.depth import examples
 from tests.unit.read.slices import (
     SCHEMA,
     USER_SCHEMA,
@@ -209,7 +210,9 @@ def test_a_file_that_was_cleaned_meanwhile_changed_the_snapshot(file_slice: Slic
 
 
 @settings(
-    deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    deadline=None,
+    max_examples=examples(40),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(position=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7), in_base=st.booleans())
 @example(position=0.25, bit=7, in_base=True)

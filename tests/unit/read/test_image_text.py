@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from table.errors import Unsupported
 from table.read.cdc.image_text import AVRO, JACKSON
 from table.read.cdc.java_text import number_text
+from tests.depth import examples
 
 _SHORT_ESCAPES = {'"': '"', "\\": "\\", "\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t"}
 
@@ -47,7 +48,7 @@ _RECORDS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.lists(st.none() | _RECORDS, max_size=4), st.integers(0, 2))
 def test_jackson_prints_records_as_the_model_does(records: list[Any], skipped: int) -> None:
     column = pa.array(records, _RECORD).slice(skipped)
@@ -55,7 +56,7 @@ def test_jackson_prints_records_as_the_model_does(records: list[Any], skipped: i
     assert JACKSON.text(column).to_pylist() == expected
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.lists(st.none() | _RECORDS, max_size=4), st.integers(0, 2))
 def test_avro_prints_records_as_the_model_does(records: list[Any], skipped: int) -> None:
     column = pa.array(records, _RECORD).slice(skipped)

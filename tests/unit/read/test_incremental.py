@@ -29,6 +29,7 @@ from table.timeline.timeline_store import TimelineStore
 from table.transaction.transaction import Transaction
 from table.view.file_system_view import FileSystemView
 from tests import plans
+from tests.depth import examples
 from tests.tables import Row, commit, writer
 from tests.unit.read.histories import (
     Batch,
@@ -65,7 +66,7 @@ def test_a_span_that_ends_before_it_begins_is_refused() -> None:
         Span.of("2026-01-03", "2026-01-02")
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(batches(), st.data())
 def test_a_span_shows_what_its_commits_came_to_among_themselves(
     sent: list[Batch], data: st.DataObject
@@ -82,7 +83,7 @@ def test_a_span_shows_what_its_commits_came_to_among_themselves(
     assert _payloads(history, plan) == live(outcome(sent[begin:end]))
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(compacted(), st.data())
 def test_compactions_and_commits_after_the_end_do_not_change_what_a_span_shows(
     steps: list[Batch | Service], data: st.DataObject

@@ -23,12 +23,13 @@ from table.read.file_statistics import statistics_schema
 from table.read.pruning import Pruning
 from table.read.row_filter import matching
 from table.storage import StorageLocation, open_storage
+from tests.depth import examples
 from tests.merging.written_table import WrittenTable
 from tests.tables import Row, commit, make, writer
 from tests.unit.read.conditions import CONDITIONS, ON_A, ROWS, SCHEMA
 
 Rows = list[dict[str, Any]]
-_SETTINGS = settings(max_examples=100, deadline=None)
+_SETTINGS = settings(max_examples=examples(100), deadline=None)
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 from table.model.meta_columns import PARTITION_PATH
 from table.read.partition_pruning import guarantee_of
 from table.read.row_filter import columns_of, matching, may_hold, row_groups_of
+from tests.depth import examples
 from tests.unit.read.conditions import CONDITIONS, ROWS, SCHEMA
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(CONDITIONS, ROWS, st.integers(1, 4))
 def test_row_groups_that_are_passed_over_hold_no_match(
     condition: pc.Expression, rows: list[dict[str, Any]], group_rows: int
@@ -32,7 +33,7 @@ def test_row_groups_that_are_passed_over_hold_no_match(
     assert matching(kept, condition).to_pylist() == matching(table, condition).to_pylist()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(CONDITIONS, st.lists(st.tuples(st.integers(0, 10), st.integers(0, 10)), max_size=4))
 def test_a_file_is_ruled_out_only_if_none_of_its_rows_match(
     condition: pc.Expression, ranges: list[tuple[int, int]]

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from table.errors import Unsupported
 from table.log.log_block import MAGIC, BlockType, HeaderKey, LogBlock, encode
 from table.read.standing_blocks import standing_blocks
+from tests.depth import examples
 from tests.unit.log.blocks import read_all
 
 INSTANTS = ["1", "2", "3", "4"]
@@ -91,7 +92,7 @@ def _logs(draw: st.DrawFn) -> list[Block]:
     return blocks
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(_logs())
 def test_blocks_stand_as_apache_takes_them(blocks: list[Block]) -> None:
     log = b"".join(block.encoded(number) for number, block in enumerate(blocks))

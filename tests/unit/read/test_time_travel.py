@@ -23,6 +23,7 @@ from table.services.cleaning_plan import CleaningPolicy
 from table.storage import StorageLocation, open_storage
 from table.timeline.clock import UTC_CLOCK, TimelineClock
 from tests import plans
+from tests.depth import examples
 from tests.tables import Row, commit, make, write_files, writer
 from tests.unit.read.histories import (
     Batch,
@@ -90,7 +91,7 @@ def test_any_text_is_an_instant_or_refused(text: str) -> None:
     assert re.fullmatch(r"[0-9]{14}|[0-9]{17}", instant)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(batches())
 def test_each_moment_shows_what_had_come_until_then(sent: list[Batch]) -> None:
     history = write(sent)
@@ -99,7 +100,7 @@ def test_each_moment_shows_what_had_come_until_then(sent: list[Batch]) -> None:
         assert found == live(outcome(sent[:count]))
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(compacted())
 def test_compactions_change_no_moment(steps: list[Batch | Service]) -> None:
     history = write(steps)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from table.errors import CorruptData, InvalidConfig, Unsupported
 from table.model.meta_columns import without_meta_columns
 from table.schema.avro import canonical, record_name, to_arrow, to_avro, to_json
+from tests.depth import examples
 from tests.unit.schema.strategies import SCHEMAS
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -84,7 +85,7 @@ def test_a_table_name_is_made_fit_for_avro_as_apache_does(table: str, name: str)
     assert record_name(table) == (f"{name}_record", f"hoodie.{name}")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(SCHEMAS)
 def test_arrow_survives_the_way_through_avro(schema: pa.Schema) -> None:
     avro = to_avro(schema, "t")
@@ -169,7 +170,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=90, deadline=None)
+@settings(max_examples=examples(90), deadline=None)
 @given(st.dictionaries(st.sampled_from(["type", "name", "fields"]), JSON) | JSON.map(json.dumps))
 def test_no_json_crashes_the_reader(avro: dict[str, object] | str) -> None:
     try:
@@ -179,7 +180,7 @@ def test_no_json_crashes_the_reader(avro: dict[str, object] | str) -> None:
     assert schema.empty_table().schema == schema, "what is read can hold rows"
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.data())
 def test_no_damaged_schema_crashes_the_reader(data: st.DataObject) -> None:
     text = (GOLDEN / "nested_by_spark.avsc").read_text("utf-8")

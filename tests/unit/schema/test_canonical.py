@@ -8,6 +8,7 @@ from hypothesis import given, settings
 
 from table.errors import InvalidConfig
 from table.schema.avro import canonical, to_avro
+from tests.depth import examples
 from tests.unit.schema.strategies import SCHEMAS
 
 
@@ -70,7 +71,7 @@ def test_two_columns_of_one_name_are_refused() -> None:
         canonical(pa.schema([("a", pa.int32()), ("a", pa.int64())]))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(SCHEMAS)
 def test_what_can_be_stored_is_left_alone(schema: pa.Schema) -> None:
     assert canonical(schema) == schema

@@ -25,6 +25,7 @@ from table.execution.runner import LocalRunner
 from table.hudi_table import open_table
 from table.services.compaction import CompactionPolicy
 from table.storage import StorageLocation
+from tests.depth import examples
 from tests.json_stream import INDEX, JsonStream
 
 COLUMNS = {"id": "string", "ts": "bigint", "region": "string"}
@@ -265,7 +266,7 @@ def run(pipeline: Pipeline, steps: Sequence[list[Change] | str], rule: Partition
             assert all(len(regions) == 1 for regions in by_key(pipeline.read()).values())
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(STEPS, st.sampled_from(TableType), st.booleans())
 @example(LATE_DELETE, TableType.MERGE_ON_READ, True)
 @example(LATE_DELETE, TableType.COPY_ON_WRITE, True)
@@ -277,7 +278,7 @@ def test_refused_moves_leave_each_key_in_one_partition(
     run(Pipeline.start(table_type, is_ordered, rule), steps, rule)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(STEPS, st.sampled_from(TableType), st.booleans())
 @example(LATE_DELETE, TableType.MERGE_ON_READ, True)
 @example(LATE_DELETE, TableType.COPY_ON_WRITE, True)

@@ -7,7 +7,6 @@ raised on purpose; anything else is told as ``unexpected``.
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -39,6 +38,7 @@ from table.timeline.timeline_store import (
     rollback_plan_content,
 )
 from table.transaction.rollback import plan_rollback
+from tests.depth import EVERYTHING
 from tests.golden.golden_table import unpack
 from tests.tables import Row, commit, spec, write_files, writer
 
@@ -380,9 +380,6 @@ HISTORIES: dict[History, tuple[Kind, ...]] = {
 #: Tables that Apache Hudi wrote.
 GOLDEN = ("v9_mor_compacted", "v6_mor_dead_writer", "v9_mor_archived")
 
-#: Each history once and some of the commands, unless all of both are asked for: that takes minutes.
-EVERY = os.environ.get("LAKEMARK_EVERY_COMMAND") == "1"
-
 
 @dataclass(frozen=True, slots=True)
 class Case:
@@ -403,7 +400,7 @@ class Case:
         return known if isinstance(known, str) else f"{known.__name__}-{self.kind}"
 
     def some(self, commands: Sequence[str], every: int) -> Sequence[str]:
-        return commands if EVERY else commands[self.number % every :: every]
+        return commands if EVERYTHING else commands[self.number % every :: every]
 
     def make(self, folder: Path) -> Path:
         if isinstance(self.history, str):
@@ -417,7 +414,7 @@ class Case:
 def cases() -> Iterator[Case]:
     number = count()
     for place, (history, kinds) in enumerate(HISTORIES.items()):
-        for kind in kinds if EVERY else [kinds[place % len(kinds)]]:
+        for kind in kinds if EVERYTHING else [kinds[place % len(kinds)]]:
             yield Case(next(number), history, kind)
     for name in GOLDEN:
         yield Case(next(number), name)
@@ -527,7 +524,7 @@ def test_who_looks_changes_nothing(
 def test_upkeep_leaves_the_rows(
     case: Case, copies: Iterator[Path], before: Told, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    alone = [[command] for command in UPKEEP] if EVERY else []
+    alone = [[command] for command in UPKEEP] if EVERYTHING else []
     for commands in (case.some(UPKEEP, 3), *alone):
         copy = next(copies)
         for command in commands:

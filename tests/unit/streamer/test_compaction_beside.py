@@ -39,6 +39,7 @@ from table.storage import Storage
 from table.transaction.heartbeat import HEARTBEAT_FOLDER
 from table.transaction.rollback import roll_back_named
 from tests.clocks import SharedClock, on_clock
+from tests.depth import examples
 from tests.storages import FaultyStorage, SimulatedCrash
 from tests.storages.faulty_storage import When
 from tests.tables import SCHEMA, Row, commit, contents, data_files, make, write_files, writer
@@ -520,7 +521,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(12), deadline=None, suppress_health_check=list(HealthCheck))
 @given(STEPS)
 def test_steps_of_batches_and_a_compaction_in_any_order_keep_every_row(steps: list[str]) -> None:
     """A restart forgets what was in flight, as a crash does."""

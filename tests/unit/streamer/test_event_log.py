@@ -15,6 +15,7 @@ from streamer.config.load import validated
 from streamer.config.secrets import redaction
 from streamer.event_log import JsonLines, event_log
 from streamer.events import Event, Retrying, RunFailed
+from tests.depth import examples
 from tests.unit.streamer.event_samples import CLASSES, of_class
 
 OWN = {"time", "pipeline", "event"}
@@ -29,7 +30,7 @@ def told(event: Event) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(data=st.data())
 def test_each_event_is_one_object_with_all_its_fields(kind: type[Any], data: st.DataObject) -> None:
     line = told(data.draw(of_class(kind)))

@@ -20,6 +20,7 @@ from streamer.events import (
     RunStopped,
 )
 from streamer.health import Health
+from tests.depth import examples
 from tests.unit.streamer.event_samples import CLASSES, of_class
 
 STARTED = RunStarted("p", "orders", "/t", {0: 0}, False)
@@ -159,7 +160,7 @@ def test_a_run_that_has_ended_is_neither(
 
 
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(data=st.data())
 def test_every_event_is_a_sign_of_life_or_the_end(kind: type[Any], data: st.DataObject) -> None:
     run = Run()

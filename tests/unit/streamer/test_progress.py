@@ -12,6 +12,7 @@ from rich.console import Console
 from streamer import events
 from streamer.events import Event
 from streamer.progress import LiveDisplay, PlainLines, describe, display
+from tests.depth import examples
 from tests.unit.streamer.event_samples import CLASSES, of_class
 
 BATCH = events.BatchWritten(
@@ -141,7 +142,7 @@ def test_a_failure_is_left_to_the_message_that_ends_the_command() -> None:
 
 
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(data=st.data())
 def test_every_event_has_its_words(kind: type[Any], data: st.DataObject) -> None:
     assert describe(data.draw(of_class(kind)))

@@ -18,6 +18,7 @@ from table.storage import Storage
 from table.timeline.lsm_history import LsmHistory, ManifestFile
 from table.timeline.lsm_writer import ArchivedInstant, HistorySettings, LsmWriter, mergeable
 from table.timeline.timeline_store import TimelineStore, commit_content
+from tests.depth import examples
 from tests.unit.timeline.archives import (
     HISTORY,
     history_file,
@@ -49,7 +50,7 @@ def add(storage: Storage, items: Sequence[Instant], kept: HistorySettings = SMAL
     writer.tidy()
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=examples(30))
 @given(st.lists(st.integers(1, 3), min_size=1, max_size=20))
 def test_what_was_added_is_found_however_often_it_was_merged(counts: list[int]) -> None:
     storage, added = new_storage(), list[Instant]()

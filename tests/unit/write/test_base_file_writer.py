@@ -17,6 +17,7 @@ from table.storage import Storage
 from table.write.base_file_writer import BaseFileWriter
 from table.write.row_groups import row_bytes
 from table.write.write_status import WriteStatus
+from tests.depth import examples
 from tests.unit.write.tables import AVRO_SCHEMA, SCHEMA, memory, records, rows_of
 
 PATH = "r0/00000000-1cd2-4bad-9f65-85c035589ca9-0_0-0-0_20260101000000000.parquet"
@@ -33,7 +34,7 @@ def _write(
         return writer.close()
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(records(), st.integers(0, 12))
 def test_rows_come_back_and_bytes_do_not_depend_on_the_batches(
     batch: list[dict[str, object]], place: int

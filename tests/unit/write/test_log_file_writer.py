@@ -20,6 +20,7 @@ from table.storage import Storage
 from table.write.log_file_writer import LogFileWriter
 from table.write.row_groups import row_bytes
 from table.write.write_status import WriteStatus
+from tests.depth import examples
 from tests.unit.write.tables import (
     AVRO_SCHEMA,
     FILE_ID,
@@ -71,7 +72,7 @@ _KINDED = records(min_size=1).flatmap(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(_KINDED, max_size=3), st.sampled_from(sorted(FORMATS)), st.integers(50, 900))
 def test_a_log_holds_upserts_then_deletes_of_each_append(
     appends: list[tuple[list[dict[str, object]], list[ChangeKind]]],

@@ -22,6 +22,7 @@ from table.read.log_changes import LogChanges
 from table.schema.avro import to_avro
 from table.storage import Storage
 from table.write.log_file_writer import LogFileWriter
+from tests.depth import examples
 from tests.golden.golden_table import unpack
 from tests.unit.write.tables import (
     AVRO_SCHEMA,
@@ -70,7 +71,7 @@ def _read(storage: Storage) -> pa.Table:
 
 
 @each_format
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(data=st.data())
 def test_rows_come_back_with_the_columns_they_were_written_with(
     block_format: str, data: st.DataObject

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from table.errors import InvalidRecords
 from table.write.row_groups import RowGroups, cut, row_bytes
+from tests.depth import examples
 from tests.unit.write.tables import SCHEMA, records, rows_of
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(records(), st.lists(st.integers(0, 12)), st.integers(1, 2_000))
 def test_tables_do_not_depend_on_the_batches(
     batch: list[dict[str, object]], cuts: list[int], max_bytes: int
@@ -31,7 +32,7 @@ def test_tables_do_not_depend_on_the_batches(
     assert [table.num_rows for table in gathered] == [table.num_rows for table in at_once]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(records(), st.integers(1, 2_000))
 def test_no_table_is_larger_than_asked_for_but_a_single_row(
     batch: list[dict[str, object]], max_bytes: int
@@ -46,7 +47,7 @@ def test_no_table_is_larger_than_asked_for_but_a_single_row(
         assert size + row_bytes(following)[0] > max_bytes, "the next row had room"
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(records(min_size=1))
 def test_a_row_is_not_larger_than_counted(batch: list[dict[str, object]]) -> None:
     """Up to the few bytes by which a whole table's bitmaps and offsets exceed its rows'."""

@@ -22,6 +22,7 @@ from table.merge.record_merger import RecordMerger, event_time_merger
 from table.model.changes import CHANGE_KIND, CHANGE_KIND_FIELD, WRITTEN_COLUMNS, ChangeKind
 from table.model.meta_columns import COMMIT_TIME, RECORD_KEY
 from table.model.written_columns import pack
+from tests.depth import examples
 from tests.unit.merge.custom.mergers import (
     Appending,
     AppendingRecords,
@@ -133,7 +134,7 @@ def upserts(rows: pa.Table) -> pa.Table:
 
 
 @each_appending
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=examples(30))
 @given(history=histories())
 def test_merges_in_order_of_arrival_as_record_by_record(
     merger: CustomMerger, history: tuple[list[Change], list[Change]]
@@ -152,7 +153,7 @@ def test_merges_in_order_of_arrival_as_record_by_record(
 
 
 @each_appending
-@settings(deadline=None, max_examples=4)
+@settings(deadline=None, max_examples=examples(4))
 @given(history=histories())
 def test_merges_alike_when_it_goes_to_disk(
     merger: CustomMerger, history: tuple[list[Change], list[Change]]
@@ -166,7 +167,7 @@ def test_merges_alike_when_it_goes_to_disk(
 
 
 @each_by_event_time
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=examples(30))
 @given(history=histories())
 def test_event_time_written_by_a_user_is_event_time(
     merger: CustomMerger, history: tuple[list[Change], list[Change]]
@@ -183,7 +184,7 @@ def test_event_time_written_by_a_user_is_event_time(
 
 
 @each_by_event_time
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=examples(30))
 @given(history=histories([ChangeKind.UPSERT], in_part=True))
 def test_records_written_in_part_fill_each_other(
     merger: CustomMerger, history: tuple[list[Change], list[Change]]

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from streamer.demo import ORDER_SCHEMA, OrderMix, expected_orders, order_messages, orders
 from streamer.demo.order_stream import BLOCK_EVENTS
+from tests.depth import examples
 
 shares = st.sampled_from([0.0, 0.01, 0.15])
 mixes = st.builds(OrderMix, shares, shares, shares, shares, shares)
@@ -30,7 +31,7 @@ def decoded(value: bytes) -> dict[str, Any] | None:
     return order if fits else None
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(
     mix=mixes,
     seed=st.integers(0, 9),

@@ -36,6 +36,7 @@ from streamer.metrics.families import BoundedLabel
 from streamer.metrics.run_metrics import RunMetrics
 from streamer.metrics.table_shape import DEAD_LETTERS, ROWS, TableShape
 from table.timeline.clock import TimelineClock
+from tests.depth import examples
 from tests.unit.streamer.event_samples import CLASSES, of_class
 
 DOCUMENT = Path(__file__).parents[4] / "docs" / "operating.md"
@@ -71,7 +72,7 @@ def watched() -> Watched:
 
 
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(data=st.data())
 def test_every_event_is_counted_and_what_is_shown_can_be_parsed(
     kind: type[Any], data: st.DataObject

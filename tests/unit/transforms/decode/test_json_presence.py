@@ -7,6 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.depth import examples
 from transforms.decode.json_presence import find_present
 
 NAMES = ["a", "ab", "é", "a b", 'q"t', "\\", ":", ",", "}{", "a.b", "\n", ""]
@@ -27,7 +28,7 @@ def texts(draw: st.DrawFn) -> str:
     return json.dumps(draw(objects), ensure_ascii=ascii_only, separators=separators)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(st.lists(texts(), max_size=6), names)
 @example(['{"b":"a"}', '{"a" :null}', '{"b":["a"]}', '{"b":{"a":1}}'], "a")
 @example(['{"\\u0061":null}', '{"b":"\\"a\\":"}', '{"b":"}","a":null}'], "a")
