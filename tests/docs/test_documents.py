@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -11,13 +14,19 @@ import yaml
 from streamer.cli import parser
 from streamer.config.load import load
 from streamer.config.reference import reference
+from streamer.loop import STOP_GRACE_S
 from table.config.property_page import page
 from tests.golden.support import support
 from tests.interop.oracle import ApacheTable
 from transforms.schema_text import TYPES
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(ROOT.glob("*/*.md"))]
+GUIDES = [ROOT / "README.md", *sorted(ROOT.glob("*/*.md"))]
+PAGES = [*GUIDES, ROOT / "CHANGELOG.md"]
+
+#: What a page shows of a pod, which is no part of a pipeline file.
+KUBERNETES = {"livenessProbe", "readinessProbe", "terminationGracePeriodSeconds"}
+
 EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
 
 
@@ -81,21 +90,84 @@ def test_links_inside_the_project_lead_somewhere(page: Path) -> None:
     assert not missing
 
 
-def test_the_commands_of_the_readme_are_commands() -> None:
-    lines = re.findall(r"^(?:\.venv/bin/)?lakemark (.*?)(?:\s+#.*)?$", _code(), re.MULTILINE)
-    assert lines
-    for line in lines:
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_command_lines_of_a_page_are_accepted(page: Path) -> None:
+    for line in re.findall(r"^(?:[\w.-]+/bin/)?lakemark (.*?)(?:\s+#.*)?$", _shell(page), re.M):
         parser().parse_args(_words(line))
 
 
-def test_the_make_targets_of_the_readme_are_targets() -> None:
+@pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.name)
+def test_commands_in_the_text_of_a_page_exist(page: Path) -> None:
+    """With their subcommands and options; the text may leave out what else they need."""
+    for line in re.findall(r"`lakemark\s([a-z][^`]*)`", page.read_text()):
+        assert_known(_words(line))
+
+
+def test_an_unknown_command_or_option_in_a_text_is_found() -> None:
+    for line in ("table polish TABLE", "table clean TABLE --keep 3", "start", "query --colums id"):
+        with pytest.raises(AssertionError, match="no such"):
+            assert_known(_words(line))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_make_targets_of_a_page_are_targets(page: Path) -> None:
     makefile = (ROOT / "Makefile").read_text()
-    for target in re.findall(r"^make (\S+)", _code(), re.MULTILINE):
-        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+    inline = re.findall(r"`make ([\w-]+)[^`]*`", page.read_text())
+    for target in inline + re.findall(r"^make (\S+)", _shell(page), re.M):
+        assert re.search(rf"^{target}:", makefile, re.M), target
 
 
-def _code() -> str:
-    return "\n".join(re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL))
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_settings_that_a_page_shows_are_accepted(page: Path, tmp_path: Path) -> None:
+    """Each part of a pipeline file is accepted in place of that part of an example."""
+    for number, shown in enumerate(_blocks(page, "yaml")):
+        part = yaml.safe_load(shown)
+        if part.keys() & KUBERNETES:
+            continue
+        tree = yaml.safe_load((ROOT / "examples/orders.yaml").read_text())
+        file = tmp_path / f"{number}.yaml"
+        file.write_text(yaml.safe_dump(_merged(tree, part)))
+        load(str(file), [])
+
+
+def test_the_grace_period_of_a_pod_is_longer_than_a_stop_takes() -> None:
+    (pod,) = [
+        part
+        for page in PAGES
+        for part in map(yaml.safe_load, _blocks(page, "yaml"))
+        if part.keys() & KUBERNETES
+    ]
+    assert pod.keys() == KUBERNETES
+    assert pod["terminationGracePeriodSeconds"] > STOP_GRACE_S
+
+
+def assert_known(words: Sequence[str]) -> None:
+    """Each subcommand and each option is one that the command line has."""
+    command, path = parser(), "lakemark"
+    for word in words:
+        subcommands = [a for a in command._actions if isinstance(a, argparse._SubParsersAction)]
+        if subcommands:
+            assert word in subcommands[0].choices, f"no such command: {path} {word}"
+            command, path = subcommands[0].choices[word], f"{path} {word}"
+        elif word.startswith("--"):
+            option = word.partition("=")[0]
+            assert option in command._option_string_actions, f"no such option: {path} {option}"
+
+
+def _merged(tree: dict[str, Any], part: Mapping[str, Any]) -> dict[str, Any]:
+    """A pipeline file, with the settings of a part in place of its own."""
+    for section, settings in part.items():
+        own = tree.get(section)
+        tree[section] = {**own, **settings} if isinstance(own, dict) else settings
+    return tree
+
+
+def _shell(page: Path) -> str:
+    return "\n".join(_blocks(page, "sh")).replace("\\\n", " ")
+
+
+def _blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.DOTALL | re.M)
 
 
 def _words(line: str) -> list[str]:

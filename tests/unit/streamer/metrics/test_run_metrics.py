@@ -9,6 +9,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import generate_latest
@@ -39,7 +40,9 @@ from table.timeline.clock import TimelineClock
 from tests.depth import examples
 from tests.unit.streamer.event_samples import CLASSES, of_class
 
-DOCUMENT = Path(__file__).parents[4] / "docs" / "operating.md"
+DOCS = Path(__file__).parents[4] / "docs"
+DOCUMENT = DOCS / "operating.md"
+ALERTS = DOCS / "alerts.yaml"
 COMPACTION = "20260501120000500"
 STARTED = RunStarted("p", "orders", "/t", {0: 10, 1: 20}, True)
 
@@ -236,10 +239,39 @@ def test_a_label_has_a_bounded_number_of_values(values: list[str]) -> None:
 
 
 def test_what_is_shown_is_what_is_documented(watched: Watched) -> None:
-    shown = {
+    documented = set(re.findall(r"^\| `(lakemark_\w+)", DOCUMENT.read_text(), re.MULTILINE))
+    assert documented == exported(watched)
+
+
+def test_alert_rules_use_metrics_that_are_exported(watched: Watched) -> None:
+    for rule in alert_rules():
+        used = set(re.findall(r"\blakemark_\w+", rule["expr"]))
+        assert used or rule["expr"].startswith("up{"), rule
+        assert used <= exported(watched), rule
+
+
+def test_alert_rules_group_by_labels_that_every_metric_has() -> None:
+    expressions = " ".join(rule["expr"] for rule in alert_rules())
+    groupings = re.findall(r"\b(?:by|on) \(([^)]*)\)", expressions)
+    assert groupings
+    assert set(groupings) == {"pipeline, topic"}
+
+
+def test_each_alert_rule_is_explained() -> None:
+    explained = re.findall(r"^\| `(Lakemark\w+)` \|", DOCUMENT.read_text(), re.MULTILINE)
+    assert explained == [rule["alert"] for rule in alert_rules()]
+
+
+def exported(watched: Watched) -> set[str]:
+    """Names of all metrics of a run, as a query names them."""
+    return {
         family.name + ("_total" if family.type == "counter" else "")
         for family in watched.metrics.registry.collect()
         if family.name.startswith("lakemark_")
     }
-    documented = set(re.findall(r"^\| `(lakemark_\w+)", DOCUMENT.read_text(), re.MULTILINE))
-    assert documented == shown
+
+
+def alert_rules() -> list[dict[str, str]]:
+    (group,) = yaml.safe_load(ALERTS.read_text())["groups"]
+    rules: list[dict[str, str]] = group["rules"]
+    return rules
