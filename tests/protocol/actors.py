@@ -1,0 +1,285 @@
+"""What a process can do to a table, and what it is told was done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import TypeAlias
+
+from checkpoints.book import DEFAULT_IDENTITY
+from checkpoints.checkpoint import KafkaCheckpoint
+from checkpoints.edit import write_checkpoint
+from sinks.hudi.settings import SinkSettings
+from sinks.hudi.table_writer import TableWriter
+from sinks.hudi.upkeep import archive, clean, tend_metadata_table_now
+from sinks.hudi.version_change import take_to_version
+from table.config.table_properties import PROPERTIES_PATH, TableProperties, TableType
+from table.errors import HudiError
+from table.execution.runner import LocalRunner
+from table.hudi_table import HudiTable
+from table.model.action import COMMITS, Action
+from table.model.file_slice import FileSlice
+from table.model.format_version import FormatVersion
+from table.model.instant import Instant
+from table.services.archival_plan import ArchivalPolicy
+from table.services.cleaning_plan import CleaningPolicy, Retention
+from table.services.compaction import CompactionPolicy
+from table.services.metadata_upkeep import MetadataPolicies
+from table.services.restore import restore
+from table.services.savepoint import create_savepoint, delete_savepoint
+from table.storage import Storage
+from table.timeline.clock import UTC_CLOCK
+from table.timeline.lock import open_lock
+from table.timeline.timeline import Timeline
+from table.transaction.heartbeat import HeartbeatPolicy
+from table.transaction.rollback import roll_back_named
+from table.transaction.sharing import Sharing
+from tests.protocol.virtual_time import VirtualTime, VirtualTimelineClock
+from tests.tables import INDEX, SCHEMA, Row, commit, spec
+
+#: Ordering value and payload of a key.
+Rows: TypeAlias = Mapping[str, tuple[int, int]]
+
+SHARING = Sharing(HeartbeatPolicy(60.0, 2), clock_skew_ms=1)
+A_LEASE_AND_MORE_S = 61.0
+A_HEARTBEAT_AND_MORE_S = 121.0
+
+#: As little stays as may: what a slow process counts on is gone as soon as can be.
+CLEANING = CleaningPolicy(Retention.FILE_VERSIONS, file_versions=1)
+ARCHIVAL = ArchivalPolicy(2, 3, delta_commits_to_compact=1)
+METADATA = MetadataPolicies(CLEANING, ArchivalPolicy(2, 3, delta_commits_to_compact=1))
+COMPACTION = CompactionPolicy(1)
+ONLY_PENDING = CompactionPolicy(10**6)
+
+
+class Mode(Enum):
+    """What a process expects of others: none, or several."""
+
+    SINGLE = "single"
+    MULTIPLE = "multiple"
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A commit of rows that its writer was told is done.
+
+    Attributes:
+        requested_at: its name.
+        completed_at: when readers saw it.
+        rows: of it.
+        checkpoint: that it sets for the default streamer.
+    """
+
+    requested_at: str
+    completed_at: str
+    rows: Rows
+    checkpoint: KafkaCheckpoint | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """A restore that its caller was told is done.
+
+    Attributes:
+        requested_at: its name.
+        completed_at: when it was done.
+        target: requested time of the commit whose state was brought back; "" for one that another
+            process had requested.
+    """
+
+    requested_at: str
+    completed_at: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """What an act told its caller; what it does not say, it did not do.
+
+    Attributes:
+        commit: rows that are in the table.
+        undone: requested times of instants that were rolled back or restored away.
+        restored: the restore that did so.
+        rewritten: requested times of compactions that were completed.
+        kept: requested time of the commit that a savepoint keeps.
+        let_go: of one that is not kept any more.
+        version: of the table from here on.
+    """
+
+    commit: Committed | None = None
+    undone: tuple[str, ...] = ()
+    restored: Restored | None = None
+    rewritten: tuple[str, ...] = ()
+    kept: str | None = None
+    let_go: str | None = None
+    version: FormatVersion | None = None
+
+
+Act: TypeAlias = Callable[[TableWriter], Acknowledged]
+
+
+# Tables and their writers
+
+
+def lay_down(
+    storage: Storage,
+    clock: VirtualTime,
+    table_type: TableType,
+    version: FormatVersion,
+    *,
+    has_metadata: bool,
+) -> None:
+    """Make an empty table."""
+    made = spec(table_type, version=version)
+    storage.create(PROPERTIES_PATH, made.to_properties().to_bytes())
+    if has_metadata:
+        open_writer(storage, clock, has_metadata=True).table.keep_metadata_table()
+
+
+def open_writer(
+    storage: Storage,
+    clock: VirtualTime,
+    mode: Mode = Mode.MULTIPLE,
+    *,
+    has_metadata: bool = False,
+    lease_s: float = 60.0,
+) -> TableWriter:
+    """A writer as a process that just started has it; nothing is recovered yet."""
+    properties = TableProperties.parse(storage.read(PROPERTIES_PATH))
+    timeline_clock = VirtualTimelineClock(UTC_CLOCK.zone, virtual=clock)
+    table = HudiTable(storage, properties, clock=timeline_clock)
+    lock = open_lock(storage, lease_s=lease_s, clock=clock)
+    sharing = SHARING if mode is Mode.MULTIPLE else None
+    table.access = replace(table.access, lock=lock, sharing=sharing)
+    settings = SinkSettings(INDEX, "parquet", metadata_table=has_metadata)
+    return TableWriter(table, SCHEMA, settings)
+
+
+# Acts
+
+
+def commit_rows(to: TableWriter, rows: Sequence[Row]) -> Acknowledged:
+    """A batch; one that fails is undone, as a stream does."""
+    try:
+        done = commit(to, rows)
+    except HudiError:
+        with suppress(HudiError):
+            to.abandon()
+        raise
+    values = {row.id: (row.ts, row.v) for row in rows}
+    return Acknowledged(commit=Committed(done.requested_at, done.completed_at or "", values))
+
+
+def compact(to: TableWriter) -> Acknowledged:
+    """Pending compactions, and one more if there are logs."""
+    return _rewritten(to, COMPACTION)
+
+
+def finish_compactions(to: TableWriter) -> Acknowledged:
+    """Pending compactions alone."""
+    return _rewritten(to, ONLY_PENDING)
+
+
+def clean_up(to: TableWriter) -> Acknowledged:
+    clean(to.table, CLEANING)
+    return Acknowledged()
+
+
+def put_away(to: TableWriter) -> Acknowledged:
+    """Archive all that may go."""
+    archive(to.table, ARCHIVAL, None)
+    return Acknowledged()
+
+
+def recover(to: TableWriter) -> Acknowledged:
+    """What a process does first."""
+    return Acknowledged(undone=tuple(to.recover()))
+
+
+def roll_back_newest(to: TableWriter) -> Acknowledged:
+    """The newest commit, as an operator names it."""
+    return roll_back(to, _commits(to)[-1].requested_at)
+
+
+def roll_back(to: TableWriter, requested_at: str) -> Acknowledged:
+    return Acknowledged(undone=(roll_back_named(to.table.access, requested_at).instant,))
+
+
+def restore_older(to: TableWriter) -> Acknowledged:
+    """To the newest commit of rows but one."""
+    return restore_to(to, ingests(to)[-2].requested_at)
+
+
+def restore_to(to: TableWriter, requested_at: str | None) -> Acknowledged:
+    """To a commit, or to that of the pending restore; the metadata table is made anew."""
+    had_metadata = bool(to.table.properties.metadata_partitions)
+    is_merge_on_read = to.table.properties.is_merge_on_read
+    done, undone = restore(to.table.access, requested_at, is_merge_on_read)
+    if had_metadata:
+        to.table.rebuild_metadata_table()
+    restored = Restored(done.requested_at, done.completed_at or "", requested_at or "")
+    return Acknowledged(undone=tuple(one.instant for one in undone), restored=restored)
+
+
+def keep_newest(to: TableWriter) -> Acknowledged:
+    """A savepoint of the newest commit."""
+    name = _commits(to)[-1].requested_at
+    create_savepoint(to.table.access, name, slices_as_of(to), "ann", "")
+    return Acknowledged(kept=name)
+
+
+def let_go_oldest(to: TableWriter) -> Acknowledged:
+    """The oldest savepoint, ended or not."""
+    found = [i for i in to.table.timeline.instants if i.action is Action.SAVEPOINT]
+    name = found[0].requested_at
+    delete_savepoint(to.table.access, name)
+    return Acknowledged(let_go=name)
+
+
+def change_to(to: TableWriter, version: FormatVersion) -> Acknowledged:
+    """Take the table to another version."""
+    done = take_to_version(to.table, version, LocalRunner(1))
+    return Acknowledged(undone=done.rolled_back, version=version)
+
+
+def tend_metadata(to: TableWriter) -> Acknowledged:
+    """Compact, clean and archive the metadata table, as far as that is due."""
+    tend_metadata_table_now(to.table, METADATA)
+    return Acknowledged()
+
+
+def set_checkpoint(to: TableWriter, checkpoint: KafkaCheckpoint) -> Acknowledged:
+    """Of the default streamer."""
+    done = write_checkpoint(to.table, DEFAULT_IDENTITY, checkpoint)
+    committed = Committed(done.requested_at, done.completed_at or "", {}, checkpoint)
+    return Acknowledged(commit=committed)
+
+
+# What acts look at
+
+
+def ingests(to: TableWriter) -> list[Instant]:
+    """Completed commits that are no compactions."""
+    store = to.table.store
+    return [i for i in _commits(to) if not store.read_commit(i).compacted]
+
+
+def slices_as_of(of: TableWriter) -> Callable[[Timeline, str], Iterable[FileSlice]]:
+    """The slices that a savepoint keeps."""
+
+    def found(timeline: Timeline, instant: str) -> Iterable[FileSlice]:
+        of.table.refresh(timeline)
+        return of.table.view().as_of(instant).latest_slices()
+
+    return found
+
+
+def _commits(to: TableWriter) -> list[Instant]:
+    return list(to.table.timeline.completed(*COMMITS))
+
+
+def _rewritten(to: TableWriter, policy: CompactionPolicy) -> Acknowledged:
+    done = to.compact_if_due(policy, LocalRunner(1))
+    return Acknowledged(rewritten=tuple(instant.requested_at for instant, _ in done))

@@ -1,0 +1,163 @@
+"""An object store in memory whose objects bear the time of a virtual clock."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
+from datetime import datetime
+from itertools import count
+from typing import IO, BinaryIO, NamedTuple
+from uuid import uuid4
+
+from table.errors import OutcomeUnknown
+from table.storage.spooled_file import SpooledFile
+from table.storage.storage import (
+    AlreadyExists,
+    NotFound,
+    ObjectInfo,
+    PreconditionFailed,
+    StorageLocation,
+    StreamingFile,
+    check_folder,
+    check_path,
+)
+from tests.protocol.virtual_time import VirtualTime
+
+
+class _Object(NamedTuple):
+    data: bytes
+    modified_ms: int
+    version: str
+
+
+class ClockedStore:
+    """A ``Storage`` as an object store is one: conditional puts, no folders, times of its own.
+
+    Each write takes a millisecond of virtual time. A copy costs almost nothing.
+    """
+
+    def __init__(self, clock: VirtualTime, objects: Mapping[str, _Object] | None = None) -> None:
+        self.clock = clock
+        self._objects = dict(objects or {})
+        self._versions = count(len(self._objects))
+        self._location = StorageLocation(f"memory://{uuid4().hex}/clocked")
+
+    def copy(self) -> ClockedStore:
+        """The same objects elsewhere."""
+        other = ClockedStore(self.clock, self._objects)
+        other._versions = self._versions
+        return other
+
+    @property
+    def location(self) -> StorageLocation:
+        return self._location
+
+    @property
+    def supports_compare_and_swap(self) -> bool:
+        return True
+
+    def read(self, path: str) -> bytes:
+        return self._at(path).data
+
+    def read_versioned(self, path: str) -> tuple[bytes, str | None]:
+        found = self._at(path)
+        return found.data, found.version
+
+    def open(self, path: str) -> AbstractContextManager[BinaryIO]:
+        return io.BytesIO(self._at(path).data)
+
+    def head(self, path: str) -> ObjectInfo | None:
+        found = self._objects.get(check_path(path))
+        return self._info(path, found) if found is not None else None
+
+    def set_modified_at(self, path: str, moment: datetime) -> bool:
+        return False
+
+    def list_folder(self, folder: str) -> tuple[list[str], list[ObjectInfo]]:
+        prefix = f"{check_folder(folder)}/" if folder else ""
+        folders: set[str] = set()
+        infos: list[ObjectInfo] = []
+        for path, found in sorted(self._objects.items()):
+            if not path.startswith(prefix):
+                continue
+            first, slash, _ = path[len(prefix) :].partition("/")
+            if slash:
+                folders.add(prefix + first)
+            else:
+                infos.append(self._info(path, found))
+        return sorted(folders), infos
+
+    def list_tree(self, folder: str) -> list[ObjectInfo]:
+        prefix = f"{check_folder(folder)}/" if folder else ""
+        objects = sorted(self._objects.items())
+        return [self._info(path, found) for path, found in objects if path.startswith(prefix)]
+
+    def create(self, path: str, data: bytes) -> None:
+        there = self._objects.get(check_path(path))
+        if there is None:
+            self._lay(path, data)
+        elif there.data != data:
+            raise _other_bytes(path)
+
+    def create_streaming(self, path: str) -> StreamingFile:
+        check_path(path)
+
+        def send(file: IO[bytes], size_bytes: int) -> None:
+            self.create(path, file.read(size_bytes))
+
+        return SpooledFile(send)
+
+    def put(self, path: str, data: bytes) -> None:
+        self._lay(check_path(path), data)
+
+    def replace(self, path: str, data: bytes, version: str) -> str:
+        there = self._objects.get(check_path(path))
+        if there is not None and there.data == data:
+            return there.version
+        if there is None or there.version != version:
+            message = f"{path} is not of version {version} any more"
+            raise PreconditionFailed(message)
+        return self._lay(path, data)
+
+    def publish(self, prepared: str, path: str) -> None:
+        source, there = self._objects.get(check_path(prepared)), self._objects.get(path)
+        if source is None and there is None:
+            message = f"{prepared} is gone, {path} was not made from it"
+            raise NotFound(message)
+        if source is None:
+            message = f"{prepared} is gone, but {path} is there: look whose it is"
+            raise OutcomeUnknown(message)
+        if there is None:
+            self._lay(check_path(path), source.data)
+        elif there.data != source.data:
+            raise _other_bytes(path)
+
+    def delete(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            self.clock.sleep(0)
+            self._objects.pop(check_path(path), None)
+
+    def make_folder(self, folder: str) -> None:
+        check_folder(folder)
+
+    def _at(self, path: str) -> _Object:
+        found = self._objects.get(check_path(path))
+        if found is None:
+            message = f"nothing lies at {path}"
+            raise NotFound(message)
+        return found
+
+    def _lay(self, path: str, data: bytes) -> str:
+        self.clock.sleep(0)
+        version = f"v{next(self._versions)}"
+        self._objects[path] = _Object(bytes(data), self.clock.now_ms(), version)
+        return version
+
+    def _info(self, path: str, found: _Object) -> ObjectInfo:
+        moment = self.clock.moment(found.modified_ms)
+        return ObjectInfo(path, len(found.data), moment, found.version)
+
+
+def _other_bytes(path: str) -> AlreadyExists:
+    return AlreadyExists(f"{path} is there already, with other bytes")

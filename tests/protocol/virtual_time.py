@@ -1,0 +1,72 @@
+"""Time that passes only when somebody waits, for every process of a test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, tzinfo
+from math import ceil
+
+import pytest
+
+from table.timeline.clock import TimelineClock, Turn
+
+_START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class VirtualTime:
+    """A clock for the lock, the timeline, heartbeats and the store."""
+
+    def __init__(self) -> None:
+        self._passed_ms = 0
+
+    def now_ms(self) -> int:
+        return int(_START.timestamp()) * 1000 + self._passed_ms
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass, at least a millisecond."""
+        self._passed_ms += max(1, ceil(1000 * seconds))
+
+    def moment(self, ms: int) -> datetime:
+        return datetime.fromtimestamp(ms / 1000, UTC)
+
+    def now(self, zone: tzinfo | None = UTC) -> datetime:
+        return self.moment(self.now_ms()).astimezone(zone)
+
+    def time(self) -> float:
+        """As ``time.time``."""
+        return self.now_ms() / 1000
+
+
+@dataclass(frozen=True, slots=True)
+class VirtualTimelineClock(TimelineClock):
+    """Generates the instant times of a table from virtual time.
+
+    Attributes:
+        virtual: that time.
+    """
+
+    virtual: VirtualTime = field(default_factory=VirtualTime)
+
+    def next_instant(
+        self,
+        newest_time: str | None,
+        turn: Turn | None = None,
+        now: Callable[[], datetime] | None = None,
+        sleep: Callable[[float], None] | None = None,
+    ) -> str:
+        follow = now or self.virtual.now, sleep or self.virtual.sleep
+        return TimelineClock.next_instant(self, newest_time, turn, *follow)
+
+
+@contextmanager
+def on_virtual_time() -> Iterator[VirtualTime]:
+    """A block in which heartbeats, and who waits for other writers, follow a virtual clock."""
+    virtual = VirtualTime()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("table.transaction.heartbeat.time", virtual)
+        patch.setattr("table.transaction.heartbeat.datetime", virtual)
+        patch.setattr("table.transaction.sharing.time", virtual)
+        patch.setattr("table.transaction.transaction.time", virtual)
+        yield virtual
