@@ -7,6 +7,7 @@ import json
 import re
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
@@ -14,12 +15,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.depth import examples
 from transforms.decode.base64_column import decode_base64
 from transforms.decode.decoded import Decoded
 from transforms.decode.json import JsonDecoder
 
 TIMESTAMP = pa.timestamp("us", "UTC")
-EXAMPLES = 100
+EXAMPLES = examples(100)
 NAMES = ("a", "b", "c", "né")
 
 
@@ -88,10 +90,11 @@ def model_decimal(value: object, precision: int, scale: int) -> Decimal:
         r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", value
     ):
         raise Broken
-    unscaled = Decimal(value) * 10**scale
-    if unscaled != unscaled.to_integral_value() or abs(unscaled) >= 10**precision:
+    unscaled = Fraction(Decimal(value)) * 10**scale
+    if unscaled.denominator != 1 or abs(unscaled) >= 10**precision:
         raise Broken
-    return Decimal(int(unscaled)).scaleb(-scale)
+    _, digits, _ = Decimal(unscaled.numerator).as_tuple()
+    return Decimal((int(unscaled < 0), digits, -scale))
 
 
 def model_string(value: object) -> str:

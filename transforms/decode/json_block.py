@@ -7,8 +7,9 @@ an object. So when the buffer parses, each value holds at least one whole docume
 
 What pyarrow does not read as wanted is read as something near and converted by columns: dates and
 Base64 from text, ``float`` from ``double`` (which would turn 1e39 into infinity), decimals from
-twice as many bits (an integer is scaled without a look at the precision), and timestamps in the
-form in which the records carry them.
+wider ones (pyarrow counts zeros at the end of a fraction as digits that need room, and scales an
+integer without a look at the precision), and timestamps in the form in which the records carry
+them.
 """
 
 from __future__ import annotations
@@ -146,6 +147,8 @@ def count_timestamps(data_type: pa.DataType) -> int:
 
 
 _TIMESTAMP = pa.timestamp("us", "UTC")
+#: Of a ``decimal256``; an integer of the others is scaled without overflow.
+_MOST_DIGITS = 76
 _READ_AS = {
     TimestampForm.ISO: _TIMESTAMP,
     TimestampForm.LONG_FRACTION: pa.string(),
@@ -164,7 +167,7 @@ def _read_type(wanted: pa.DataType, forms: Iterator[TimestampForm]) -> pa.DataTy
     if pa.types.is_date32(wanted) or pa.types.is_binary(wanted):
         return pa.string()
     if pa.types.is_decimal(wanted):
-        return pa.decimal256(wanted.precision, wanted.scale)
+        return pa.decimal256(_MOST_DIGITS - wanted.scale, wanted.scale)
     return pa.float64() if pa.types.is_float32(wanted) else wanted
 
 
