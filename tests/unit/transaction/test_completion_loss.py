@@ -1,0 +1,174 @@
+"""What proves that a pending commit had completed, and what does not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from table.codec import avro_container
+from table.config import keys
+from table.errors import Refused
+from table.model.action import Action, State
+from table.model.commit_metadata import CommitMetadata, WriteStat
+from table.model.compaction_plan import CompactionOperation, CompactionPlan
+from table.model.file_slice import FileGroupId
+from table.model.format_version import FormatVersion
+from table.model.instant import Instant
+from table.timeline.lock import open_lock
+from table.timeline.timeline import Timeline
+from table.timeline.timeline_store import commit_content, compaction_plan_content
+from table.transaction.access import TableAccess
+from table.transaction.completion_loss import check_never_completed
+from table.transaction.participant import NoParticipant
+from table.write.markers import mark
+from tests.unit.transaction.timelines import TimelineInMaking, written
+
+V6, V9 = FormatVersion.V6, FormatVersion.V9
+GROUP = "00000001-0000-4000-8000-000000000000-0"
+
+
+class KnowsAll(NoParticipant):
+    """A metadata table that was told of every commit."""
+
+    def was_told(self, requested_at: str) -> bool:
+        return True
+
+
+class Case:
+    """A pending commit of this project, with one base file, which others may know."""
+
+    def __init__(self, version: FormatVersion = V9, writer: str | None = "ours") -> None:
+        self.at = TimelineInMaking(version)
+        self.requested = self.at.request(Action.COMMIT)
+        extra = {keys.WRITER_ID: writer} if writer else {}
+        content = commit_content(Action.COMMIT, CommitMetadata(extra_metadata=extra), version)
+        self.pending = self.requested.inflight()
+        self.at.store.create(self.pending, content)
+        self.base = f"{GROUP}_0-0-0_{self.pending.requested_at}.parquet"
+        self.path = f"north/{self.base}"
+
+    def write_file(self) -> None:
+        self.at.storage.put(self.path, b"rows")
+
+    def write_over(self, instant: Instant) -> None:
+        """A commit that rewrote the base file."""
+        stat = WriteStat(GROUP, partition_path="north", prev_base_file=self.base)
+        self.at.complete(instant, CommitMetadata((stat,)))
+
+    def plan_over_logs(self) -> None:
+        """A compaction that is to read a log of the commit."""
+        slice_start = "20250101000000000" if self.at.version is V6 else self.pending.requested_at
+        log = f".{GROUP}_{slice_start}.log.1_0-0-0"
+        operation = CompactionOperation(FileGroupId("north", GROUP), slice_start, None, (log,))
+        content = compaction_plan_content(CompactionPlan((operation,)))
+        self.at.request(Action.COMPACTION, content)
+
+    def keep(self, savepoint_of: str) -> None:
+        empty: Mapping[str, Sequence[object]] = {}
+        record = {"savepointedBy": "", "savepointedAt": 0, "comments": "", "version": 1}
+        content = avro_container.encode(
+            "HoodieSavepointMetadata", {**record, "partitionMetadata": empty}
+        )
+        savepoint = Instant(savepoint_of, Action.SAVEPOINT, State.INFLIGHT)
+        self.at.store.create(savepoint)
+        self.at.publish(savepoint, content)
+
+    def check(self, *, is_told: bool = False) -> Timeline:
+        access = TableAccess(
+            self.at.storage,
+            self.at.store,
+            open_lock(self.at.storage),
+            KnowsAll() if is_told else NoParticipant(),
+        )
+        timeline = self.at.load()
+        check_never_completed(access, self.pending, timeline)
+        return timeline
+
+
+def refused(case: Case, match: str, *, is_told: bool = False) -> None:
+    with pytest.raises(Refused, match=match) as refusal:
+        case.check(is_told=is_told)
+    assert f"lakemark table rollback {case.at.storage.location.url}" in str(refusal.value)
+
+
+@pytest.mark.parametrize("version", [V6, V9])
+def test_a_pending_commit_that_nobody_has_seen_never_completed(version: FormatVersion) -> None:
+    case = Case(version)
+    case.write_file()
+    assert case.check().pending() == (case.pending,)
+
+
+def test_a_savepoint_of_its_name_proves_it_and_another_does_not() -> None:
+    other = Case()
+    done = other.at.commit(Action.COMMIT, written())
+    other.keep(done.requested_at)
+    other.check()
+    case = Case()
+    mark(case.at.storage, case.pending.requested_at, case.path)
+    case.keep(case.pending.requested_at)
+    refused(case, "savepoint .* keeps it")
+
+
+def test_files_without_markers_that_the_metadata_table_was_told_of_prove_it() -> None:
+    case = Case()
+    case.write_file()
+    refused(case, f"the metadata table tells of {case.path}", is_told=True)
+
+
+@pytest.mark.parametrize("trace", ["marker", "prepared content", "no file", "another's commit"])
+def test_what_the_metadata_table_was_told_of_is_no_proof_while_its_writer_may_have_died_before(
+    trace: str,
+) -> None:
+    case = Case(writer=None if trace == "another's commit" else "ours")
+    if trace != "no file":
+        case.write_file()
+    if trace == "marker":
+        mark(case.at.storage, case.pending.requested_at, case.path)
+    if trace == "prepared content":
+        case.at.store.prepare(case.pending, b"content")
+    case.check(is_told=True)
+
+
+def test_a_damaged_inflight_file_does_not_say_that_the_commit_is_ours() -> None:
+    case = Case()
+    case.write_file()
+    case.at.storage.put(case.at.store.path_of(case.pending), b"{")
+    case.check(is_told=True)
+
+
+@pytest.mark.parametrize("version", [V6, V9])
+def test_a_later_commit_over_its_base_file_proves_it(version: FormatVersion) -> None:
+    case = Case(version)
+    case.write_over(case.at.begin(Action.COMMIT))
+    refused(case, "was written over a base file of it")
+
+
+def test_a_later_commit_over_other_files_or_one_that_has_not_completed_proves_nothing() -> None:
+    case = Case()
+    case.at.commit(Action.COMMIT, written(("north", GROUP)))
+    case.at.begin(Action.COMMIT)
+    case.check()
+
+
+@pytest.mark.parametrize("trace", ["marker", "prepared content"])
+def test_a_commit_whose_writer_has_not_tidied_up_is_taken_for_a_dead_ones(trace: str) -> None:
+    case = Case()
+    if trace == "marker":
+        mark(case.at.storage, case.pending.requested_at, case.path)
+    else:
+        case.at.store.prepare(case.pending, b"content")
+    case.write_over(case.at.begin(Action.COMMIT))
+    case.check()
+
+
+@pytest.mark.parametrize("version", [V6, V9])
+def test_a_compaction_planned_over_its_logs_proves_it_where_logs_name_their_commit(
+    version: FormatVersion,
+) -> None:
+    case = Case(version)
+    case.plan_over_logs()
+    if version is V6:
+        case.check()
+    else:
+        refused(case, "was planned over logs of it")

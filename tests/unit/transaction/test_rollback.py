@@ -1,0 +1,529 @@
+"""Each rule of a rollback beside a second writer that is alive, and goes on meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from sinks.hudi.exchange import Written
+from sinks.hudi.table_writer import TableWriter
+from table.config.table_properties import TableType
+from table.errors import Fenced, HudiError, Refused, WriteConflict
+from table.execution.runner import LocalRunner
+from table.model.action import Action, State
+from table.model.commit_metadata import CommitMetadata
+from table.model.format_version import FormatVersion
+from table.model.instant import Instant
+from table.services.compaction import CompactionPolicy
+from table.storage import Storage
+from table.storage.storage import NotFound
+from table.timeline.timeline_store import commit_content, rollback_plan_content
+from table.transaction.heartbeat import HEARTBEAT_FOLDER, HeartbeatExpired, WriterAlive
+from table.transaction.rollback import plan_rollback, recover, roll_back, roll_back_named
+from table.transaction.transaction import Transaction
+from table.write.markers import marked_files
+from tests.protocol.actors import A_HEARTBEAT_AND_MORE_S, Mode, lay_down, open_writer
+from tests.protocol.clocked_store import ClockedStore
+from tests.protocol.virtual_time import VirtualTime, on_virtual_time
+from tests.storages.interrupted_storage import InterruptedStorage
+from tests.tables import Row, commit, data_files, write_files
+
+PART_OF_A_HEARTBEAT_S = 70.0
+V6, V9 = FormatVersion.V6, FormatVersion.V9
+
+
+@pytest.fixture
+def clock() -> Iterator[VirtualTime]:
+    with on_virtual_time() as virtual:
+        yield virtual
+
+
+class Table:
+    """A table of one row, of which several processes are at work."""
+
+    def __init__(
+        self,
+        clock: VirtualTime,
+        table_type: TableType = TableType.COPY_ON_WRITE,
+        version: FormatVersion = V9,
+    ) -> None:
+        self.clock, self.storage = clock, ClockedStore(clock)
+        lay_down(self.storage, clock, table_type, version, has_metadata=False)
+        commit(self.open(), [Row("a", 1, 1)])
+
+    def open(self, through: Storage | None = None, mode: Mode = Mode.MULTIPLE) -> TableWriter:
+        return open_writer(through or self.storage, self.clock, mode)
+
+    def rows(self) -> dict[str, int]:
+        rows = self.open().table.snapshot(["id", "v"]).read_all().to_pylist()
+        return {row["id"]: row["v"] for row in rows}
+
+    def pending(self) -> list[Instant]:
+        return list(self.open().table.timeline.pending())
+
+    def beats(self) -> list[str]:
+        return [info.name for info in self.storage.list_folder(HEARTBEAT_FOLDER)[1]]
+
+    def wait_until_dead(self, *living: TableWriter) -> None:
+        """Until all others count as dead."""
+        for _ in range(2):
+            self.clock.sleep(PART_OF_A_HEARTBEAT_S)
+            for one in living:
+                beat(one)
+
+
+def beat(to: TableWriter) -> None:
+    assert to._transaction is not None
+    assert to._transaction._heartbeat is not None
+    to._transaction._heartbeat._beat()
+
+
+def inflight(of: TableWriter) -> Instant:
+    assert of._transaction is not None
+    return of._transaction.instant
+
+
+def complete_as_apache(of: TableWriter, written: list[Written]) -> None:
+    """Without the lock, and without a look at what others do to the instant."""
+    prepare(of, written)
+    store = of.table.store
+    store.publish(inflight(of), store.clock.next_instant(store.load().newest_time))
+
+
+def prepare(of: TableWriter, written: list[Written]) -> None:
+    stats = tuple(one.stat for one in written if one.stat is not None)
+    metadata = CommitMetadata(stats, of._own_metadata())
+    content = commit_content(inflight(of).action, metadata, of.table.store.version)
+    of.table.store.prepare(inflight(of), content)
+
+
+# Who is undone
+
+
+@pytest.mark.parametrize("version", [V6, V9])
+@pytest.mark.parametrize("table_type", TableType)
+def test_the_commit_of_a_living_writer_is_left_and_that_of_a_dead_one_is_undone(
+    clock: VirtualTime, table_type: TableType, version: FormatVersion
+) -> None:
+    table = Table(clock, table_type, version)
+    living, dead = table.open(), table.open()
+    ours = write_files(living, [Row("b", 2, 2)])
+    theirs = write_files(dead, [Row("c", 2, 2, region="south")])
+    table.wait_until_dead(living)
+    assert recover(table.open().table.access) == [dead.pending_instant]
+    assert not [path for path in data_files(table.storage) if path.startswith("south")]
+    living.commit(ours, {})
+    with pytest.raises(HeartbeatExpired):
+        dead.commit(theirs, {})
+    assert table.rows() == {"a": 1, "b": 2}
+    assert table.beats() == []
+
+
+def test_an_instant_without_a_heartbeat_is_left_until_it_is_as_old_as_a_dead_writers(
+    clock: VirtualTime,
+) -> None:
+    table = Table(clock)
+    to = table.open()
+    written = write_files(to, [Row("b", 2, 2)])
+    table.storage.delete([f"{HEARTBEAT_FOLDER}/{to.pending_instant}"])
+    assert recover(table.open().table.access) == []
+    assert table.open().clear_dead() == []
+    assert [i.requested_at for i in table.pending()] == [to.pending_instant]
+    clock.sleep(A_HEARTBEAT_AND_MORE_S)
+    other = table.open()
+    assert other.clear_dead() == [to.pending_instant]
+    with pytest.raises(HeartbeatExpired):
+        to.commit(written, {})
+    assert table.rows() == {"a": 1}
+
+
+def test_a_writer_that_beats_again_before_the_lock_is_acquired_is_left(
+    clock: VirtualTime,
+) -> None:
+    table = Table(clock)
+    slow = table.open()
+    written = write_files(slow, [Row("b", 2, 2)])
+    clock.sleep(A_HEARTBEAT_AND_MORE_S)
+    path = f"{HEARTBEAT_FOLDER}/{slow.pending_instant}"
+    meeting = InterruptedStorage(table.storage, lambda: table.storage.put(path, b""))
+    other = table.open(meeting)
+    meeting.is_before = lambda _, method, path: ".locks/" in path
+    assert recover(other.table.access) == []
+    assert meeting.stopped_at
+    complete_as_apache(slow, written)
+    assert table.rows() == {"a": 1, "b": 2}
+
+
+def test_an_instant_that_was_requested_after_the_first_look_is_left(clock: VirtualTime) -> None:
+    """Its writer beats, but a heartbeat that nobody has seen twice proves no death."""
+    table = Table(clock)
+    dead = table.open()
+    write_files(dead, [Row("b", 2, 2)])
+    clock.sleep(A_HEARTBEAT_AND_MORE_S)
+    new = table.open()
+
+    def begin_and_fall_silent() -> None:
+        write_files(new, [Row("c", 2, 2)])
+        clock.sleep(A_HEARTBEAT_AND_MORE_S)
+
+    meeting = InterruptedStorage(table.storage, begin_and_fall_silent)
+    other = open_writer(meeting, clock, lease_s=2 * A_HEARTBEAT_AND_MORE_S)
+    meeting.is_before = lambda _, method, path: ".locks/" in path
+    assert recover(other.table.access) == [dead.pending_instant]
+    assert [i.requested_at for i in table.pending()] == [new.pending_instant]
+
+
+def test_the_only_writer_of_a_table_refuses_to_undo_a_living_one(clock: VirtualTime) -> None:
+    table = Table(clock)
+    living = table.open()
+    written = write_files(living, [Row("b", 2, 2)])
+    with pytest.raises(WriterAlive):
+        recover(table.open(mode=Mode.SINGLE).table.access)
+    living.commit(written, {})
+    assert table.rows() == {"a": 1, "b": 2}
+
+
+@pytest.mark.parametrize("kind", ["compaction", "clean"])
+def test_plans_of_others_are_left(clock: VirtualTime, kind: str) -> None:
+    table = Table(clock)
+    store = table.open().table.store
+    name = store.clock.next_instant(store.load().newest_time)
+    planned = Instant(name, Action(kind), State.REQUESTED)
+    store.create(planned)
+    clock.sleep(A_HEARTBEAT_AND_MORE_S)
+    assert recover(table.open().table.access) == []
+    assert table.pending() == [planned]
+
+
+# What completes, or is about to, while it is undone
+
+
+def by_recovery(table: Table, through: Storage, target: TableWriter) -> object:
+    return recover(table.open(through).table.access)
+
+
+def by_name(table: Table, through: Storage, target: TableWriter) -> object:
+    return roll_back_named(table.open(through).table.access, target.pending_instant)
+
+
+def by_itself(table: Table, through: Storage, target: TableWriter) -> object:
+    return roll_back(table.open(through).table.access, inflight(target))
+
+
+Undo = Callable[[Table, Storage, TableWriter], object]
+each_way = pytest.mark.parametrize("undo", [by_recovery, by_name, by_itself])
+
+
+@each_way
+def test_once_a_rollback_is_requested_its_target_cannot_be_published(
+    clock: VirtualTime, undo: Undo
+) -> None:
+    table = Table(clock)
+    target = table.open()
+    prepare(target, write_files(target, [Row("b", 2, 2)]))
+    clock.sleep(A_HEARTBEAT_AND_MORE_S)
+    outcomes: list[str] = []
+
+    def publish() -> None:
+        with pytest.raises(NotFound):
+            target.table.store.publish(inflight(target), clock_time(target))
+        outcomes.append("not published")
+
+    meeting = InterruptedStorage(table.storage, publish)
+    meeting.is_before = lambda _, method, path: path.endswith(".rollback.requested")
+    undo(table, meeting, target)
+    assert outcomes == ["not published"]
+    assert table.rows() == {"a": 1}
+    assert not table.pending()
+    assert not [p for p in data_files(table.storage) if target.pending_instant in p]
+
+
+def clock_time(of: TableWriter) -> str:
+    return of.table.store.clock.next_instant(of.table.store.load().newest_time)
+
+
+@pytest.mark.parametrize("undo", [by_recovery, by_itself])
+def test_a_target_that_completed_before_it_was_withdrawn_is_not_undone(
+    clock: VirtualTime, undo: Undo
+) -> None:
+    table = Table(clock)
+    target = table.open()
+    written = write_files(target, [Row("b", 2, 2)])
+    clock.sleep(A_HEARTBEAT_AND_MORE_S)
+    meeting = InterruptedStorage(table.storage, lambda: complete_as_apache(target, written))
+    prepared = f".hoodie/.aux/prepared/{target.pending_instant}"
+    meeting.is_before = lambda _, method, path: (method, path) == ("delete", prepared)
+    assert not undo(table, meeting, target)
+    assert meeting.stopped_at
+    assert table.rows() == {"a": 1, "b": 2}
+    assert not table.pending()
+
+
+def test_a_commit_that_completes_before_an_operator_undoes_it_is_undone_as_a_whole(
+    clock: VirtualTime,
+) -> None:
+    table = Table(clock)
+    target = table.open()
+    written = write_files(target, [Row("b", 2, 2)])
+    clock.sleep(A_HEARTBEAT_AND_MORE_S)
+    meeting = InterruptedStorage(table.storage, lambda: complete_as_apache(target, written))
+    prepared = f".hoodie/.aux/prepared/{target.pending_instant}"
+    meeting.is_before = lambda _, method, path: (method, path) == ("delete", prepared)
+    by_name(table, meeting, target)
+    assert table.rows() == {"a": 1}
+    assert not table.pending()
+
+
+# Rollbacks of others
+
+
+def leave_a_rollback(table: Table, target: TableWriter, *, is_begun: bool = True) -> Instant:
+    """One whose writer has deleted nothing yet, and beats."""
+    access = table.open().table.access
+    content = rollback_plan_content(plan_rollback(access, target.pending_instant))
+    name = access.generate_time(access.timeline.load().newest_time)
+    requested = Instant(name, Action.ROLLBACK, State.REQUESTED)
+    access.timeline.create(requested, content)
+    if is_begun:
+        access.timeline.create(requested.inflight())
+    table.storage.put(f"{HEARTBEAT_FOLDER}/{name}", b"")
+    return requested
+
+
+@pytest.mark.parametrize("is_begun", [False, True])
+def test_a_rollback_that_another_is_at_work_on_is_left_to_it_with_its_target(
+    clock: VirtualTime, is_begun: bool
+) -> None:
+    table = Table(clock)
+    target = table.open()
+    write_files(target, [Row("b", 2, 2)])
+    clock.sleep(A_HEARTBEAT_AND_MORE_S)
+    rollback = leave_a_rollback(table, target, is_begun=is_begun)
+    assert recover(table.open().table.access) == []
+    assert {i.requested_at for i in table.pending()} == {
+        target.pending_instant,
+        rollback.requested_at,
+    }
+    clock.sleep(A_HEARTBEAT_AND_MORE_S)
+    assert recover(table.open().table.access) == [target.pending_instant]
+    assert not table.pending()
+    assert table.beats() == []
+
+
+def test_a_pending_rollback_keeps_its_target_from_being_published(clock: VirtualTime) -> None:
+    table = Table(clock)
+    target, elsewhere = table.open(), table.open()
+    written = write_files(target, [Row("b", 2, 2)])
+    others = write_files(elsewhere, [Row("c", 2, 2, region="south")])
+    table.storage.delete([f"{HEARTBEAT_FOLDER}/{target.pending_instant}"])
+    rollback = leave_a_rollback(table, target)
+    with pytest.raises(Fenced, match=f"rollback {rollback.requested_at} is about to remove it"):
+        target.commit(written, {})
+    elsewhere.commit(others, {})
+    assert table.rows() == {"a": 1, "c": 2}
+
+
+def test_the_rollback_of_a_named_instant_goes_on_with_the_one_that_is_pending(
+    clock: VirtualTime,
+) -> None:
+    table = Table(clock)
+    target = table.open()
+    write_files(target, [Row("b", 2, 2)])
+    clock.sleep(A_HEARTBEAT_AND_MORE_S)
+    rollback = leave_a_rollback(table, target)
+    by_name(table, table.storage, target)
+    done = table.open().table.timeline.completed(Action.ROLLBACK)
+    assert [one.requested_at for one in done] == [rollback.requested_at]
+    assert not table.pending()
+
+
+def test_a_completed_rollback_keeps_a_writer_that_went_on_from_publishing(
+    clock: VirtualTime,
+) -> None:
+    table = Table(clock)
+    target = table.open()
+    written = write_files(target, [Row("b", 2, 2)])
+    clock.sleep(A_HEARTBEAT_AND_MORE_S)
+    recover(table.open().table.access)
+    target.table.access.storage.put(f"{HEARTBEAT_FOLDER}/{target.pending_instant}", b"")
+    assert target._transaction is not None
+    assert target._transaction._heartbeat is not None
+    target._transaction._heartbeat._beaten_at_s = clock.time()  # as a clock that was set back
+    with pytest.raises(Fenced, match="another writer rolled it back"):
+        target.commit(written, {})
+    assert table.rows() == {"a": 1}
+
+
+# What stands in the way of a rollback
+
+
+def test_a_commit_whose_writer_is_alive_is_not_undone_by_name(clock: VirtualTime) -> None:
+    table = Table(clock)
+    living = table.open()
+    written = write_files(living, [Row("b", 2, 2)])
+    for undo in (plan_rollback, roll_back_named):
+        with pytest.raises(Refused, match="is being written: its writer's heartbeat is alive"):
+            undo(table.open().table.access, living.pending_instant)
+    living.commit(written, {})
+    assert table.rows() == {"a": 1, "b": 2}
+
+
+def test_the_commit_that_a_living_writer_goes_on_from_is_not_undone(clock: VirtualTime) -> None:
+    table = Table(clock)
+    newest = commit(table.open(), [Row("b", 2, 2)]).requested_at
+    living = table.open()
+    written = write_files(living, [Row("c", 3, 3)])
+    with pytest.raises(Refused, match="is being written"):
+        roll_back_named(table.open().table.access, newest)
+    living.commit(written, {})
+    assert table.rows() == {"a": 1, "b": 2, "c": 3}
+
+
+@pytest.mark.parametrize("begins", ["before the rollback looks", "after the rollback looked"])
+def test_a_writer_does_not_publish_over_a_commit_that_was_undone_meanwhile(
+    clock: VirtualTime, begins: str
+) -> None:
+    table = Table(clock)
+    newest = commit(table.open(), [Row("b", 2, 2)]).requested_at
+    living = table.open()
+    written: list[Written] = []
+
+    def begin() -> None:  # as Apache Hudi does, without the lock
+        living.table.access = open_writer(table.storage, clock, Mode.SINGLE).table.access
+        written.extend(write_files(living, [Row("c", 3, 3)]))
+
+    meeting = InterruptedStorage(table.storage, begin)
+    meeting.is_before = lambda _, method, path: path.endswith(".rollback.requested")
+    if begins.startswith("before"):
+        begin()
+        with pytest.raises(Refused, match="is being written"):
+            roll_back_named(table.open(meeting).table.access, newest)
+        return
+    roll_back_named(table.open(meeting).table.access, newest)
+    with pytest.raises(Fenced, match="which it was written over, was rolled back"):
+        living.commit(written, {})
+    assert table.rows() == {"a": 1}
+
+
+def test_nothing_is_undone_or_published_while_a_restore_is_pending(clock: VirtualTime) -> None:
+    table = Table(clock)
+    dead, living = table.open(), table.open()
+    write_files(dead, [Row("b", 2, 2)])
+    written = write_files(living, [Row("c", 2, 2, region="south")])
+    table.wait_until_dead(living)
+    store = table.open().table.store
+    restore = Instant(clock_time(living), Action.RESTORE, State.REQUESTED)
+    store.create(restore)
+    access = table.open().table.access
+    for refused in (
+        lambda: recover(access),
+        lambda: plan_rollback(access, dead.pending_instant),
+        lambda: roll_back_named(access, dead.pending_instant),
+    ):
+        with pytest.raises(Refused, match="finish it first"):
+            refused()
+    with pytest.raises(Fenced, match="is under way"):
+        living.commit(written, {})
+    assert len(table.pending()) == 3
+
+
+# Our own
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_what_is_left_of_an_instant_that_another_undid_is_deleted_by_its_writer(
+    clock: VirtualTime, mode: Mode
+) -> None:
+    table = Table(clock)
+    replaced = table.open(mode=mode)
+    (written,) = write_files(replaced, [Row("b", 2, 2)])
+    clock.sleep(A_HEARTBEAT_AND_MORE_S)
+    recover(table.open().table.access)
+    assert written.stat is not None
+    late = written.stat.path or ""
+    table.storage.put(late, b"a late attempt")
+    instant = inflight(replaced)
+    if mode is Mode.MULTIPLE:
+        assert roll_back(replaced.table.access, instant)
+    else:
+        with pytest.raises(Fenced, match="the newer writer goes on"):
+            roll_back(replaced.table.access, instant)
+    assert late not in data_files(table.storage)
+    assert marked_files(table.storage, instant.requested_at) == []
+
+
+def test_files_of_an_instant_of_which_no_rollback_is_known_are_kept(clock: VirtualTime) -> None:
+    """An archive may have been lost: then its rows may be acknowledged."""
+    table = Table(clock)
+    to = table.open()
+    (written,) = write_files(to, [Row("b", 2, 2)])
+    instant = inflight(to)
+    table.open().table.store.forget(instant)
+    roll_back(table.open().table.access, instant)
+    assert written.stat is not None
+    assert written.stat.path in data_files(table.storage)
+
+
+# Compactions, whose plans are anybody's
+
+
+def compactable(clock: VirtualTime) -> Table:
+    table = Table(clock, TableType.MERGE_ON_READ)
+    commit(table.open(), [Row("a", 2, 2)])
+    return table
+
+
+def plan_a_compaction(table: Table) -> Instant:
+    to = table.open()
+    ((planned, _),) = to.compactions_to_do(CompactionPolicy(1))
+    return planned
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_a_plan_that_a_living_writer_executes_is_not_taken_up(
+    clock: VirtualTime, mode: Mode
+) -> None:
+    table = compactable(clock)
+    planned = plan_a_compaction(table)
+    first = Transaction.take_up(table.open().table.access, planned)
+    other = table.open(mode=mode).table.access
+    with pytest.raises(WriteConflict, match="another writer, whose heartbeat is alive"):
+        Transaction.take_up(other, planned)
+    clock.sleep(A_HEARTBEAT_AND_MORE_S)
+    second = Transaction.take_up(other, planned)
+    assert second.instant.requested_at == first.instant.requested_at
+    second.leave()
+
+
+@pytest.mark.parametrize("became", ["completed", "removed"])
+def test_a_plan_that_was_completed_or_removed_is_not_taken_up(
+    clock: VirtualTime, became: str
+) -> None:
+    table = compactable(clock)
+    planned = plan_a_compaction(table)
+    if became == "completed":
+        assert table.open().compact_if_due(CompactionPolicy(9), LocalRunner(1))
+    else:
+        table.open().table.store.forget(planned)
+    for mode in Mode:
+        with pytest.raises(WriteConflict, match="completed or removed by another writer"):
+            Transaction.take_up(table.open(mode=mode).table.access, planned)
+    assert not table.pending()
+    assert table.beats() == []
+
+
+def test_the_rollback_of_a_compaction_keeps_its_plan_for_a_living_writer(
+    clock: VirtualTime,
+) -> None:
+    table = compactable(clock)
+    planned = plan_a_compaction(table)
+    dead = Transaction.take_up(table.open().table.access, planned)
+    clock.sleep(A_HEARTBEAT_AND_MORE_S)
+    assert recover(table.open().table.access) == []
+    assert roll_back(table.open().table.access, dead.instant)
+    assert table.pending() == [planned]
+    with pytest.raises(HudiError):
+        dead.commit(CommitMetadata(compacted=True))
+    assert len(table.open().compact_if_due(CompactionPolicy(9), LocalRunner(1))) == 1
+    assert table.rows() == {"a": 2}
