@@ -30,6 +30,7 @@ when it goes on (``table.transaction.publication``).
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -62,6 +63,8 @@ T = TypeVar("T")
 _PUBLISH_ATTEMPTS = 3
 _BEGIN_ATTEMPTS = 10
 _LOOK_AGAIN_S = 0.25
+
+_log = logging.getLogger(__name__)
 
 
 class Transaction:
@@ -213,8 +216,7 @@ class Transaction:
             with publication.telling():
                 self._access.participant.on_commit(self.instant, metadata, timeline)
             completed = self._publish(publication, self._access.generate_time(timeline.newest_time))
-        self._access.timeline.withdraw(self.instant)
-        drop_markers(self._access.storage, self.instant.requested_at)
+        self._tidy()
         self.leave()
         return completed, timeline.with_instant(completed)
 
@@ -315,6 +317,14 @@ class Transaction:
             "the next start reads the timeline and goes on from what it finds"
         )
         raise OutcomeUnknown(message)
+
+    def _tidy(self) -> None:
+        """Step 8. The instant is completed, so a store that does not answer fails nothing."""
+        try:
+            self._access.timeline.withdraw(self.instant)
+            drop_markers(self._access.storage, self.instant.requested_at)
+        except StorageUnavailable as error:
+            _log.warning("leftovers of %s stay, which nobody reads: %s", self.instant, error)
 
     def _landed(self, completed_at: str) -> Instant | None:
         """Our completed instant, if it is there; layout 1 has one name for it, whoever asked."""

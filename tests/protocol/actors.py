@@ -200,7 +200,7 @@ def recover(to: TableWriter) -> Acknowledged:
 
 def roll_back_newest(to: TableWriter) -> Acknowledged:
     """The newest commit, as an operator names it."""
-    return roll_back(to, _commits(to)[-1].requested_at)
+    return roll_back(to, commits(to)[-1].requested_at)
 
 
 def roll_back(to: TableWriter, requested_at: str) -> Acknowledged:
@@ -225,7 +225,7 @@ def restore_to(to: TableWriter, requested_at: str | None) -> Acknowledged:
 
 def keep_newest(to: TableWriter) -> Acknowledged:
     """A savepoint of the newest commit."""
-    name = _commits(to)[-1].requested_at
+    name = commits(to)[-1].requested_at
     create_savepoint(to.table.access, name, slices_as_of(to), "ann", "")
     return Acknowledged(kept=name)
 
@@ -263,7 +263,7 @@ def set_checkpoint(to: TableWriter, checkpoint: KafkaCheckpoint) -> Acknowledged
 def ingests(to: TableWriter) -> list[Instant]:
     """Completed commits that are no compactions."""
     store = to.table.store
-    return [i for i in _commits(to) if not store.read_commit(i).compacted]
+    return [i for i in commits(to) if not store.read_commit(i).compacted]
 
 
 def slices_as_of(of: TableWriter) -> Callable[[Timeline, str], Iterable[FileSlice]]:
@@ -276,7 +276,8 @@ def slices_as_of(of: TableWriter) -> Callable[[Timeline, str], Iterable[FileSlic
     return found
 
 
-def _commits(to: TableWriter) -> list[Instant]:
+def commits(to: TableWriter) -> list[Instant]:
+    """Completed commits, compactions among them."""
     return list(to.table.timeline.completed(*COMMITS))
 
 

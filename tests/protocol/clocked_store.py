@@ -43,9 +43,9 @@ class ClockedStore:
         self._versions = count(len(self._objects))
         self._location = StorageLocation(f"memory://{uuid4().hex}/clocked")
 
-    def copy(self) -> ClockedStore:
-        """The same objects elsewhere."""
-        other = ClockedStore(self.clock, self._objects)
+    def copy(self, clock: VirtualTime | None = None) -> ClockedStore:
+        """The same objects elsewhere, maybe on another clock."""
+        other = ClockedStore(clock or self.clock, self._objects)
         other._versions = self._versions
         return other
 

@@ -16,17 +16,21 @@ _START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class VirtualTime:
-    """A clock for the lock, the timeline, heartbeats and the store."""
+    """A clock for the lock, the timeline, heartbeats and the store.
 
-    def __init__(self) -> None:
-        self._passed_ms = 0
+    Attributes:
+        passed_ms: since the beginning of a test.
+    """
+
+    def __init__(self, passed_ms: int = 0) -> None:
+        self.passed_ms = passed_ms
 
     def now_ms(self) -> int:
-        return int(_START.timestamp()) * 1000 + self._passed_ms
+        return int(_START.timestamp()) * 1000 + self.passed_ms
 
     def sleep(self, seconds: float) -> None:
         """Let time pass, at least a millisecond."""
-        self._passed_ms += max(1, ceil(1000 * seconds))
+        self.passed_ms += max(1, ceil(1000 * seconds))
 
     def moment(self, ms: int) -> datetime:
         return datetime.fromtimestamp(ms / 1000, UTC)
@@ -61,12 +65,16 @@ class VirtualTimelineClock(TimelineClock):
 
 
 @contextmanager
-def on_virtual_time() -> Iterator[VirtualTime]:
-    """A block in which heartbeats, and who waits for other writers, follow a virtual clock."""
-    virtual = VirtualTime()
+def on_virtual_time(passed_ms: int = 0) -> Iterator[VirtualTime]:
+    """A block in which heartbeats, and who waits for other writers, follow a virtual clock.
+
+    No thread beats there: it would wait by the clock of the machine.
+    """
+    virtual = VirtualTime(passed_ms)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("table.transaction.heartbeat.time", virtual)
         patch.setattr("table.transaction.heartbeat.datetime", virtual)
+        patch.setattr("table.transaction.heartbeat.Heartbeat._run", lambda self: None)
         patch.setattr("table.transaction.sharing.time", virtual)
         patch.setattr("table.transaction.transaction.time", virtual)
         yield virtual

@@ -1,0 +1,85 @@
+"""A store whose process stands still before one request, or is cut off from there on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from enum import Enum
+from typing import TypeVar
+
+from table.errors import HudiError, StorageUnavailable
+from table.storage import Storage
+from tests.storages import SimulatedCrash
+from tests.storages.wrapped_storage import WrappedStorage
+
+T = TypeVar("T")
+
+
+class Fault(Enum):
+    """What becomes of the request before which a process stands still, and of those that follow.
+
+    Attributes:
+        NONE: the process goes on.
+        LOST: the request never arrives, and neither do some that follow; no answer to any of them.
+        DONE: the request is carried out at once, and its answer is lost; then as ``LOST``.
+        DEATH: the process never goes on.
+    """
+
+    NONE = "none"
+    LOST = "lost"
+    DONE = "done"
+    DEATH = "death"
+
+
+class StalledStore(WrappedStorage):
+    """Its process stands still before request ``stop``; others go on meanwhile.
+
+    Attributes:
+        requests: how many there were; may be set back before the first that counts.
+        stopped_at: the request before which the process stood still, once it has.
+    """
+
+    def __init__(
+        self,
+        inner: Storage,
+        stop: int | None = None,
+        meanwhile: Callable[[], object] = lambda: None,
+        fault: Fault = Fault.NONE,
+    ) -> None:
+        super().__init__(inner)
+        self._stop, self._meanwhile, self._fault = stop, meanwhile, fault
+        self._is_counting = False
+        self.requests = 0
+        self.stopped_at: str | None = None
+
+    def begin(self) -> None:
+        """Count from here on."""
+        self._is_counting = True
+
+    def _request(self, method: str, path: str, call: Callable[[], T]) -> T:
+        if not self._is_counting:
+            return call()
+        number, self.requests = self.requests, self.requests + 1
+        if number == self._stop:
+            self._stand_still(method, path, call)
+        if self._stop is None or number < self._stop or self._fault is Fault.NONE:
+            return call()
+        if self._fault is Fault.DEATH:
+            raise SimulatedCrash
+        if number <= self._stop + self._stop % _MOST_UNANSWERED:
+            message = f"no answer to {method} {path}"
+            raise StorageUnavailable(message)
+        return call()
+
+    _reading = _writing = _request
+
+    def _stand_still(self, method: str, path: str, call: Callable[[], T]) -> None:
+        self.stopped_at = f"{method} {path}"
+        if self._fault is Fault.DONE:
+            with suppress(HudiError):
+                call()
+        self._meanwhile()
+
+
+#: Of a process that is cut off so many requests fail, or fewer: the number of the stop decides.
+_MOST_UNANSWERED = 5

@@ -1,0 +1,56 @@
+"""A commit is acknowledged once it is published, even if the store does not answer after that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import pytest
+
+from sinks.hudi.table_writer import TableWriter
+from table.errors import StorageUnavailable
+from table.storage import Storage
+from tests.storages.wrapped_storage import WrappedStorage
+from tests.tables import Row, commit, contents, writer
+from tests.upkeep import make_plain, new_storage
+from tests.writers import shared_writer
+
+T = TypeVar("T")
+
+
+class SilentAfterPublication(WrappedStorage):
+    """Answers no request for one folder once an instant is published."""
+
+    def __init__(self, inner: Storage, folder: str) -> None:
+        super().__init__(inner)
+        self._folder = folder
+        self._is_published = False
+        self.unanswered = 0
+
+    def _request(self, method: str, path: str, call: Callable[[], T]) -> T:
+        if self._is_published and path.startswith(self._folder):
+            self.unanswered += 1
+            message = f"no answer to {method} {path}"
+            raise StorageUnavailable(message)
+        self._is_published |= method == "publish"
+        return call()
+
+    _reading = _writing = _request
+
+
+def opened(storage: Storage) -> TableWriter:
+    return shared_writer(storage, has_metadata=False)
+
+
+@pytest.mark.parametrize("folder", [".hoodie/.aux/prepared", ".hoodie/.temp", ".hoodie/.heartbeat"])
+def test_commit_is_acknowledged_although_its_leftovers_cannot_be_removed(folder: str) -> None:
+    storage = new_storage()
+    make_plain(storage)
+    silent = SilentAfterPublication(storage, folder)
+    to = opened(silent)
+    done = commit(to, [Row("a", 1, 1)])
+    assert silent.unanswered
+    assert not to.is_writing
+    assert [done] == list(writer(storage).table.timeline.completed())
+    commit(opened(storage), [Row("a", 2, 2)])
+    assert contents(storage) == {"a": (2, 2)}
