@@ -158,4 +158,6 @@ def _archived(archived: Archived) -> str:
 
 
 def _tended(tended: Tended) -> str:
-    return f"{len(tended.deleted):,} files deleted, {len(tended.archived):,} instants archived"
+    undone = f", {len(tended.undone):,} commits of dead writers undone" if tended.undone else ""
+    counts = f"{len(tended.deleted):,} files deleted, {len(tended.archived):,} instants archived"
+    return counts + undone

@@ -8,14 +8,17 @@ that one's does. Source: ``HoodieBackedTableMetadataWriter.performTableServices`
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from math import ceil
 
+from table.metadata.abandoned_commits import abandoned_commits
 from table.metadata.agreement import TOLD
 from table.metadata.metadata_compaction import EVERY_DELTA_COMMITS
+from table.metadata.metadata_store import MetadataStore
 from table.metadata.opening import METADATA_FOLDER
 from table.metadata.property_file import read_properties
 from table.metadata.valid_instants import INITIAL, MILLIS_DIGITS, first_initial
@@ -28,12 +31,14 @@ from table.storage.folder_storage import FolderStorage
 from table.timeline.clock import TimelineClock
 from table.timeline.timeline import Timeline
 from table.timeline.timeline_store import TimelineStore
-from table.transaction.access import TableAccess
+from table.transaction.access import LOCK_WAIT_S, TableAccess
 from table.view.file_lister import StorageFileLister
 from table.view.file_system_view import FileSystemView
 from table.view.view_loader import load_view
 
 _MIN_COMMITS, _FACTOR = 20, 1.2
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,17 +98,21 @@ class Tended:
         deleted: paths of old files, from its own root.
         archived: instants that left its active timeline.
         timeline: its own, afterwards.
+        undone: pending commits of dead writers that were undone.
     """
 
     deleted: tuple[str, ...]
     archived: tuple[Instant, ...]
     timeline: Timeline
+    undone: tuple[Instant, ...] = ()
 
 
 def tend(
     access: TableAccess, own: Timeline, data: Timeline, policies: MetadataPolicies | None = None
 ) -> Tended | None:
     """Clean and archive a metadata table; None when neither is due, and then nothing is read.
+
+    First undoes the pending commits that nobody will complete: they would end both for ever.
 
     Args:
         access: the data table.
@@ -113,15 +122,39 @@ def tend(
     """
     policies = policies or MetadataPolicies.beside()
     clock = access.timeline.clock
+    undone: tuple[Instant, ...] = ()
+    if abandoned_commits(own, data):
+        own, undone = _undo_abandoned(access)
     is_clean_due = _is_clean_due(own, policies.cleaning, clock)
     archival_policy = policies.archival.beside(policies.cleaning, own, clock)
     is_long = bool(plan(own, archival_policy, _keep_from(own, data)))
     if not (is_clean_due or is_long):
-        return None
+        return Tended((), (), own, undone) if undone else None
     metadata = _as_table(access)
     deleted = _clean(metadata, own, policies.cleaning) if is_clean_due else ()
     archived = _archive(metadata, data, policies) if is_long else ()
-    return Tended(deleted, archived, metadata.timeline.load())
+    return Tended(deleted, archived, metadata.timeline.load(), undone)
+
+
+def _undo_abandoned(access: TableAccess) -> tuple[Timeline, tuple[Instant, ...]]:
+    """Undo commits of the metadata table that nobody will complete.
+
+    Returns:
+        The metadata table's timeline afterwards, and the commits.
+    """
+    metadata = _as_table(access)
+    with access.lock.hold(LOCK_WAIT_S) as lease:
+        store = MetadataStore(metadata.storage, metadata.timeline, metadata.timeline.load())
+        rollbacks = store.timeline.pending(Action.ROLLBACK)
+        plans = [store.instants.read_rollback_plan(i.requested_at) for i in rollbacks]
+        in_rollback = {plan.instant for plan in plans}
+        data = access.timeline.load()  # after the metadata table's: a data instant is there first
+        found = abandoned_commits(store.timeline, data, in_rollback)
+        for commit in found:
+            lease.check()
+            store.undo(commit.requested_at)
+            _log.warning("%s of the metadata table was undone: its writer died", commit)
+        return store.timeline, tuple(found)
 
 
 def _is_clean_due(own: Timeline, policy: CleaningPolicy, clock: TimelineClock) -> bool:

@@ -1,0 +1,195 @@
+"""Pending commits in the metadata table of a writer that resumed after it was rolled back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import pytest
+
+from sinks.hudi.table_writer import TableWriter
+from sinks.hudi.upkeep import archive, clean, tend_metadata_table, tend_metadata_table_now
+from table.config.table_properties import PROPERTIES_PATH
+from table.execution.runner import LocalRunner
+from table.metadata.opening import METADATA_FOLDER
+from table.metadata.property_file import read_properties
+from table.model.action import Action, State
+from table.model.format_version import FormatVersion
+from table.model.instant import Instant
+from table.model.rollback import RollbackPlan
+from table.services.archival_plan import ArchivalPolicy
+from table.services.cleaning_plan import CleaningPolicy
+from table.services.compaction import CompactionPolicy
+from table.services.metadata_upkeep import MetadataPolicies
+from table.storage import Storage
+from table.storage.folder_storage import FolderStorage
+from table.timeline.lock import LeaseLost
+from table.timeline.timeline import Timeline
+from table.timeline.timeline_store import TimelineStore, rollback_plan_content
+from tests.clocks import SharedClock, on_clock
+from tests.storages import SimulatedCrash
+from tests.storages.wrapped_storage import WrappedStorage
+from tests.tables import Row, commit, contents, spec, writer
+from tests.upkeep import new_storage
+
+T = TypeVar("T")
+
+CLOCK = SharedClock()
+CLEANING, ARCHIVAL = CleaningPolicy(commits=2), ArchivalPolicy(4, 6, 2)
+POLICIES = MetadataPolicies.beside(CLEANING, ARCHIVAL)
+
+VERSIONS = [FormatVersion.V6, FormatVersion.V9]
+
+
+class Replaced(WrappedStorage):
+    """Stops before it creates one file of the metadata table, until another writer took over."""
+
+    def __init__(self, inner: Storage, suffix: str) -> None:
+        super().__init__(inner)
+        self._suffix = suffix
+        self.is_dead = self.has_stopped = False
+
+    def _reading(self, method: str, path: str, call: Callable[[], T]) -> T:
+        if self.is_dead:
+            raise SimulatedCrash
+        return call()
+
+    def _writing(self, method: str, path: str, call: Callable[[], T]) -> T:
+        if self.is_dead:
+            raise SimulatedCrash
+        is_metadata = path.startswith(f"{METADATA_FOLDER}/") and self._suffix in path
+        if self.has_stopped or method != "create" or not is_metadata:
+            return call()
+        self.has_stopped = True
+        newer = started(self.inner)
+        newer.recover()
+        commit(newer, [Row("new", 9, 9)])
+        self.is_dead = True
+        return call()
+
+
+def started(storage: Storage) -> TableWriter:
+    return on_clock(writer(storage), CLOCK)
+
+
+def new_table(version: FormatVersion) -> Storage:
+    storage = new_storage()
+    storage.create(PROPERTIES_PATH, spec(version=version).to_properties().to_bytes())
+    started(storage).table.keep_metadata_table()
+    commit(started(storage), [Row("z", 1, 1)])
+    return storage
+
+
+def metadata_store(storage: Storage) -> TimelineStore:
+    own = FolderStorage(storage, METADATA_FOLDER)
+    return TimelineStore.of_table(own, read_properties(own))
+
+
+def metadata_timeline(storage: Storage) -> Timeline:
+    return metadata_store(storage).load()
+
+
+def leave_commit(storage: Storage, suffix: str) -> Instant:
+    """What a writer leaves in the metadata table that resumed late and died."""
+    late = Replaced(storage, suffix)
+    with pytest.raises(SimulatedCrash):
+        commit(started(late), [Row("old", 9, 9)])
+    assert late.has_stopped
+    (pending,) = metadata_timeline(storage).pending()
+    return pending
+
+
+def live_on(storage: Storage, commits: int) -> None:
+    to = started(storage)
+    to.recover()
+    for number in range(commits):
+        commit(to, [Row("z", number, number)])
+        to.compact_if_due(CompactionPolicy(3), LocalRunner(1))
+        clean(to.table, CLEANING)
+        archive(to.table, ARCHIVAL, CLEANING)
+        tend_metadata_table_now(to.table, POLICIES)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("suffix", ["deltacommit.requested", "deltacommit.inflight"])
+def test_a_commit_that_appears_after_its_rollback_is_undone(
+    version: FormatVersion, suffix: str
+) -> None:
+    storage = new_table(version)
+    pending = leave_commit(storage, suffix)
+    tended = tend_metadata_table_now(started(storage).table, POLICIES)
+    assert tended is not None
+    assert [i.requested_at for i in tended.undone] == [pending.requested_at]
+    assert not tended.timeline.pending()
+    assert tended.timeline == metadata_timeline(storage)
+    paths = [info.path for info in storage.list_tree(METADATA_FOLDER)]
+    assert not [path for path in paths if pending.requested_at in path]
+    assert contents(storage) == {"z": (1, 1), "new": (9, 9)}
+    assert not started(storage).table.metadata_differences()
+
+
+def test_the_metadata_table_is_cleaned_and_archived_after_a_late_commit() -> None:
+    storage = new_table(FormatVersion.V9)
+    pending = leave_commit(storage, "deltacommit.requested")
+    live_on(storage, 45)
+    own = metadata_timeline(storage)
+    assert own.find(pending.requested_at) is None
+    assert own.completed(Action.CLEAN)
+    assert own.start is not None
+    assert own.start > pending.requested_at
+    assert len(own.instants) < 40
+
+
+def test_the_rollback_of_apache_hudi_is_not_anticipated() -> None:
+    storage = new_table(FormatVersion.V9)
+    pending = leave_commit(storage, "deltacommit.requested")
+    store = metadata_store(storage)
+    at = store.clock.next_instant(store.load().newest_time)
+    plan = RollbackPlan(pending.requested_at, Action.DELTA_COMMIT, {})
+    store.create(Instant(at, Action.ROLLBACK, State.REQUESTED), rollback_plan_content(plan))
+    tend_metadata_table_now(started(storage).table, POLICIES)
+    assert metadata_timeline(storage).find(pending.requested_at) == pending
+
+
+def test_a_commit_whose_data_instant_is_pending_stays() -> None:
+    storage = new_table(FormatVersion.V9)
+
+    class Dies(WrappedStorage):
+        def _writing(self, method: str, path: str, call: Callable[[], T]) -> T:
+            if method == "create" and path.startswith(f"{METADATA_FOLDER}/files/"):
+                raise SimulatedCrash
+            return call()
+
+    with pytest.raises(SimulatedCrash):
+        commit(started(Dies(storage)), [Row("old", 9, 9)])
+    (pending,) = metadata_timeline(storage).pending()
+    assert tend_metadata_table_now(started(storage).table, POLICIES) is None
+    assert metadata_timeline(storage).pending() == (pending,)
+    started(storage).recover()
+    assert not metadata_timeline(storage).pending()
+
+
+def test_nothing_is_undone_under_a_lock_that_was_lost() -> None:
+    storage = new_table(FormatVersion.V9)
+    pending = leave_commit(storage, "deltacommit.requested")
+
+    class Stalls(WrappedStorage):
+        """Stops under the lock, for longer than a lease, while another process takes the lock."""
+
+        def _reading(self, method: str, path: str, call: Callable[[], T]) -> T:
+            result = call()
+            if method == "list_folder" and path == ".hoodie/timeline" and armed:
+                armed.clear()
+                CLOCK.sleep(61)
+                with started(storage).table.access.lock.hold(1):
+                    pass
+            return result
+
+    armed: list[bool] = []
+    table = started(Stalls(storage)).table
+    assert table.timeline.completed(), "it is loaded before the lock is taken"
+    table.compact_metadata_table()
+    armed.append(True)
+    with pytest.raises(LeaseLost):
+        tend_metadata_table(table, POLICIES)
+    assert metadata_timeline(storage).pending() == (pending,)

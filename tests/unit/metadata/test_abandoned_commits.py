@@ -1,0 +1,53 @@
+"""Which pending commits of a metadata table may be undone."""
+
+from __future__ import annotations
+
+import pytest
+
+from table.metadata.abandoned_commits import abandoned_commits
+from table.metadata.valid_instants import initial
+from table.model.action import Action, State
+from table.model.instant import Instant
+from table.timeline.timeline import Timeline
+
+AT = "20260303120000000"
+PENDING = Instant(AT, Action.DELTA_COMMIT, State.INFLIGHT)
+
+
+@pytest.mark.parametrize(
+    ("data", "is_abandoned"),
+    [
+        (None, True),
+        (Instant(AT, Action.DELTA_COMMIT, State.COMPLETED, "20260303120001000"), True),
+        (Instant(AT, Action.CLEAN, State.COMPLETED, "20260303120001000"), True),
+        (Instant(AT, Action.DELTA_COMMIT, State.INFLIGHT), False),
+        (Instant(AT, Action.COMPACTION, State.REQUESTED), False),
+        (Instant(AT, Action.ROLLBACK, State.INFLIGHT), False),
+        (Instant(AT, Action.INDEXING, State.REQUESTED), False),
+    ],
+)
+def test_a_commit_is_abandoned_unless_its_data_instant_is_pending(
+    data: Instant | None, is_abandoned: bool
+) -> None:
+    found = abandoned_commits(Timeline.of([PENDING]), Timeline.of([data] if data else []))
+    assert found == ([PENDING] if is_abandoned else [])
+
+
+@pytest.mark.parametrize(
+    "pending",
+    [
+        Instant(initial(2), Action.DELTA_COMMIT, State.INFLIGHT),
+        Instant(f"{AT}004", Action.DELTA_COMMIT, State.INFLIGHT),
+        Instant(AT, Action.COMPACTION, State.INFLIGHT),
+        Instant(AT, Action.REPLACE_COMMIT, State.INFLIGHT),
+        Instant(AT, Action.CLEAN, State.REQUESTED),
+        Instant(AT, Action.DELTA_COMMIT, State.COMPLETED, "20260303120001000"),
+    ],
+    ids=str,
+)
+def test_only_pending_commits_of_data_instants_are_abandoned(pending: Instant) -> None:
+    assert abandoned_commits(Timeline.of([pending]), Timeline.of([])) == []
+
+
+def test_a_commit_that_apache_hudi_is_rolling_back_is_left_to_apache_hudi() -> None:
+    assert abandoned_commits(Timeline.of([PENDING]), Timeline.of([]), {AT}) == []
