@@ -6,6 +6,8 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from table.errors import InvalidConfig
 from table.merge.ordering import default_ordering, ordering_ranks
@@ -42,6 +44,22 @@ def test_null_ranks_below_every_value_in_any_slice(values: pa.Array) -> None:
     ranks = ordering_ranks(shifted.slice(1), ["o"]).tolist()
     assert ranks == [*ranks[: len(values)], min(ranks), *ranks[: len(values)]]
     assert min(ranks) < ranks[0]
+
+
+@pytest.mark.parametrize("precision", [1, 17, 18, 19, 20, 38])
+@given(st.data())
+def test_decimals_of_any_precision_rank_as_their_values(
+    precision: int, data: st.DataObject
+) -> None:
+    largest = 10**precision - 1
+    unscaled = data.draw(st.lists(st.integers(-largest, largest), min_size=2))
+    values = [Decimal(number) for number in (largest, -largest, *unscaled)]
+    rows = pa.table({"o": pa.array(values, pa.decimal128(precision, 0))})
+
+    ranks = ordering_ranks(rows, ["o"]).tolist()
+
+    places = sorted(set(ranks))
+    assert [places.index(rank) for rank in ranks] == [sorted(set(values)).index(v) for v in values]
 
 
 def test_several_fields_compare_the_first_one_first() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -41,14 +41,15 @@ class Known:
     def of_column(
         self, column: str, data_type: pa.DataType, partitions: Sequence[str] | None = None
     ) -> pa.Table:
-        found = []
+        schema, found = statistics_schema("file_name", data_type), []
         for name, rows in self.files.items():
             values = [row.get(column) for row in rows]
             there = [value for value in values if value is not None]
             low, high = min(there, default=None), max(there, default=None)
             found.append((name, low, high, len(values) - len(there), len(values)))
-        columns = zip(*found, strict=True)
-        return pa.table(list(map(list, columns)), statistics_schema("file_name", data_type))
+        return pa.Table.from_pylist(
+            [dict(zip(schema.names, f, strict=True)) for f in found], schema
+        )
 
 
 def sliced(number: int, log_files: int) -> FileSlice:
@@ -58,14 +59,23 @@ def sliced(number: int, log_files: int) -> FileSlice:
     return FileSlice(FileGroupId("", group), "10", base, tuple(logs))
 
 
-def left_of(slices: Sequence[Sequence[Rows]], condition: pc.Expression) -> list[bool]:
-    """For the rows of each slice, file by file: whether it is left."""
+def left_of(
+    slices: Sequence[Sequence[Rows]], condition: pc.Expression, unknown: Container[int] = ()
+) -> list[bool]:
+    """For the rows of each slice, file by file: whether it is left.
+
+    Args:
+        slices: the rows of the files of each.
+        condition: what is asked for.
+        unknown: places, in a slice, of the files that have no statistics.
+    """
     made = [sliced(number, len(files) - 1) for number, files in enumerate(slices)]
     known = Known(
         {
             name: rows
             for one, files in zip(made, slices, strict=True)
-            for name, rows in zip(names(one), files, strict=True)
+            for place, (name, rows) in enumerate(zip(names(one), files, strict=True))
+            if place not in unknown
         }
     )
     left = Pruning(SCHEMA, statistics=known).left(made, condition)
@@ -100,6 +110,16 @@ def test_a_slice_that_is_ruled_out_holds_no_match_however_its_files_merge(
         merged = [{"a": a, "b": b} for a, b in product(*values)]
         found = matching(pa.Table.from_pylist(merged, SCHEMA), condition).num_rows
         assert is_left or not found
+
+
+@_SETTINGS
+@given(CONDITIONS, st.lists(ROWS, min_size=1, max_size=3), st.sets(st.integers(0, 2)))
+def test_a_slice_is_left_if_a_file_without_statistics_may_hold_a_match(
+    condition: pc.Expression, files: list[Rows], unknown: set[int]
+) -> None:
+    matches = [matching(pa.Table.from_pylist(rows, SCHEMA), condition).num_rows for rows in files]
+    (is_left,) = left_of([files], condition, unknown)
+    assert is_left or not any(matches)
 
 
 @_SETTINGS

@@ -1,0 +1,1 @@
+"""Small wrong changes of the code, each with the tests that must notice it: ``make mutants``."""
