@@ -8,6 +8,8 @@ Invariants:
 - holding a lease proves nothing after a pause: ``Lease.check`` comes before the step it guards;
 - who takes the lock over from a holder that has not released it first removes everything that is
   prepared for publication: that holder may go on any time, and publishes nothing any more.
+- a lock is released after a failure only when nothing prepared is left: a publication without an
+  answer may be carried out at any time.
 """
 
 from __future__ import annotations
@@ -220,15 +222,24 @@ class TableLock:
         It is renewed as long as the block lasts: the metadata table's compaction of 10,000 files
         took a minute under it on a busy machine, and without that would never have come to its end.
         ``StorageBasedLockProvider`` of Apache Hudi does the same.
+
+        If the block fails, a publication that got no answer may still be carried out. So what is
+        prepared is removed before the lock is released. If that fails, too, the lock is not
+        released: the lease runs out, and the next holder removes it.
         """
         lease, ended = self.acquire(wait_s), threading.Event()
         every_s = self._lease_s / _RENEWALS
         try:
             threading.Thread(target=_keep, args=(lease, every_s, ended), daemon=True).start()
             yield lease
-        finally:
+        except BaseException:
             ended.set()
-            lease.release()  # nobody renews it from here on
+            with suppress(HudiError):
+                self._withdraw_prepared(lease)
+                lease.release()
+            raise
+        ended.set()
+        lease.release()  # nobody renews it from here on
 
     def _try_acquire(self, owner: str, started_ms: int, wait_s: float) -> Lease | None:
         """One attempt; raises when it fails and the time is over."""

@@ -16,6 +16,7 @@ from table.errors import Fenced, OutcomeUnknown, Retriable, StorageUnavailable
 from table.execution.runner import LocalRunner
 from table.services.compaction import CompactionPolicy
 from table.storage import Storage, StorageLocation, open_storage
+from table.storage.storage import NotFound
 from table.timeline.lock import LeaseLost, open_lock
 from table.timeline.lock_file import LOCK_PATH, LockRecord
 from table.transaction.heartbeat import HEARTBEAT_FOLDER
@@ -244,6 +245,55 @@ def test_a_publication_without_an_answer_is_tried_again_under_the_lock(place: St
     commit(opened(quiet), [Row("a", 3, 3)])
     assert quiet.attempts == 2
     assert contents(place) == {"a": (3, 3)}
+
+
+class Late(WrappedStorage):
+    """It gives no answer to publications, and carries them out only when it is told to."""
+
+    def __init__(self, inner: Storage) -> None:
+        super().__init__(inner)
+        self.waiting: list[Callable[[], object]] = []
+
+    def _writing(self, method: str, path: str, call: Callable[[], T]) -> T:
+        if method != "publish":
+            return call()
+        self.waiting.append(call)
+        raise StorageUnavailable(path)
+
+    def carry_out(self) -> None:
+        for call in self.waiting:
+            with pytest.raises(NotFound):
+                call()
+
+
+def test_a_publication_that_the_store_carries_out_late_publishes_nothing(place: Storage) -> None:
+    """Its writer has given up and released the lock, but has not undone its instant yet."""
+    make_plain(place)
+    for value in (1, 2):
+        commit(opened(place), [Row("a", value, value)])
+    store = Late(place)
+    late = opened(store)
+    written = write_files(late, [Row("a", 3, 3)])
+    with pytest.raises(OutcomeUnknown):
+        late.commit(written, {})
+    other = opened(place)
+    assert other.compact_if_due(CompactionPolicy(1), LocalRunner(1))
+    cursor = str(commit(other, [Row("b", 9, 9, region="west")]).completed_at)
+    store.carry_out()
+    assert contents(place) == {"a": (2, 2), "b": (9, 9)}
+    assert since(opened(place).table, cursor) == []
+
+
+def test_a_rollback_that_the_store_carries_out_late_is_not_published(place: Storage) -> None:
+    make_plain(place)
+    commit(opened(place), [Row("a", 1, 1)])
+    store = Late(place)
+    undoing = opened(store)
+    write_files(undoing, [Row("a", 3, 3)])
+    with pytest.raises(StorageUnavailable):
+        undoing.abandon()
+    store.carry_out()
+    assert contents(place) == {"a": (1, 1)}
 
 
 # What it does not do
