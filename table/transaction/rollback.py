@@ -169,7 +169,7 @@ def _recover(access: TableAccess, suspects: Collection[str], lease: Lease) -> li
     for rollback in (i for i in abandoned if i.action is Action.ROLLBACK):
         timeline = access.timeline.load()
         if _was_outlived(access, rollback, timeline):
-            _log.warning("%s is given up: what it was to undo has completed since", rollback)
+            _log.warning("%s is given up: what it was to undo is needed", rollback)
             access.timeline.forget(rollback)
             forget_heartbeat(access.storage, rollback.requested_at)
         else:
@@ -188,19 +188,29 @@ def _recover(access: TableAccess, suspects: Collection[str], lease: Lease) -> li
 
 
 def _was_outlived(access: TableAccess, rollback: Instant, timeline: Timeline) -> bool:
-    """Whether its target completed since and is whole, or is in the history by now.
+    """Whether its target is to stay: it is in the history by now, or whole, and others need it.
 
     Apache Hudi publishes without a look at rollbacks of its instant. One that was silent for so
     long that it counted as dead may do so while who was to undo it is dead, too. Its rows are
-    acknowledged, and others may stand on them.
+    acknowledged, and others may stand on them. So it is with a completed instant if the process
+    that was to undo it lost the lock before it had begun: others have written over it since.
     """
     name = access.timeline.read_rollback_plan(rollback.requested_at).instant
     target = timeline.find(name)
     if target is None:
         return timeline.archived_time(name) is not None
-    if target.action not in COMMITS or (target.completed_at or "") < rollback.requested_at:
+    if target.action not in COMMITS or not target.is_completed:
         return False
-    return _is_whole(access, target)
+    is_late = (target.completed_at or "") >= rollback.requested_at
+    return (is_late or _is_needed(access, target, timeline)) and _is_whole(access, target)
+
+
+def _is_needed(access: TableAccess, commit: Instant, timeline: Timeline) -> bool:
+    try:
+        check_undoable(commit, timeline, access.timeline, access.storage)
+    except Refused:
+        return True
+    return False
 
 
 def _is_whole(access: TableAccess, commit: Instant) -> bool:

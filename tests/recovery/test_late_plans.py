@@ -11,8 +11,10 @@ import pytest
 from sinks.hudi.table_writer import TableWriter
 from sinks.hudi.upkeep import clean
 from table.config.table_properties import TableType
+from table.execution.runner import LocalRunner
 from table.model.action import COMMITS
 from table.services.cleaning_plan import CleaningPolicy
+from table.services.compaction import CompactionPolicy
 from table.services.restore import restore
 from table.services.savepoint import create_savepoint
 from table.storage import Storage
@@ -125,3 +127,29 @@ def test_a_restore_planned_before_another_commit_undoes_that_commit_too(dies: bo
     assert contents(storage) == {"a": (1, 1)}
     assert not started(storage).table.timeline.pending()
     assert commits(storage)[-1] == second
+
+
+def compact_all(storage: Storage) -> None:
+    assert started(storage).compact_if_due(CompactionPolicy(1), LocalRunner(1))
+
+
+@pytest.mark.parametrize("dies", [False, True], ids=["wakes", "dies"])
+@pytest.mark.parametrize("meanwhile", [write_another_row, compact_all])
+def test_a_rollback_planned_before_others_wrote_over_its_target_is_given_up(
+    meanwhile: Act, dies: bool
+) -> None:
+    storage = new_storage()
+    make_plain(storage)
+    for number in range(3):
+        commit(started(storage), [Row("a", number, number)])
+    late = LatePlan(storage, ".rollback.requested", meanwhile, dies)
+    with pytest.raises(SimulatedCrash if dies else LeaseLost):
+        roll_back_named(started(late).table.access, commits(storage)[-1])
+    assert late.has_stood_still
+    before = contents(storage)
+    assert before["a"] == (2, 2)
+    assert started(storage).recover() == []
+    assert not started(storage).table.timeline.pending()
+    assert contents(storage) == before
+    commit(started(storage), [Row("a", 3, 3)])
+    assert contents(storage) == {**before, "a": (3, 3)}
