@@ -18,6 +18,7 @@ from table.model.commit_metadata import CommitMetadata, Operation, WriteStat
 from table.model.compaction_plan import CompactionOperation, CompactionPlan
 from table.model.file_slice import FileSlice
 from table.model.instant import Instant
+from table.services.late_compaction import check_in_time
 from table.timeline.clock import Turn
 from table.timeline.timeline import Timeline
 from table.timeline.timeline_store import compaction_plan_content
@@ -99,6 +100,9 @@ def request(
     Args:
         access: the table.
         slices_at: the latest slices as of a timeline, without those under a pending service.
+
+    Raises:
+        LeaseLost: the lock was lost before the plan was there; ``Execution.begin`` judges it.
     """
     with access.lock.hold(LOCK_WAIT_S) as lease:
         timeline = access.timeline.load()
@@ -112,6 +116,7 @@ def request(
         requested = Instant(name, Action.COMPACTION, State.REQUESTED)
         lease.check()
         access.timeline.create(requested, compaction_plan_content(plan))
+        lease.check()  # created late, it is for ``check_in_time`` to judge
         return requested, plan
 
 
@@ -139,8 +144,10 @@ class Execution:
         """Take a plan up, whoever made it, and whoever began it before; as ``take_up``.
 
         Raises:
-            WriteConflict: another writer is doing it, or has done it, or has removed it.
+            WriteConflict: another writer is doing it, or has done it, or has removed it; or it came
+                late and was removed.
         """
+        check_in_time(access, pending, plan, lock_wait_s)
         transaction = Transaction.take_up(access, pending, lock_wait_s)
         return cls(transaction.instant, plan, transaction)
 

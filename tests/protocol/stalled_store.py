@@ -22,7 +22,7 @@ class Fault(Enum):
         NONE: the process goes on.
         LOST: the request never arrives, and neither do some that follow; no answer to any of them.
         DONE: the request is carried out at once, and its answer is lost; then as ``LOST``.
-        DEATH: the process never goes on.
+        DEATH: the request arrives when the others have acted; the process never goes on.
     """
 
     NONE = "none"
@@ -79,6 +79,9 @@ class StalledStore(WrappedStorage):
             with suppress(HudiError):
                 call()
         self._meanwhile()
+        if self._fault is Fault.DEATH:
+            with suppress(HudiError):
+                call()
 
 
 #: Of a process that is cut off so many requests fail, or fewer: the number of the stop decides.

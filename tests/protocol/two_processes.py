@@ -17,6 +17,7 @@ from typing import TypeAlias
 import pytest
 
 from checkpoints.checkpoint import KafkaCheckpoint
+from checkpoints.edit import WriterPending
 from sinks.hudi.table_writer import TableWriter
 from table.config.table_properties import TableType
 from table.errors import (
@@ -95,7 +96,7 @@ class Stall(Enum):
         ARCHIVAL: the same; then the table goes on until that is archived.
         LOST: the first is cut off for longer than a lease, and its request does not arrive.
         DONE: the same, and its request is carried out.
-        DEATH: the first never goes on.
+        DEATH: as ARCHIVAL; then the request of the first arrives, and the first never goes on.
     """
 
     AT_ONCE = "at-once"
@@ -214,8 +215,13 @@ ACTS: Mapping[str, Act] = {**_OF_PIPELINES, **_OF_COMMANDS}
 
 #: Refusals with which a process may end; it may be called again, or says what to do first.
 REFUSALS = (Retriable, Fenced, OutcomeUnknown, Refused)
-#: What a command was to undo or keep is not there.
-NAMES_NOTHING = {"rollback", "restore", "savepoint"}
+#: What a command was to undo or keep is not there, or another engine may be at work.
+OF_COMMANDS = {
+    "rollback": InvalidConfig,
+    "restore": InvalidConfig,
+    "savepoint": InvalidConfig,
+    "checkpoint": WriterPending,
+}
 
 
 # A table for them
@@ -332,7 +338,7 @@ class _Run:
             return
         self._do(second, self.case.second)
         self.cursors.append(Cursor.of(self.store))
-        if self.case.stall is Stall.ARCHIVAL:
+        if self.case.stall in (Stall.ARCHIVAL, Stall.DEATH):
             self._let_time_pass()
             self.cursors.append(Cursor.of(self.store))
 
@@ -353,8 +359,8 @@ class _Run:
             told = ACTS[act](process)
         except SimulatedCrash:
             self._doubt(process, act)
-        except InvalidConfig:
-            if act not in NAMES_NOTHING:
+        except (InvalidConfig, WriterPending) as error:
+            if type(error) is not OF_COMMANDS.get(act):
                 raise
         except REFUSALS as error:
             if isinstance(error, StorageUnavailable) and not may_be_cut_off:

@@ -13,7 +13,7 @@ from sinks.hudi.upkeep import clean
 from table.config.table_properties import TableType
 from table.execution.runner import LocalRunner
 from table.model.action import COMMITS
-from table.services.cleaning_plan import CleaningPolicy
+from table.services.cleaning_plan import CleaningPolicy, Retention
 from table.services.compaction import CompactionPolicy
 from table.services.restore import restore
 from table.services.savepoint import create_savepoint
@@ -152,4 +152,37 @@ def test_a_rollback_planned_before_others_wrote_over_its_target_is_given_up(
     assert not started(storage).table.timeline.pending()
     assert contents(storage) == before
     commit(started(storage), [Row("a", 3, 3)])
+    assert contents(storage) == {**before, "a": (3, 3)}
+
+
+def compact_and_clean(storage: Storage) -> None:
+    compact_all(storage)
+    commit(started(storage), [Row("a", 2, 5)])
+    compact_all(storage)
+    clean(started(storage).table, CleaningPolicy(Retention.FILE_VERSIONS, file_versions=1))
+
+
+def restore_the_first(storage: Storage) -> None:
+    restore(started(storage).table.access, commits(storage)[0], True)
+
+
+@pytest.mark.parametrize("dies", [False, True], ids=["wakes", "dies"])
+@pytest.mark.parametrize("meanwhile", [compact_all, compact_and_clean, restore_the_first])
+def test_a_compaction_planned_before_the_table_changed_is_removed(
+    meanwhile: Act, dies: bool
+) -> None:
+    storage = new_storage()
+    make_plain(storage)
+    for number in range(3):
+        commit(started(storage), [Row("a", number, number)])
+    late = LatePlan(storage, ".compaction.requested", meanwhile, dies)
+    with pytest.raises(SimulatedCrash if dies else LeaseLost):
+        compact_all(late)
+    assert late.has_stood_still
+    before = contents(storage)
+    assert not started(storage).compact_if_due(CompactionPolicy(10**6), LocalRunner(1))
+    assert not started(storage).table.timeline.pending()
+    assert contents(storage) == before
+    commit(started(storage), [Row("a", 3, 3)])
+    compact_all(storage)
     assert contents(storage) == {**before, "a": (3, 3)}
