@@ -36,6 +36,7 @@ from table.timeline.timeline import Timeline
 from table.transaction.access import LOCK_WAIT_S
 from table.transaction.conflicts import REPLACING, check_not_planned
 from table.transaction.heartbeat import is_fresh
+from table.transaction.late_completion import rolled_back_and_completed
 from table.transaction.rollback import recover, roll_back
 from table.transaction.sharing import has_heartbeat
 from table.transaction.transaction import Transaction
@@ -86,7 +87,7 @@ class TableWriter:
         """Roll back what other writers of a shared table left that died since; the instants.
 
         Looks at the timeline as ``recover`` or ``commit`` left it; storage is asked when something
-        has been pending for longer than a writer may be silent.
+        has been pending for longer than a writer may be silent, or completed after its rollback.
         """
         sharing = self.table.access.sharing
         pending = self.table.timeline.pending(Action.ROLLBACK, *COMMITS)
@@ -94,7 +95,8 @@ class TableWriter:
         if sharing is None:
             return []
         silent = (i for i in pending if not is_fresh(i, sharing.heartbeats, clock))
-        if all(self.table.store.is_clustering(i) for i in silent):
+        late = rolled_back_and_completed(self.table.store, self.table.timeline)
+        if not late and all(self.table.store.is_clustering(i) for i in silent):
             return []
         rolled_back = recover(self.table.access)
         if rolled_back:

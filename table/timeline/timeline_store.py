@@ -86,6 +86,8 @@ class TimelineStore:
         self._commits: dict[Instant, CommitMetadata] = {}
         self._cleans: dict[Instant, CleanMetadata] = {}
         self._savepoints: dict[Instant, SavepointMetadata] = {}
+        self._rollbacks: dict[Instant, RollbackPlan] = {}
+        self._restores: dict[str, RestorePlan] = {}
 
     @classmethod
     def of_table(
@@ -174,6 +176,7 @@ class TimelineStore:
         for instant in instants:
             self._commits.pop(instant, None)
             self._cleans.pop(instant, None)
+            self._rollbacks.pop(instant, None)
 
     @property
     def archive_files(self) -> ArchiveLogs | LsmHistory:
@@ -338,8 +341,10 @@ class TimelineStore:
         return self._read_as(RollbackPlan.from_record, requested)
 
     def read_rollback(self, completed: Instant) -> RollbackPlan:
-        """What a completed rollback undid."""
-        return self._read_as(RollbackPlan.from_metadata, completed)
+        """What a completed rollback undid; read once."""
+        if completed not in self._rollbacks:
+            self._rollbacks[completed] = self._read_as(RollbackPlan.from_metadata, completed)
+        return self._rollbacks[completed]
 
     def read_savepoint(self, instant: Instant) -> SavepointMetadata:
         """What a completed savepoint keeps; read once."""
@@ -348,9 +353,11 @@ class TimelineStore:
         return self._savepoints[instant]
 
     def read_restore_plan(self, requested_at: str) -> RestorePlan:
-        """Plan of a restore, pending or completed."""
-        requested = Instant(requested_at, Action.RESTORE, State.REQUESTED)
-        return self._read_as(RestorePlan.from_record, requested)
+        """Plan of a restore, pending or completed; read once."""
+        if requested_at not in self._restores:
+            requested = Instant(requested_at, Action.RESTORE, State.REQUESTED)
+            self._restores[requested_at] = self._read_as(RestorePlan.from_record, requested)
+        return self._restores[requested_at]
 
     def read_clean_plan(self, requested_at: str) -> CleanPlan | None:
         """Plan of a clean, pending or completed; None if it is lost: an empty file, or no file."""

@@ -14,6 +14,7 @@ from table.log.log_writers import targets_in, writers_in
 from table.model.action import Action
 from table.model.file_names import LogFileName
 from table.model.file_slice import LogFile, join
+from table.model.instant import Instant
 from table.storage.storage import NotFound, ObjectInfo, Storage
 from table.timeline.clock import TimelineClock
 from table.timeline.timeline import Timeline
@@ -85,6 +86,16 @@ def _find_writer(
         paths.discard(info.path)
     for instant in ours:
         found[instant].add(info.path)
+
+
+def is_whole(access: TableAccess, commit: Instant) -> bool:
+    """Whether the files of a completed commit are as it left them: none gone, none replaced."""
+    sizes: dict[str, int] = {}
+    for stat in access.timeline.read_commit(commit).write_stats:
+        sizes |= {stat.path: stat.file_size_in_bytes} if stat.path else {}
+        sizes |= stat.cdc_stats or {}
+    found = ((access.storage.head(path), size_bytes) for path, size_bytes in sizes.items())
+    return all(info is not None and info.size_bytes == size for info, size in found)
 
 
 def is_taken_back(access: TableAccess, path: str, instant: str) -> bool:

@@ -35,7 +35,14 @@ from table.timeline.timeline_store import rollback_metadata_content, rollback_pl
 from table.transaction.access import LOCK_WAIT_S, TableAccess
 from table.transaction.completion_loss import check_never_completed
 from table.transaction.heartbeat import HeartbeatPolicy, clear_expired, forget_heartbeat
-from table.transaction.instant_files import as_planned, awaited_logs, files_of, names_of
+from table.transaction.instant_files import (
+    as_planned,
+    awaited_logs,
+    files_of,
+    is_whole,
+    names_of,
+)
+from table.transaction.late_completion import rolled_back_and_completed, undo_late_completions
 from table.transaction.publication import Publication
 from table.transaction.sharing import dead, has_heartbeat
 from table.transaction.undoable import check_no_restore, check_undoable, named_instant
@@ -49,6 +56,8 @@ _log = logging.getLogger(__name__)
 
 def recover(access: TableAccess) -> list[str]:
     """Finish pending rollbacks, then roll back every commit that a dead writer left pending.
+
+    First undoes commits that completed after they were rolled back.
 
     Where writers share the table, dead are those whose heartbeat has expired, seen twice: before
     and under the lock. A rollback requested just now is then left to who requested it. Otherwise
@@ -68,10 +77,11 @@ def recover(access: TableAccess) -> list[str]:
         pending = {i.requested_at for i in timeline.pending()}
         clear_expired(access.storage, access.sharing.heartbeats, pending)
     may_be_undone = timeline.pending(*_COMPACTIONS) and timeline.completed(Action.ROLLBACK)
-    if not may_be_undone and not timeline.pending(Action.ROLLBACK, *COMMITS):
+    is_late = bool(rolled_back_and_completed(access.timeline, timeline))
+    if not (is_late or may_be_undone or timeline.pending(Action.ROLLBACK, *COMMITS)):
         return []
     suspects = {i.requested_at for i in _abandoned(access, timeline)}
-    if not suspects and not may_be_undone:
+    if not (is_late or suspects or may_be_undone):
         return []
     with access.lock.hold(LOCK_WAIT_S) as lease:
         return _recover(access, suspects, lease)
@@ -164,6 +174,9 @@ def _check_undoable(access: TableAccess, target: Instant, timeline: Timeline) ->
 def _recover(access: TableAccess, suspects: Collection[str], lease: Lease) -> list[str]:
     timeline = access.timeline.load()
     check_no_restore(timeline)
+    late = undo_late_completions(access, timeline, lease)
+    if late:
+        timeline = access.timeline.load()
     abandoned = [i for i in _abandoned(access, timeline) if i.requested_at in suspects]
     undone = []
     for rollback in (i for i in abandoned if i.action is Action.ROLLBACK):
@@ -184,7 +197,7 @@ def _recover(access: TableAccess, suspects: Collection[str], lease: Lease) -> li
         if standing is not None and not standing.is_completed:
             undone.append(_roll_back(access, standing, timeline, lease))
     _forget_undone(access, access.timeline.load())
-    return [plan.instant for plan in undone]
+    return late + [plan.instant for plan in undone]
 
 
 def _was_outlived(access: TableAccess, rollback: Instant, timeline: Timeline) -> bool:
@@ -202,7 +215,7 @@ def _was_outlived(access: TableAccess, rollback: Instant, timeline: Timeline) ->
     if target.action not in COMMITS or not target.is_completed:
         return False
     is_late = (target.completed_at or "") >= rollback.requested_at
-    return (is_late or _is_needed(access, target, timeline)) and _is_whole(access, target)
+    return (is_late or _is_needed(access, target, timeline)) and is_whole(access, target)
 
 
 def _is_needed(access: TableAccess, commit: Instant, timeline: Timeline) -> bool:
@@ -211,16 +224,6 @@ def _is_needed(access: TableAccess, commit: Instant, timeline: Timeline) -> bool
     except Refused:
         return True
     return False
-
-
-def _is_whole(access: TableAccess, commit: Instant) -> bool:
-    """Whether the files of a completed commit are as it left them: none gone, none taken back."""
-    sizes: dict[str, int] = {}
-    for stat in access.timeline.read_commit(commit).write_stats:
-        sizes |= {stat.path: stat.file_size_in_bytes} if stat.path else {}
-        sizes |= stat.cdc_stats or {}
-    found = ((access.storage.head(path), size_bytes) for path, size_bytes in sizes.items())
-    return all(info is not None and info.size_bytes == size for info, size in found)
 
 
 def _abandoned(access: TableAccess, timeline: Timeline) -> list[Instant]:

@@ -1,0 +1,239 @@
+"""A copy that the store makes after its client gave up, and after its instant was rolled back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+import pytest
+
+from sinks.hudi.compactions import request_compaction
+from sinks.hudi.table_writer import TableWriter
+from table.config.table_properties import PROPERTIES_PATH, TableType
+from table.errors import OutcomeUnknown, StorageUnavailable
+from table.execution.runner import LocalRunner
+from table.model.action import COMMITS
+from table.model.format_version import FormatVersion
+from table.model.instant import Instant
+from table.services.compaction import CompactionPolicy
+from table.services.restore import restore
+from table.services.savepoint import create_savepoint
+from table.storage import Storage
+from table.transaction.heartbeat import HeartbeatPolicy
+from table.transaction.rollback import roll_back_named
+from table.transaction.sharing import Sharing
+from tests.clocks import SharedClock, on_clock
+from tests.storages import CountingStorage, SimulatedCrash
+from tests.storages.wrapped_storage import WrappedStorage
+from tests.tables import Row, commit, contents, data_files, spec, writer
+from tests.upkeep import new_storage
+
+T = TypeVar("T")
+
+CLOCK = SharedClock()
+SHARING = Sharing(HeartbeatPolicy(60.0, 2), clock_skew_ms=1)
+
+VERSIONS = [FormatVersion.V6, FormatVersion.V9]
+OLD = {"a": (1, 1)}
+
+
+@dataclass
+class Copy:
+    """A completed instant that the store will make of what it has read."""
+
+    storage: Storage
+    path: str
+    content: bytes
+
+    def land(self) -> None:
+        self.storage.create(self.path, self.content)
+
+
+@dataclass
+class SlowCopies(WrappedStorage):
+    """Gives no answer to the publication of a commit in the table; the copy is made later."""
+
+    inner: Storage
+    copies: list[Copy] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__init__(self.inner)
+
+    def publish(self, prepared: str, path: str) -> None:
+        if path.startswith(".hoodie/metadata/") or not path.endswith("commit"):
+            super().publish(prepared, path)
+            return
+        self.copies.append(Copy(self.inner, path, self.inner.read(prepared)))
+        raise StorageUnavailable(path)
+
+
+def started(storage: Storage, has_metadata: bool = True) -> TableWriter:
+    to = on_clock(writer(storage), CLOCK)
+    return replace(to, settings=replace(to.settings, metadata_table=has_metadata))
+
+
+def new_table(
+    table_type: TableType = TableType.MERGE_ON_READ,
+    version: FormatVersion = FormatVersion.V9,
+    has_metadata: bool = False,
+) -> Storage:
+    storage = new_storage()
+    made = spec(table_type, version=version)
+    storage.create(PROPERTIES_PATH, made.to_properties().to_bytes())
+    if has_metadata:
+        started(storage).table.keep_metadata_table()
+    commit(started(storage, has_metadata), [Row("a", 1, 1)])
+    return storage
+
+
+def undone_copy(storage: Storage, has_metadata: bool = False) -> Copy:
+    """The copy of a commit whose writer got no answer and rolled it back."""
+    slow = SlowCopies(storage)
+    to = started(slow, has_metadata)
+    with pytest.raises(OutcomeUnknown):
+        commit(to, [Row("a", 2, 2), Row("b", 2, 2)])
+    to.abandon()
+    return slow.copies[0]
+
+
+def commits(storage: Storage) -> tuple[Instant, ...]:
+    return started(storage).table.timeline.completed(*COMMITS)
+
+
+@pytest.mark.parametrize("has_metadata", [False, True], ids=["listing", "metadata"])
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("table_type", TableType)
+def test_a_commit_that_completes_after_its_rollback_is_undone_at_the_next_start(
+    table_type: TableType, version: FormatVersion, has_metadata: bool
+) -> None:
+    storage = new_table(table_type, version, has_metadata)
+    before = commits(storage)
+    undone_copy(storage, has_metadata).land()
+    assert len(commits(storage)) == 2
+    (name,) = started(storage, has_metadata).recover()
+    assert commits(storage) == before
+    assert contents(storage) == OLD
+    assert not [path for path in data_files(storage) if name in path]
+    commit(started(storage, has_metadata), [Row("c", 3, 3)])
+    assert contents(storage) == {**OLD, "c": (3, 3)}
+    assert not started(storage).table.metadata_differences()
+    assert started(storage, has_metadata).recover() == []
+
+
+def test_it_is_undone_after_later_commits_as_well() -> None:
+    storage = new_table()
+    copy = undone_copy(storage)
+    commit(started(storage), [Row("c", 3, 3)])
+    copy.land()
+    commit(started(storage), [Row("d", 4, 4)])
+    assert len(started(storage).recover()) == 1
+    assert contents(storage) == {**OLD, "c": (3, 3), "d": (4, 4)}
+    assert len(commits(storage)) == 3
+
+
+def test_a_writer_of_a_shared_table_undoes_it_after_its_own_batch() -> None:
+    storage = new_table()
+    copy = undone_copy(storage)
+    counting = CountingStorage(storage)
+    to = started(counting, False)
+    to.table.access = replace(to.table.access, sharing=SHARING)
+    to.recover()
+    commit(to, [Row("c", 3, 3)])
+    assert to.clear_dead() == []
+    counting.forget()
+    assert to.clear_dead() == []
+    assert not counting.requests
+    copy.land()
+    commit(to, [Row("d", 4, 4)])
+    assert len(to.clear_dead()) == 1
+    assert contents(storage) == {**OLD, "c": (3, 3), "d": (4, 4)}
+
+
+def test_a_commit_that_completes_after_a_restore_took_it_back_is_undone() -> None:
+    storage = new_table()
+    late = Copy(storage, "", b"")
+    commit(started(storage), [Row("b", 2, 2)])
+    first, second = commits(storage)
+    store = started(storage).table.store
+    late.path = store.path_of(second)
+    late.content = storage.read(late.path)
+    restore(started(storage).table.access, first.requested_at, True)
+    late.land()
+    assert started(storage).recover() == [second.requested_at]
+    assert commits(storage) == (first,)
+    assert contents(storage) == OLD
+
+
+def test_a_compaction_that_is_executed_again_after_its_rollback_stays() -> None:
+    storage = new_table()
+    commit(started(storage), [Row("a", 2, 2)])
+    planned = request_compaction(started(storage).table)
+    assert planned is not None
+    started(storage).begin_compaction(planned)
+    roll_back_named(started(storage).table.access, planned[0].requested_at)
+    assert started(storage).compact_if_due(CompactionPolicy(1), LocalRunner(1))
+    expected = commits(storage)
+    assert started(storage, False).recover() == []
+    assert commits(storage) == expected
+    assert contents(storage) == {"a": (2, 2)}
+
+
+def keep_savepoint(storage: Storage) -> None:
+    newest = commits(storage)[-1].requested_at
+    create_savepoint(started(storage).table.access, newest, lambda timeline, at: (), "ann", "")
+
+
+@pytest.mark.parametrize("has_files", [False, True])
+@pytest.mark.parametrize("has_savepoint", [False, True])
+def test_a_commit_that_has_its_rows_or_a_savepoint_is_kept(
+    has_files: bool, has_savepoint: bool
+) -> None:
+    storage = new_table()
+    slow = SlowCopies(storage)
+    to = started(slow, False)
+    with pytest.raises(OutcomeUnknown):
+        commit(to, [Row("b", 2, 2)])
+    files = {path: storage.read(path) for path in data_files(storage)}
+    to.abandon()
+    slow.copies[0].land()
+    for path, content in files.items() if has_files else ():
+        storage.put(path, content)
+    if has_savepoint:
+        keep_savepoint(storage)
+    is_kept = has_files or has_savepoint
+    assert bool(started(storage, False).recover()) is not is_kept
+    assert len(commits(storage)) == 1 + is_kept
+
+
+class DiesAt(WrappedStorage):
+    """The storage of a process that dies before one of its writes."""
+
+    def __init__(self, inner: Storage, nth: int) -> None:
+        super().__init__(inner)
+        self._left = nth
+
+    def _writing(self, method: str, path: str, call: Callable[[], T]) -> T:
+        if not self._left:
+            raise SimulatedCrash
+        self._left -= 1
+        return call()
+
+
+def test_a_process_that_dies_while_it_undoes_it_leaves_nothing_that_is_read() -> None:
+    """Whichever write it dies at, the next start comes to the same end."""
+    deaths, has_died = 0, True
+    while has_died:
+        storage = new_table(has_metadata=True)
+        undone_copy(storage, True).land()
+        try:
+            started(DiesAt(storage, deaths)).recover()
+            has_died = False
+        except SimulatedCrash:
+            deaths += 1
+        CLOCK.sleep(61)
+        started(storage).recover()
+        assert contents(storage) == OLD
+        assert len(commits(storage)) == 1
+        assert not started(storage).table.metadata_differences()
+    assert deaths > 3
