@@ -80,6 +80,8 @@ def delete_late_files(to: TableWriter) -> None:
     writer(storage).recover()
     assert late.stat is not None
     storage.put(late.stat.path or "", b"late")
+    assert isinstance(storage, CountingStorage)
+    storage.forget()  # what the other writer asked for
     to.abandon()
 
 

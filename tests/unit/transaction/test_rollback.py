@@ -18,18 +18,24 @@ from table.model.instant import Instant
 from table.services.compaction import CompactionPolicy
 from table.storage import Storage
 from table.storage.storage import NotFound
-from table.timeline.timeline_store import commit_content, rollback_plan_content
+from table.timeline.timeline_store import rollback_plan_content
 from table.transaction.heartbeat import HEARTBEAT_FOLDER, HeartbeatExpired, WriterAlive
 from table.transaction.rollback import plan_rollback, recover, roll_back, roll_back_named
 from table.transaction.transaction import Transaction
 from table.write.markers import marked_files
-from tests.protocol.actors import A_HEARTBEAT_AND_MORE_S, Mode, lay_down, open_writer
-from tests.protocol.clocked_store import ClockedStore
+from tests.protocol.actors import A_HEARTBEAT_AND_MORE_S, Mode, open_writer
 from tests.protocol.virtual_time import VirtualTime, on_virtual_time
+from tests.storages import SimulatedCrash
 from tests.storages.interrupted_storage import InterruptedStorage
 from tests.tables import Row, commit, data_files, write_files
+from tests.unit.transaction.shared_table import (
+    Table,
+    complete_as_apache,
+    inflight,
+    next_time,
+    prepare,
+)
 
-PART_OF_A_HEARTBEAT_S = 70.0
 V6, V9 = FormatVersion.V6, FormatVersion.V9
 
 
@@ -37,65 +43,6 @@ V6, V9 = FormatVersion.V6, FormatVersion.V9
 def clock() -> Iterator[VirtualTime]:
     with on_virtual_time() as virtual:
         yield virtual
-
-
-class Table:
-    """A table of one row, of which several processes are at work."""
-
-    def __init__(
-        self,
-        clock: VirtualTime,
-        table_type: TableType = TableType.COPY_ON_WRITE,
-        version: FormatVersion = V9,
-    ) -> None:
-        self.clock, self.storage = clock, ClockedStore(clock)
-        lay_down(self.storage, clock, table_type, version, has_metadata=False)
-        commit(self.open(), [Row("a", 1, 1)])
-
-    def open(self, through: Storage | None = None, mode: Mode = Mode.MULTIPLE) -> TableWriter:
-        return open_writer(through or self.storage, self.clock, mode)
-
-    def rows(self) -> dict[str, int]:
-        rows = self.open().table.snapshot(["id", "v"]).read_all().to_pylist()
-        return {row["id"]: row["v"] for row in rows}
-
-    def pending(self) -> list[Instant]:
-        return list(self.open().table.timeline.pending())
-
-    def beats(self) -> list[str]:
-        return [info.name for info in self.storage.list_folder(HEARTBEAT_FOLDER)[1]]
-
-    def wait_until_dead(self, *living: TableWriter) -> None:
-        """Until all others count as dead."""
-        for _ in range(2):
-            self.clock.sleep(PART_OF_A_HEARTBEAT_S)
-            for one in living:
-                beat(one)
-
-
-def beat(to: TableWriter) -> None:
-    assert to._transaction is not None
-    assert to._transaction._heartbeat is not None
-    to._transaction._heartbeat._beat()
-
-
-def inflight(of: TableWriter) -> Instant:
-    assert of._transaction is not None
-    return of._transaction.instant
-
-
-def complete_as_apache(of: TableWriter, written: list[Written]) -> None:
-    """Without the lock, and without a look at what others do to the instant."""
-    prepare(of, written)
-    store = of.table.store
-    store.publish(inflight(of), store.clock.next_instant(store.load().newest_time))
-
-
-def prepare(of: TableWriter, written: list[Written]) -> None:
-    stats = tuple(one.stat for one in written if one.stat is not None)
-    metadata = CommitMetadata(stats, of._own_metadata())
-    content = commit_content(inflight(of).action, metadata, of.table.store.version)
-    of.table.store.prepare(inflight(of), content)
 
 
 # Who is undone
@@ -118,6 +65,7 @@ def test_the_commit_of_a_living_writer_is_left_and_that_of_a_dead_one_is_undone(
         dead.commit(theirs, {})
     assert table.rows() == {"a": 1, "b": 2}
     assert table.beats() == []
+    assert marked_files(table.storage, dead.pending_instant) == []
 
 
 def test_an_instant_without_a_heartbeat_is_left_until_it_is_as_old_as_a_dead_writers(
@@ -227,7 +175,7 @@ def test_once_a_rollback_is_requested_its_target_cannot_be_published(
 
     def publish() -> None:
         with pytest.raises(NotFound):
-            target.table.store.publish(inflight(target), clock_time(target))
+            target.table.store.publish(inflight(target), next_time(target))
         outcomes.append("not published")
 
     meeting = InterruptedStorage(table.storage, publish)
@@ -237,10 +185,6 @@ def test_once_a_rollback_is_requested_its_target_cannot_be_published(
     assert table.rows() == {"a": 1}
     assert not table.pending()
     assert not [p for p in data_files(table.storage) if target.pending_instant in p]
-
-
-def clock_time(of: TableWriter) -> str:
-    return of.table.store.clock.next_instant(of.table.store.load().newest_time)
 
 
 @pytest.mark.parametrize("undo", [by_recovery, by_itself])
@@ -273,6 +217,26 @@ def test_a_commit_that_completes_before_an_operator_undoes_it_is_undone_as_a_who
     by_name(table, meeting, target)
     assert table.rows() == {"a": 1}
     assert not table.pending()
+
+
+@each_way
+def test_content_that_its_target_prepares_during_a_rollback_is_never_published(
+    clock: VirtualTime, undo: Undo
+) -> None:
+    """The target passed its look at the lock before; its requests arrive late."""
+    table = Table(clock)
+    target = table.open()
+    written = write_files(target, [Row("b", 2, 2)])
+    clock.sleep(A_HEARTBEAT_AND_MORE_S)
+    meeting = InterruptedStorage(table.storage, lambda: prepare(target, written))
+    meeting.is_before = lambda _, method, path: (
+        (method, path[:21]) == ("put", ".hoodie/.aux/prepared")
+    )
+    undo(table, meeting, target)
+    assert meeting.stopped_at
+    with pytest.raises(NotFound):
+        target.table.store.publish(inflight(target), next_time(target))
+    assert table.rows() == {"a": 1}
 
 
 # Rollbacks of others
@@ -355,6 +319,22 @@ def test_a_completed_rollback_keeps_a_writer_that_went_on_from_publishing(
     assert table.rows() == {"a": 1}
 
 
+def test_the_rollback_that_another_process_left_does_not_undo_what_others_have_built_on(
+    clock: VirtualTime,
+) -> None:
+    table = Table(clock)
+    newest = commit(table.open(), [Row("b", 2, 2)])
+    access = table.open().table.access
+    content = rollback_plan_content(plan_rollback(access, newest.requested_at))
+    name = access.generate_time(newest.completed_at)
+    access.timeline.create(Instant(name, Action.ROLLBACK, State.REQUESTED), content)
+    commit(table.open(), [Row("b", 3, 3)])
+    clock.sleep(A_HEARTBEAT_AND_MORE_S)
+    with pytest.raises(Refused, match="came after it"):
+        recover(access)
+    assert table.rows() == {"a": 1, "b": 3}
+
+
 # What stands in the way of a rollback
 
 
@@ -413,7 +393,7 @@ def test_nothing_is_undone_or_published_while_a_restore_is_pending(clock: Virtua
     written = write_files(living, [Row("c", 2, 2, region="south")])
     table.wait_until_dead(living)
     store = table.open().table.store
-    restore = Instant(clock_time(living), Action.RESTORE, State.REQUESTED)
+    restore = Instant(next_time(living), Action.RESTORE, State.REQUESTED)
     store.create(restore)
     access = table.open().table.access
     for refused in (
@@ -426,6 +406,32 @@ def test_nothing_is_undone_or_published_while_a_restore_is_pending(clock: Virtua
     with pytest.raises(Fenced, match="is under way"):
         living.commit(written, {})
     assert len(table.pending()) == 3
+
+
+def test_recovery_refuses_a_pending_restore_though_there_is_nothing_to_undo(
+    clock: VirtualTime,
+) -> None:
+    table = Table(clock)
+    access = table.open().table.access
+    name = access.generate_time(access.timeline.load().newest_time)
+    access.timeline.create(Instant(name, Action.RESTORE, State.REQUESTED))
+    with pytest.raises(Refused, match="finish it first"):
+        recover(access)
+
+
+def test_nothing_is_undone_if_a_restore_began_before_the_lock_was_acquired(
+    clock: VirtualTime,
+) -> None:
+    table = Table(clock)
+    dead = table.open()
+    write_files(dead, [Row("b", 2, 2)])
+    clock.sleep(A_HEARTBEAT_AND_MORE_S)
+    restore = Instant(next_time(dead), Action.RESTORE, State.REQUESTED)
+    meeting = InterruptedStorage(table.storage, lambda: dead.table.store.create(restore))
+    meeting.is_before = lambda _, method, path: ".locks/" in path
+    with pytest.raises(Refused, match="finish it first"):
+        recover(table.open(meeting).table.access)
+    assert len(table.pending()) == 2
 
 
 # Our own
@@ -526,4 +532,24 @@ def test_the_rollback_of_a_compaction_keeps_its_plan_for_a_living_writer(
     with pytest.raises(HudiError):
         dead.commit(CommitMetadata(compacted=True))
     assert len(table.open().compact_if_due(CompactionPolicy(9), LocalRunner(1))) == 1
+    assert table.rows() == {"a": 2}
+
+
+def test_a_completed_compaction_whose_rollback_died_at_its_end_is_not_executed_again(
+    clock: VirtualTime,
+) -> None:
+    table = compactable(clock)
+    ((done, _),) = table.open().compact_if_due(CompactionPolicy(1), LocalRunner(1))
+
+    def die() -> None:
+        raise SimulatedCrash
+
+    dying = InterruptedStorage(table.storage, die)
+    name = f"{done.requested_at}.compaction.inflight"
+    dying.is_before = lambda _, method, path: method == "delete" and path.endswith(name)
+    with pytest.raises(SimulatedCrash):
+        roll_back_named(table.open(dying).table.access, done.requested_at)
+    assert [i.requested_at for i in table.pending()] == [done.requested_at]
+    recover(table.open().table.access)
+    assert table.pending() == []
     assert table.rows() == {"a": 2}

@@ -1,0 +1,86 @@
+"""A small table that several processes work on, on one clock that a test moves."""
+
+from __future__ import annotations
+
+from sinks.hudi.exchange import Written
+from sinks.hudi.table_writer import TableWriter
+from table.config.table_properties import TableType
+from table.model.commit_metadata import CommitMetadata
+from table.model.format_version import FormatVersion
+from table.model.instant import Instant
+from table.storage import Storage
+from table.timeline.timeline_store import commit_content
+from table.transaction.heartbeat import HEARTBEAT_FOLDER
+from tests.protocol.actors import Mode, lay_down, open_writer
+from tests.protocol.clocked_store import ClockedStore
+from tests.protocol.virtual_time import VirtualTime
+from tests.tables import Row, commit
+
+PART_OF_A_HEARTBEAT_S = 70.0
+
+
+class Table:
+    """A table of one row, of which several processes are at work."""
+
+    def __init__(
+        self,
+        clock: VirtualTime,
+        table_type: TableType = TableType.COPY_ON_WRITE,
+        version: FormatVersion = FormatVersion.V9,
+    ) -> None:
+        self.clock, self.storage = clock, ClockedStore(clock)
+        lay_down(self.storage, clock, table_type, version, has_metadata=False)
+        commit(self.open(), [Row("a", 1, 1)])
+
+    def open(self, through: Storage | None = None, mode: Mode = Mode.MULTIPLE) -> TableWriter:
+        return open_writer(through or self.storage, self.clock, mode)
+
+    def rows(self) -> dict[str, int]:
+        rows = self.open().table.snapshot(["id", "v"]).read_all().to_pylist()
+        return {row["id"]: row["v"] for row in rows}
+
+    def pending(self) -> list[Instant]:
+        return list(self.open().table.timeline.pending())
+
+    def beats(self) -> list[str]:
+        return [info.name for info in self.storage.list_folder(HEARTBEAT_FOLDER)[1]]
+
+    def wait_until_dead(self, *living: TableWriter) -> None:
+        """Until all others count as dead."""
+        for _ in range(2):
+            self.clock.sleep(PART_OF_A_HEARTBEAT_S)
+            for one in living:
+                beat(one)
+
+
+def beat(to: TableWriter) -> None:
+    """As its thread does, which waits for real time."""
+    assert to._transaction is not None
+    assert to._transaction._heartbeat is not None
+    to._transaction._heartbeat._beat()
+
+
+def inflight(of: TableWriter) -> Instant:
+    """Its pending instant."""
+    assert of._transaction is not None
+    return of._transaction.instant
+
+
+def complete_as_apache(of: TableWriter, written: list[Written]) -> None:
+    """Without the lock, and without a look at what others do to the instant."""
+    prepare(of, written)
+    of.table.store.publish(inflight(of), next_time(of))
+
+
+def prepare(of: TableWriter, written: list[Written]) -> None:
+    """Lay the content of its commit aside."""
+    stats = tuple(one.stat for one in written if one.stat is not None)
+    metadata = CommitMetadata(stats, of._own_metadata())
+    content = commit_content(inflight(of).action, metadata, of.table.store.version)
+    of.table.store.prepare(inflight(of), content)
+
+
+def next_time(of: TableWriter) -> str:
+    """A time later than every time on the timeline."""
+    store = of.table.store
+    return store.clock.next_instant(store.load().newest_time)
