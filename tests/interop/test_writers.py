@@ -70,6 +70,9 @@ MORTAL_LEASE_S = 10.0
 #: In what Apache Hudi says when a batch is to be written again.
 _MAY_PASS = ("WriteConflict", "ConcurrentModification", "Heartbeat for instant")
 
+#: Files that a failure lists: more of them would push its message out of a log that is cut.
+_SHOWN = 50
+
 #: Of so many keys Apache Hudi, which takes longer, does not meet another writer with each batch.
 MANY_KEYS = 64
 
@@ -344,12 +347,12 @@ def write_as_apache(oracle: Oracle, storage: Storage, number: int, twin: ApacheT
 
 
 def _what_is_there(storage: Storage) -> str:
-    """Instants of the table and of its metadata table, and data files, in the order of writing."""
+    """The newest instants of the table and of its metadata table, and data files, in order."""
     infos = sorted(storage.list_tree(""), key=lambda info: info.modified_at)
-    told = (
+    told = [
         info
         for info in infos
         if info.path.startswith((".hoodie/timeline/", ".hoodie/metadata/.hoodie/timeline/"))
         or (info.path.endswith(".parquet") and not info.path.startswith(".hoodie/"))
-    )
-    return "\n".join(f"{info.modified_at:%H:%M:%S.%f} {info.path}" for info in told)
+    ]
+    return "\n".join(f"{info.modified_at:%H:%M:%S.%f} {info.path}" for info in told[-_SHOWN:])
