@@ -9,6 +9,10 @@ from __future__ import annotations
 
 import os
 import random
+from collections.abc import Iterable
+from typing import TypeVar
+
+T = TypeVar("T")
 
 #: Set for the worker processes of this run, too: they inherit the environment.
 SEED = int(os.environ.setdefault("LAKEMARK_SEED", str(random.SystemRandom().randrange(2**31))))
@@ -17,6 +21,15 @@ DEPTH = int(os.environ.get("LAKEMARK_DEPTH", "1"))
 
 #: Whether a matrix runs whole, not a sample of it.
 EVERYTHING = DEPTH > 1
+
+
+def sample(cases: Iterable[T], one_in: int) -> list[T]:
+    """One of so many neighbours, drawn by the seed; all of them where a matrix runs whole."""
+    listed = list(cases)
+    if EVERYTHING:
+        return listed
+    drawn = random.Random(SEED)
+    return [drawn.choice(listed[first : first + one_in]) for first in range(0, len(listed), one_in)]
 
 
 def examples(usual: int) -> int:
