@@ -56,6 +56,7 @@ def create_savepoint(
         timeline = access.timeline.load()
         metadata = _plan(timeline, access.timeline, requested_at, slices_as_of, user, comment)
         pending = Instant(requested_at, Action.SAVEPOINT, State.INFLIGHT)
+        lease.check()
         access.timeline.create(pending)
         publication = Publication(access.timeline, lease, pending)
         publication.prepare(savepoint_content(metadata))
@@ -77,8 +78,9 @@ def delete_savepoint(access: TableAccess, requested_at: str) -> None:
         InvalidConfig: there is no savepoint of that instant.
         Refused: a restore is pending.
     """
-    with access.lock.hold(LOCK_WAIT_S):
+    with access.lock.hold(LOCK_WAIT_S) as lease:
         found = _standing(access.timeline.load(), requested_at)
+        lease.check()
         if found.is_completed:
             access.timeline.unpublish(found)
         access.timeline.forget(Instant(requested_at, Action.SAVEPOINT, State.INFLIGHT))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from table.model.action import Action
 from table.model.instant import Instant
 from table.storage.storage import Storage
 
@@ -20,8 +21,14 @@ _FOLDERS = (_FOLDER, f".hoodie/metadata/{_FOLDER}")
 
 
 def prepared_path(pending: Instant) -> str:
-    """Where the content of an instant lies, from the table's root."""
-    return f"{_FOLDER}/{pending.requested_at}"
+    """Where the content of an instant lies, from the table's root.
+
+    A savepoint has the requested time of its commit. The commit's writer may still be about to
+    remove what it prepared, and must not remove what the savepoint's writer prepared.
+    """
+    name = pending.requested_at
+    is_savepoint = pending.action is Action.SAVEPOINT
+    return f"{_FOLDER}/{name}.{Action.SAVEPOINT}" if is_savepoint else f"{_FOLDER}/{name}"
 
 
 def all_prepared(storage: Storage) -> Iterable[str]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 import pytest
 
 from sinks.hudi.table_writer import TableWriter
 from table.errors import StorageUnavailable
+from table.model.action import Action
+from table.services.savepoint import create_savepoint
 from table.storage import Storage
+from tests.storages import WatchedStorage
 from tests.storages.wrapped_storage import WrappedStorage
 from tests.tables import Row, commit, contents, writer
 from tests.upkeep import make_plain, new_storage
@@ -54,3 +57,33 @@ def test_commit_is_acknowledged_although_its_leftovers_cannot_be_removed(folder:
     assert [done] == list(writer(storage).table.timeline.completed())
     commit(opened(storage), [Row("a", 2, 2)])
     assert contents(storage) == {"a": (2, 2)}
+
+
+class RemovesLate(WrappedStorage):
+    """Keeps the requests back that remove prepared content."""
+
+    def __init__(self, inner: Storage) -> None:
+        super().__init__(inner)
+        self.kept_back: list[str] = []
+
+    def delete(self, paths: Iterable[str]) -> None:
+        listed = list(paths)
+        late = [path for path in listed if path.startswith(".hoodie/.aux/prepared/")]
+        self.kept_back += late
+        super().delete([path for path in listed if path not in late])
+
+
+def test_savepoint_is_published_while_the_writer_of_its_commit_removes_its_leftovers() -> None:
+    storage = new_storage()
+    make_plain(storage)
+    late = RemovesLate(storage)
+    done = commit(opened(late), [Row("a", 1, 1)])
+    assert late.kept_back
+
+    def before_write(method: str, path: str) -> None:
+        if method == "publish":
+            storage.delete(late.kept_back)
+
+    access = opened(WatchedStorage(storage, before_write)).table.access
+    create_savepoint(access, done.requested_at, lambda timeline, at: (), "ann", "")
+    assert len(writer(storage).table.timeline.completed(Action.SAVEPOINT)) == 1

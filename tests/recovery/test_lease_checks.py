@@ -24,7 +24,7 @@ from table.services.cleaning import take_up
 from table.services.cleaning_plan import CleaningPolicy
 from table.services.compaction import CompactionPolicy
 from table.services.restore import restore
-from table.services.savepoint import create_savepoint
+from table.services.savepoint import create_savepoint, delete_savepoint
 from table.storage import Storage
 from table.timeline.lock_file import LOCK_PATH
 from table.transaction.heartbeat import HEARTBEAT_FOLDER
@@ -103,6 +103,11 @@ def keep_last(to: TableWriter) -> None:
     create_savepoint(to.table.access, last(to), lambda timeline, at: (), "ann", "")
 
 
+def let_last_go(to: TableWriter) -> None:
+    keep_last(to)
+    delete_savepoint(to.table.access, last(to))
+
+
 def compact_and_clean(to: TableWriter) -> None:
     for _ in range(3):
         commit(to, [Row("a", 9, 9)])
@@ -130,7 +135,9 @@ STEPS: list[tuple[Act, str, str, bool]] = [
     (restore_to_first, "create", ".restore.requested", True),
     (restore_to_first, "delete", ".hoodie/.aux/prepared/", False),
     (restore_to_first, "publish", "", False),
+    (keep_last, "create", ".savepoint.inflight", False),
     (keep_last, "publish", "", False),
+    (let_last_go, "delete", ".hoodie/timeline/", False),
     (compact_and_clean, "create", ".clean.requested", False),
     (compact_and_clean, "create", ".clean.requested", True),
     (compact_and_clean, "publish", "clean", False),
