@@ -233,8 +233,9 @@ def _write_timeline(
         writer = TimelineStore(storage, layout, version).archive_writer(lease.check)
         writer.add(iter(rows), rows[0].requested_at, rows[-1].requested_at)
     for move in change.moves:
+        content = content_of(storage, move, version)
         lease.check()
-        storage.create(move.target, content_of(storage, move, version))
+        storage.create(move.target, content)
         completed_at = move.moved.completed_at
         if completed_at is not None and not layout.names_completion:
             storage.set_modified_at(move.target, access.timeline.clock.parse(completed_at))
