@@ -1,13 +1,13 @@
 """Compactions of one open table: what is pending, what would be planned, and doing it.
 
-What one writes is a function of its plan and of what was committed before that, whoever does it and
-however late: batches may give the table other columns meanwhile.
+The rows that one writes are a function of its plan and of what was committed before that, whoever
+does it and however late: batches may give the table other columns meanwhile.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
@@ -113,6 +113,7 @@ class Compaction:
         plan = completed(plan, name, table.view())
         execution = Execution.begin(table.access, pending, plan, lock_wait_s)
         table.note_begun(execution.instant)
+        context = replace(context, attempt=execution.instant.attempt).sharing(table.storage)
         return cls(table, execution, SliceRewriter(context))
 
     def rewrite(self, runner: Runner) -> list[WriteStat]:
@@ -124,20 +125,26 @@ class Compaction:
         return self.execution.rewrite(self._rewriter, runner)
 
     def publish(
-        self, stats: Sequence[WriteStat], own_metadata: Mapping[str, str]
+        self, stats: Sequence[WriteStat], own_metadata: Callable[[], Mapping[str, str]]
     ) -> tuple[Instant, CommitMetadata]:
         """Make them seen, and carry the checkpoint on.
 
         Args:
             stats: what ``rewrite`` wrote.
-            own_metadata: what the commit says beside the checkpoint.
+            own_metadata: what the commit says beside the checkpoint; called under the lock, with
+                the table as of then.
 
         Raises:
             LockTimeout: another writer kept the table's lock; it may be called again.
         """
-        newest = self.table.newest_metadata()
-        carried = codec.carried_forward(newest.extra_metadata) if newest else {}
-        instant, metadata, timeline = self.execution.complete(stats, {**own_metadata, **carried})
+
+        def extra_at(timeline: Timeline) -> dict[str, str]:
+            self.table.refresh(timeline)
+            newest = self.table.newest_metadata()
+            carried = codec.carried_forward(newest.extra_metadata) if newest else {}
+            return {**own_metadata(), **carried}
+
+        instant, metadata, timeline = self.execution.complete(stats, extra_at)
         self.table.note_commit(instant, metadata, timeline)
         return instant, metadata
 
@@ -154,8 +161,7 @@ class Compaction:
         """All of it, where no pipeline says what the commit does beside the checkpoint."""
         try:
             stats = self.rewrite(runner)
-            self.table.refresh()
-            return self.publish(stats, carried_metadata(self.table))
+            return self.publish(stats, lambda: carried_metadata(self.table))
         except OtherBytes:
             self.undo()
             raise

@@ -292,9 +292,12 @@ class TableWriter:
             WriteConflict: it conflicts with what others did, or they completed or undid it.
             LockTimeout: another writer kept the table's lock; it may be called again.
         """
-        self.table.refresh()
-        self._add_columns_of_table()
-        return compaction.publish(stats, self._own_metadata())
+
+        def own_metadata() -> dict[str, str]:
+            self._add_columns_of_table()
+            return self._own_metadata()
+
+        return compaction.publish(stats, own_metadata)
 
     def _plan_if_due(self, policy: CompactionPolicy) -> Planned | None:
         is_merge_on_read = self.table.properties.is_merge_on_read

@@ -73,23 +73,28 @@ class MetadataStore:
     groups: dict[str, list[str]] = field(default_factory=dict)
 
     def commit(
-        self, instant: str, changes: Mapping[str, RecordChanges], check_standing: Callable[[], None]
+        self,
+        data_instant: Instant,
+        changes: Mapping[str, RecordChanges],
+        check_standing: Callable[[], None],
     ) -> None:
         """Write what a data instant changes, so that it counts once that has completed.
 
         Args:
-            instant: requested time of the data instant.
+            data_instant: inflight.
             changes: of each partition.
             check_standing: raises when the data instant no longer stands.
 
         Raises:
             Fenced: the data instant was rolled back meanwhile.
         """
+        instant = data_instant.requested_at
         self.undo(instant)
         # In version 6 our logs would name its slice, or be missing in it.
         for planned in self.timeline.pending(Action.COMPACTION) if self._names_slices else ():
             self.undo(planned.requested_at)
-        pending = self.begin(Instant(instant, _DELTA, State.REQUESTED))
+        requested = Instant(instant, _DELTA, State.REQUESTED, attempt=data_instant.attempt)
+        pending = self.begin(requested)
         stats = [
             self._append(partition, number, instant, part)
             for partition, whole in changes.items()
@@ -105,7 +110,7 @@ class MetadataStore:
             return
         is_pending_service = known.action is Action.COMPACTION
         pending = Instant(instant, known.action if is_pending_service else _DELTA, State.INFLIGHT)
-        self.instants.withdraw(pending)
+        self.instants.withdraw_all(instant)
         if known.is_completed:
             self.instants.unpublish(known)
         self.storage.delete(self._files_of(instant))

@@ -165,7 +165,7 @@ class MetadataWriter:
         if _COLUMNS in known.partitions:
             changes[_COLUMNS] = column_statistics(of_files, version)
             self._define(known, of_files)
-        known.store.commit(instant.requested_at, changes, lambda: self._check_standing(instant))
+        known.store.commit(instant, changes, lambda: self._check_standing(instant))
         known.paths |= {stat.partition_path or "" for stat in stats}
         self._give_back(known, instant)
 
@@ -185,7 +185,7 @@ class MetadataWriter:
         if _COLUMNS in known.partitions:
             places = [(path, name) for path, names in gone.items() for name in names]
             changes[_COLUMNS] = deleted_column_statistics(known.columns, places)
-        known.store.commit(instant.requested_at, changes, lambda: self._check_standing(instant))
+        known.store.commit(instant, changes, lambda: self._check_standing(instant))
         self._give_back(known, instant)
 
     def on_rollback(

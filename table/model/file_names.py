@@ -3,8 +3,8 @@
 base file  <fileId>_<writeToken>_<instant>.<extension>
 log file   .<fileId>_<instant>.log.<version>_<writeToken>[.cdc]
 
-A write token is ``<task>-<stage>-<attempt>``. The instant of a log file is the delta commit that
-wrote it (table version 8 and later). Source: ``FSUtils`` of Apache Hudi 1.2.0.
+A write token is ``<task>-<stage>-<attempt>``; see ``write_token``. The instant of a log file is the
+delta commit that wrote it (table version 8 and later). Source: ``FSUtils`` of Apache Hudi 1.2.0.
 """
 
 from __future__ import annotations
@@ -14,6 +14,22 @@ from dataclasses import dataclass
 
 _BASE = re.compile(r"^([a-zA-Z0-9-]+)_([a-zA-Z0-9-]+)_([0-9]+)\.([a-zA-Z0-9]+)$")
 _LOG = re.compile(r"^\.([^._]+)_([^.]*)\.(?:log|archive)\.(\d+)(?:_(\d+-\d+-\d+)(\.cdc)?)?$")
+
+
+#: Hex digits of an attempt's name that go into file names: as many as fit a Java ``long``.
+_TOKEN_DIGITS = 12
+
+
+def write_token(task: int, attempt: str = "") -> str:
+    """The write token of a task's file.
+
+    Args:
+        task: number of the task.
+        attempt: name of the attempt at a planned service, in hex digits. Two attempts have the
+            same instant and file ids, so this alone keeps their files apart. "" for a commit, of
+            which there is one attempt.
+    """
+    return f"{task}-0-{int(attempt[:_TOKEN_DIGITS], 16) if attempt else 0}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +46,10 @@ class BaseFileName:
         """The parts of ``name``, or None when it does not name a base file."""
         match = _BASE.match(name)
         return cls(*match.groups()) if match else None
+
+    def is_of(self, attempt: str) -> bool:
+        """Whether an attempt at a planned service wrote the file."""
+        return self.write_token.rpartition("-")[2] == write_token(0, attempt).rpartition("-")[2]
 
     def __str__(self) -> str:
         return f"{self.file_id}_{self.write_token}_{self.instant}.{self.extension}"

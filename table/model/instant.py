@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from table.model.action import Action, State
 
@@ -19,6 +19,8 @@ class Instant:
         completed_at: same format, later than ``requested_at``; completed instants only.
         is_legacy: whether the completed file is one of layout 1: its name lacks the completion
             time (which is then the file's modification time), and a commit in it is JSON.
+        attempt: which attempt at a planned service it is, for the writer that made the attempt; ""
+            otherwise. A listing does not show it: the content of the inflight instant names it.
     """
 
     requested_at: str
@@ -26,6 +28,7 @@ class Instant:
     state: State
     completed_at: str | None = None
     is_legacy: bool = False
+    attempt: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
         assert (self.completed_at is not None) == (self.state is State.COMPLETED), self

@@ -10,7 +10,7 @@ included, and again after a crash; delta commits may complete meanwhile. Source:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from table.execution.runner import Runner
 from table.model.action import Action, State
@@ -125,7 +125,7 @@ class Execution:
     """A compaction that was begun: its slices are rewritten, then it is completed, or left.
 
     Attributes:
-        instant: inflight.
+        instant: inflight; names this attempt.
         plan: what it rewrites.
     """
 
@@ -154,20 +154,31 @@ class Execution:
     def rewrite(self, rewrite: Rewrite, runner: Runner) -> list[WriteStat]:
         """Write the new base files, which no reader sees yet; touches no timeline.
 
-        Names and bytes are pure functions of the plan, so a second execution after a crash finds
-        its own files and goes on.
+        Bytes are pure functions of the plan, and names of the plan and of this attempt at it. So a
+        task that runs twice finds its own file, and never one of another attempt.
         """
         name = self.instant.requested_at
         tasks = [SliceRewrite(name, operation) for operation in self.plan.operations]
         return runner.map(rewrite, tasks)
 
     def complete(
-        self, stats: Sequence[WriteStat], extra_metadata: Mapping[str, str]
+        self, stats: Sequence[WriteStat], extra_at: Callable[[Timeline], Mapping[str, str]]
     ) -> tuple[Instant, CommitMetadata, Timeline]:
-        """Publish the new base files; errors as for ``Transaction.commit``."""
-        operation = Operation.COMPACT
-        metadata = CommitMetadata(tuple(stats), extra_metadata, operation, compacted=True)
-        completed, timeline = self._transaction.commit(metadata)
+        """Publish the new base files; errors as for ``Transaction.commit``.
+
+        Args:
+            stats: what ``rewrite`` wrote.
+            extra_at: what else the commit says, after the commits on a timeline: those that
+                completed while the slices were rewritten are among them.
+        """
+        metadata = CommitMetadata(tuple(stats), operation=Operation.COMPACT, compacted=True)
+
+        def describe(timeline: Timeline) -> CommitMetadata:
+            nonlocal metadata
+            metadata = replace(metadata, extra_metadata=extra_at(timeline))
+            return metadata
+
+        completed, timeline = self._transaction.commit(metadata, describe=describe)
         return completed, metadata, timeline
 
     def leave(self) -> None:

@@ -261,7 +261,7 @@ def _undo(
     standing = _write_of(access.timeline.load(), name)
     lease.check()
     if standing is not None:
-        access.timeline.withdraw(standing)
+        access.timeline.withdraw_all(name)
     if standing is not None and standing.is_completed:
         access.timeline.unpublish(standing)
         standing = _write_of(access.timeline.load(), name)

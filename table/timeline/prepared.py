@@ -7,7 +7,7 @@ takes the lock over from a writer that did not release it removes everybody's.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from table.model.action import Action
 from table.model.instant import Instant
@@ -24,11 +24,19 @@ def prepared_path(pending: Instant) -> str:
     """Where the content of an instant lies, from the table's root.
 
     A savepoint has the requested time of its commit. The commit's writer may still be about to
-    remove what it prepared, and must not remove what the savepoint's writer prepared.
+    remove what it prepared, and must not remove what the savepoint's writer prepared. For the same
+    reason each attempt at a planned service has content of its own.
     """
-    name = pending.requested_at
-    is_savepoint = pending.action is Action.SAVEPOINT
-    return f"{_FOLDER}/{name}.{Action.SAVEPOINT}" if is_savepoint else f"{_FOLDER}/{name}"
+    suffix = f"_{pending.attempt}" if pending.attempt else ""
+    if pending.action is Action.SAVEPOINT:
+        suffix = f".{Action.SAVEPOINT}"
+    return f"{_FOLDER}/{pending.requested_at}{suffix}"
+
+
+def prepared_of(storage: Storage, requested_at: Collection[str]) -> list[str]:
+    """Paths of what is prepared of these instants, by whichever attempt; not of savepoints."""
+    _, objects = storage.list_folder(_FOLDER)
+    return [info.path for info in objects if info.name.partition("_")[0] in requested_at]
 
 
 def all_prepared(storage: Storage) -> Iterable[str]:

@@ -13,6 +13,7 @@ from functools import cache, partial
 from typing import TypeAlias, TypeVar
 
 from table.codec import avro_container
+from table.config import keys
 from table.config.table_properties import TableProperties
 from table.errors import CorruptData, HudiError, SnapshotChanged
 from table.model.action import COMMITS, Action, State
@@ -42,7 +43,7 @@ from table.timeline.content import (
 from table.timeline.layout import LayoutV1, LayoutV2, TimelineLayout, layout_of
 from table.timeline.lsm_history import LsmHistory
 from table.timeline.lsm_writer import LsmWriter
-from table.timeline.prepared import prepared_path
+from table.timeline.prepared import prepared_of, prepared_path
 from table.timeline.timeline import ArchivedTime, Timeline
 from table.timeline.zone import ZoneEvidence, find_clock, parse_zone, stored_zone
 
@@ -172,7 +173,8 @@ class TimelineStore:
         """
         writer = self.archive_writer(check)
         TimelineArchive(self._storage, self._layout).move(instants, writer, check)
-        self._storage.delete([prepared_path(instant) for instant in instants])
+        names = {instant.requested_at for instant in instants}
+        self._storage.delete(prepared_of(self._storage, names))
         for instant in instants:
             self._commits.pop(instant, None)
             self._cleans.pop(instant, None)
@@ -255,6 +257,23 @@ class TimelineStore:
     def withdraw(self, pending: Instant) -> None:
         """Remove an instant's prepared content: it cannot be published any more, or it has been."""
         self._storage.delete([prepared_path(pending)])
+
+    def withdraw_all(self, requested_at: str) -> None:
+        """Remove what is prepared of an instant, by whichever attempt; see ``withdraw``."""
+        self._storage.delete(prepared_of(self._storage, {requested_at}))
+
+    def writer_of(self, pending: Instant) -> str:
+        """Who made an instant inflight, as its content says; "" if it says nothing.
+
+        Apache Hudi's says nothing, and that of a compaction is empty.
+        """
+        path = self.path_of(pending.inflight())
+        try:
+            content = self._storage.read(path)
+        except NotFound:
+            return ""
+        extra = decode_commit(content, path).extra_metadata if content else {}
+        return extra.get(keys.WRITER_ID, "")
 
     def forget(self, instant: Instant, keep_plan: bool = False) -> None:
         """Remove a pending instant, inflight first, once none of its files are left.

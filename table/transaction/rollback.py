@@ -33,6 +33,7 @@ from table.timeline.taken_back import completed_in, rollbacks_since, taken_back
 from table.timeline.timeline import Timeline
 from table.timeline.timeline_store import rollback_metadata_content, rollback_plan_content
 from table.transaction.access import LOCK_WAIT_S, TableAccess
+from table.transaction.attempt import discard, has_instant
 from table.transaction.completion_loss import check_never_completed
 from table.transaction.heartbeat import HeartbeatPolicy, clear_expired, forget_heartbeat
 from table.transaction.instant_files import (
@@ -90,8 +91,8 @@ def recover(access: TableAccess) -> list[str]:
 def roll_back(access: TableAccess, target: Instant) -> bool:
     """Undo a pending instant of our own; False when it completed before we held the lock.
 
-    Another writer may have done so; what we wrote in its name since then goes, too. If another
-    writer has rolled a service back, executed it again and completed it, its files stay.
+    Another writer may have done so; what we wrote in its name since then goes, too. Of a planned
+    service that another writer has begun again, only the files of our attempt go.
 
     Raises:
         Fenced: one has, on a table that is not shared: we were replaced.
@@ -100,6 +101,9 @@ def roll_back(access: TableAccess, target: Instant) -> bool:
         access.timeline.withdraw(target)
         timeline = access.timeline.load()
         standing = timeline.find(target.requested_at)
+        if target.attempt and not (standing == target and has_instant(access, target)):
+            discard(access, target, timeline)
+            return standing is None or not standing.is_completed
         if standing is not None and standing.is_completed:
             return False
         if standing is not None:
@@ -116,6 +120,25 @@ def roll_back(access: TableAccess, target: Instant) -> bool:
         if access.sharing is not None:
             return True
     raise Fenced(target.requested_at, "another writer rolled it back; the newer writer goes on")
+
+
+def roll_back_attempt(access: TableAccess, planned: Instant, lease: Lease) -> None:
+    """Undo the attempt at a planned service that a dead writer left; the plan stays requested.
+
+    As ``rollbackInflightCompaction`` of Apache Hudi does before it begins a compaction again.
+
+    Args:
+        access: the table.
+        planned: the service.
+        lease: of the table's lock.
+    """
+    access.timeline.withdraw_all(planned.requested_at)
+    timeline = access.timeline.load()
+    standing = timeline.find(planned.requested_at)
+    if standing is None or standing.state is not State.INFLIGHT:
+        return
+    if not _forget_unplanned(access, standing):
+        _roll_back(access, standing, timeline, lease)
 
 
 def plan_rollback(access: TableAccess, requested_at: str) -> RollbackPlan:
@@ -150,9 +173,11 @@ def roll_back_named(access: TableAccess, requested_at: str) -> RollbackPlan:
         target = named_instant(timeline, requested_at)
         _check_undoable(access, target, timeline)
         if not target.is_completed:
-            access.timeline.withdraw(target)
+            access.timeline.withdraw_all(requested_at)
             timeline = access.timeline.load()
             target = named_instant(timeline, requested_at)
+        if _forget_unplanned(access, target):
+            return RollbackPlan(requested_at, target.action, {})
         return _roll_back(access, target, timeline, lease)
 
 
@@ -191,7 +216,7 @@ def _recover(access: TableAccess, suspects: Collection[str], lease: Lease) -> li
         if commit.action is Action.ROLLBACK:
             continue
         check_never_completed(access, commit, timeline)
-        access.timeline.withdraw(commit)
+        access.timeline.withdraw_all(commit.requested_at)
         timeline = access.timeline.load()
         standing = timeline.find(commit.requested_at)
         if standing is not None and not standing.is_completed:
@@ -235,6 +260,22 @@ def _abandoned(access: TableAccess, timeline: Timeline) -> list[Instant]:
     return dead(access.storage, abandoned, access.sharing, access.timeline.clock)
 
 
+def _forget_unplanned(access: TableAccess, target: Instant) -> bool:
+    """Forget a compaction that is inflight without a plan, and nothing of it; whether it was one.
+
+    A writer that lost the lock created the inflight instant late. The compaction may have completed
+    and been archived by then, so files of that name may be in use.
+    """
+    is_unplanned = (
+        target.action in _COMPACTIONS
+        and target.state is State.INFLIGHT
+        and not access.timeline.is_requested(target)
+    )
+    if is_unplanned:
+        access.timeline.forget(target)
+    return is_unplanned
+
+
 def _roll_back(
     access: TableAccess, target: Instant, timeline: Timeline, lease: Lease
 ) -> RollbackPlan:
@@ -273,7 +314,7 @@ def _execute(
     pending = rollback.inflight()
     if target is not None and target.is_completed:
         lease.check()
-        access.timeline.withdraw(target)
+        access.timeline.withdraw_all(plan.instant)
         access.timeline.unpublish(target)
         timeline = access.timeline.load()
         target = timeline.find(plan.instant)
@@ -285,13 +326,16 @@ def _execute(
     publication = Publication(access.timeline, lease, pending)
     publication.prepare(content)
     if target is not None:
-        access.timeline.withdraw(target)
+        access.timeline.withdraw_all(plan.instant)
     with publication.telling():
         access.participant.on_rollback(pending, plan.instant, names_of(undone), timeline)
     publication.publish(access.generate_time(access.timeline.load().newest_time))
     access.timeline.withdraw(pending)
+    keeps_plan = plan.action in _COMPACTIONS
+    if keeps_plan:
+        lease.check()  # without the lock, another attempt may have begun by now
     if target is not None:
-        access.timeline.forget(target, keep_plan=plan.action in _COMPACTIONS)
+        access.timeline.forget(target, keep_plan=keeps_plan)
     drop_markers(access.storage, plan.instant)
     forget_heartbeat(access.storage, plan.instant)
     return done

@@ -37,11 +37,9 @@ from contextlib import contextmanager, suppress
 from typing import TypeVar
 from uuid import uuid4
 
-from table.config import keys
 from table.errors import Fenced, OutcomeUnknown, StorageUnavailable, WriteConflict
 from table.model.action import COMMITS, Action, State
 from table.model.commit_metadata import CommitMetadata
-from table.model.format_version import FormatVersion
 from table.model.instant import Instant
 from table.storage.storage import AlreadyExists
 from table.timeline.clock import Turn
@@ -49,14 +47,25 @@ from table.timeline.lock import Lease, LeaseLost
 from table.timeline.timeline import Timeline
 from table.timeline.timeline_store import commit_content
 from table.transaction.access import LOCK_WAIT_S, TableAccess
+from table.transaction.attempt import (
+    AttemptLost,
+    discard,
+    has_instant,
+    inflight_content,
+    new_attempt,
+)
 from table.transaction.conflicts import check_conflicts, yet_to_look
 from table.transaction.heartbeat import Heartbeat, HeartbeatExpired
 from table.transaction.publication import Publication
+from table.transaction.rollback import roll_back_attempt
 from table.transaction.sharing import has_heartbeat
 from table.write.markers import drop_markers, marked_files
 
 #: Raises (``Fenced``, ``WriteConflict``) when the table is not as the caller left it.
 Precondition = Callable[[Timeline], None]
+
+#: What a commit says of itself, after the commits on a timeline.
+Describe = Callable[[Timeline], CommitMetadata]
 
 T = TypeVar("T")
 
@@ -133,7 +142,9 @@ class Transaction:
     def take_up(
         cls, access: TableAccess, pending: Instant, lock_wait_s: float = LOCK_WAIT_S
     ) -> Transaction:
-        """Go on with a planned service, whoever planned or began it.
+        """Begin an attempt at a planned service, whoever planned it.
+
+        If another writer began one and died, or left it, that one is rolled back first.
 
         Args:
             access: the table.
@@ -141,14 +152,15 @@ class Transaction:
             lock_wait_s: how long this and ``commit`` wait for the table's lock.
 
         Raises:
-            WriteConflict: another writer is doing it, or has done it, or has removed it.
+            WriteConflict: another writer is doing it, or has done it, or has removed it, or is to
+                roll it back.
+            LeaseLost: this process stood still under the lock.
         """
-        if access.sharing is None:
-            _check_free(access, pending)  # by a command, which beats for it
-            return cls._begun(access, pending, lock_wait_s)
-        with access.lock.hold(lock_wait_s):
+        with access.lock.hold(lock_wait_s) as lease:
             _check_free(access, pending)
-            return cls._begun(access, pending, lock_wait_s)
+            _check_not_undone(access, pending, access.timeline.load())
+            roll_back_attempt(access, pending, lease)
+            return cls._begun(access, pending, lease, lock_wait_s)
 
     @classmethod
     def _requested(cls, access: TableAccess, action: Action, timeline: Timeline) -> Transaction:
@@ -158,36 +170,56 @@ class Transaction:
             requested = Instant(newest_time, action, State.REQUESTED)
             with suppress(AlreadyExists), _heartbeat(access, newest_time) as heartbeat:
                 access.timeline.create(requested)
-                content = _owned_content(action, access.timeline.version)
+                content = inflight_content(action, access.timeline.version, uuid4().hex)
                 access.timeline.create(requested.inflight(), content)
                 return cls(access, requested.inflight(), timeline, heartbeat, LOCK_WAIT_S)
         message = f"instant {newest_time} and those before it were taken by other writers"
         raise WriteConflict(message)
 
     @classmethod
-    def _begun(cls, access: TableAccess, planned: Instant, lock_wait_s: float) -> Transaction:
+    def _begun(
+        cls, access: TableAccess, planned: Instant, lease: Lease, lock_wait_s: float
+    ) -> Transaction:
         timeline = access.timeline.load()
         standing = timeline.find(planned.requested_at)
-        if standing is None or standing.is_completed:
-            message = f"{planned} was completed or removed by another writer"
+        if standing is None or standing.state is not State.REQUESTED:
+            message = f"{planned} was completed, begun or removed by another writer"
             raise WriteConflict(message)
+        attempt = new_attempt(standing)
+        content = inflight_content(attempt.action, access.timeline.version, attempt.attempt)
         with _heartbeat(access, planned.requested_at) as heartbeat:
-            if standing.state is State.REQUESTED:
-                access.timeline.create(standing.inflight())
-            return cls(access, standing.inflight(), timeline, heartbeat, lock_wait_s)
+            lease.check()
+            try:
+                access.timeline.create(attempt, content)
+            except AlreadyExists:
+                message = f"{planned} was begun by another writer"
+                raise WriteConflict(message) from None
+            begun = cls(access, attempt, timeline, heartbeat, lock_wait_s)
+            begun._check_taken_up_under(lease)
+            return begun
 
     def commit(
-        self, metadata: CommitMetadata, precondition: Precondition | None = None
+        self,
+        metadata: CommitMetadata,
+        precondition: Precondition | None = None,
+        describe: Describe | None = None,
     ) -> tuple[Instant, Timeline]:
         """Steps 4 to 8: make the written files visible, all of them or none.
 
         May be called again after ``LockTimeout``.
+
+        Args:
+            metadata: what the commit says of itself.
+            precondition: called under the lock.
+            describe: called under the lock, if what the commit says depends on the commits before
+                it; it returns the metadata to publish, with the same files.
 
         Returns:
             The completed instant, and the timeline that holds it.
 
         Raises:
             Fenced: the instant was taken from us; nothing was published.
+            AttemptLost: so was that of a planned service; our files are deleted.
             WriteConflict: another commit touched the same file groups.
             ClusteringPlanned: a clustering is planned for one of them.
             LockTimeout: another writer kept the table's lock.
@@ -195,12 +227,13 @@ class Transaction:
             LeaseLost: another writer may have taken the lock over; nothing was published.
             OutcomeUnknown: the store did not say whether it published.
         """
-        self._reconcile(stat.path for stat in metadata.write_stats if stat.path)
-        content = commit_content(self.instant.action, metadata, self._access.timeline.version)
+        leftovers = self._leftovers(stat.path for stat in metadata.write_stats if stat.path)
+        content = self._content(metadata)
         with self._turn() as (lease, timeline):
             self._check_alive()
             self._check_standing(timeline)
             self._check_ground(timeline)
+            self._access.delete_files(leftovers)
             check_conflicts(
                 self.instant,
                 metadata,
@@ -211,6 +244,9 @@ class Transaction:
             )
             if precondition is not None:
                 precondition(timeline)
+            if describe is not None:
+                metadata = describe(timeline)
+                content = self._content(metadata)
             publication = Publication(self._access.timeline, lease, self.instant)
             publication.prepare(content)
             with publication.telling():
@@ -238,6 +274,21 @@ class Transaction:
             self.cancel()
             raise
 
+    def _check_taken_up_under(self, lease: Lease) -> None:
+        """The plan may have been executed and archived before our inflight instant was created.
+
+        Otherwise that is rolled back by the attempt that follows.
+        """
+        try:
+            lease.check()
+        except LeaseLost:
+            if not self._access.timeline.is_requested(self.instant):
+                self._access.timeline.forget(self.instant)
+            raise
+
+    def _content(self, metadata: CommitMetadata) -> bytes:
+        return commit_content(self.instant.action, metadata, self._access.timeline.version)
+
     @contextmanager
     def _turn(self) -> Iterator[tuple[Lease, Timeline]]:
         """The lock, and the timeline under it, once whoever asked before us has looked.
@@ -257,18 +308,20 @@ class Transaction:
         access = self._access
         return yet_to_look(self.instant, timeline, access.sharing, access.timeline.clock)
 
-    def _reconcile(self, written: Iterable[str]) -> None:
-        """Delete files of attempts that did not win; readers must never meet them."""
+    def _leftovers(self, written: Iterable[str]) -> list[str]:
+        """Files of attempts that did not win, for readers must never meet them.
+
+        They are listed before the lock is taken, and deleted under it if the instant is still
+        ours. So they are never files of an attempt that began after ours.
+        """
         announced = marked_files(self._access.storage, self.instant.requested_at)
-        leftovers = set(announced) - set(written)
-        if leftovers:
-            self._access.storage.delete(sorted(leftovers))
+        return sorted(set(announced) - set(written))
 
     def _check_standing(self, timeline: Timeline) -> None:
         reason = self._taken_from_us(timeline)
-        if reason and self.instant.action is Action.COMPACTION:  # its plan is anybody's
-            message = f"{self.instant} was not published: {reason}"
-            raise WriteConflict(message)
+        if reason and self.instant.attempt:  # its plan is anybody's
+            discard(self._access, self.instant, timeline)
+            raise AttemptLost(self.instant, reason)
         if reason:
             raise Fenced(self.instant.requested_at, reason)
 
@@ -280,9 +333,10 @@ class Transaction:
             return "another writer rolled it back; the newer writer goes on"
         if standing.is_completed:
             return "it is completed already"
-        for rollback in timeline.pending(Action.ROLLBACK):
-            if self._access.timeline.read_rollback_plan(rollback.requested_at).instant == name:
-                return f"rollback {rollback.requested_at} is about to remove it"
+        for rollback in _rollbacks_of(self._access, name, timeline):
+            return f"rollback {rollback.requested_at} is about to remove it"
+        if self.instant.attempt and not has_instant(self._access, self.instant):
+            return "another attempt at it has begun"
         return ""
 
     def _check_alive(self) -> None:
@@ -343,6 +397,19 @@ def _check_free(access: TableAccess, pending: Instant) -> None:
         raise WriteConflict(message)
 
 
+def _check_not_undone(access: TableAccess, pending: Instant, timeline: Timeline) -> None:
+    """A rollback that is completed later deletes files of attempts before it, and of no others."""
+    for rollback in _rollbacks_of(access, pending.requested_at, timeline):
+        message = f"{rollback} is to undo an attempt at {pending}, and has not ended"
+        raise WriteConflict(message)
+
+
+def _rollbacks_of(access: TableAccess, requested_at: str, timeline: Timeline) -> Iterator[Instant]:
+    for rollback in timeline.pending(Action.ROLLBACK):
+        if access.timeline.read_rollback_plan(rollback.requested_at).instant == requested_at:
+            yield rollback
+
+
 @contextmanager
 def _heartbeat(access: TableAccess, instant: str) -> Iterator[Heartbeat | None]:
     """Begin to beat for an instant that is requested in this block, unless that fails."""
@@ -355,9 +422,3 @@ def _heartbeat(access: TableAccess, instant: str) -> Iterator[Heartbeat | None]:
     except BaseException:
         heartbeat.stop()
         raise
-
-
-def _owned_content(action: Action, version: FormatVersion) -> bytes:
-    """Content of an inflight instant that no other writer's equals."""
-    metadata = CommitMetadata(extra_metadata={keys.WRITER_ID: uuid4().hex})
-    return commit_content(action, metadata, version)

@@ -27,7 +27,7 @@ from table.merge.record_merger import RecordMerger
 from table.merge.table_merger import table_merger
 from table.model.changes import CHANGE_KIND_FIELD, WRITTEN_COLUMNS
 from table.model.commit_metadata import WriteStat
-from table.model.file_names import BaseFileName, LogFileName
+from table.model.file_names import BaseFileName, LogFileName, write_token
 from table.model.file_slice import FileGroupId, FileSlice, join
 from table.model.format_version import FormatVersion
 from table.model.meta_columns import RECORD_KEY
@@ -66,6 +66,7 @@ class WriteContext:
         version: the table's.
         is_visible: whether log blocks of an instant count, as for ``FileGroupReader``.
         cdc_enabled: whether the table keeps changes for CDC queries.
+        attempt: which attempt at the instant it is, if that is a planned service.
     """
 
     location: StorageLocation
@@ -80,6 +81,7 @@ class WriteContext:
     version: FormatVersion = FormatVersion.V9
     is_visible: IsVisible = every_instant
     cdc_enabled: bool = False
+    attempt: str = ""
 
     @cached_property
     def storage(self) -> Storage:
@@ -172,7 +174,7 @@ def write_base_file(
         replaces: the slice that the new file takes the place of.
     """
     number = task_number(group)
-    name = BaseFileName(group.file_id, f"{number}-0-0", context.instant)
+    name = BaseFileName(group.file_id, write_token(number, context.attempt), context.instant)
     path = join(group.partition_path, str(name))
     mark(context.storage, context.instant, path)
     with (
@@ -317,7 +319,7 @@ def _log_name(context: WriteContext, current: FileSlice, number: int) -> LogFile
     """
     file_id = current.group.file_id
     if not context.version.logs_name_their_slice:
-        return LogFileName(file_id, context.instant, 1, f"{number}-0-0")
+        return LogFileName(file_id, context.instant, 1, write_token(number))
     latest = max((log.name.version for log in current.logs), default=0)
     token = f"{number}-{int(context.instant[8:])}-0"
     return LogFileName(file_id, current.base_instant, latest + 1, token)
