@@ -259,9 +259,9 @@ def _undo(
     """Take one instant off the timeline, with its files; done in part, it is done again."""
     name = instant.requested_at
     standing = _write_of(access.timeline.load(), name)
-    lease.check()
     if standing is not None:
         access.timeline.withdraw_all(name)
+    lease.check()
     if standing is not None and standing.is_completed:
         access.timeline.unpublish(standing)
         standing = _write_of(access.timeline.load(), name)

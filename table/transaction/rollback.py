@@ -33,7 +33,7 @@ from table.timeline.taken_back import completed_in, rollbacks_since, taken_back
 from table.timeline.timeline import Timeline
 from table.timeline.timeline_store import rollback_metadata_content, rollback_plan_content
 from table.transaction.access import LOCK_WAIT_S, TableAccess
-from table.transaction.attempt import discard, has_instant
+from table.transaction.attempt import discard, forget_unplanned, has_instant
 from table.transaction.completion_loss import check_never_completed
 from table.transaction.heartbeat import HeartbeatPolicy, clear_expired, forget_heartbeat
 from table.transaction.instant_files import (
@@ -122,25 +122,6 @@ def roll_back(access: TableAccess, target: Instant) -> bool:
     raise Fenced(target.requested_at, "another writer rolled it back; the newer writer goes on")
 
 
-def roll_back_attempt(access: TableAccess, planned: Instant, lease: Lease) -> None:
-    """Undo the attempt at a planned service that a dead writer left; the plan stays requested.
-
-    As ``rollbackInflightCompaction`` of Apache Hudi does before it begins a compaction again.
-
-    Args:
-        access: the table.
-        planned: the service.
-        lease: of the table's lock.
-    """
-    access.timeline.withdraw_all(planned.requested_at)
-    timeline = access.timeline.load()
-    standing = timeline.find(planned.requested_at)
-    if standing is None or standing.state is not State.INFLIGHT:
-        return
-    if not _forget_unplanned(access, standing):
-        _roll_back(access, standing, timeline, lease)
-
-
 def plan_rollback(access: TableAccess, requested_at: str) -> RollbackPlan:
     """What ``roll_back_named`` would delete, as of now.
 
@@ -176,7 +157,7 @@ def roll_back_named(access: TableAccess, requested_at: str) -> RollbackPlan:
             access.timeline.withdraw_all(requested_at)
             timeline = access.timeline.load()
             target = named_instant(timeline, requested_at)
-        if _forget_unplanned(access, target):
+        if forget_unplanned(access, target):
             return RollbackPlan(requested_at, target.action, {})
         return _roll_back(access, target, timeline, lease)
 
@@ -260,22 +241,6 @@ def _abandoned(access: TableAccess, timeline: Timeline) -> list[Instant]:
     return dead(access.storage, abandoned, access.sharing, access.timeline.clock)
 
 
-def _forget_unplanned(access: TableAccess, target: Instant) -> bool:
-    """Forget a compaction that is inflight without a plan, and nothing of it; whether it was one.
-
-    A writer that lost the lock created the inflight instant late. The compaction may have completed
-    and been archived by then, so files of that name may be in use.
-    """
-    is_unplanned = (
-        target.action in _COMPACTIONS
-        and target.state is State.INFLIGHT
-        and not access.timeline.is_requested(target)
-    )
-    if is_unplanned:
-        access.timeline.forget(target)
-    return is_unplanned
-
-
 def _roll_back(
     access: TableAccess, target: Instant, timeline: Timeline, lease: Lease
 ) -> RollbackPlan:
@@ -313,8 +278,8 @@ def _execute(
         access.timeline.create(rollback.inflight())
     pending = rollback.inflight()
     if target is not None and target.is_completed:
-        lease.check()
         access.timeline.withdraw_all(plan.instant)
+        lease.check()
         access.timeline.unpublish(target)
         timeline = access.timeline.load()
         target = timeline.find(plan.instant)

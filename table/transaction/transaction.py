@@ -49,6 +49,7 @@ from table.timeline.timeline_store import commit_content
 from table.transaction.access import LOCK_WAIT_S, TableAccess
 from table.transaction.attempt import (
     AttemptLost,
+    clear_attempts,
     discard,
     has_instant,
     inflight_content,
@@ -57,7 +58,6 @@ from table.transaction.attempt import (
 from table.transaction.conflicts import check_conflicts, yet_to_look
 from table.transaction.heartbeat import Heartbeat, HeartbeatExpired
 from table.transaction.publication import Publication
-from table.transaction.rollback import roll_back_attempt
 from table.transaction.sharing import has_heartbeat
 from table.write.markers import drop_markers, marked_files
 
@@ -144,7 +144,7 @@ class Transaction:
     ) -> Transaction:
         """Begin an attempt at a planned service, whoever planned it.
 
-        If another writer began one and died, or left it, that one is rolled back first.
+        If another writer began one and died, or left it, what it wrote is deleted first.
 
         Args:
             access: the table.
@@ -159,7 +159,7 @@ class Transaction:
         with access.lock.hold(lock_wait_s) as lease:
             _check_free(access, pending)
             _check_not_undone(access, pending, access.timeline.load())
-            roll_back_attempt(access, pending, lease)
+            clear_attempts(access, pending, lease)
             return cls._begun(access, pending, lease, lock_wait_s)
 
     @classmethod
@@ -277,7 +277,7 @@ class Transaction:
     def _check_taken_up_under(self, lease: Lease) -> None:
         """The plan may have been executed and archived before our inflight instant was created.
 
-        Otherwise that is rolled back by the attempt that follows.
+        Otherwise the attempt that follows deletes that.
         """
         try:
             lease.check()

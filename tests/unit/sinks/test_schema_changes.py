@@ -361,7 +361,7 @@ def test_columns_given_right_before_a_compaction_is_published_are_not_hidden() -
     assert compaction is not None
     stats, seen = compaction.rewrite(LocalRunner(1)), carried_metadata(stream.rows.table)
     commit_nothing(other_writer(location, pa.field("extra", pa.string())))
-    compaction.publish(stats, seen)
+    compaction.publish(stats, lambda: seen)
     assert list(stream.schema()) == ["id", "ts", "n", "extra"]
     stream.write([{"id": "b", "ts": 1}])
     assert list(stream.schema()) == ["id", "ts", "n", "extra"]
