@@ -1,0 +1,239 @@
+"""Two attempts at one compaction: a stalled executor or rollback of the first, and the second.
+
+The plan of a compaction outlives its executor. So two of them, and a rollback, may work on one
+instant and the same file groups, with others in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+
+import pytest
+
+from sinks.hudi.compactions import Compaction, Planned, pending_compactions, request_compaction
+from sinks.hudi.table_writer import TableWriter
+from table.errors import HudiError, Retriable
+from table.execution.runner import LocalRunner
+from table.model.action import Action
+from table.model.commit_metadata import WriteStat
+from table.model.format_version import FormatVersion
+from table.services.compaction import CompactionPolicy
+from table.storage import Storage
+from table.transaction.attempt import AttemptLost
+from table.transaction.rollback import roll_back_named
+from tests.clocks import SharedClock, on_clock
+from tests.storages.interrupted_storage import InterruptedStorage
+from tests.tables import Row, commit, contents, data_files, writer
+from tests.upkeep import copy_of, make_plain, new_storage
+
+CLOCK = SharedClock()
+A_LEASE_AND_MORE_S = 61.0
+EXPECTED = {"a": (2, 2), "b": (2, 2)}
+
+#: What somebody else does to the table.
+Act = Callable[[Storage], object]
+
+_TABLES = [(v, m) for v in (FormatVersion.V9, FormatVersion.V6) for m in (False, True)]
+
+
+def opened(storage: Storage) -> TableWriter:
+    return on_clock(writer(storage), CLOCK)
+
+
+def _planned(version: FormatVersion, has_metadata: bool) -> Storage:
+    storage = new_storage()
+    make_plain(storage, version=version)
+    if has_metadata:
+        opened(storage).table.keep_metadata_table()
+    for value in (1, 2):
+        commit(opened(storage), [Row("a", value, value), Row("b", value, value, region="south")])
+    assert request_compaction(opened(storage).table) is not None
+    return storage
+
+
+_MADE = {key: _planned(*key) for key in _TABLES}
+
+
+@pytest.fixture(params=_TABLES, ids=lambda t: f"version {t[0]:d}{' with metadata' * t[1]}")
+def storage(request: pytest.FixtureRequest) -> Storage:
+    """A table of two rows whose compaction is planned."""
+    return copy_of(_MADE[request.param])
+
+
+def plan_of(storage: Storage) -> Planned:
+    (planned,) = pending_compactions(opened(storage).table)
+    return planned
+
+
+def begun(storage: Storage) -> Compaction:
+    to = opened(storage)
+    attempt = to.begin_compaction(plan_of(storage))
+    assert attempt is not None
+    return attempt
+
+
+def compact(storage: Storage) -> None:
+    assert opened(storage).compact_if_due(CompactionPolicy(100), LocalRunner(1))
+
+
+def undo(storage: Storage) -> None:
+    roll_back_named(opened(storage).table.access, plan_of(storage)[0].requested_at)
+
+
+def check_whole(storage: Storage, at: object = None) -> None:
+    """The rows are there, one base file for each file group, and the next commit works."""
+    assert contents(storage) == EXPECTED, at
+    to = opened(storage)
+    to.recover()
+    if to.table.timeline.pending(Action.COMPACTION):
+        compact(storage)
+        to.table.refresh()
+    assert not to.table.timeline.pending(), at
+    (done,) = to.table.timeline.completed(Action.COMMIT)
+    named = sorted(stat.path or "" for stat in to.table.store.read_commit(done).write_stats)
+    assert [p for p in data_files(storage) if f"_{done.requested_at}.parquet" in p] == named, at
+    assert contents(storage) == EXPECTED, at
+    commit(to, [Row("a", 3, 3)])
+    assert contents(storage) == {**EXPECTED, "a": (3, 3)}, at
+    assert to.table.metadata_differences() == [], at
+
+
+@pytest.mark.parametrize("is_rolled_back", [False, True], ids=["found dead", "rolled back"])
+@pytest.mark.parametrize("others", ["begun", "written", "completed"])
+def test_a_late_attempt_publishes_nothing_and_deletes_its_own_files_only(
+    storage: Storage, others: str, is_rolled_back: bool
+) -> None:
+    first = begun(storage)
+    first.rewrite(LocalRunner(1))
+    if is_rolled_back:
+        undo(storage)
+    second = begun(storage)
+    stats = first.rewrite(LocalRunner(1))  # it goes on, and writes what was deleted
+    if others != "begun":
+        theirs = second.rewrite(LocalRunner(1))
+    if others == "completed":
+        second.publish(theirs, dict)
+    with pytest.raises(AttemptLost):
+        first.publish(stats, dict)
+    for stat in stats:
+        assert storage.head(stat.path or "") is None
+    if others != "completed":
+        second.publish(second.rewrite(LocalRunner(1)), dict)
+    check_whole(storage)
+
+
+def test_a_late_attempt_publishes_nothing_while_it_is_to_be_rolled_back(storage: Storage) -> None:
+    first = begun(storage)
+    stats = first.rewrite(LocalRunner(1))
+    dying = InterruptedStorage(storage, _die)
+    dying.is_before = lambda _, method, path: method == "delete" and path.startswith("north/")
+    with pytest.raises(Retriable):
+        undo(dying)
+    assert opened(storage).begin_compaction(plan_of(storage)) is None
+    with pytest.raises(AttemptLost, match="about to remove"):
+        first.publish(stats, dict)
+    check_whole(storage)
+
+
+def test_undoing_a_late_attempt_leaves_the_other_as_it_is(storage: Storage) -> None:
+    first = begun(storage)
+    undo(storage)
+    second = begun(storage)
+    stats = second.rewrite(LocalRunner(1))
+    first.rewrite(LocalRunner(1))
+    first.undo()
+    second.publish(stats, dict)
+    check_whole(storage)
+
+
+def _die() -> None:
+    message = "its process died"
+    raise Retriable(message)
+
+
+# Stopped before each of its requests
+
+
+def wait() -> None:
+    CLOCK.sleep(A_LEASE_AND_MORE_S)
+
+
+def complete_another(storage: Storage) -> None:
+    wait()
+    opened(storage).recover()
+    if opened(storage).table.timeline.pending(Action.COMPACTION):
+        compact(storage)
+
+
+def undo_and_complete_another(storage: Storage) -> None:
+    wait()
+    if opened(storage).table.timeline.pending(Action.COMPACTION):
+        undo(storage)
+    complete_another(storage)
+
+
+@pytest.mark.parametrize("meanwhile", [complete_another, undo_and_complete_another])
+def test_wherever_an_attempt_stands_still_another_can_complete(
+    storage: Storage, meanwhile: Act
+) -> None:
+    _stop_everywhere(storage, compact, meanwhile)
+
+
+@pytest.mark.parametrize("meanwhile", [complete_another])
+def test_wherever_a_rollback_stands_still_another_attempt_can_complete(
+    storage: Storage, meanwhile: Act
+) -> None:
+    begun(storage).rewrite(LocalRunner(1))
+    _stop_everywhere(storage, undo, meanwhile)
+
+
+def _stop_everywhere(storage: Storage, act: Act, meanwhile: Act) -> None:
+    for nth in count():
+        tried = copy_of(storage)
+        at = _stop(tried, act, nth, meanwhile)
+        if at is None:
+            return
+        check_whole(tried, at)
+
+
+def _stop(storage: Storage, act: Act, nth: int, meanwhile: Act) -> str | None:
+    """Where the process stood still, while others did something; None if it has fewer requests."""
+    stopped = InterruptedStorage(storage, lambda: meanwhile(storage))
+    stopped.is_before = lambda number, method, path: number == nth
+    try:
+        act(stopped)
+    except (HudiError, AssertionError):
+        assert stopped.stopped_at, "it fails by itself"
+    return stopped.stopped_at
+
+
+@pytest.mark.parametrize("act", [compact, undo])
+def test_wherever_one_of_two_stands_still_the_attempt_that_began_meanwhile_completes_or_fails(
+    storage: Storage, act: Act
+) -> None:
+    """The second attempt has begun and has written its files when the first process goes on."""
+    if act is undo:
+        begun(storage).rewrite(LocalRunner(1))
+    for nth in count():
+        tried = copy_of(storage)
+        written: list[tuple[Compaction, list[WriteStat]]] = []
+
+        def begin_another(
+            tried: Storage, written: list[tuple[Compaction, list[WriteStat]]] = written
+        ) -> None:
+            wait()
+            opened(tried).recover()
+            if opened(tried).table.timeline.pending(Action.COMPACTION):
+                second = begun(tried)
+                written.append((second, second.rewrite(LocalRunner(1))))
+
+        at = _stop(tried, act, nth, begin_another)
+        if at is None:
+            return
+        for second, stats in written:
+            try:
+                second.publish(stats, dict)
+            except AttemptLost:
+                assert "inflight" in at, at
+        check_whole(tried, at)
