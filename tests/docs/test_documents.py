@@ -90,6 +90,14 @@ def test_links_inside_the_project_lead_somewhere(page: Path) -> None:
     assert not missing
 
 
+@pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.name)
+def test_tests_that_a_page_names_exist(page: Path) -> None:
+    for file, test in re.findall(r"`(\w+/test_\w+\.py)(?:::(\w+))?`", page.read_text()):
+        path = ROOT / "tests" / file
+        assert path.is_file(), file
+        assert not test or f"def {test}(" in path.read_text(), test
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_command_lines_of_a_page_are_accepted(page: Path) -> None:
     for line in re.findall(r"^(?:[\w.-]+/bin/)?lakemark (.*?)(?:\s+#.*)?$", _shell(page), re.M):
