@@ -385,15 +385,16 @@ class HudiTable:
 
     def drop_metadata_table(self) -> None:
         """Remove the metadata table, so that readers list storage again."""
-        with self.access.lock.hold(LOCK_WAIT_S):
-            self.properties = drop(self.storage, read_properties(self.storage))
+        with self.access.lock.hold(LOCK_WAIT_S) as lease:
+            properties = read_properties(self.storage)
+            self.properties = drop(self.storage, properties, lease.check)
         self._forget_metadata()
 
     def _make_metadata_table(self, timeline: Timeline, check_lease: Callable[[], None]) -> None:
         self.store.clock.check()  # the table must not lose its metadata table and get no new one
         self.refresh(timeline)
         columns = self._indexed_columns()
-        bare = drop(self.storage, read_properties(self.storage))
+        bare = drop(self.storage, read_properties(self.storage), check_lease)
         self.properties = bootstrap(
             self.storage, bare, timeline, columns, check_lease, self.store.clock
         )

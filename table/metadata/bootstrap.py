@@ -69,16 +69,34 @@ def visible(
     return {name: [file for file in files if is_visible(file)] for name, files in listed.items()}
 
 
-def drop(storage: Storage, properties: TableProperties) -> TableProperties:
+def drop(
+    storage: Storage, properties: TableProperties, check_lease: Callable[[], None]
+) -> TableProperties:
     """Remove a metadata table, or what is left of one; under the data table's lock.
 
     The properties go first: a half-removed ``files`` partition that readers still trust would hide
     rows.
+
+    Args:
+        storage: the data table's root.
+        properties: the data table's, as just read.
+        check_lease: raises when the lock was lost. Another process may make a metadata table then,
+            whose files have the same names.
+
+    Returns:
+        The properties without a metadata table.
+
+    Raises:
+        WriteConflict: another process has changed the properties since.
     """
+    check_lease()
     if properties.names_metadata_table:
-        properties = properties.without_metadata_table()
-        replace_properties(storage, properties)
-    storage.delete([info.path for info in storage.list_tree(METADATA_FOLDER)])
+        bare = properties.without_metadata_table()
+        replace_properties(storage, properties, bare)
+        properties = bare
+    paths = [info.path for info in storage.list_tree(METADATA_FOLDER)]
+    check_lease()
+    storage.delete(paths)
     return properties
 
 
@@ -103,6 +121,7 @@ def bootstrap(
 
     Raises:
         CorruptData, Unsupported: a data file cannot be read.
+        WriteConflict: another process has changed the properties meanwhile.
     """
     data = TimelineStore.of_table(storage, properties, clock=clock)
     version = data.version
@@ -124,9 +143,9 @@ def bootstrap(
     if len(columns):
         define_column_statistics(storage, columns.names, version.column_statistics)
     check_lease()
-    properties = properties.with_metadata_partitions(kind.stored_name for kind, _, _ in partitions)
-    replace_properties(storage, properties)
-    return properties
+    after = properties.with_metadata_partitions(kind.stored_name for kind, _, _ in partitions)
+    replace_properties(storage, properties, after)
+    return after
 
 
 def _listed(view: FileSystemView) -> dict[str, list[DataFile]]:

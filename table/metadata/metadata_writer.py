@@ -190,10 +190,10 @@ class MetadataWriter:
 
     def on_rollback(
         self,
-        instant: Instant,
         target: str,
         deleted: Mapping[str, Sequence[str]],
         timeline: Timeline,
+        check_lease: Callable[[], None],
     ) -> None:
         """Undo what the metadata table was told of an instant.
 
@@ -206,12 +206,14 @@ class MetadataWriter:
         if not properties.metadata_partitions:
             return
         try:
-            self._open_store().undo(target)
+            store = self._open_store()
+            check_lease()
+            store.undo(target)
         except TableNotFound:
             return  # it is gone
         metadata = self._open(properties, timeline)
         if metadata.difference(_FILES) is not None or _may_list(metadata, deleted):
-            drop(self._storage, properties)
+            drop(self._storage, properties, check_lease)
 
     def was_told(self, requested_at: str) -> bool:
         """Whether the metadata table has a completed commit of that time."""

@@ -1,4 +1,4 @@
-"""``.hoodie/hoodie.properties`` on storage; a writer that dies while it replaces them loses none.
+"""``.hoodie/hoodie.properties`` on storage, which one process at a time replaces.
 
 Source: ``HoodieTableConfig.modify`` of Apache Hudi 1.2.0.
 """
@@ -6,13 +6,13 @@ Source: ``HoodieTableConfig.modify`` of Apache Hudi 1.2.0.
 from __future__ import annotations
 
 from table.config.table_properties import BACKUP_PATH, PROPERTIES_PATH, TableProperties
-from table.errors import Refused, TableNotFound
+from table.errors import Refused, TableNotFound, WriteConflict
 from table.model.format_version import FormatVersion
-from table.storage.storage import NotFound, Storage
+from table.storage.storage import AlreadyExists, NotFound, PreconditionFailed, Storage
 
 
 def read_properties(storage: Storage) -> TableProperties:
-    """The properties; a writer that died while it replaced them left a backup.
+    """The properties; a process of Apache Hudi that died while it replaced them left a backup.
 
     Raises:
         TableNotFound: there are none.
@@ -47,9 +47,53 @@ def check_same_version(storage: Storage, version: FormatVersion) -> TablePropert
     return properties
 
 
-def replace_properties(storage: Storage, properties: TableProperties) -> None:
-    """Write the properties of a table that is there; under the table's lock."""
-    content = properties.to_bytes()
-    storage.put(BACKUP_PATH, content)
-    storage.put(PROPERTIES_PATH, content)
+def replace_properties(storage: Storage, before: TableProperties, after: TableProperties) -> None:
+    """Write the properties of a table that is there; under the table's lock.
+
+    They appear at once and whole, so no backup is written. A process that was paused must not write
+    properties that were made from old ones: they could name a timeline that was deleted since. An
+    object store compares in the same request. A local disk cannot, so they are compared right
+    before they are written.
+
+    Args:
+        storage: the table's root.
+        before: those that ``after`` was made from.
+        after: those to write.
+
+    Raises:
+        WriteConflict: another process has changed them since.
+    """
+    version = _version_of(storage, before)
+    content = after.to_bytes()
+    try:
+        if version is None:
+            storage.create(PROPERTIES_PATH, content)
+        elif storage.supports_compare_and_swap:
+            storage.replace(PROPERTIES_PATH, content, version)
+        else:
+            storage.put(PROPERTIES_PATH, content)
+    except (AlreadyExists, PreconditionFailed) as error:
+        raise _changed(storage) from error
     storage.delete([BACKUP_PATH])
+
+
+def _version_of(storage: Storage, before: TableProperties) -> str | None:
+    """The version of the stored properties, "" if it has none; None if only a backup is there.
+
+    Apache Hudi deletes the properties before it writes new ones.
+    """
+    try:
+        content, version = storage.read_versioned(PROPERTIES_PATH)
+    except NotFound:
+        content, version = storage.read(BACKUP_PATH), None
+    else:
+        version = version or ""
+    if TableProperties.parse(content).to_bytes() != before.to_bytes():
+        raise _changed(storage)
+    return version
+
+
+def _changed(storage: Storage) -> WriteConflict:
+    path = f"{storage.location.url.rstrip('/')}/{PROPERTIES_PATH}"
+    message = f"{path} was changed by another process meanwhile; start again"
+    return WriteConflict(message)

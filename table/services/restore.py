@@ -131,7 +131,7 @@ def restore(
         if found:
             plan = _with_later_commits(plan, pending, timeline, is_merge_on_read)
         with access.alive(pending.requested_at):
-            drop(access.storage, read_properties(access.storage))
+            drop(access.storage, read_properties(access.storage), lease.check)
             return _execute(access, pending, plan, lease)
 
 

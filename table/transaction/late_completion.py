@@ -69,22 +69,23 @@ def undo_late_completions(access: TableAccess, timeline: Timeline, lease: Lease)
         and not _has_its_rows(access, commit)
     ]
     for commit in late:
-        lease.check()
-        _undo(access, commit, timeline)
+        _undo(access, commit, timeline, lease)
     return [commit.requested_at for commit in late]
 
 
-def _undo(access: TableAccess, commit: Instant, timeline: Timeline) -> None:
+def _undo(access: TableAccess, commit: Instant, timeline: Timeline, lease: Lease) -> None:
     """Do what the rollback did; the instant goes first, so that no reader looks for its files."""
     name = commit.requested_at
     pending = Instant(name, commit.action, State.INFLIGHT)
+    lease.check()
     access.timeline.withdraw(pending)
     access.timeline.unpublish(commit)
     files = files_of(access, name)
+    lease.check()
     access.delete_files(files)
     gone = names_of(as_planned(access.storage, files))
     others = replace(timeline, instants=tuple(i for i in timeline.instants if i != commit))
-    access.participant.on_rollback(pending, name, gone, others)
+    access.participant.on_rollback(name, gone, others, lease.check)
     access.timeline.forget(pending)
     drop_markers(access.storage, name)
 

@@ -8,7 +8,7 @@ does it again, tells the participant, too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from table.model.commit_metadata import CommitMetadata
@@ -40,9 +40,20 @@ class Participant(Protocol):
         ...
 
     def on_rollback(
-        self, instant: Instant, target: str, deleted: FileNames, timeline: Timeline
+        self,
+        target: str,
+        deleted: FileNames,
+        timeline: Timeline,
+        check_lease: Callable[[], None],
     ) -> None:
-        """What the instant requested at ``target`` wrote was deleted; that is to be published."""
+        """What the instant requested at ``target`` wrote was deleted; that is to be published.
+
+        Args:
+            target: requested time of the instant that is undone.
+            deleted: its files.
+            timeline: as just loaded, under the lock.
+            check_lease: raises when the lock was lost.
+        """
         ...
 
     def was_told(self, requested_at: str) -> bool:
@@ -60,7 +71,11 @@ class NoParticipant:
         """See ``Participant.on_clean``."""
 
     def on_rollback(
-        self, instant: Instant, target: str, deleted: FileNames, timeline: Timeline
+        self,
+        target: str,
+        deleted: FileNames,
+        timeline: Timeline,
+        check_lease: Callable[[], None],
     ) -> None:
         """See ``Participant.on_rollback``."""
 

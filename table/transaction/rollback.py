@@ -293,7 +293,7 @@ def _execute(
     if target is not None:
         access.timeline.withdraw_all(plan.instant)
     with publication.telling():
-        access.participant.on_rollback(pending, plan.instant, names_of(undone), timeline)
+        access.participant.on_rollback(plan.instant, names_of(undone), timeline, lease.check)
     publication.publish(access.generate_time(access.timeline.load().newest_time))
     access.timeline.withdraw(pending)
     keeps_plan = plan.action in _COMPACTIONS

@@ -123,13 +123,14 @@ def change_version(
         change = _planned(access, version, partition_fields)
         _check_logs(access.storage, change)
         _check_merged(access, change, timeline)
-        lease.check()
+        bare = change.before
         if not change.is_none:
-            drop(access.storage, read_properties(access.storage))
+            bare = drop(access.storage, bare, lease.check)
         _write_timeline(access, change, version, lease)
         lease.check()
         if not change.is_none:
-            replace_properties(access.storage, change.after)
+            replace_properties(access.storage, bare, change.after)
+            lease.check()
         _delete_timeline(access.storage, change)
         return change
 

@@ -230,7 +230,7 @@ def test_a_table_without_cdc_says_so(unpacked: Unpacked) -> None:
 def _opened_again(golden: GoldenTable) -> GoldenTable:
     """By listing storage, where the metadata table does not know what was done by hand."""
     listed = golden.properties.without_metadata_table()
-    replace_properties(golden.storage, listed)
+    replace_properties(golden.storage, golden.properties, listed)
     return replace(golden, table=HudiTable(golden.storage, listed))
 
 

@@ -156,7 +156,7 @@ def test_columns_that_were_not_asked_for_are_not_there() -> None:
 def test_rows_that_do_not_name_their_commit_cannot_be_told_apart() -> None:
     table = write([[Row("a")]]).table
     values = {**table.properties.values, keys.POPULATE_META_FIELDS: "false"}
-    replace_properties(table.storage, TableProperties(values))
+    replace_properties(table.storage, table.properties, TableProperties(values))
     nameless = open_table(table.location)
     with pytest.raises(InvalidConfig, match=COMMIT_TIME):
         nameless.scan(Incremental("earliest"))

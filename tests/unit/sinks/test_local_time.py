@@ -58,8 +58,9 @@ def make_local(folder: Path, version: FormatVersion = V9) -> None:
     """An empty table in local time, as Apache Hudi creates it by default."""
     storage = open_storage(StorageLocation(str(folder)))
     create_on(storage, replace(spec(version=version), metadata_table=False))
-    properties = dict(read_properties(storage).values)
-    replace_properties(storage, TableProperties({**properties, keys.TIMELINE_TIMEZONE: "LOCAL"}))
+    properties = read_properties(storage)
+    in_local_time = {**properties.values, keys.TIMELINE_TIMEZONE: "LOCAL"}
+    replace_properties(storage, properties, TableProperties(in_local_time))
 
 
 def opened(folder: Path, zone: str | None = None) -> HudiTable:

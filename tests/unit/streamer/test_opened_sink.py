@@ -304,8 +304,9 @@ def test_a_table_in_local_time_is_opened_in_the_zone_that_the_pipeline_names(
     assert files(tmp_path) == {}
     opened(tmp_path)
     storage = open_storage(StorageLocation(str(tmp_path / "rows")))
-    in_local_time = {**read_properties(storage).values, keys.TIMELINE_TIMEZONE: "LOCAL"}
-    replace_properties(storage, TableProperties(in_local_time))
+    properties = read_properties(storage)
+    in_local_time = {**properties.values, keys.TIMELINE_TIMEZONE: "LOCAL"}
+    replace_properties(storage, properties, TableProperties(in_local_time))
     before = files(tmp_path)
     with pytest.raises(InvalidConfig, match=r"table\.timeline_timezone: America/New_York"):
         opened(tmp_path)
