@@ -20,7 +20,7 @@ from table.model.instant import Instant
 from table.model.meta_columns import PARTITION_PATH, RECORD_KEY, with_meta_columns
 from table.storage import Storage
 from table.timeline.timeline import Timeline
-from table.write.file_group_write import write_file_group
+from table.write.file_group_write import WriteContext, write_file_group
 from table.write.partitioner import divide
 
 SCHEMA = pa.schema(
@@ -82,7 +82,12 @@ def changes(rows: Iterable[Row]) -> pa.Table:
 
 def write_files(to: TableWriter, rows: Iterable[Row]) -> list[Written]:
     """Begin an instant and write its files; nothing is published."""
-    context, placement = to.begin(), to.placement()
+    return write_files_of(to, to.begin(), rows)
+
+
+def write_files_of(to: TableWriter, context: WriteContext, rows: Iterable[Row]) -> list[Written]:
+    """Write the files of an instant that was begun."""
+    placement = to.placement()
     return [
         Written(
             Target.ROWS, part.num_rows, write_file_group(context, placement.task(bucket), [part])

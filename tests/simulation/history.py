@@ -1,0 +1,221 @@
+"""One history: what is in it is drawn from a seed, and all that happens, too."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+
+from table.config.table_properties import TableType
+from table.model.action import Action
+from table.model.format_version import FormatVersion
+from table.services.savepoint import delete_savepoint
+from tests.protocol import actors
+from tests.protocol.clocked_store import ClockedStore
+from tests.protocol.invariants import check_all, check_nothing_pending
+from tests.simulation.faulty_store import Fault, Faults, FaultyStore, Step, StoreTime
+from tests.simulation.oracle import Oracle
+from tests.simulation.processes import Program, Role, World
+from tests.simulation.scheduler import Process, Scheduler
+from tests.simulation.threads import simulated
+from tests.tables import Row, contents, write_files_of
+
+#: How likely a role is in a history, and how many may be in one.
+_ROLES: Mapping[Role, tuple[float, int]] = {
+    Role.WRITER: (1.0, 3),
+    Role.SERVICE: (0.6, 2),
+    Role.ROLLBACK: (0.2, 1),
+    Role.RESTORE: (0.15, 1),
+    Role.SAVEPOINT: (0.15, 1),
+    Role.READER: (0.5, 1),
+    Role.FOLLOWER: (0.4, 1),
+    Role.TRAVELLER: (0.2, 1),
+}
+#: How likely a fault is in a history; how often it happens then is drawn, too.
+_FAULTS: Mapping[Fault, float] = {
+    Fault.PAUSE: 0.6,
+    Fault.SLOW: 0.3,
+    Fault.KILL: 0.4,
+    Fault.CUT_OFF: 0.3,
+    Fault.LOST: 0.3,
+    Fault.UNANSWERED: 0.3,
+    Fault.LATE: 0.3,
+    Fault.REPEATED: 0.15,
+    Fault.SPREAD: 0.2,
+}
+_RATES = (0.002, 0.005, 0.01, 0.03)
+_A_HEARTBEAT_MS = 121_000
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """What is in a history.
+
+    Attributes:
+        seed: of all that happens.
+        table_type: of the table.
+        version: of the table.
+        has_metadata: whether it has a metadata table.
+        processes: the role of each, and how often it acts.
+        rates: of the faults.
+        stickiness: how likely a process goes on when another could.
+    """
+
+    seed: int
+    table_type: TableType
+    version: FormatVersion
+    has_metadata: bool
+    processes: tuple[tuple[Role, int], ...]
+    rates: Mapping[Fault, float]
+    stickiness: float
+
+    @classmethod
+    def of(cls, seed: int) -> Drawn:
+        """The history of a seed."""
+        draw = random.Random(f"{seed} history")
+        roles = [
+            (role, draw.randint(2, 4))
+            for role, (likely, most) in _ROLES.items()
+            for _ in range(draw.randint(1, most) if draw.random() < likely else 0)
+        ]
+        rates = {f: draw.choice(_RATES) for f, likely in _FAULTS.items() if draw.random() < likely}
+        return cls(
+            seed,
+            draw.choice([*TableType]),
+            draw.choice((FormatVersion.V6, FormatVersion.V9, FormatVersion.V9)),
+            draw.random() < 0.5,
+            tuple(roles),
+            rates,
+            draw.choice((0.5, 0.9, 0.97, 0.99)),
+        )
+
+    def __str__(self) -> str:
+        table = f"{self.table_type.value} version {self.version:d}"
+        with_metadata = " with a metadata table" if self.has_metadata else ""
+        roles = ", ".join(f"{role} x{acts}" for role, acts in self.processes)
+        faults = ", ".join(f"{fault} {rate:g}" for fault, rate in self.rates.items())
+        return f"seed {self.seed}: {table}{with_metadata}; {roles}; {faults or 'no faults'}"
+
+
+class History:
+    """One history, as it runs.
+
+    Attributes:
+        drawn: what is in it.
+        trace: what happened.
+        steps: how many choices the scheduler made.
+    """
+
+    def __init__(self, drawn: Drawn) -> None:
+        self.drawn = drawn
+        self._scheduler = Scheduler(f"{drawn.seed} schedule", drawn.stickiness)
+        self._store = ClockedStore(StoreTime(self._scheduler))
+        self._faults = Faults(dict(drawn.rates))
+        self._oracle = Oracle()
+        self._world = World(
+            self._scheduler.time, self._oracle, drawn.version, drawn.has_metadata, self._note
+        )
+
+    @property
+    def trace(self) -> list[Step]:
+        """What happened."""
+        return self._faults.trace
+
+    @property
+    def steps(self) -> int:
+        """How many choices the scheduler made."""
+        return self._scheduler.steps
+
+    def run(self) -> None:
+        """Run it to its end.
+
+        Raises:
+            AssertionError: a reader saw what it must not see, or the table is broken.
+        """
+        with simulated(self._scheduler, f"{self.drawn.seed} identifiers"):
+            self._lay_down()
+            for number, (role, acts) in enumerate(self.drawn.processes):
+                self._start(f"{role}-{number}", role, acts)
+            self._scheduler.run()
+            self._faults.rates.clear()
+            self._recover()
+            self._go_on()
+
+    def _lay_down(self) -> None:
+        drawn = self.drawn
+        actors.lay_down(
+            self._store,
+            self._world.time,
+            drawn.table_type,
+            drawn.version,
+            has_metadata=drawn.has_metadata,
+        )
+        self._commit("first")
+
+    def _start(self, name: str, role: Role, acts: int, times: int = 1) -> None:
+        """Start a process; if it is killed, another one like it starts some time later."""
+        process = Process(name)
+        storage = FaultyStore(self._store, self._scheduler, self._faults, process)
+        draw = random.Random(f"{self.drawn.seed} {name}")
+        program = Program(self._world, role, name, storage, draw)
+
+        def run() -> None:
+            try:
+                program.run(acts)
+            finally:
+                if process.is_killed and times < 3:
+                    again = f"{name}{'*'}"
+                    delay_ms = draw.choice((1_000, 30_000, 100_000, 200_000))
+                    at_ms = self._scheduler.time.passed_ms + delay_ms
+                    self._scheduler.at(at_ms, partial(self._start, again, role, acts, times + 1))
+
+        self._scheduler.start(process, run)
+
+    def _recover(self) -> None:
+        """Let others end what the dead have left."""
+        self._scheduler.move_clock_to(self._scheduler.time.passed_ms + 2 * _A_HEARTBEAT_MS)
+        to = self._opened()
+        if to.table.timeline.pending(Action.RESTORE):
+            self._oracle.note(actors.restore_to(to, None))
+            to = self._opened()
+        for act in (actors.recover, actors.finish_compactions, actors.clean_up):
+            self._note("end", act.__name__, "")
+            self._oracle.note(act(to))
+        for savepoint in to.table.store.load().pending(Action.SAVEPOINT):
+            delete_savepoint(to.table.access, savepoint.requested_at)
+        self._check()
+
+    def _go_on(self) -> None:
+        """The next process can do all that processes do."""
+        self._commit("last")
+        to = self._opened()
+        for act in (actors.recover, actors.compact, actors.clean_up, actors.put_away):
+            self._note("end", act.__name__, "")
+            self._oracle.note(act(to))
+        self._check()
+
+    def _check(self) -> None:
+        self._note("end", "check", "")
+        check_nothing_pending(self._store)
+        began = self._oracle.now()
+        self._oracle.check_snapshot(contents(self._store), began)
+        check_all(self._store, self._oracle.history())
+
+    def _commit(self, key: str) -> None:
+        value = next(self._world.values)
+        attempt = self._oracle.begin("end", (Row(key, value, value),))
+        to = self._opened()
+        self._oracle.note(actors.recover(to))
+        context = to.begin()
+        done = to.commit(write_files_of(to, context, attempt.rows), {})
+        self._oracle.tell(attempt, done.requested_at, done.completed_at or "")
+
+    def _opened(self) -> actors.TableWriter:
+        return actors.open_writer(
+            self._store, self._world.time, has_metadata=self.drawn.has_metadata
+        )
+
+    def _note(self, name: str, what: str, outcome: str) -> None:
+        self.trace.append(Step(self._scheduler.time.passed_ms, name, what, "", outcome))

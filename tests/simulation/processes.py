@@ -1,0 +1,300 @@
+"""What the processes of a history do, as programs that die, begin again, and are told errors."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import count
+
+from sinks.hudi.table_writer import TableWriter
+from table.config.table_properties import PROPERTIES_PATH, TableProperties
+from table.errors import Fenced, InvalidConfig, OutcomeUnknown, Refused, Retriable
+from table.hudi_table import HudiTable
+from table.model.action import COMMITS
+from table.model.format_version import FormatVersion
+from table.read.queries import Incremental, Snapshot
+from table.storage import Storage
+from table.timeline.clock import UTC_CLOCK
+from tests.protocol import actors
+from tests.protocol.actors import Acknowledged, open_writer
+from tests.protocol.virtual_time import VirtualTime, VirtualTimelineClock
+from tests.simulation.oracle import Attempt, Oracle
+from tests.tables import Row, write_files_of
+
+#: What a process may be told; it begins again, and some time later. Anything else is a fault.
+REFUSALS = (Retriable, Fenced, OutcomeUnknown, Refused)
+
+#: Keys that commits share, with their partitions.
+SHARED = {"a": "north", "b": "north", "c": "south", "d": "south"}
+REGIONS = ("north", "south")
+
+
+class Role(StrEnum):
+    """What a process is there for."""
+
+    WRITER = "writer"
+    SERVICE = "service"
+    ROLLBACK = "rollback"
+    RESTORE = "restore"
+    SAVEPOINT = "savepoint"
+    READER = "reader"
+    FOLLOWER = "follower"
+    TRAVELLER = "traveller"
+
+
+@dataclass
+class World:
+    """What all processes of a history have in common.
+
+    Attributes:
+        time: their clock.
+        oracle: hears what they are told.
+        version: of the table.
+        has_metadata: whether they keep a metadata table.
+        note: adds a line to the trace.
+        values: the next value that no row had.
+    """
+
+    time: VirtualTime
+    oracle: Oracle
+    version: FormatVersion
+    has_metadata: bool
+    note: Callable[[str, str, str], None]
+    values: count[int] = field(default_factory=lambda: count(1))
+
+
+@dataclass
+class Program:
+    """One process.
+
+    Attributes:
+        world: in which it is.
+        role: what it is there for.
+        name: of the process.
+        storage: the table's root, as the process reaches it.
+        draw: what it does is drawn from.
+    """
+
+    world: World
+    role: Role
+    name: str
+    storage: Storage
+    draw: random.Random
+
+    def run(self, acts: int) -> None:
+        """Do so much, or be refused so often."""
+        begun = _ROLES[self.role](self)
+        for _ in range(acts):
+            try:
+                begun()
+            except REFUSALS as error:
+                self._note("refused", error)
+                begun = _ROLES[self.role](self)
+                self.world.time.sleep(self.draw.choice((0.1, 1.0, 5.0, 30.0)))
+
+    def _note(self, what: str, error: Exception) -> None:
+        text = f"{type(error).__name__}: {error}"
+        self.world.note(self.name, what, text)
+
+    def opened(self) -> TableWriter:
+        """A writer that has recovered nothing."""
+        return open_writer(self.storage, self.world.time, has_metadata=self.world.has_metadata)
+
+    def table(self) -> HudiTable:
+        """For reading."""
+        properties = TableProperties.parse(self.storage.read(PROPERTIES_PATH))
+        clock = VirtualTimelineClock(UTC_CLOCK.zone, virtual=self.world.time)
+        return HudiTable(self.storage, properties, clock=clock)
+
+    def told(self, what: str, told: Acknowledged) -> None:
+        """An act ended well."""
+        self.world.note(self.name, what, f"told {told}")
+        self.world.oracle.note(told)
+
+
+# Pipelines
+
+
+def _pipeline(program: Program, acts: dict[Callable[[Program, TableWriter], None], int]) -> Act:
+    """A process that recovers before its first act, and after each refusal."""
+    opened: list[TableWriter] = []
+
+    def act() -> None:
+        if not opened:
+            to = program.opened()
+            program.told("recover", actors.recover(to))
+            opened.append(to)
+        chosen = program.draw.choices([*acts], [*acts.values()])[0]
+        chosen(program, opened[0])
+
+    return act
+
+
+def _commit(program: Program, to: TableWriter) -> None:
+    oracle = program.world.oracle
+    attempt = oracle.begin(program.name, _rows(program))
+    try:
+        _write(program, to, attempt)
+    except OutcomeUnknown:
+        raise
+    except REFUSALS:
+        oracle.fail(attempt)
+        to.abandon()
+        raise
+
+
+def _write(program: Program, to: TableWriter, attempt: Attempt) -> None:
+    context = to.begin()
+    attempt.requested_at = context.instant
+    done = to.commit(write_files_of(to, context, attempt.rows), {})
+    program.world.oracle.tell(attempt, done.requested_at, done.completed_at or "")
+    program.world.note(program.name, "commit", f"told {attempt}")
+
+
+def _rows(program: Program) -> tuple[Row, ...]:
+    """A key of its own and some that are shared, of a value that no other commit has."""
+    value, draw = next(program.world.values), program.draw
+    own = Row(f"k{value}", value, value, draw.choice(REGIONS))
+    shared = draw.sample([*SHARED], draw.choice((0, 1, 2)))
+    return (own, *(Row(key, value, value, SHARED[key]) for key in shared))
+
+
+def _act(act: Callable[[TableWriter], Acknowledged]) -> Callable[[Program, TableWriter], None]:
+    def run(program: Program, to: TableWriter) -> None:
+        program.world.note(program.name, act.__name__, "begins")
+        program.told(act.__name__, act(to))
+
+    return run
+
+
+_SERVICES = {
+    _act(actors.compact): 3,
+    _act(actors.clean_up): 3,
+    _act(actors.put_away): 3,
+    _act(actors.tend_metadata): 1,
+    _act(actors.recover): 1,
+}
+
+
+# Commands
+
+
+def _command(program: Program, act: Callable[[Program, TableWriter], None]) -> Act:
+    """A process that lives for one act; what it names may not be there."""
+
+    def run() -> None:
+        program.world.time.sleep(program.draw.choice((1.0, 10.0, 60.0)))
+        try:
+            act(program, program.opened())
+        except (InvalidConfig, IndexError) as error:
+            program._note("named nothing", error)
+
+    return run
+
+
+def _roll_back(program: Program, to: TableWriter) -> None:
+    oracle = program.world.oracle
+    name = list(to.table.timeline.completed(*COMMITS))[1:][-1].requested_at  # never the first
+    with oracle.undoing(lambda attempt: attempt.requested_at == name, is_restore=False):
+        program.told(f"roll back {name}", actors.roll_back(to, name))
+
+
+def _restore(program: Program, to: TableWriter) -> None:
+    oracle = program.world.oracle
+    pending = to.table.timeline.pending()
+    target = None if any(i.action == "restore" for i in pending) else _target(program, to)
+    with oracle.undoing(lambda attempt: True, is_restore=True):
+        program.world.note(program.name, "restore", f"to {target}")
+        program.told(f"restore to {target}", actors.restore_to(to, target))
+
+
+def _target(program: Program, to: TableWriter) -> str:
+    return program.draw.choice(actors.ingests(to)[-3:]).requested_at
+
+
+def _savepoint(program: Program, to: TableWriter) -> None:
+    act = program.draw.choice((actors.keep_newest, actors.let_go_oldest))
+    program.told(act.__name__, act(to))
+
+
+# Readers
+
+
+def _reader(program: Program) -> Act:
+    """Reads all there is."""
+
+    def read() -> None:
+        oracle = program.world.oracle
+        program.world.time.sleep(program.draw.choice((0.1, 1.0, 20.0)))
+        began = oracle.now()
+        found = _contents(program.table())
+        seen = oracle.check_snapshot(found, began)
+        program.world.note(program.name, "snapshot", f"sees {sorted(seen)}")
+
+    return read
+
+
+def _traveller(program: Program) -> Act:
+    """Reads what there was when an instant was the newest."""
+
+    def read() -> None:
+        oracle = program.world.oracle
+        program.world.time.sleep(program.draw.choice((0.1, 1.0, 20.0)))
+        began = oracle.now()
+        table = program.table()
+        commits = table.timeline.completed(*COMMITS)
+        name = program.draw.choice(commits[-4:]).requested_at
+        try:
+            found = _contents(table, name)
+        except InvalidConfig as error:  # not final, or cleaned
+            program._note(f"as of {name}", error)
+            return
+        program.world.note(program.name, f"as of {name}", f"finds {sorted(found)}")
+        oracle.check_snapshot(found, began, name)
+
+    return read
+
+
+def _follower(program: Program) -> Act:
+    """Reads what is new since it read last."""
+    seen: set[str] = set()
+    cursor = [""]
+
+    def read() -> None:
+        program.world.time.sleep(program.draw.choice((0.1, 1.0, 20.0)))
+        table = program.table()
+        commits = table.timeline.completed(*COMMITS)
+        newest = max(i.completed_at or "" for i in commits)
+        if newest > cursor[0]:
+            query = Incremental(cursor[0] or "earliest", newest)
+            rows = table.scan(query, ["id"]).to_reader(1).read_all().to_pylist()
+            seen.update(row["id"] for row in rows)
+            program.world.note(
+                program.name, f"after {cursor[0]}", f"to {newest} finds {sorted(seen)}"
+            )
+            cursor[0] = newest
+        program.world.oracle.check_behind(seen, cursor[0])
+
+    return read
+
+
+def _contents(table: HudiTable, as_of: str | None = None) -> dict[str, tuple[int, int]]:
+    found = table.scan(Snapshot(as_of), ["id", "ts", "v"]).to_reader(1).read_all().to_pylist()
+    assert len({row["id"] for row in found}) == len(found), f"a key is there twice: {found}"
+    return {row["id"]: (row["ts"], row["v"]) for row in found}
+
+
+Act = Callable[[], None]
+
+_ROLES: dict[Role, Callable[[Program], Act]] = {
+    Role.WRITER: lambda program: _pipeline(program, {_commit: 10, **_SERVICES}),
+    Role.SERVICE: lambda program: _pipeline(program, _SERVICES),
+    Role.ROLLBACK: lambda program: _command(program, _roll_back),
+    Role.RESTORE: lambda program: _command(program, _restore),
+    Role.SAVEPOINT: lambda program: _command(program, _savepoint),
+    Role.READER: _reader,
+    Role.FOLLOWER: _follower,
+    Role.TRAVELLER: _traveller,
+}

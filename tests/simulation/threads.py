@@ -1,0 +1,116 @@
+"""Threads, locks and events of a process as the scheduler's, and all else that is drawn or timed."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any, TypeVar
+
+import pytest
+
+from tests.simulation.scheduler import Process, Scheduler
+
+T = TypeVar("T")
+
+
+class SimulatedThreads:
+    """What the module ``threading`` gives to the code under test."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.Event = lambda: _Event(scheduler)
+        self.Lock = lambda: _Lock(scheduler)
+        self.RLock = lambda: _Lock(scheduler)
+        self._scheduler = scheduler
+
+    def Thread(  # noqa: N802 - as in ``threading``
+        self, target: Callable[..., None], args: Sequence[Any] = (), **named: object
+    ) -> SimpleNamespace:
+        """A task of the same process; outside of the scheduler none, since no time passes there."""
+        process = self._scheduler.process
+
+        def start() -> None:
+            if process is not None:
+                self._scheduler.start(process, lambda: target(*args))
+
+        return SimpleNamespace(start=start)
+
+
+class _Event:
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._is_set = False
+
+    def is_set(self) -> bool:
+        return self._is_set
+
+    def set(self) -> None:
+        self._is_set = True
+
+    def wait(self, timeout: float) -> bool:
+        if not self._is_set:
+            self._scheduler.wait_for(self.is_set, int(1000 * timeout))
+        return self._is_set
+
+
+class _Lock:
+    """Of one process. A task may take it twice: those that do not, do not notice."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._holder: object = None
+        self._depth = 0
+
+    def __enter__(self) -> None:
+        task = self._scheduler.task
+        if self._holder not in (None, task):
+            self._scheduler.wait_for(lambda: self._holder is None)
+        self._holder = task
+        self._depth += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._depth -= 1
+        if self._depth == 0:
+            self._holder = None
+
+
+def _one_after_another(
+    sources: Sequence[Callable[[], Iterator[T]]], threads: int, ahead: int = 2
+) -> Iterator[T]:
+    for source in sources:
+        yield from source()
+
+
+def _read_here(source: Callable[[], Iterator[T]], ahead: int = 1) -> Generator[T, None, None]:
+    yield from source()
+
+
+@contextmanager
+def simulated(scheduler: Scheduler, seed: str) -> Iterator[None]:
+    """A block in which all that a history depends on is drawn from a seed."""
+    draw = random.Random(seed)
+    time = scheduler.time
+    with pytest.MonkeyPatch.context() as patch:
+        threads = SimulatedThreads(scheduler)
+        for module in ("transaction.heartbeat", "timeline.lock"):
+            patch.setattr(f"table.{module}.threading", threads)
+        for module in ("heartbeat", "sharing", "transaction", "rollback"):
+            patch.setattr(f"table.transaction.{module}.time", time)
+        for module in ("restore", "savepoint", "cleaning"):
+            patch.setattr(f"table.services.{module}.time", time)
+        for module in ("transaction.heartbeat", "services.cleaning"):
+            patch.setattr(f"table.{module}.datetime", time)
+        patch.setattr("table.timeline.lock.random", draw)
+        patch.setattr("table.read.arrow_stream.interleaved", _one_after_another)
+        patch.setattr("table.write.file_group_write.read_ahead", _read_here)
+        patch.setattr("table.metadata.metadata_compaction.EVERY_DELTA_COMMITS", 2)
+        patch.setattr(uuid, "os", SimpleNamespace(urandom=draw.randbytes))
+        yield
+
+
+def process_of(scheduler: Scheduler) -> Process:
+    """The process whose turn it is."""
+    assert scheduler.process is not None
+    return scheduler.process
