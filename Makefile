@@ -74,6 +74,12 @@ test-deep: jars ## every matrix whole, and DEPTH times the examples of every pro
 mutants: venv ## wrong changes of the code, and the tests that must notice; ARGS chooses by file or word
 	$(BIN)/python -m tests.mutants $(ARGS)
 
+# How long `make simulate` runs new seeds, on both processors.
+MINUTES ?= 10
+
+simulate: venv ## simulate histories of several processes from new seeds, for MINUTES
+	$(BIN)/python -m tests.simulation --minutes $(MINUTES) --processes 2 $(ARGS)
+
 # How a process starts, ends and is watched is the same on both; it is tested on 4.0.
 OF_PROCESSES := tests/stream/test_run_command.py tests/stream/test_observation.py \
                 tests/unit/streamer/test_session.py

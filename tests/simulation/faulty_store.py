@@ -67,7 +67,8 @@ class Step(NamedTuple):
     outcome: str
 
     def __str__(self) -> str:
-        return f"{self.at_ms / 1000:9.3f} {self.process:12} {self.method:14} {self.path}  {self.outcome}"
+        request = f"{self.process:12} {self.method:14} {self.path}"
+        return f"{self.at_ms / 1000:9.3f} {request}  {self.outcome}"
 
 
 @dataclass
@@ -134,7 +135,9 @@ class FaultyStore(WrappedStorage):
             return infos
         return self._spread(infos, super().list_tree(folder))
 
-    def _spread(self, first: Iterable[ObjectInfo], second: Iterable[ObjectInfo]) -> list[ObjectInfo]:
+    def _spread(
+        self, first: Iterable[ObjectInfo], second: Iterable[ObjectInfo]
+    ) -> list[ObjectInfo]:
         """Names up to one of them as of the first listing, the others as of the second."""
         both = sorted({info.path for info in (*first, *second)})
         if not both:

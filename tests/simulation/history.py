@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 
+from sinks.hudi.table_writer import TableWriter
 from table.config.table_properties import TableType
 from table.model.action import Action
 from table.model.format_version import FormatVersion
 from table.services.savepoint import delete_savepoint
 from tests.protocol import actors
 from tests.protocol.clocked_store import ClockedStore
-from tests.protocol.invariants import check_all, check_nothing_pending
+from tests.protocol.invariants import (
+    check_buckets,
+    check_known,
+    check_metadata,
+    check_nothing_pending,
+    check_nothing_pending_in_metadata,
+    check_savepoints,
+)
 from tests.simulation.faulty_store import Fault, Faults, FaultyStore, Step, StoreTime
 from tests.simulation.oracle import Oracle
 from tests.simulation.processes import Program, Role, World
-from tests.simulation.scheduler import Process, Scheduler
+from tests.simulation.scheduler import Killed, Process, Scheduler
 from tests.simulation.threads import simulated
 from tests.tables import Row, contents, write_files_of
 
@@ -45,7 +52,16 @@ _FAULTS: Mapping[Fault, float] = {
     Fault.REPEATED: 0.15,
     Fault.SPREAD: 0.2,
 }
+#: What the next process does.
+_ACTS = (
+    actors.recover,
+    actors.compact,
+    actors.clean_up,
+    actors.put_away,
+    actors.tend_metadata,
+)
 _RATES = (0.002, 0.005, 0.01, 0.03)
+_MOST_LIVES = 3
 _A_HEARTBEAT_MS = 121_000
 
 
@@ -85,7 +101,7 @@ class Drawn:
             seed,
             draw.choice([*TableType]),
             draw.choice((FormatVersion.V6, FormatVersion.V9, FormatVersion.V9)),
-            draw.random() < 0.5,
+            draw.random() < 0.35,
             tuple(roles),
             rates,
             draw.choice((0.5, 0.9, 0.97, 0.99)),
@@ -164,12 +180,14 @@ class History:
         def run() -> None:
             try:
                 program.run(acts)
-            finally:
-                if process.is_killed and times < 3:
-                    again = f"{name}{'*'}"
+            except Killed:
+                if times < _MOST_LIVES and not self._scheduler.has_failed:
                     delay_ms = draw.choice((1_000, 30_000, 100_000, 200_000))
                     at_ms = self._scheduler.time.passed_ms + delay_ms
-                    self._scheduler.at(at_ms, partial(self._start, again, role, acts, times + 1))
+                    begin_again = partial(self._start, f"{name}*", role, acts, times + 1)
+                    self._scheduler.at(at_ms, begin_again)
+            finally:
+                process.is_killed = True  # with its threads
 
         self._scheduler.start(process, run)
 
@@ -186,22 +204,25 @@ class History:
         for savepoint in to.table.store.load().pending(Action.SAVEPOINT):
             delete_savepoint(to.table.access, savepoint.requested_at)
         self._check()
+        check_metadata(self._store)
 
     def _go_on(self) -> None:
         """The next process can do all that processes do."""
         self._commit("last")
         to = self._opened()
-        for act in (actors.recover, actors.compact, actors.clean_up, actors.put_away):
+        for act in _ACTS:
             self._note("end", act.__name__, "")
             self._oracle.note(act(to))
         self._check()
+        check_nothing_pending_in_metadata(self._store)
 
     def _check(self) -> None:
         self._note("end", "check", "")
         check_nothing_pending(self._store)
-        began = self._oracle.now()
-        self._oracle.check_snapshot(contents(self._store), began)
-        check_all(self._store, self._oracle.history())
+        self._oracle.check_snapshot(contents(self._store), self._oracle.now())
+        check_buckets(self._store)
+        check_known(self._store, self._oracle.history())
+        check_savepoints(self._store)
 
     def _commit(self, key: str) -> None:
         value = next(self._world.values)
@@ -212,7 +233,7 @@ class History:
         done = to.commit(write_files_of(to, context, attempt.rows), {})
         self._oracle.tell(attempt, done.requested_at, done.completed_at or "")
 
-    def _opened(self) -> actors.TableWriter:
+    def _opened(self) -> TableWriter:
         return actors.open_writer(
             self._store, self._world.time, has_metadata=self.drawn.has_metadata
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import count
@@ -137,11 +138,11 @@ def _commit(program: Program, to: TableWriter) -> None:
     attempt = oracle.begin(program.name, _rows(program))
     try:
         _write(program, to, attempt)
-    except OutcomeUnknown:
-        raise
-    except REFUSALS:
-        oracle.fail(attempt)
-        to.abandon()
+    except REFUSALS as error:
+        if not isinstance(error, OutcomeUnknown):
+            oracle.fail(attempt)
+        with suppress(Retriable):  # as a stream does
+            to.abandon()
         raise
 
 
@@ -269,7 +270,12 @@ def _follower(program: Program) -> Act:
         newest = max(i.completed_at or "" for i in commits)
         if newest > cursor[0]:
             query = Incremental(cursor[0] or "earliest", newest)
-            rows = table.scan(query, ["id"]).to_reader(1).read_all().to_pylist()
+            try:
+                scan = table.scan(query, ["id"])
+            except InvalidConfig as error:  # version 6: an older instant is pending
+                program._note(f"after {cursor[0]}", error)
+                return
+            rows = scan.to_reader(1).read_all().to_pylist()
             seen.update(row["id"] for row in rows)
             program.world.note(
                 program.name, f"after {cursor[0]}", f"to {newest} finds {sorted(seen)}"

@@ -104,6 +104,11 @@ class Scheduler:
         """The task whose turn it is."""
         return self._current
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether a task has raised what ``run`` will raise."""
+        return self._failure is not None
+
     def start(self, process: Process, run: Callable[[], None]) -> None:
         """Have another task; it begins when it is drawn."""
         self._tasks.append(_Task(process, run))
@@ -192,6 +197,8 @@ class Scheduler:
     def _hand_on(self) -> None:
         """Go on after a task has ended, or before the first."""
         self._current = None
+        while self._later and not self._tasks:
+            self.move_clock_to(self._later[0][0])
         if self._tasks:
             self._pass_to(self._choose())
         else:
@@ -224,7 +231,7 @@ class Scheduler:
             task.run()
         except Killed:
             pass
-        except BaseException as error:  # noqa: BLE001 - ``run`` raises it again
+        except BaseException as error:
             self._fail(error)
         finally:
             self._tasks.remove(task)

@@ -1,4 +1,4 @@
-"""Threads, locks and events of a process as the scheduler's, and all else that is drawn or timed."""
+"""Threads, locks, clocks and random numbers of the code under test, as a history needs them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from tests.simulation.scheduler import Process, Scheduler
+from tests.simulation.scheduler import Scheduler
 
 T = TypeVar("T")
 
@@ -25,7 +25,7 @@ class SimulatedThreads:
         self.RLock = lambda: _Lock(scheduler)
         self._scheduler = scheduler
 
-    def Thread(  # noqa: N802 - as in ``threading``
+    def Thread(
         self, target: Callable[..., None], args: Sequence[Any] = (), **named: object
     ) -> SimpleNamespace:
         """A task of the same process; outside of the scheduler none, since no time passes there."""
@@ -108,9 +108,3 @@ def simulated(scheduler: Scheduler, seed: str) -> Iterator[None]:
         patch.setattr("table.metadata.metadata_compaction.EVERY_DELTA_COMMITS", 2)
         patch.setattr(uuid, "os", SimpleNamespace(urandom=draw.randbytes))
         yield
-
-
-def process_of(scheduler: Scheduler) -> Process:
-    """The process whose turn it is."""
-    assert scheduler.process is not None
-    return scheduler.process

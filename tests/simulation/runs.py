@@ -1,0 +1,82 @@
+"""Many histories, one after another, on one processor or several."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+import traceback
+from dataclasses import dataclass, field
+from functools import partial
+from multiprocessing import get_context
+
+from tests.simulation.history import Drawn, History
+
+
+@dataclass
+class Tally:
+    """What became of some histories.
+
+    Attributes:
+        histories: how many there were.
+        steps: of all of them.
+        failed: seeds of those that failed.
+    """
+
+    histories: int = 0
+    steps: int = 0
+    failed: list[int] = field(default_factory=list)
+
+    def __add__(self, other: Tally) -> Tally:
+        """Both together."""
+        histories, steps = self.histories + other.histories, self.steps + other.steps
+        return Tally(histories, steps, self.failed + other.failed)
+
+
+def run_all(first: int, minutes: float, most: int | None, processes: int) -> Tally:
+    """Run new seeds until the time is over, each process its share of them.
+
+    Args:
+        first: the first seed.
+        minutes: after which no other history begins.
+        most: histories; None sets no bound.
+        processes: that run at once.
+    """
+    share = None if most is None else -(-most // processes)
+    run = partial(_run_share, first, processes, minutes, share)
+    if processes == 1:
+        return run(0)
+    with get_context("spawn").Pool(processes) as pool:
+        return sum(pool.map(run, range(processes)), Tally())
+
+
+def _run_share(first: int, step: int, minutes: float, most: int | None, share: int) -> Tally:
+    tally, began = Tally(), time.monotonic()
+    while time.monotonic() - began < 60 * minutes and tally.histories != most:
+        seed = first + share + step * tally.histories
+        is_good, steps = run_one(seed)
+        tally += Tally(1, steps, [] if is_good else [seed])
+    return tally
+
+
+def run_one(seed: int, *, is_printed: bool = False) -> tuple[bool, int]:
+    """Run one history; whether it is good, and its steps."""
+    logging.disable()  # of lost leases and heartbeats there is much to say
+    history = History(Drawn.of(seed))
+    try:
+        history.run()
+    except Exception as error:
+        if is_printed:
+            _print(history)
+            traceback.print_exc(file=sys.stdout)
+        print(f"FAILED {history.drawn}; replay: python -m tests.simulation --seed {seed}")
+        print(f"    {type(error).__name__}: {str(error)[:300]}", flush=True)
+        return False, history.steps
+    if is_printed:
+        _print(history)
+    return True, history.steps
+
+
+def _print(history: History) -> None:
+    for number, step in enumerate(history.trace):
+        print(f"{number:6} {step}")

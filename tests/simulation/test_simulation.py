@@ -1,0 +1,32 @@
+"""Some histories from the seed of this run, and what a simulation rests on."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.depth import SEED, examples
+
+ROOT = Path(__file__).parents[2]
+
+
+def simulate(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """In a process of its own, whose hashes are those of ``--seed``."""
+    command = [sys.executable, "-m", "tests.simulation", *arguments]
+    environment = os.environ | {"PYTHONHASHSEED": "0"}
+    return subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def test_histories_of_this_seed() -> None:
+    done = simulate("--first", str(SEED), "--histories", str(examples(15)), "--minutes", "5")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_seed_is_replayed_exactly() -> None:
+    first, second = (simulate("--seed", str(SEED % 1000)) for _ in range(2))
+    assert len(first.stdout.splitlines()) > 100
+    assert first.stdout == second.stdout
