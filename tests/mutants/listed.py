@@ -3,7 +3,22 @@
 from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
-from tests.mutants.of_rows import OF_ROWS
+from tests.mutants.of_checkpoints import OF_CHECKPOINTS
+from tests.mutants.of_codecs import OF_CODECS
+from tests.mutants.of_merging import OF_MERGING
+from tests.mutants.of_plans import OF_PLANS
+from tests.mutants.of_records import OF_RECORDS
+from tests.mutants.of_slices import OF_SLICES
+from tests.mutants.of_statistics import OF_STATISTICS
 from tests.mutants.of_transactions import OF_TRANSACTIONS
 
-MUTANTS: tuple[Mutant, ...] = (*OF_ROWS, *OF_TRANSACTIONS)
+MUTANTS: tuple[Mutant, ...] = (
+    *OF_MERGING,
+    *OF_SLICES,
+    *OF_STATISTICS,
+    *OF_CHECKPOINTS,
+    *OF_CODECS,
+    *OF_RECORDS,
+    *OF_PLANS,
+    *OF_TRANSACTIONS,
+)

@@ -1,0 +1,268 @@
+"""Mutants of what a reader sees: file slices, the timeline, queries of the past and of a span."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+_SLICES = ("tests/property/test_file_slices.py", "tests/unit/view/test_file_system_view.py")
+_SLICES_6 = ("tests/unit/view/test_slicing_v6.py",)
+_TRAVEL = ("tests/unit/view/test_time_travel.py", "tests/unit/read/test_time_travel.py")
+_VIEW = ("tests/unit/view/test_file_system_view.py", "tests/unit/view/test_view_loader.py")
+_TIMELINE = ("tests/unit/timeline/test_timeline.py",)
+_INCREMENTAL = ("tests/unit/read/test_incremental.py",)
+_LATE = ("tests/recovery/test_late_files.py",)
+
+OF_SLICES = (
+    Mutant(
+        "table/view/slicing.py",
+        "bisect_right(starts, timeline.completed_at(instant) or instant)",
+        "bisect_right(starts, instant)",
+        "a log that was requested before a compaction and completed after it is lost",
+        _SLICES,
+    ),
+    Mutant(
+        "table/view/slicing.py",
+        "    if not timeline.is_committed(instant):\n        return None\n    if starts",
+        "    if starts",
+        "rows in a log of a pending commit are read",
+        _SLICES,
+    ),
+    Mutant(
+        "table/view/slicing.py",
+        "sorted((b for b in bases if timeline.is_committed(b.name.instant)), key=_attempt)",
+        "sorted(bases, key=_attempt)",
+        "base files of a pending commit or compaction are read",
+        _SLICES,
+    ),
+    Mutant(
+        "table/view/slicing.py",
+        "int(part) if part.isdigit() else 0 for part",
+        "0 for part",
+        "two readers choose other ones of two attempts at a base file",
+        _SLICES,
+    ),
+    Mutant(
+        "table/view/slicing.py",
+        "logs = sorted(older.logs + newest.logs, key=lambda log: log.name.scan_order)",
+        "logs = older.logs + newest.logs",
+        "while a compaction is pending, logs are merged in another order than before",
+        _SLICES,
+    ),
+    Mutant(
+        "table/view/slicing.py",
+        "logs = sorted(older.logs + newest.logs,",
+        "logs = sorted(newest.logs,",
+        "while a compaction is pending, the logs before it are not read",
+        _SLICES,
+    ),
+    Mutant(
+        "table/view/slicing.py",
+        "return newest if newest.logs else None",
+        "return None",
+        "rows of a group without a base file are not read while its compaction is pending",
+        (*_SLICES, *_SLICES_6),
+    ),
+    Mutant(
+        "table/view/slicing.py",
+        "return named if named in starts or timeline.is_committed(named) else None",
+        "return named if named in starts else None",
+        "file groups of logs alone are not read in version 6",
+        _SLICES_6,
+    ),
+    Mutant(
+        "table/view/slicing.py",
+        "start = None if log.name.is_cdc else start_of(log, starts, timeline)",
+        "start = start_of(log, starts, timeline)",
+        "change data images are read as rows",
+        _SLICES,
+    ),
+    Mutant(
+        "table/view/file_group.py",
+        "slices = (s for s in self.slices if s.base_instant <= instant)",
+        "slices = (s for s in self.slices if s.base_instant < instant)",
+        "the state as of a commit lacks the rows of that commit",
+        _TRAVEL,
+    ),
+    Mutant(
+        "table/view/file_group.py",
+        "tuple(log for log in file_slice.logs if log.name.instant <= instant)",
+        "tuple(log for log in file_slice.logs)",
+        "the state as of a commit shows logs of later commits",
+        _TRAVEL,
+    ),
+    Mutant(
+        "table/view/file_group.py",
+        "with_base = (s for s in reversed(self.slices) if s.base is not None)",
+        "with_base = (s for s in self.slices if s.base is not None)",
+        "a read-optimized query shows the oldest base files",
+        ("tests/unit/view/test_file_system_view.py", "tests/property/test_file_slices.py"),
+    ),
+    Mutant(
+        "table/view/file_system_view.py",
+        "for name, at in self.replaced.items() if at <= instant}",
+        "for name, at in self.replaced.items()}",
+        "the state as of a commit lacks file groups that were replaced later",
+        _TRAVEL,
+    ),
+    Mutant(
+        "table/view/file_system_view.py",
+        "replaced={**_replaced_by(instant.requested_at, metadata), **self.replaced},",
+        "",
+        "after an overwrite or a clustering of another writer a pipeline writes to replaced groups",
+        _VIEW,
+    ),
+    Mutant(
+        "table/view/file_system_view.py",
+        "for n, at in self.compactions.items() if n not in finished}",
+        "for n, at in self.compactions.items()}",
+        "after a compaction a pipeline still reads the slice before it",
+        _SLICES,
+    ),
+    Mutant(
+        "table/view/file_system_view.py",
+        "if not self.replaced or group.id not in self.replaced:",
+        "if True:",
+        "rows that were overwritten or clustered are read twice",
+        _VIEW,
+    ),
+    Mutant(
+        "table/view/view_loader.py",
+        "if instant.action in _DELETING and (instant.requested_at, instant.action) not in known:",
+        "if False:",
+        "a query that was planned while a clean began reads half a table",
+        ("tests/unit/view/test_view_loader.py",),
+    ),
+    Mutant(
+        "table/view/view_loader.py",
+        "if instant.action.is_write and not after.is_committed(instant.requested_at):",
+        "if False:",
+        "a query that was planned during a rollback shows the rows that were rolled back",
+        ("tests/unit/view/test_view_loader.py",),
+    ),
+    Mutant(
+        "table/model/file_names.py",
+        "return (self.instant, self.version, self.write_token",
+        "return (self.instant, str(self.version), self.write_token",
+        "the tenth log of a slice is merged before the second",
+        (*_SLICES_6, *_SLICES, "tests/golden/test_slice_model.py"),
+    ),
+    Mutant(
+        "table/write/file_group_write.py",
+        "return LogFileName(file_id, current.base_instant, latest + 1, token)",
+        "return LogFileName(file_id, current.base_instant, 1, token)",
+        "log versions repeat in version 6, and logs are merged by their write tokens",
+        ("tests/recovery/test_version_6.py",),
+    ),
+    Mutant(
+        "table/timeline/timeline.py",
+        "return instant.is_completed if instant else self.is_archived(requested_at)",
+        "return instant.is_completed if instant else False",
+        "rows of archived commits are not read",
+        _TIMELINE,
+    ),
+    Mutant(
+        "table/timeline/timeline.py",
+        "return self.has_history and self.start is not None and requested_at < self.start",
+        "return self.start is not None and requested_at < self.start",
+        "where nothing was archived, files of a late writer count as committed",
+        (*_TIMELINE, *_LATE),
+    ),
+    Mutant(
+        "table/timeline/timeline.py",
+        "(i.requested_at for i in self.instants if i.action.is_write)",
+        "(i.requested_at for i in self.instants)",
+        "a clean that stayed on the timeline hides the rows of archived commits",
+        _TIMELINE,
+    ),
+    Mutant(
+        "table/timeline/timeline.py",
+        "if known is None or _RANK[instant.state] > _RANK[known.state]:",
+        "if known is None:",
+        "a completed commit counts as pending",
+        _TIMELINE,
+    ),
+    Mutant(
+        "table/timeline/timeline.py",
+        'sorted(chosen, key=lambda i: (i.completed_at or "", i.requested_at))',
+        "sorted(chosen, key=lambda i: i.requested_at)",
+        "the newest commit is the one that was requested last, not the one that completed last",
+        _TIMELINE,
+    ),
+    Mutant(
+        "table/timeline/timeline.py",
+        "return self.archived_time(requested_at) or requested_at",
+        "return requested_at",
+        "an archived log that completed after a compaction was requested is lost",
+        _TIMELINE,
+    ),
+    Mutant(
+        "table/view/visible_instants.py",
+        "if self.until is not None and instant > self.until:",
+        "if self.until is not None and instant >= self.until:",
+        "the state as of a commit lacks the blocks of that commit in version 6",
+        (*_SLICES_6, *_TRAVEL),
+    ),
+    Mutant(
+        "table/view/visible_instants.py",
+        "timeline.without_archive() if version.logs_name_their_slice else None",
+        "None",
+        "blocks of a pending commit in a log of version 6 are read",
+        _SLICES_6,
+    ),
+    Mutant(
+        "table/view/late_files.py",
+        "return file.name.instant in late and not is_slice_name",
+        "return file.name.instant in late",
+        "logs of version 6 are hidden if the commit that began their slice was undone late",
+        (*_LATE, "tests/unit/view/test_view_loader.py"),
+    ),
+    Mutant(
+        "table/view/time_travel.py",
+        "if retained is not None and instant < retained and not is_kept():",
+        "if False:",
+        "a query of a cleaned past returns some of its rows",
+        _TRAVEL,
+    ),
+    Mutant(
+        "table/view/time_travel.py",
+        "    if not named <= there.keys():\n        return False\n",
+        "",
+        "a savepoint whose files are gone passes for a state that can be read",
+        ("tests/unit/read/test_savepoint_travel.py",),
+    ),
+    Mutant(
+        "table/read/incremental.py",
+        "return commit.completed_at or commit.requested_at",
+        "return commit.requested_at",
+        "an incremental query misses commits that completed after later requests",
+        _INCREMENTAL,
+    ),
+    Mutant(
+        "table/read/incremental.py",
+        "visible = replace(view.visible_instants, until=instants[-1])",
+        "visible = view.visible_instants",
+        "an incremental query of version 6 shows blocks from after its span",
+        _INCREMENTAL,
+    ),
+    Mutant(
+        "table/read/incremental.py",
+        "        if not _is_replaced(view, name, span)\n",
+        "",
+        "an incremental query returns rows that an overwrite of its span had replaced",
+        _INCREMENTAL,
+    ),
+    Mutant(
+        "table/read/incremental.py",
+        "    if view.version.timeline_layout == 1:\n        _check_no_holes(view, commits)\n",
+        "",
+        "an incremental query of version 6 passes a pending commit, whose rows nobody then reads",
+        _INCREMENTAL,
+    ),
+    Mutant(
+        "table/read/span.py",
+        "return self.begin < time and",
+        "return self.begin <= time and",
+        "two incremental queries, one after the other, return the commit between them twice",
+        _INCREMENTAL,
+    ),
+)
