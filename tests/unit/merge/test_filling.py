@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pyarrow as pa
@@ -34,6 +35,7 @@ from tests.merging.rules import (
     is_unwritten,
 )
 
+FLAGGED = ChangeKind.FLAGGED_DELETE
 COLUMNS = (COMMIT_TIME, "a", "b")
 ALL_COLUMNS = frozenset(COLUMNS)
 
@@ -166,6 +168,78 @@ def test_folds_and_merges_as_record_by_record(
     older = table_of(base, in_part=False).drop_columns([CHANGE_KIND])
     merged = merger.apply(older, again)
     assert seen_in(merged.rows) == seen(list(outcome.values()))
+
+
+#: The cases, and whether rows are written in part; without that, mergers that fill nothing, too.
+EXHAUSTED = {name: (*case, case[0].filling is None) for name, case in CASES.items()}
+EXHAUSTED |= {
+    name.removesuffix(", written in part"): (merger, rule, False)
+    for name, (merger, rule) in CASES.items()
+    if merger.filling is None
+}
+each_exhausted = pytest.mark.parametrize(
+    ("merger", "rule", "in_part"), EXHAUSTED.values(), ids=EXHAUSTED
+)
+
+
+def every_sequence(length: int, *, in_part: bool) -> list[Record]:
+    """All sequences of so many changes that differ in what mergers look at, each of its own key.
+
+    Ordering values are Hudi's default and two others; each column is open in some changes.
+    """
+    holes: list[Value] = [None, UNAVAILABLE]
+    kinds = [
+        (kind, hole)
+        for kind in ChangeKind
+        for hole in ("value", *(holes if kind in (ChangeKind.UPSERT, FLAGGED) else []))
+    ]
+    changes = [(kind, hole, ts) for kind, hole in kinds for ts in range(3)]
+    sequences = enumerate(product(changes, repeat=length))
+    return [
+        _blanked(
+            Record(
+                f"{key}",
+                ts,
+                kind,
+                {COMMIT_TIME: f"{at}", "a": f"{at}" if hole == "value" else hole, "b": f"{at}"},
+                frozenset({COMMIT_TIME, "b"}) if in_part and hole is None else ALL_COLUMNS,
+            )
+        )
+        for key, sequence in sequences
+        for at, (kind, hole, ts) in enumerate(sequence)
+    ]
+
+
+@each_exhausted
+def test_every_sequence_of_three_changes_folds_as_record_by_record(
+    merger: RecordMerger, rule: Rule, in_part: bool
+) -> None:
+    changes = every_sequence(3, in_part=in_part)
+    expected = folded(rule, changes)
+
+    found = merger.fold(table_of(changes, in_part=in_part))
+
+    assert found[CHANGE_KIND].to_pylist() == [one.kind for one in expected.values()]
+    upserts = found.filter(pa.array(np.asarray(found[CHANGE_KIND]) == ChangeKind.UPSERT))
+    assert seen_in(upserts) == seen(list(expected.values()))
+
+
+@each_exhausted
+def test_every_change_meets_every_stored_row_as_record_by_record(
+    merger: RecordMerger, rule: Rule, in_part: bool
+) -> None:
+    pairs = every_sequence(2, in_part=in_part)
+    met = [
+        (base, change)
+        for base, change in zip(pairs[::2], pairs[1::2], strict=True)
+        if not base.is_delete and base.written == ALL_COLUMNS
+    ]
+    expected = [rule(base, change) for base, change in met]
+    stored = table_of([base for base, _ in met], in_part=False).drop_columns([CHANGE_KIND])
+
+    merged = merger.apply(stored, table_of([change for _, change in met], in_part=in_part))
+
+    assert seen_in(merged.rows) == seen(expected)
 
 
 @each_case

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Sequence
+from itertools import product
 
 import pyarrow as pa
 import pytest
@@ -27,6 +28,12 @@ def test_precombine_of_a_batch_keeps_a_key_in_each_partition() -> None:
     folded = event_time_merger(["ts"]).fold(batch, (PARTITION_PATH, RECORD_KEY))
     assert folded[PARTITION_PATH].to_pylist() == ["eu", "us"]
     assert folded["ts"].to_pylist() == [2, 1]
+
+
+def test_keys_of_several_columns_are_one_only_if_all_columns_are_equal() -> None:
+    keys, partitions = zip(*product("abc", ["eu", "us", "asia"]), strict=True)
+    batch = changes(*((key, 1) for key in keys), partitions=partitions)
+    assert commit_time_merger().fold(batch, (PARTITION_PATH, RECORD_KEY)) == batch
 
 
 def test_the_larger_ordering_value_wins_or_the_later_change() -> None:

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pyarrow as pa
 import pytest
 
 from table.config import keys
@@ -10,7 +13,8 @@ from table.config.table_properties import MergeMode, TableProperties
 from table.errors import Unsupported
 from table.merge.record_merger import commit_time_merger, event_time_merger
 from table.merge.table_merger import table_merger
-from table.model.changes import DeleteMarker
+from table.model.changes import CHANGE_KIND_FIELD, ChangeKind, DeleteMarker
+from table.model.meta_columns import RECORD_KEY
 
 MODELS = "org.apache.hudi.common.model."
 EVENT_TIME_STRATEGY = "eeb8d96f-b1e4-49fd-bbf8-28ac514178e5"
@@ -140,3 +144,17 @@ def test_tables_that_are_only_read_are_not_written(properties: TableProperties) 
         check_allows(properties, Purpose.MAINTAIN, "/lake/trips")
     for version in (6, 8, 9):
         check_allows(table(version), Purpose.MAINTAIN, "/lake/trips")
+
+
+@pytest.mark.parametrize(("kind", "left"), [(pa.string(), ["1"]), (pa.int64(), ["2"])], ids=str)
+def test_a_payload_compares_what_hudi_holds_in_one_class(
+    kind: pa.DataType, left: list[str]
+) -> None:
+    settings = MergeSettings(MergeMode.EVENT_TIME, ("ts",), payload=Payload.PARTIAL_UPDATE)
+    settings = replace(settings, partial_update=PartialUpdateMode.IGNORE_DEFAULTS)
+    changes = pa.table({RECORD_KEY: ["x", "x"], "ts": pa.array(["2", "1"]).cast(kind)})
+    kinds = pa.array([ChangeKind.UPSERT] * 2, pa.int8())
+
+    folded = table_merger(settings).fold(changes.append_column(CHANGE_KIND_FIELD, kinds))
+
+    assert folded["ts"].cast(pa.string()).to_pylist() == left
