@@ -13,7 +13,7 @@ _EDIT = (
     "tests/unit/checkpoints/test_of_table.py",
     "tests/unit/streamer/test_checkpoint_command.py",
 )
-_SINK = ("tests/unit/sinks/test_first_start.py", "tests/recovery/test_restored_checkpoint.py")
+_SINK = ("tests/unit/sinks/test_carried_checkpoints.py",)
 _AUDIT = ("tests/unit/sinks/test_audit.py",)
 
 OF_CHECKPOINTS = (
