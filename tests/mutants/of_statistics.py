@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 _PRUNING = ("tests/unit/read/test_pruning.py",)
-_PARTITIONS = ("tests/unit/read/test_path_columns.py", "tests/golden/test_read.py")
+_FOLDERS = ("tests/unit/read/test_row_filter.py",)
 _BOUNDS = ("tests/unit/model/test_bounds.py",)
 _FOOTERS = ("tests/unit/metadata/test_file_ranges.py",)
 _FOLDED = ("tests/unit/metadata/test_column_statistics.py",)
@@ -82,14 +82,14 @@ OF_STATISTICS = (
         'return [nothing | column.isin(["", text])] if data_type == pa.string() else [nothing]',
         "return [nothing]",
         "a query for an empty partition value finds none of its rows",
-        (*_PRUNING, "tests/property/test_partition_names.py"),
+        _FOLDERS,
     ),
     Mutant(
         "table/read/partition_pruning.py",
         "unquote(text) if is_url_encoded else text",
         "text",
         "a query for a partition value that is escaped in its path finds none of its rows",
-        (*_PRUNING, "tests/property/test_partition_names.py"),
+        _FOLDERS,
     ),
     Mutant(
         "table/model/bounds.py",
@@ -138,14 +138,14 @@ OF_STATISTICS = (
         "tuple(sum(part.null_counts[at] for part, at in where)",
         "tuple(min(part.null_counts[at] for part, at in where)",
         "a query for nulls skips partitions that hold some",
-        _TRUST,
+        _BOUNDS,
     ),
     Mutant(
         "table/model/column_ranges.py",
         "(version is FormatVersion.V9 or not _is_wide_decimal(field.type))",
         "True",
         "commits to tables of version 8 fail if a wide decimal does not fit the statistics",
-        ("tests/unit/metadata/test_range_records.py", *_TRUST),
+        ("tests/unit/metadata/test_range_records.py",),
     ),
     Mutant(
         "table/metadata/file_ranges.py",
@@ -173,7 +173,7 @@ OF_STATISTICS = (
         "            if block.type in _DATA_BLOCKS:\n",
         "            if block.type is BlockType.PARQUET_DATA:\n",
         "logs with Avro blocks have statistics as if they held nothing: their rows are skipped",
-        _TRUST,
+        _FOOTERS,
     ),
     Mutant(
         "table/metadata/column_statistics.py",

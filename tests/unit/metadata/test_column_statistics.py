@@ -209,6 +209,22 @@ def test_values_without_bounds_are_not_known(
     assert ColumnStatistics(table.open()).of_column(COLUMN, pa.int32()).num_rows == 0
 
 
+@pytest.mark.parametrize("counts", [{"nullCount": None}, {"valueCount": None}], ids=str)
+def test_without_counts_nobody_knows_that_a_file_holds_no_value(counts: dict[str, None]) -> None:
+    table = MadeUpTable("column_stats")
+    table.add(GROUP, {key("f"): statistics(None, None, **counts)})
+    assert ColumnStatistics(table.open()).of_column(COLUMN, pa.int32()).num_rows == 0
+
+
+def test_a_count_is_not_known_if_one_record_lacks_it() -> None:
+    table = MadeUpTable("column_stats")
+    value = ("IntWrapper", 1)
+    lacking, told = statistics(value, value, nullCount=None), statistics(value, value)
+    table.add(GROUP, {key("f"): lacking}, {key("f"): told})
+    (row,) = ColumnStatistics(table.open()).of_column(COLUMN, pa.int32()).to_pylist()
+    assert (row["null_count"], row["value_count"]) == (None, 20)
+
+
 def test_one_unknown_record_makes_the_whole_unknown() -> None:
     table = MadeUpTable("column_stats")
     first = statistics(("StringWrapper", "a"), ("StringWrapper", "b"))

@@ -18,7 +18,8 @@ from table.model.column_ranges import ColumnRanges
 from table.model.file_names import BaseFileName
 from table.model.file_slice import BaseFile
 from table.storage import Storage
-from tests.upkeep import new_storage
+from tests.tables import Row, commit, writer
+from tests.upkeep import make_plain, new_storage
 
 NAME = BaseFileName(
     "00000000-0000-0000-0000-000000000000-0", "0-0-0", "20260101000000000", "parquet"
@@ -113,3 +114,31 @@ def test_an_empty_file_holds_nothing() -> None:
     rows = pa.table(COLUMNS).slice(0, 0)
     found = ranges_of(stored(rows), rows.schema)
     assert sum(found.value_counts) == 0
+
+
+@pytest.mark.parametrize("name", ["text", "bytes"])
+def test_texts_of_writers_that_may_cut_them_are_read(name: str) -> None:
+    rows = pa.table({name: COLUMNS[name], "small": COLUMNS["small"]})
+    ours = stored(rows)
+    assert b"parquet-cpp-arrow " in ours
+    theirs = ours.replace(b"parquet-cpp-arrow ", b"parquet-of-others ")
+    assert_same(ranges_of(theirs, rows.schema), ColumnRanges.of(rows, rows.schema.names))
+    assert_same(
+        ranges_of(without_rows(theirs), pa.schema([rows.schema.field("small")])),
+        ColumnRanges.of(rows, ["small"]),
+    )
+    with pytest.raises(CorruptData):
+        ranges_of(without_rows(theirs), rows.schema)
+
+
+@pytest.mark.parametrize("log_format", ["avro", "parquet"])
+def test_the_rows_of_a_log_are_told(log_format: str) -> None:
+    storage = new_storage()
+    make_plain(storage)
+    to = writer(storage, log_format)
+    commit(to, [Row("a", 1, 1)])
+    commit(to, [Row("a", 2, 7)])
+    (log,) = (log for one in to.table.view().latest_slices() for log in one.logs)
+    found = ranges_in(storage, log, pa.schema([("v", pa.int64())]))
+    assert found.value_counts == (1,)
+    assert found.bounds.column("v").to_pylist() == [7, 7]

@@ -16,6 +16,7 @@ from table.metadata.range_records import (
     partition_statistics,
 )
 from table.model.column_ranges import ColumnRanges, indexed_columns
+from table.model.format_version import FormatVersion
 from table.model.meta_columns import RECORD_KEY
 from table.write.base_file_writer import BaseFileWriter
 from tests.unit.metadata.written_tables import decoded
@@ -92,3 +93,11 @@ def test_the_first_columns_with_an_order_are_indexed() -> None:
     )
     meta = ("_hoodie_commit_time", "_hoodie_partition_path", "_hoodie_record_key")
     assert indexed_columns(schema) == (*meta, *(f"c{n}" for n in range(32)))
+
+
+def test_decimals_that_do_not_fit_older_statistics_are_not_indexed() -> None:
+    kinds = {"narrow": (30, 15), "integral": (16, 0), "fine": (17, 16), "short": (9, 2)}
+    schema = pa.schema([pa.field(name, pa.decimal128(*kind)) for name, kind in kinds.items()])
+    assert indexed_columns(schema) == tuple(kinds)
+    assert indexed_columns(schema, FormatVersion.V8) == ("narrow", "short")
+    assert indexed_columns(schema, FormatVersion.V6) == ("narrow", "short")

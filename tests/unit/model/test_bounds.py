@@ -125,6 +125,7 @@ def test_no_file_with_a_number_that_is_asked_for_is_left_out(
         (pa.array([None], pa.int32()), pa.array(["é"]), "é", "é"),
         (pa.array([b"a"]), pa.array(["b"]), "a", "b"),
         (pa.array([True]), pa.array([1]), 1, 1),
+        (pa.array([False]), pa.array([1]), 1, 1),
     ],
 )
 def test_bounds_of_a_column_whose_type_changed(
@@ -132,3 +133,13 @@ def test_bounds_of_a_column_whose_type_changed(
 ) -> None:
     parts = [ColumnRanges.of(pa.table({"c": one}), ["c"]) for one in (older, newer)]
     assert bounds(ColumnRanges.united(parts)) == (low, high)
+
+
+@given(st.lists(st.lists(st.none() | st.integers(-2, 2)), min_size=1, max_size=4))
+def test_counts_of_parts_add_up_to_those_of_the_whole(parts: list[list[int | None]]) -> None:
+    tables = [pa.table({"c": pa.array(part, pa.int64())}) for part in parts]
+    whole = ColumnRanges.of(pa.concat_tables(tables), ["c"])
+    united = ColumnRanges.united([ColumnRanges.of(table, ["c"]) for table in tables])
+    assert united.null_counts == whole.null_counts
+    assert united.value_counts == whole.value_counts
+    assert bounds(united) == bounds(whole)

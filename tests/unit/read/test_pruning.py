@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -212,3 +213,40 @@ def test_statistics_of_times_outside_of_the_years_of_python_rule_slices_out() ->
         for number, left in ((low - 1, []), (low, [one]), (high, [one]), (high + 1, [])):
             condition = pc.field(column) == pa.scalar(number, data_type)
             assert pruning.left([one], condition) == left
+
+
+@dataclass(frozen=True)
+class Told:
+    """Statistics of the file of a slice: smallest and largest value, nulls and values."""
+
+    low: object
+    high: object
+    nulls: int | None = 0
+    values: int | None = 2
+
+    def of_column(
+        self, column: str, data_type: pa.DataType, partitions: Sequence[str] | None = None
+    ) -> pa.Table:
+        names_of = [[names(sliced(0, 0))[0]], [self.low], [self.high], [self.nulls], [self.values]]
+        fields = statistics_schema("file_name", data_type)
+        arrays = [pa.array(c, f.type) for c, f in zip(names_of, fields, strict=True)]
+        return pa.table(arrays, fields)
+
+
+@pytest.mark.parametrize(
+    ("told", "condition"),
+    [
+        # Nobody counted the nulls.
+        (Told(1, 2, nulls=None), pc.field("a").is_null()),
+        # Bounds of floats leave out NaN, which is unlike any number.
+        (Told(1.0, 1.0), pc.field("f") != 1.0),
+        # In Java's order, by UTF-16 units, the first of these texts is the smaller one.
+        (Told("\U0001f600", "\uff5e"), pc.field("b") == "\uff70"),
+        (Told("\U0001f600", "\uff5e"), pc.field("b") == "\U0001f601"),
+    ],
+)
+def test_a_file_is_left_if_its_bounds_do_not_tell_everything(
+    told: Told, condition: pc.Expression
+) -> None:
+    schema = SCHEMA.append(pa.field("f", pa.float64()))
+    assert Pruning(schema, statistics=told).left([sliced(0, 0)], condition)

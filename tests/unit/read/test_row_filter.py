@@ -78,6 +78,7 @@ def test_no_column_that_a_condition_reads_is_left_out(
         ("-7", ["a"], {"a": -7}),
         ("b=__HIVE_DEFAULT_PARTITION__", ["b"], {"b": None}),
         ("__HIVE_DEFAULT_PARTITION__", ["a"], {"a": None}),
+        ("b=__HIVE_DEFAULT_PARTITION__", ["b"], {"b": ""}),
         ("anything/else", ["b"], {"b": "q"}),
         ("2026/01", ["day"], {"day": "1999-01-01"}),
         ("", [], {}),

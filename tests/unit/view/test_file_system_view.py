@@ -57,6 +57,12 @@ def test_read_optimized_leaves_out_groups_without_a_base_file() -> None:
     assert file_slice.logs == ()
 
 
+def test_read_optimized_shows_the_newest_base_file() -> None:
+    timeline = Timeline((completed("10", "11"), completed("20", "21")))
+    (file_slice,) = view_of(base("10"), base("20"), timeline=timeline).read_optimized()
+    assert file_slice.base == base("20")
+
+
 def test_change_data_logs_are_no_changes() -> None:
     timeline = Timeline((completed("10", "11"),))
     view = view_of(base("10"), named(".g_10.log.1_0-1-2.cdc"), timeline=timeline)
