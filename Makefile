@@ -15,7 +15,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help venv venv-spark35 java jars demo check format test test-oracle test-slow test-spark35 bench \
-        test-deep mutants bench-read bench-merge bench-long-life image kafka-image lock clean
+        model test-deep mutants bench-read bench-merge bench-long-life image kafka-image lock clean
 .DELETE_ON_ERROR:
 
 help: ## this list
@@ -70,6 +70,9 @@ DEPTH ?= 20
 test-deep: jars ## every matrix whole, and DEPTH times the examples of every property: hours
 	LAKEMARK_DEPTH=$(DEPTH) $(BIN)/python -m pytest -n 2 --dist worksteal -o timeout=14400 \
 	    -m "not (slow or oracle or spark or kafka)" $(ARGS)
+
+model: venv ## every schedule of the model of the commit protocol, within its bounds: minutes
+	$(BIN)/python -m tests.protocol.model
 
 mutants: venv ## wrong changes of the code, and the tests that must notice; ARGS chooses by file or word
 	$(BIN)/python -m tests.mutants $(ARGS)

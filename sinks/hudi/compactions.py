@@ -46,7 +46,7 @@ _CARRIED = (keys.SCHEMA, keys.BUCKET_COUNT, keys.BUCKET_HASH_FIELDS)
 
 def pending_compactions(table: HudiTable) -> list[Planned]:
     """Compactions that were requested and have not completed, whoever planned them."""
-    pending = table.timeline.pending(Action.COMPACTION)
+    pending = table.timeline.pending(Action.COMPACTION)  # model: find plan
     return [(i, table.store.read_compaction_plan(i.requested_at)) for i in pending]
 
 

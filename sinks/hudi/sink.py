@@ -253,7 +253,7 @@ class HudiSink:
                 # Another writer has made a column of another type of what these records ask.
                 self._go_back(published)
                 continue
-            except WriteConflict:
+            except WriteConflict:  # model: retry
                 conflicts, refused = conflicts + 1, None
                 if conflicts > _MAX_CONFLICTS:
                     raise

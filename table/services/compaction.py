@@ -109,12 +109,13 @@ def request(
         store = access.timeline
         if store.version.logs_name_their_slice and store.pending_writes(timeline):
             return None  # what they write names a slice that the plan would end without it
-        plan = schedule(slices_at(timeline))
+        plan = schedule(slices_at(timeline))  # model: plan compaction
         if not plan.operations:
             return None
         name = access.generate_time(timeline.newest_time, Turn.SERVICE)
         requested = Instant(name, Action.COMPACTION, State.REQUESTED)
         lease.check()
+        # model: request compaction
         access.timeline.create(requested, compaction_plan_content(plan))
         lease.check()  # created late, it is for ``check_in_time`` to judge
         return requested, plan
@@ -159,7 +160,7 @@ class Execution:
         """
         name = self.instant.requested_at
         tasks = [SliceRewrite(name, operation) for operation in self.plan.operations]
-        return runner.map(rewrite, tasks)
+        return runner.map(rewrite, tasks)  # model: rewrite
 
     def complete(
         self, stats: Sequence[WriteStat], extra_at: Callable[[Timeline], Mapping[str, str]]

@@ -136,7 +136,7 @@ class Lease:
             claim = self._valid_claim()
             if self.remaining_s() < self._lease_s / 2:
                 self.renew()
-            elif not self._file.stands(claim):
+            elif not self._file.stands(claim):  # model: check lease
                 raise self._lost(_TAKEN)
             self._valid_claim()  # reading may have taken long
 
@@ -147,7 +147,7 @@ class Lease:
             LeaseLost: it has.
         """
         with self._turn:
-            self._valid_claim()
+            self._valid_claim()  # model: check time of lease
 
     def renew(self) -> None:
         """Start its time anew.
@@ -158,7 +158,7 @@ class Lease:
         with self._turn:
             claim = self._valid_claim()
             record = replace(claim.record, valid_until_ms=_end_ms(self._clock, self._lease_s))
-            self._claim = self._file.rewrite(claim, record)
+            self._claim = self._file.rewrite(claim, record)  # model: renew
             if self._claim is None:
                 raise self._lost(_TAKEN)
 
@@ -235,10 +235,11 @@ class TableLock:
         except BaseException:
             ended.set()
             with suppress(HudiError):
-                self._withdraw_prepared(lease)
-                lease.release()
+                self._withdraw_prepared(lease)  # model: withdraw on failure
+                lease.release()  # model: release on failure
             raise
         ended.set()
+        # model: release
         lease.release()  # nobody renews it from here on
 
     def _try_acquire(self, owner: str, started_ms: int, wait_s: float) -> Lease | None:
@@ -246,7 +247,7 @@ class TableLock:
         record = LockRecord(owner, _end_ms(self._clock, self._lease_s))
         failure: StorageUnavailable | None = None
         try:
-            claim = self._file.try_take(record, self._is_free)
+            claim = self._file.try_take(record, self._is_free)  # model: acquire
             if claim is not None:
                 return self._lease_of(claim)
         except LeaseLost as error:
@@ -301,9 +302,9 @@ def open_lock(
 
 def _withdraw_prepared(storage: Storage, lease: Lease) -> None:
     """Remove what others have prepared; not once the next writer may have prepared something."""
-    paths = all_prepared(storage)
+    paths = all_prepared(storage)  # model: take over
     lease.check_time()
-    storage.delete(paths)
+    storage.delete(paths)  # model: withdraw all prepared
     lease.check_time()
 
 

@@ -43,7 +43,7 @@ class Publication:
         Raises:
             LeaseLost: the lock may have been taken over before the content was there.
         """
-        self.store.prepare(self.pending, content)
+        self.store.prepare(self.pending, content)  # model: prepare
         self.lease.check_time()
 
     @contextmanager

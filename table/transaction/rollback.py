@@ -81,7 +81,7 @@ def recover(access: TableAccess) -> list[str]:
     is_late = bool(rolled_back_and_completed(access.timeline, timeline))
     if not (is_late or may_be_undone or timeline.pending(Action.ROLLBACK, *COMMITS)):
         return []
-    suspects = {i.requested_at for i in _abandoned(access, timeline)}
+    suspects = {i.requested_at for i in _abandoned(access, timeline)}  # model: find dead
     if not (is_late or suspects or may_be_undone):
         return []
     with access.lock.hold(LOCK_WAIT_S) as lease:
@@ -100,7 +100,7 @@ def roll_back(access: TableAccess, target: Instant) -> bool:
     with access.lock.hold(LOCK_WAIT_S) as lease:
         access.timeline.withdraw(target)
         timeline = access.timeline.load()
-        standing = timeline.find(target.requested_at)
+        standing = timeline.find(target.requested_at)  # model: judge own
         if target.attempt and not (standing == target and has_instant(access, target)):
             discard(access, target, timeline)
             return standing is None or not standing.is_completed
@@ -151,7 +151,7 @@ def roll_back_named(access: TableAccess, requested_at: str) -> RollbackPlan:
         for rollback in timeline.pending(Action.ROLLBACK):
             if access.timeline.read_rollback_plan(rollback.requested_at).instant == requested_at:
                 return _finish(access, rollback, timeline, lease)
-        target = named_instant(timeline, requested_at)
+        target = named_instant(timeline, requested_at)  # model: choose attempt
         _check_undoable(access, target, timeline)
         if not target.is_completed:
             access.timeline.withdraw_all(requested_at)
@@ -183,6 +183,7 @@ def _recover(access: TableAccess, suspects: Collection[str], lease: Lease) -> li
     late = undo_late_completions(access, timeline, lease)
     if late:
         timeline = access.timeline.load()
+    # model: find dead again
     abandoned = [i for i in _abandoned(access, timeline) if i.requested_at in suspects]
     undone = []
     for rollback in (i for i in abandoned if i.action is Action.ROLLBACK):
@@ -197,7 +198,7 @@ def _recover(access: TableAccess, suspects: Collection[str], lease: Lease) -> li
         if commit.action is Action.ROLLBACK:
             continue
         check_never_completed(access, commit, timeline)
-        access.timeline.withdraw_all(commit.requested_at)
+        access.timeline.withdraw_all(commit.requested_at)  # model: withdraw
         timeline = access.timeline.load()
         standing = timeline.find(commit.requested_at)
         if standing is not None and not standing.is_completed:
@@ -244,11 +245,11 @@ def _abandoned(access: TableAccess, timeline: Timeline) -> list[Instant]:
 def _roll_back(
     access: TableAccess, target: Instant, timeline: Timeline, lease: Lease
 ) -> RollbackPlan:
-    name = access.generate_time(timeline.newest_time, Turn.SERVICE)
+    name = access.generate_time(timeline.newest_time, Turn.SERVICE)  # model: plan rollback
     rollback = Instant(name, Action.ROLLBACK, State.REQUESTED)
     content = rollback_plan_content(_plan(access, target, timeline))
     lease.check()  # right before the step: planning lists the table
-    access.timeline.create(rollback, content)
+    access.timeline.create(rollback, content)  # model: request rollback
     return _finish(access, rollback, timeline, lease)
 
 
@@ -275,7 +276,7 @@ def _execute(
     if target is not None and target.is_completed:
         check_undoable(target, timeline, access.timeline, access.storage)
     if rollback.state is State.REQUESTED:
-        access.timeline.create(rollback.inflight())
+        access.timeline.create(rollback.inflight())  # model: start rollback
     pending = rollback.inflight()
     if target is not None and target.is_completed:
         access.timeline.withdraw_all(plan.instant)
@@ -289,18 +290,19 @@ def _execute(
     took_ms = int((time.monotonic() - started) * 1000)
     content = rollback_metadata_content(done, rollback.requested_at, took_ms)
     publication = Publication(access.timeline, lease, pending)
-    publication.prepare(content)
+    publication.prepare(content)  # model: prepare rollback
     if target is not None:
-        access.timeline.withdraw_all(plan.instant)
+        access.timeline.withdraw_all(plan.instant)  # model: withdraw target
     with publication.telling():
         access.participant.on_rollback(plan.instant, names_of(undone), timeline, lease.check)
+    # model: publish rollback
     publication.publish(access.generate_time(access.timeline.load().newest_time))
     access.timeline.withdraw(pending)
     keeps_plan = plan.action in _COMPACTIONS
     if keeps_plan:
         lease.check()  # without the lock, another attempt may have begun by now
     if target is not None:
-        access.timeline.forget(target, keep_plan=keeps_plan)
+        access.timeline.forget(target, keep_plan=keeps_plan)  # model: forget
     drop_markers(access.storage, plan.instant)
     forget_heartbeat(access.storage, plan.instant)
     return done
@@ -320,11 +322,11 @@ def _delete_files(
     a compaction is to read a block is left that takes the instant back (Apache Hudi leaves the log,
     too, and adds such a block to the slice).
     """
-    files = files_of(access, plan.instant)
+    files = files_of(access, plan.instant)  # model: list files
     lease.check()
     for path in set(files).intersection(awaited):
         access.storage.put(path, rollback_block(rollback.requested_at, plan.instant))
-    access.delete_files([path for path in files if path not in awaited])
+    access.delete_files([path for path in files if path not in awaited])  # model: delete files
     return {**plan.files, **as_planned(access.storage, files)}
 
 

@@ -132,9 +132,9 @@ class Transaction:
             return cls._requested(access, action, timeline), decided
         with access.lock.hold(LOCK_WAIT_S) as lease:
             timeline = access.timeline.load()
-            decided = decide(timeline)
+            decided = decide(timeline)  # model: load base
             begun = cls._requested(access, action, timeline)
-            begun._check_begun_under(lease)
+            begun._check_begun_under(lease)  # model: check begun
             access.sharing.let_clocks_pass()
         return begun, decided
 
@@ -159,8 +159,8 @@ class Transaction:
         with access.lock.hold(lock_wait_s) as lease:
             _check_free(access, pending)
             _check_not_undone(access, pending, access.timeline.load())
-            clear_attempts(access, pending, lease)
-            return cls._begun(access, pending, lease, lock_wait_s)
+            clear_attempts(access, pending, lease)  # model: clear attempts
+            return cls._begun(access, pending, lease, lock_wait_s)  # model: take up
 
     @classmethod
     def _requested(cls, access: TableAccess, action: Action, timeline: Timeline) -> Transaction:
@@ -169,9 +169,9 @@ class Transaction:
             newest_time = access.timeline.clock.next_instant(newest_time, Turn.INGEST)
             requested = Instant(newest_time, action, State.REQUESTED)
             with suppress(AlreadyExists), _heartbeat(access, newest_time) as heartbeat:
-                access.timeline.create(requested)
+                access.timeline.create(requested)  # model: request commit
                 content = inflight_content(action, access.timeline.version, uuid4().hex)
-                access.timeline.create(requested.inflight(), content)
+                access.timeline.create(requested.inflight(), content)  # model: start commit
                 return cls(access, requested.inflight(), timeline, heartbeat, LOCK_WAIT_S)
         message = f"instant {newest_time} and those before it were taken by other writers"
         raise WriteConflict(message)
@@ -195,7 +195,7 @@ class Transaction:
                 message = f"{planned} was begun by another writer"
                 raise WriteConflict(message) from None
             begun = cls(access, attempt, timeline, heartbeat, lock_wait_s)
-            begun._check_taken_up_under(lease)
+            begun._check_taken_up_under(lease)  # model: check taken up
             return begun
 
     def commit(
@@ -230,7 +230,7 @@ class Transaction:
         leftovers = self._leftovers(stat.path for stat in metadata.write_stats if stat.path)
         content = self._content(metadata)
         with self._turn() as (lease, timeline):
-            self._check_alive()
+            self._check_alive()  # model: check commit
             self._check_standing(timeline)
             self._check_ground(timeline)
             self._access.delete_files(leftovers)
@@ -251,6 +251,7 @@ class Transaction:
             publication.prepare(content)
             with publication.telling():
                 self._access.participant.on_commit(self.instant, metadata, timeline)
+            # model: generate completion time
             completed = self._publish(publication, self._access.generate_time(timeline.newest_time))
         self._tidy()
         self.leave()
@@ -259,11 +260,11 @@ class Transaction:
     def leave(self) -> None:
         """Show no more signs of life: who finds the instant pending from here on may undo it."""
         if self._heartbeat is not None:
-            self._heartbeat.stop()
+            self._heartbeat.stop()  # model: leave
 
     def cancel(self) -> None:
         """Forget the instant. Only for one in whose name no file was written."""
-        self._access.timeline.forget(self.instant)
+        self._access.timeline.forget(self.instant)  # model: cancel
         self.leave()
 
     def _check_begun_under(self, lease: Lease) -> None:
@@ -357,7 +358,7 @@ class Transaction:
         for attempt in range(_PUBLISH_ATTEMPTS):
             try:
                 self._check_alive()
-                return publication.publish(completed_at)
+                return publication.publish(completed_at)  # model: publish
             except StorageUnavailable:
                 landed = self._landed(completed_at)
                 if landed is not None:
@@ -375,7 +376,7 @@ class Transaction:
     def _tidy(self) -> None:
         """Step 8. The instant is completed, so a store that does not answer fails nothing."""
         try:
-            self._access.timeline.withdraw(self.instant)
+            self._access.timeline.withdraw(self.instant)  # model: drop prepared
             drop_markers(self._access.storage, self.instant.requested_at)
         except StorageUnavailable as error:
             _log.warning("leftovers of %s stay, which nobody reads: %s", self.instant, error)

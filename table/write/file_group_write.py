@@ -264,7 +264,7 @@ def _create_base_file(
     group = FileGroupId(
         partition, file_id(task.bucket.number, partition, instant, context.table_name)
     )
-    return write_base_file(context, group, merged, first)
+    return write_base_file(context, group, merged, first)  # model: write files
 
 
 def _rewrite_base_file(

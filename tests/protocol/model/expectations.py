@@ -1,0 +1,34 @@
+"""Where a search finds what each missing rule breaks."""
+
+from __future__ import annotations
+
+from tests.protocol.model import scenarios
+from tests.protocol.model.search import Scenario
+
+#: A scenario that is safe, and what it takes to break it: one rule, or several of which each is
+#: enough.
+BROKEN: tuple[tuple[Scenario, tuple[str, ...]], ...] = (
+    (scenarios.COMPACTION, ("withdraw_on_take_over",)),
+    (scenarios.FIRST_WRITERS, ("withdraw_on_take_over",)),
+    (scenarios.FIRST_WRITERS, ("prepare_under_lock",)),
+    (scenarios.TWO_WRITERS, ("withdraw_before_release",)),
+    (scenarios.TWO_EXECUTORS, ("attempt_identity",)),
+    (
+        scenarios.FIRST_WRITERS,
+        ("check_lease_after_prepare", "check_lease_before_publish"),
+    ),
+    (scenarios.DEAD_WRITER, ("withdraw_on_take_over", "rollback_withdraws_first")),
+)
+
+#: The scenarios in which all rules together let nothing be found.
+SAFE: tuple[Scenario, ...] = (
+    scenarios.FIRST_WRITERS,
+    scenarios.TWO_WRITERS,
+    scenarios.COPY_WRITERS,
+    scenarios.TRYING_AGAIN,
+    scenarios.DEAD_WRITER,
+    scenarios.COMPACTION,
+    scenarios.TWO_EXECUTORS,
+    scenarios.ATTEMPT_UNDONE,
+    scenarios.THREE,
+)

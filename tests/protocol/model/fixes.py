@@ -1,0 +1,40 @@
+"""The rules that keep the protocol safe, each of which a search can leave out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+
+
+@dataclass(frozen=True, slots=True)
+class Fixes:
+    """Which rules the processes obey.
+
+    Attributes:
+        withdraw_on_take_over: a process that takes over an unreleased lock first deletes what is
+            prepared.
+        prepare_under_lock: content is prepared under the lock that it is published under.
+        check_lease_after_prepare: the lease is checked once the content is prepared.
+        check_lease_before_publish: the lease is checked before each attempt to publish.
+        withdraw_before_release: a process that fails under the lock deletes what is prepared before
+            it releases the lock, and does not release a lease that has run out.
+        rollback_withdraws_first: a rollback deletes the prepared content of its target before it
+            deletes files.
+        attempt_identity: an attempt at a planned service names itself in the inflight instant, in
+            its files and in its prepared content.
+    """
+
+    withdraw_on_take_over: bool = True
+    prepare_under_lock: bool = True
+    check_lease_after_prepare: bool = True
+    check_lease_before_publish: bool = True
+    withdraw_before_release: bool = True
+    rollback_withdraws_first: bool = True
+    attempt_identity: bool = True
+
+    def without(self, *names: str) -> Fixes:
+        """The same rules but for these."""
+        return replace(self, **dict.fromkeys(names, False))
+
+
+ALL = Fixes()
+NAMES = tuple(field.name for field in fields(Fixes))

@@ -1,0 +1,155 @@
+"""The programs of the processes: which action follows which, and what a failure leads to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from tests.protocol.model import commit, compaction, lock, rollback
+from tests.protocol.model.fixes import Fixes
+from tests.protocol.model.state import Process, State
+from tests.protocol.model.step import Perform, Step
+
+#: How the schedule, and comments in the code, name each action of a process.
+ACTIONS: Mapping[str, Perform] = {
+    "acquire": lock.acquire,
+    "take over": lock.take_over,
+    "withdraw all prepared": lock.withdraw_prepared,
+    "check lease": lock.check_lease,
+    "check time of lease": lock.check_time,
+    "release": lock.release,
+    "withdraw on failure": lock.withdraw_on_failure,
+    "release on failure": lock.release_on_failure,
+    "load base": commit.load_base,
+    "request commit": commit.request,
+    "start commit": commit.start,
+    "check begun": commit.check_begun,
+    "cancel": commit.cancel,
+    "write files": commit.write_files,
+    "check commit": commit.check_commit,
+    "prepare": commit.prepare,
+    "generate completion time": commit.generate_time,
+    "publish": commit.publish,
+    "drop prepared": commit.drop_prepared,
+    "retry": commit.retry,
+    "find dead": rollback.find_dead,
+    "find dead again": rollback.find_again,
+    "withdraw": rollback.withdraw,
+    "judge own": rollback.judge_own,
+    "plan rollback": rollback.plan_rollback,
+    "request rollback": rollback.request_rollback,
+    "start rollback": rollback.start_rollback,
+    "list files": rollback.list_files,
+    "delete files": rollback.delete_files,
+    "prepare rollback": rollback.prepare_rollback,
+    "withdraw target": rollback.withdraw_target,
+    "publish rollback": rollback.publish_rollback,
+    "forget": rollback.forget,
+    "plan compaction": compaction.plan_compaction,
+    "request compaction": compaction.request_compaction,
+    "find plan": compaction.find_plan,
+    "clear attempts": compaction.clear_attempts,
+    "take up": compaction.take_up,
+    "check taken up": compaction.check_taken_up,
+    "rewrite": compaction.rewrite,
+    "choose attempt": compaction.choose_attempt,
+    "leave": compaction.leave,
+}
+
+_ACQUIRE = ("acquire", "take over", "withdraw all prepared")
+
+_FAIL = ("withdraw on failure", "release on failure")
+
+_ROLL_BACK = (
+    *("plan rollback", "check lease", "request rollback", "start rollback"),
+    *("list files", "check lease", "delete files"),
+    *("prepare rollback", "check time of lease", "withdraw target"),
+    *("generate completion time", "check lease", "publish rollback", "forget", "release"),
+)
+
+
+def programs(fixes: Fixes) -> dict[str, tuple[str, ...]]:
+    """Every program by its name, under these rules."""
+    return {
+        "commit": (
+            *(*_ACQUIRE, "load base", "request commit", "start commit", "check begun", "release"),
+            *("write files", *_publish(fixes)),
+        ),
+        "commit failed": (*_FAIL, "abandon"),
+        "cancel": ("cancel", "release", "retry"),
+        "found committed": ("release", "done"),
+        "refused": ("release", "retry"),
+        "abandon": (*_ACQUIRE, "withdraw", "judge own", *_ROLL_BACK, "retry"),
+        "abandon failed": (*_FAIL, "retry"),
+        "late files": ("list files", "check lease", "delete files", "release", "retry"),
+        "late files failed": (*_FAIL, "retry"),
+        "undone": ("release", "retry"),
+        "recover": ("find dead", *_ACQUIRE, "find dead again", "withdraw", *_ROLL_BACK, "recover"),
+        "recover failed": (*_FAIL, "done"),
+        "recovered": ("done",),
+        "looked in vain": ("release", "done"),
+        "compact": (
+            *(*_ACQUIRE, "plan compaction", "check lease", "request compaction", "release"),
+            "execute",
+        ),
+        "compact failed": (*_FAIL, "done"),
+        "execute": (
+            "find plan",
+            *_ACQUIRE,
+            "clear attempts",
+            "check lease",
+            "take up",
+            "check taken up",
+            "release",
+            "rewrite",
+            *_publish(fixes),
+        ),
+        "execute failed": (*_FAIL, "leave", "done"),
+        "leave": ("leave", "done"),
+        "undo attempt": (*_ACQUIRE, "choose attempt", "withdraw", *_ROLL_BACK, "done"),
+        "undo attempt failed": (*_FAIL, "done"),
+    }
+
+
+def _publish(fixes: Fixes) -> tuple[str, ...]:
+    check_prepared = ("check time of lease",) if fixes.check_lease_after_prepare else ()
+    check = ("check lease",) if fixes.check_lease_before_publish else ()
+    publish = ("generate completion time", *check, "publish", "release", "drop prepared", "done")
+    if fixes.prepare_under_lock:
+        return (*_ACQUIRE, "check commit", "prepare", *check_prepared, *publish)
+    return ("prepare", *_ACQUIRE, "check commit", *publish)
+
+
+#: Where a process stays for good.
+FINAL = ("done", "fenced without a reason", "cannot read its files")
+
+
+def successors(step: Step, known: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[str, State]]:
+    """The action that a process performs next, and each state that may follow."""
+    process = step.process
+    if process.program in FINAL:
+        return
+    action = known[process.program][process.step]
+    for state in ACTIONS[action](step):
+        yield action, _settled(state, step.number, known)
+
+
+def _settled(state: State, number: int, known: Mapping[str, tuple[str, ...]]) -> State:
+    """The state in which the process is at an action, not at the name of another program."""
+    process = state.processes[number]
+    while process.program not in FINAL or process.queue:
+        if process.program == "done":
+            process = _begun(process)
+            continue
+        target = known[process.program][process.step]
+        if target in ACTIONS:
+            break
+        process = process._replace(program=target, step=0)
+    return state.with_process(number, _begun(process) if process.program == "done" else process)
+
+
+def _begun(process: Process) -> Process:
+    """The process at its next program, or at its end; it remembers nothing of the last."""
+    fresh = Process("done", bucket=process.bucket, batch=process.batch)
+    if process.queue:
+        return fresh._replace(program=process.queue[0], queue=process.queue[1:])
+    return fresh

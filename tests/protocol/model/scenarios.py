@@ -1,0 +1,89 @@
+"""Which processes meet on which table, and how much goes wrong."""
+
+from __future__ import annotations
+
+from tests.protocol.model.search import Scenario
+from tests.protocol.model.state import Budget, Process
+from tests.protocol.model.step import Rules
+
+COPY_ON_WRITE = Rules(is_copy_on_write=True)
+
+
+def commit(batch: int, bucket: int = 0, chances: int = 0, *queue: str) -> Process:
+    """A writer of one batch."""
+    return Process("commit", bucket=bucket, batch=batch, chances=chances, queue=queue)
+
+
+def service(*programs: str) -> Process:
+    """A process that does these one after the other."""
+    return Process(programs[0], queue=programs[1:])
+
+
+#: Two writers of one bucket, on a table with a commit, and on one without.
+TWO_WRITERS = Scenario("two writers", (commit(1), commit(2)), Budget(halves=1, losses=1))
+FIRST_WRITERS = Scenario("first writers", (commit(1), commit(2)), Budget(halves=1), earlier=0)
+COPY_WRITERS = Scenario(
+    "two writers, copy on write", (commit(1), commit(2)), Budget(halves=1, losses=1), COPY_ON_WRITE
+)
+
+#: A writer that conflicts tries again.
+TRYING_AGAIN = Scenario(
+    "trying again", (commit(1, 0, 1), commit(2)), Budget(halves=1), COPY_ON_WRITE
+)
+
+#: A writer that others may count as dead.
+DEAD_WRITER = Scenario(
+    "a silent writer", (commit(1), service("recover")), Budget(halves=1, silences=1, losses=1)
+)
+
+#: A writer beside a compaction.
+COMPACTION = Scenario(
+    "a compaction", (commit(1), service("compact")), Budget(halves=1, losses=1), earlier=2
+)
+
+#: Two executors of one plan, the first of which is silent for a while.
+TWO_EXECUTORS = Scenario(
+    "two executors", (service("compact"), service("execute")), Budget(1, 1, 1), earlier=2
+)
+
+#: The rollback of an attempt at a compaction, beside the next attempt.
+ATTEMPT_UNDONE = Scenario(
+    "an attempt that is undone",
+    (service("compact"), service("undo attempt"), service("execute")),
+    Budget(halves=1, silences=1),
+    earlier=2,
+)
+
+#: The same with a writer of another bucket, whose commit moves the cursor.
+THREE = Scenario(
+    "two writers and a compaction",
+    (commit(1), commit(2, 1), service("compact")),
+    Budget(halves=1, losses=1),
+    earlier=2,
+)
+
+
+#: More processes, with more going wrong, than can be searched: for random walks.
+BEYOND = (
+    Scenario(
+        "four processes",
+        (
+            commit(1, 0, 2),
+            commit(2, 0, 2),
+            service("compact", "recover", "compact"),
+            service("recover", "undo attempt", "execute"),
+        ),
+        Budget(halves=4, silences=2, losses=2),
+    ),
+    Scenario(
+        "four processes, copy on write",
+        (commit(1, 0, 2), commit(2, 0, 2), commit(3, 1), service("recover", "recover")),
+        Budget(halves=4, silences=2, losses=2),
+        COPY_ON_WRITE,
+    ),
+)
+
+#: What ``make model`` searches in addition.
+WIDE = (
+    Scenario("two writers that try again", (commit(1, 0, 1), commit(2, 0, 1)), Budget(2, 1, 1)),
+)
