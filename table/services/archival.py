@@ -175,9 +175,25 @@ def _delete_leftovers(
         for path in paths
         if not is_taken_back(access, path, name)
     ]
+    found += _lost_attempts(access, before, after)
     lease.check()
     access.delete_files(found)
     return tuple(found)
+
+
+def _lost_attempts(access: TableAccess, before: Timeline, after: Timeline) -> list[str]:
+    """Base files that the commits of compactions between the two starts do not name.
+
+    Attempts that were rolled back wrote them late. Only compactions that were rolled back and then
+    executed again are looked at.
+    """
+    store, end = access.timeline, after.start or ""
+    undone = {store.read_rollback(one).instant for one in before.completed(Action.ROLLBACK)}
+    commits = (i for i in before.completed(Action.COMMIT) if i.requested_at < end)
+    again = [i for i in commits if i.requested_at in undone and store.read_commit(i).compacted]
+    files = files_by_instant(access, [i.requested_at for i in again]) if again else {}
+    named = {stat.path for i in again for stat in store.read_commit(i).write_stats}
+    return sorted({path for paths in files.values() for path in paths}.difference(named))
 
 
 def _taken_back(store: TimelineStore, before: Timeline, after: Timeline) -> list[str]:

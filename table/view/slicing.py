@@ -45,7 +45,8 @@ def slice_file_group(
         version: the table's.
         compaction: instant of a pending compaction that is to rewrite the group.
     """
-    # Of two attempts at one base file the one with the larger token stays, on every machine.
+    # If it is not known which of two attempts at one base file completed, the one with the larger
+    # token stays, on every machine; see ``lost_attempts``.
     committed = sorted((b for b in bases if timeline.is_committed(b.name.instant)), key=_attempt)
     base_of = {base.name.instant: base for base in committed}
     starts = sorted({*base_of, *([compaction] if compaction else [])})

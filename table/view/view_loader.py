@@ -20,6 +20,7 @@ from table.timeline.timeline_store import TimelineStore
 from table.view.file_lister import FileLister, StorageFileLister
 from table.view.file_system_view import FileSystemView
 from table.view.late_files import late_instants, without_late_files
+from table.view.lost_attempts import lost_attempts, without
 
 _DELETING = (Action.CLEAN, Action.RESTORE)
 _MAY_CLUSTER = (Action.CLUSTERING, Action.REPLACE_COMMIT)
@@ -45,6 +46,8 @@ def load_view(
     if isinstance(lister, StorageFileLister):  # the metadata table holds what commits wrote
         late = late_instants(store, timeline, lister.written_at())
         files = without_late_files(files, late, version) if late else files
+        lost = lost_attempts(store, timeline, files)
+        files = without(files, lost) if lost else files
     try:
         view = FileSystemView.of(
             files,

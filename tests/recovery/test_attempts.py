@@ -6,6 +6,7 @@ instant and the same file groups, with others in between.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
@@ -14,14 +15,18 @@ import pytest
 
 from sinks.hudi.compactions import Compaction, Planned, pending_compactions, request_compaction
 from sinks.hudi.table_writer import TableWriter
+from sinks.hudi.upkeep import archive
 from table.errors import HudiError, Retriable
 from table.execution.runner import LocalRunner
 from table.model.action import Action
 from table.model.format_version import FormatVersion
+from table.services.archival_plan import ArchivalPolicy
 from table.services.compaction import CompactionPolicy
 from table.storage import Storage
+from table.timeline.lock import LeaseLost
 from table.transaction.attempt import AttemptLost
 from table.transaction.rollback import roll_back_named
+from table.write.markers import drop_markers
 from tests.clocks import SharedClock, on_clock
 from tests.depth import EVERYTHING, SEED
 from tests.storages.interrupted_storage import InterruptedStorage
@@ -30,6 +35,7 @@ from tests.upkeep import copy_of, make_plain, new_storage
 
 CLOCK = SharedClock()
 A_LEASE_AND_MORE_S = 61.0
+ARCHIVAL = ArchivalPolicy(1, 2, delta_commits_to_compact=1)
 EXPECTED = {"a": (2, 2), "b": (2, 2)}
 
 #: What one of them does to the table; maybe it returns what it does in the end.
@@ -59,6 +65,12 @@ def _planned(version: FormatVersion, has_metadata: bool) -> Storage:
 def storage(request: pytest.FixtureRequest) -> Storage:
     """A table of two rows whose compaction is planned."""
     return copy_of(_planned(*request.param))
+
+
+@pytest.fixture(params=[FormatVersion.V9, FormatVersion.V6], ids=lambda v: f"version {v:d}")
+def version(request: pytest.FixtureRequest) -> FormatVersion:
+    found: FormatVersion = request.param
+    return found
 
 
 def plan_of(storage: Storage) -> Planned:
@@ -145,6 +157,102 @@ def test_undoing_a_late_attempt_leaves_the_other_as_it_is(storage: Storage) -> N
     first.undo()
     second.publish(stats, dict)
     check_whole(storage)
+
+
+@pytest.mark.parametrize("is_archived", [False, True])
+def test_a_file_that_appears_after_another_attempt_completed_is_not_read(
+    version: FormatVersion, is_archived: bool
+) -> None:
+    storage = copy_of(_planned(version, has_metadata=False))
+    first = begun(storage)
+    undo(storage)
+    to = opened(storage)
+    ((done, metadata),) = to.compact_if_due(CompactionPolicy(100), LocalRunner(1))
+    for number in range(3, 9) if is_archived else ():
+        commit(to, [Row("c", number, number, region="west")])
+        archive(to.table, ARCHIVAL, None)
+    assert (to.table.timeline.find(done.requested_at) is None) == is_archived
+    expected = contents(storage)
+    late = [stat.path or "" for stat in first.rewrite(LocalRunner(1))]
+    for path in late:  # something else would be read if this was
+        storage.put(path, b"of an attempt that did not complete")
+    assert contents(storage) == expected
+    bases = [one.base.path for one in opened(storage).table.view().latest_slices() if one.base]
+    assert {stat.path for stat in metadata.write_stats} <= {*bases}
+    commit(opened(storage), [Row("a", 9, 9)])
+    assert contents(storage) == {**expected, "a": (9, 9)}
+
+
+def test_an_archival_deletes_the_files_of_attempts_that_did_not_complete(
+    version: FormatVersion,
+) -> None:
+    storage = copy_of(_planned(version, has_metadata=False))
+    first = begun(storage)
+    undo(storage)
+    compact(storage)
+    late = [stat.path or "" for stat in first.rewrite(LocalRunner(1))]
+    to, deleted = opened(storage), set[str]()
+    for number in range(3, 9):
+        commit(to, [Row("c", number, number, region="west")])
+        archived = archive(to.table, ARCHIVAL, None)
+        deleted |= set(archived.leftovers) if archived else set()
+    assert deleted == {*late}
+    assert not [path for path in late if storage.head(path)]
+    assert contents(storage) == {**EXPECTED, "c": (8, 8)}
+
+
+def test_an_attempt_of_apache_hudi_that_died_leaves_no_file(storage: Storage) -> None:
+    first = begun(storage)
+    inflight = first.execution.instant
+    for stat in first.rewrite(LocalRunner(1)):
+        theirs = re.sub(r"_\d+-0-\d+_", "_1-25-57_", stat.path or "")
+        storage.put(theirs, storage.read(stat.path or ""))
+    storage.put(opened(storage).table.store.path_of(inflight), b"")
+    drop_markers(storage, inflight.requested_at)
+    compact(storage)
+    check_whole(storage)
+
+
+def test_an_attempt_that_begins_late_leaves_no_trace_of_what_completed_before(
+    version: FormatVersion,
+) -> None:
+    """Its inflight instant appears when the compaction has completed and has been archived."""
+    storage = copy_of(_planned(version, has_metadata=False))
+    stopped = InterruptedStorage(storage, lambda: complete_and_archive(storage))
+    stopped.is_before = lambda _, method, path: (
+        method == "create" and path.endswith(".compaction.inflight")
+    )
+    with pytest.raises(LeaseLost):
+        begun(stopped)
+    assert stopped.stopped_at
+    _check_archived(storage)
+
+
+def test_an_attempt_that_begins_late_and_dies_is_forgotten_and_no_file_deleted(
+    version: FormatVersion,
+) -> None:
+    storage = copy_of(_planned(version, has_metadata=False))
+    planned, _ = plan_of(storage)
+    complete_and_archive(storage)
+    opened(storage).table.store.create(planned.inflight(), b"")
+    assert opened(storage).begin_compaction(plan_of(storage)) is None
+    _check_archived(storage)
+
+
+def complete_and_archive(storage: Storage) -> None:
+    wait()
+    compact(storage)
+    to = opened(storage)
+    for number in range(3, 9):
+        commit(to, [Row("c", number, number, region="west")])
+        archive(to.table, ARCHIVAL, None)
+
+
+def _check_archived(storage: Storage) -> None:
+    timeline = opened(storage).table.timeline
+    assert not timeline.pending()
+    assert not timeline.completed(Action.COMMIT), "the compaction was archived"
+    assert contents(storage) == {**EXPECTED, "c": (8, 8)}
 
 
 def _die() -> None:
