@@ -10,11 +10,14 @@ from typing import Literal
 import pyarrow as pa
 import pytest
 
+from sinks.hudi.compactions import Compaction, request_compaction
 from streamer.cli import OK, main
+from table.execution.runner import LocalRunner
 from table.hudi_table import HudiTable, open_table
 from table.model.action import Action
 from table.storage import StorageLocation
 from table.timeline.lock import open_lock
+from table.transaction.attempt import AttemptLost
 from table.transaction.rollback import roll_back_named
 from tests.clocks import SharedClock
 from tests.interop import lakemark
@@ -144,6 +147,46 @@ def test_each_executes_the_compaction_that_the_other_planned(
     expected = agreed(oracle, path)
     optimized = oracle.read(path, "read_optimized").select(SCHEMA.names)
     assert_same_rows(optimized, expected)
+
+
+@both_layouts
+def test_each_executes_the_compaction_that_the_other_began_and_left(
+    oracle: Oracle, tmp_path: Path, capsys: pytest.CaptureFixture[str], version: int
+) -> None:
+    path, table = tmp_path / "t", twin(version)
+    told = {"hoodie.metadata.enable": "false"}
+    ours = LakemarkWriter.open(path, table, SCHEMA)
+    ours.upsert(rows(1, 1, 2, 3, 4))
+    ours.upsert(rows(2, 1, 2))
+    opened = open_table(StorageLocation(str(path)))
+    planned = request_compaction(opened)
+    assert planned is not None
+    left = Compaction.begin(opened, planned)
+    stats = left.rewrite(LocalRunner(1))
+    name = planned[0].requested_at
+    assert oracle.compact(path, "run", instant=name, options=told) == [name]
+    assert not [stat.path for stat in stats if (path / (stat.path or "")).exists()]
+    expected = agreed(oracle, path)
+    with pytest.raises(AttemptLost, match="completed already"):
+        left.publish(stats, dict)
+    assert_same_rows(agreed(oracle, path), expected)
+
+    oracle.write(path, rows(3, 2, 3, 5), table)
+    (name,) = oracle.compact(path, "schedule", options=told)
+    assert oracle.compact(path, "run", instant=name, options=told) == [name]
+    (done,) = (
+        i
+        for i in open_table(StorageLocation(str(path))).timeline.completed(Action.COMMIT)
+        if i.requested_at == name
+    )
+    theirs = {file for file in path.rglob(f"*_{name}.parquet") if ".hoodie" not in file.parts}
+    (path / open_table(StorageLocation(str(path))).store.path_of(done)).unlink()  # it died
+    capsys.readouterr()
+    lakemark_table(path, "compact", "--run")
+    assert json.loads(capsys.readouterr().out)["instant"] == name
+    assert theirs
+    assert not [file for file in theirs if file.exists()]
+    assert_same_rows(oracle.read(path, "read_optimized").select(SCHEMA.names), agreed(oracle, path))
 
 
 @both_layouts
