@@ -197,9 +197,9 @@ class MetadataWriter:
     ) -> None:
         """Undo what the metadata table was told of an instant.
 
-        What was compacted into its base files cannot be taken out for good: an instant that is
-        executed anew writes files of the same names. Then the metadata table is dropped, as it is
-        when nobody can tell, for lack of files; whoever writes next makes it anew.
+        What was compacted into its base files cannot be taken out for good: statistics of the files
+        stay. Then the metadata table is dropped, as it is when nobody can tell, for lack of files;
+        whoever writes next makes it anew.
         """
         self._known = None
         properties = read_properties(self._storage)

@@ -21,13 +21,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from table.config import keys
 from table.errors import CorruptData, Refused
 from table.model.action import COMMITS, Action
 from table.model.commit_metadata import CommitMetadata
 from table.model.instant import Instant
-from table.storage.storage import NotFound
-from table.timeline.content import decode_commit
 from table.timeline.timeline import Timeline
 from table.transaction.access import TableAccess
 from table.transaction.instant_files import files_of
@@ -73,11 +70,9 @@ def _proofs(access: TableAccess, pending: Instant, timeline: Timeline) -> Iterat
 
 def _is_ours(access: TableAccess, pending: Instant) -> bool:
     """Whether this project wrote it: markers of others may be of other kinds."""
-    path = access.timeline.path_of(pending.inflight())
     try:
-        content = access.storage.read(path)
-        return bool(content) and keys.WRITER_ID in decode_commit(content, path).extra_metadata
-    except (NotFound, CorruptData):
+        return bool(access.timeline.writer_of(pending))
+    except CorruptData:
         return False
 
 

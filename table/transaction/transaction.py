@@ -9,10 +9,10 @@ The steps of a change, and what a crash right after each leaves:
    (where writers share the table both under the lock, with the timeline that was loaded there)
 3. for each file: partition metafile, marker, file   (workers, ``table.write``)
                      files of a pending instant, seen by no reader; rolled back by name
-4. reconcile         files of failed attempts are gone
+4. reconcile         files of failed attempts are listed, and deleted in 5 if the instant is ours
 5. under the lock: list the timeline again; whoever asked before us has looked at the table; our
-   inflight still stands; our heartbeat has not expired; no rollback aims at it;
-   no commit that it was written over was undone; nothing it conflicts with completed; the
+   inflight still stands, and names our attempt; our heartbeat has not expired; no rollback aims at
+   it; no commit that it was written over was undone; nothing it conflicts with completed; the
    caller's precondition (the checkpoint) holds
                      a lock that runs out by itself; who takes it over removes what is prepared
 6. prepare           the completed content lies aside, and our lease is valid
