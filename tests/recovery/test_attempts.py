@@ -308,7 +308,7 @@ def test_wherever_one_process_stands_still_another_attempt_completes_or_takes_ov
     if act == "rollback":
         begun(storage).rewrite(LocalRunner(1))
     requests = _stop(copy_of(storage), ACTS[act], -1, OTHERS[others]).requests
-    every = 1 if EVERYTHING else 16
+    every = 1 if EVERYTHING else 24
     for nth in range(SEED % every, requests, every):
         tried = copy_of(storage)
         stopped = _stop(tried, ACTS[act], nth, OTHERS[others])
