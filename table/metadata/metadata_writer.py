@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -55,6 +55,7 @@ from table.metadata.statistics_records import (
     deleted_column_statistics,
     deleted_partition_statistics,
 )
+from table.model.action import COMMITS
 from table.model.column_ranges import ColumnRanges, indexed_columns
 from table.model.commit_metadata import CommitMetadata, WriteStat
 from table.model.instant import Instant
@@ -84,7 +85,9 @@ class _Known:
         made: its properties' file; another one when it was made anew.
         partitions: its own, those that readers trust.
         told: requested times of the data table's instants that it tells of.
-        columns: those that have statistics.
+        columns: those that have statistics, by the index definition.
+        committed: those of them that a completed commit has. The definition is written first, so it
+            may name a column whose commit never completed, and no partition has a record of that.
         paths: partitions of the data table.
         ranges: what is known of those partitions that were written to.
     """
@@ -94,6 +97,7 @@ class _Known:
     partitions: frozenset[str]
     told: set[str]
     columns: list[str]
+    committed: set[str]
     paths: set[str]
     ranges: dict[str, ColumnRanges] = field(default_factory=dict)
 
@@ -166,6 +170,7 @@ class MetadataWriter:
             changes[_COLUMNS] = column_statistics(of_files, version)
             self._define(known, of_files)
         known.store.commit(instant, changes, lambda: self._check_standing(instant))
+        known.committed |= {*known.columns} & {*_columns_of(one.ranges for one in of_files).names}
         known.paths |= {stat.partition_path or "" for stat in stats}
         self._give_back(known, instant)
 
@@ -328,14 +333,30 @@ class MetadataWriter:
         except CorruptData as error:
             raise self._refusal(str(error)) from error
         definition = read_definitions(self._storage).get(_COLUMNS)
+        defined = list(definition.source_fields) if definition else []
         return _Known(
             self._open_store(),
             made,
             frozenset(properties.metadata_partitions),
             completed,
-            list(definition.source_fields) if definition else [],
+            defined,
+            self._committed(defined, properties, timeline),
             paths,
         )
+
+    def _committed(
+        self, defined: Iterable[str], properties: TableProperties, timeline: Timeline
+    ) -> set[str]:
+        """Those of the columns that the newest completed commit with a schema has.
+
+        All of them when no active commit has a schema.
+        """
+        for instant in reversed(timeline.completed(*COMMITS)):
+            text = self._instants.read_commit(instant).extra_metadata.get(keys.SCHEMA)
+            if text:
+                names = set(table_schema(json.loads(text), properties).names)
+                return {name for name in defined if name.partition(".")[0] in names}
+        return set(defined)
 
     def _trouble(self, timeline: Timeline) -> str | None:
         try:
@@ -462,17 +483,20 @@ class MetadataWriter:
         it says.
         """
         columns = _columns_of(carried.values())
-        new = pa.schema([field for field in columns if field.name not in known.columns])
+        new = pa.schema([field for field in columns if field.name not in known.committed])
         others = known.paths - carried.keys()
         if not (known.columns and len(new) and others):
             return []
         metadata = self._open(read_properties(self._storage), timeline)
         self._check_files(metadata, _PARTITIONS)
-        of_keys = PartitionStatistics(metadata).of_column(RECORD_KEY, pa.string())
+        told = PartitionStatistics(metadata)
+        have = {f.name: _partitions_of(told, f) for f in new if f.name in known.columns}
+        rows = told.of_column(RECORD_KEY, pa.string()).to_pylist()
+        counts = {row["partition_path"]: row["value_count"] or 0 for row in rows}
         return [
-            RangesOf(row["partition_path"], "", ColumnRanges.of_nulls(new, row["value_count"] or 0))
-            for row in of_keys.to_pylist()
-            if row["partition_path"] in others
+            RangesOf(path, "", ColumnRanges.of_nulls(lacking, counts[path]))
+            for path in sorted(others & counts.keys())
+            if (lacking := _without(new, path, have))
         ]
 
     def _define(self, known: _Known, of_files: Iterable[RangesOf]) -> None:
@@ -487,6 +511,16 @@ class MetadataWriter:
     def _check_standing(self, instant: Instant) -> None:
         if not self._instants.is_prepared(instant):
             raise Fenced(instant.requested_at, "its prepared content was removed by a rollback")
+
+
+def _partitions_of(statistics: PartitionStatistics, field: pa.Field) -> set[str]:
+    """Partitions that have a record of a column."""
+    return {*statistics.of_column(field.name, field.type)["partition_path"].to_pylist()}
+
+
+def _without(columns: pa.Schema, path: str, have: Mapping[str, Collection[str]]) -> pa.Schema:
+    """The columns of which a partition has no record."""
+    return pa.schema([f for f in columns if path not in have.get(f.name, ())])
 
 
 def _files_added(stats: Iterable[WriteStat]) -> RecordChanges:

@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import pyarrow as pa
 import pytest
 
-from table.hudi_table import open_table
+from table.config import keys
+from table.hudi_table import HudiTable, open_table
 from table.metadata.column_statistics import PartitionStatistics
 from table.metadata.opening import open_metadata_table
-from table.storage import StorageLocation
+from table.model.action import COMMITS
+from table.storage import Storage, StorageLocation
 from table.timeline.clock import UTC_CLOCK
+from table.timeline.timeline_store import commit_content
+from tests.clocks import SharedClock, on_clock
 from tests.interop.lakemark import LakemarkWriter
 from tests.interop.oracle import ApacheTable
+from tests.storages import SimulatedCrash
+from tests.storages.wrapped_storage import WrappedStorage
+
+T = TypeVar("T")
+
+CLOCK = SharedClock()
+
+#: Of a commit, the write that is the first of those for the metadata table, or one before it.
+FIRST_METADATA_WRITE = 6
 
 SCHEMA = pa.schema([("id", pa.string()), ("p", pa.string()), ("ts", pa.int64())])
 WIDER = SCHEMA.append(pa.field("more", pa.string()))
@@ -42,3 +59,64 @@ def _of_partitions(path: Path) -> dict[str, tuple[object, ...]]:
     assert metadata is not None
     rows = PartitionStatistics(metadata).of_column("more", pa.string()).to_pylist()
     return {path: tuple(known) for path, *known in (row.values() for row in rows)}
+
+
+class DiesAt(WrappedStorage):
+    """The storage of a process that dies before one of its writes."""
+
+    def __init__(self, inner: Storage, nth: int) -> None:
+        super().__init__(inner)
+        self._left = nth
+
+    def _writing(self, method: str, path: str, call: Callable[[], T]) -> T:
+        if not self._left:
+            raise SimulatedCrash
+        self._left -= 1
+        return call()
+
+
+def test_other_partitions_have_no_value_of_a_new_column_after_a_crash(tmp_path: Path) -> None:
+    """The index definition names the column, but the commit that had it was rolled back."""
+    deaths, has_died = FIRST_METADATA_WRITE, True
+    while has_died:
+        path = tmp_path / str(deaths)
+        writer = LakemarkWriter.open(path, TABLE, SCHEMA)
+        rows = {"id": ["a", "z", "y"], "p": ["p", "q", "q"], "ts": [1, 1, 1]}
+        writer.upsert(pa.table(rows, SCHEMA))
+        dying = LakemarkWriter.open(path, TABLE, WIDER)
+        whole = dying.writer.table
+        new = pa.table({"id": ["b"], "p": ["p"], "ts": [2], "more": ["new"]}, WIDER)
+        dying.writer.table = HudiTable(DiesAt(whole.storage, deaths), whole.properties)
+        try:
+            dying.upsert(new)
+            has_died = False
+        except SimulatedCrash:
+            again = LakemarkWriter.open(path, TABLE, WIDER)
+            on_clock(again.writer, CLOCK)
+            CLOCK.sleep(61)
+            again.writer.recover()
+            if len(again.writer.table.timeline.completed(*COMMITS)) == 1:
+                again.upsert(new)
+        assert _of_partitions(path) == {"p": ("new", "new", 1, 2), "q": (None, None, 2, 2)}, deaths
+        deaths += 1
+    assert deaths > FIRST_METADATA_WRITE + 10
+
+
+def test_partitions_keep_their_values_of_a_column_that_the_newest_commit_lacks(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "t"
+    writer = LakemarkWriter.open(path, TABLE, WIDER)
+    rows = {"id": ["a", "z"], "p": ["p", "q"], "ts": [1, 1], "more": ["one", "two"]}
+    writer.upsert(pa.table(rows, WIDER))
+    table = LakemarkWriter.open(path, TABLE, SCHEMA).writer.table
+    commit = table.timeline.completed()[-1]
+    metadata = table.store.read_commit(commit)
+    lacking = json.loads(metadata.extra_metadata[keys.SCHEMA])
+    lacking["fields"] = [f for f in lacking["fields"] if f["name"] != "more"]
+    extra = {**metadata.extra_metadata, keys.SCHEMA: json.dumps(lacking)}
+    content = commit_content(commit.action, replace(metadata, extra_metadata=extra))
+    table.storage.put(table.store.path_of(commit), content)
+    again = LakemarkWriter.open(path, TABLE, WIDER)
+    again.upsert(pa.table({"id": ["b"], "p": ["p"], "ts": [2], "more": ["six"]}, WIDER))
+    assert _of_partitions(path)["q"] == ("two", "two", 0, 1)
