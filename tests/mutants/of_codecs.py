@@ -331,7 +331,7 @@ OF_CODECS = (
         "for path in (PROPERTIES_PATH, BACKUP_PATH):",
         "for path in (PROPERTIES_PATH,):",
         "a writer that died while it replaced the properties leaves no table",
-        ("tests/unit/config/test_table_properties.py", "tests/recovery/test_undoing.py"),
+        ("tests/unit/metadata/test_property_file.py",),
     ),
     Mutant(
         "table/timeline/archive_log.py",

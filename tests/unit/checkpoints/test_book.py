@@ -225,3 +225,24 @@ def test_the_stored_form_is_one_json_value() -> None:
             },
         },
     }
+
+
+def test_the_place_before_an_undone_commit_comes_to_light_again() -> None:
+    first = written([], 1, 2, "a", 10)
+    undone = written([first], 3, 4, "a", 20)
+    later = written([first, undone], 5, 6, "b", 1)
+    standing = {at(1), at(5)}
+    told = newest_book([first, later], standing.__contains__).streamers
+    assert {name: one.checkpoint for name, one in told.items()} == {"a": orders(10), "b": orders(1)}
+
+
+def test_apache_hudis_streamer_goes_on_from_the_commit_that_completed_last() -> None:
+    first: Commit = (instant(3, 4), {codec.CHECKPOINT_KEY_V2: "orders,0:5"})
+    second: Commit = (instant(1, 6), {codec.CHECKPOINT_KEY_V2: "orders,0:9"})
+    assert commits_to_keep([first, second]) == {at(1)}
+
+
+def test_a_checkpoint_of_apache_hudis_streamer_counts_more_than_a_book_that_it_carried() -> None:
+    ours = written([], 1, 2, DEFAULT_IDENTITY, 5)
+    theirs: Commit = (instant(3, 4), {**ours[1], codec.CHECKPOINT_KEY_V2: "orders,0:9"})
+    assert newest_checkpoint([ours, theirs]) == orders(9)

@@ -9,7 +9,10 @@ import pytest
 
 from checkpoints import book
 from checkpoints.book import Book, Progress
+from checkpoints.checkpoint import KafkaCheckpoint
+from checkpoints.edit import write_checkpoint
 from checkpoints.of_table import book_of, progress_of
+from table.config import keys
 from table.config.table_spec import TableSpec
 from table.hudi_table import HudiTable, create_table, open_table
 from table.model.action import Action
@@ -88,3 +91,31 @@ def test_a_commit_that_waited_for_the_lock_counts_in_version_6(
     assert progress is not None
     assert progress.commit == waited
     assert known().streamers["a"] == progress
+
+
+def test_progress_that_only_the_archive_knows_is_found() -> None:
+    stream = JsonStream(StorageLocation(f"memory://{uuid4().hex}/orders"), identity="a")
+    stream.write([{"id": "x", "ts": 1}])
+    table = open_table(stream.location)
+    one, _ = Transaction.begin(table.access, Action.DELTA_COMMIT, table.refresh)
+    one.commit(CommitMetadata(), lambda _: None)
+    table.refresh()
+    *archived, _ = table.timeline.completed()
+    table.store.archive(archived, lambda: None)
+
+    table = open_table(stream.location)
+    progress = progress_of(table, table.timeline, "a")
+    assert progress is not None
+    assert progress.checkpoint == stream.sink.checkpoint()
+
+
+def test_checkpoint_set_by_hand_says_again_what_the_table_is() -> None:
+    stream = JsonStream(StorageLocation(f"memory://{uuid4().hex}/orders"), identity="a")
+    stream.write([{"id": "x", "ts": 1}])
+    table = open_table(stream.location)
+    before = table.newest_metadata()
+    edit = write_checkpoint(table, "a", KafkaCheckpoint("orders", {0: 0}))
+    extra = table.store.read_commit(edit).extra_metadata
+    assert before is not None
+    for key in (keys.SCHEMA, keys.BUCKET_COUNT):
+        assert extra[key] == before.extra_metadata[key]

@@ -244,3 +244,11 @@ def test_every_path_is_one_that_storage_takes(
             assert not path.startswith(".hoodie")
             text = escape(value) if value and url_encode else value
             assert path == prefix + (text or DEFAULT_PARTITION)
+
+
+def test_a_part_that_spells_the_next_field_is_ambiguous() -> None:
+    generator = KeyGenerator(KeyGeneratorConfig(("a", "b")))
+    rows = pa.table({"a": ["x,b:y", "x", "x"], "b": ["z", "y,b:z", "z"]})
+    first, second, other = generator.record_keys(rows).to_pylist()
+    assert first == second != other
+    assert generator.find_ambiguous_keys(rows).to_pylist() == [True, False, False]

@@ -179,3 +179,10 @@ def test_a_block_without_instant_or_schema_names_what_is_missing() -> None:
         _ = block.instant_time
     with pytest.raises(CorruptData, match="SCHEMA"):
         _ = block.avro_schema
+
+
+def test_a_block_is_torn_if_something_else_follows_it() -> None:
+    header = {HeaderKey.INSTANT_TIME: "1"}
+    block = encode(BlockType.DELETE, header, b"content")
+    found = read_all(block + b"something else" + block)
+    assert [one.type for one in found] == [BlockType.CORRUPT, BlockType.DELETE]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -129,3 +131,11 @@ def test_damaged_logs_never_crash(data: st.DataObject) -> None:
             ask()
         except (CorruptData, Unsupported) as error:
             assert path in str(error)
+
+
+def test_an_instant_completed_no_earlier_than_it_was_requested() -> None:
+    """Some disks tell modification times to the second alone."""
+    storage = new_storage()
+    put_log(storage, 1, [replace(ITEMS[1], completed_at=time_of(0))])
+    (found,) = ArchiveLogs(storage, ARCHIVED).load().instants()
+    assert (found.requested_at, found.completed_at) == (time_of(1), time_of(1))

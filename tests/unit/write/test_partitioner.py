@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import product
+
+import pyarrow as pa
+
+from table.index.bucket import BucketIndex
 from table.model.file_slice import FileGroupId
-from table.write.partitioner import Bucket, task_number
+from table.model.meta_columns import PARTITION_PATH, RECORD_KEY
+from table.write.partitioner import Bucket, divide, task_number
 
 OF_A_BUCKET = FileGroupId("eu", "00000007-5f1c-4b7e-9d53-0242ac120002-0")
 
@@ -19,3 +25,18 @@ def test_a_file_group_of_another_index_has_a_number_of_its_own() -> None:
     numbers = {task_number(group) for group in (OF_A_BUCKET, one, other)}
     assert len(numbers) == 3
     assert all(0 <= number < 1 << 31 for number in numbers), "a Java int"
+
+
+def test_changes_are_divided_by_partition_and_hash_in_order_of_arrival() -> None:
+    index = BucketIndex(3, ("id",))
+    paths, keys = zip(*product(["us", "", "eu"], map(str, range(20))), strict=True)
+    table = pa.table({PARTITION_PATH: paths, RECORD_KEY: keys, "number": range(60)})
+
+    divided = divide(table, index)
+
+    assert [bucket for bucket, _ in divided] == sorted({bucket for bucket, _ in divided})
+    for bucket, part in divided:
+        assert set(part[PARTITION_PATH].to_pylist()) == {bucket.partition_path}
+        assert set(index.bucket_ids(part[RECORD_KEY]).tolist()) == {bucket.number}
+        assert part["number"].to_pylist() == sorted(part["number"].to_pylist())
+    assert sorted(n for _, part in divided for n in part["number"].to_pylist()) == [*range(60)]
