@@ -209,10 +209,12 @@ def test_values_without_bounds_are_not_known(
     assert ColumnStatistics(table.open()).of_column(COLUMN, pa.int32()).num_rows == 0
 
 
-@pytest.mark.parametrize("counts", [{"nullCount": None}, {"valueCount": None}], ids=str)
-def test_without_counts_nobody_knows_that_a_file_holds_no_value(counts: dict[str, None]) -> None:
+@pytest.mark.parametrize(
+    "told", [statistics(None, None, nullCount=None), statistics(None, None, valueCount=None)]
+)
+def test_without_counts_nobody_knows_that_a_file_holds_no_value(told: Record) -> None:
     table = MadeUpTable("column_stats")
-    table.add(GROUP, {key("f"): statistics(None, None, **counts)})
+    table.add(GROUP, {key("f"): told})
     assert ColumnStatistics(table.open()).of_column(COLUMN, pa.int32()).num_rows == 0
 
 

@@ -148,6 +148,14 @@ def test_savepoints_keep_their_slices() -> None:
     assert deleted(view, CleaningPolicy(commits=2), None, kept) == {base(2)}
 
 
+def test_a_savepoint_that_names_a_log_alone_keeps_its_slice() -> None:
+    deltas = [done(1, Action.DELTA_COMMIT), *COMMITS[1:]]
+    view = view_of([log(1), *BASES[1:]], *deltas)
+    kept = Savepointed((time(1),), frozenset([log(1)]))
+    assert deleted(view, CleaningPolicy(commits=2)) == {log(1), base(2)}
+    assert deleted(view, CleaningPolicy(commits=2), None, kept) == {base(2)}
+
+
 def test_only_the_partitions_asked_for() -> None:
     view = view_of(BASES, *COMMITS)
     assert deleted(view, CleaningPolicy(commits=2), set()) == set()

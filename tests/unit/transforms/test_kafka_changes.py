@@ -105,10 +105,12 @@ def test_a_reject_keeps_the_bytes_and_names_the_reason() -> None:
         ("timestamp", b"1970-01-01T00:00:01Z", "1000000"),
         ("bigint", b"1.5", None),
         ("bigint", b'1,"id":2', None),
+        ("bigint", b'1,"x":2', None),
         ("bigint", b"null", None),
         ("string", b"", None),
         ("string", b"\xff", None),
         ("date", b'2024-01-31"', None),
+        ("date", b'2024-01-31","x":"', None),
     ],
 )
 def test_a_raw_key_is_cast_to_the_key_column(
@@ -201,11 +203,12 @@ def test_a_tombstone_is_ordered_by_the_time_of_its_record(
     assert (row[RECORD_KEY], row["at"], row[CHANGE_KIND]) == ("k", expected, ChangeKind.DELETE)
 
 
-def test_a_time_that_an_int_cannot_hold_orders_nothing() -> None:
+@pytest.mark.parametrize("year", [2039, 1890])
+def test_a_time_that_an_int_cannot_hold_orders_nothing(year: int) -> None:
     decoder = JsonDecoder(parse_schema({"id": "string", "at": "int"}), epoch_unit="s")
     to_changes = ToChanges(decoder, KEYS, ("at",), "raw", tombstone_ordering="record_timestamp")
-    late = pa.array([datetime(2039, 1, 1, tzinfo=UTC)], pa.timestamp("us", "UTC"))
-    records = batch(None).set_column(4, "timestamp", late)
+    times = pa.array([datetime(year, 1, 1, tzinfo=UTC)], pa.timestamp("us", "UTC"))
+    records = batch(None).set_column(4, "timestamp", times)
     assert to_changes(records).rejects.rows.column("stage").to_pylist() == ["ordering"]
 
 

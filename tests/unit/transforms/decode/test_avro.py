@@ -299,19 +299,19 @@ def test_names_that_no_column_can_have_reject_the_records(
 def test_each_record_is_read_by_the_schema_of_its_id() -> None:
     old, new = record(id="int"), record(id="int", note="string")
     with FaultyRegistry() as server:  # it tells what was asked, and no real one gives such an id
-        for schema_id, avro in ((1, old), (70_000, new)):
+        for schema_id, avro in ((1, old), (1 << 24 | 1, new)):
             server.answers[f"/schemas/ids/{schema_id}"] = {"schema": json.dumps(avro)}
         decoder = AvroDecoder(
             parse_schema({"id": "int", "note": "string"}),
             framing=ConfluentFraming(SchemaRegistry(server.url)),
         )
         values = [
-            encode(new, {"id": 1, "note": "a"}, 70_000),
+            encode(new, {"id": 1, "note": "a"}, 1 << 24 | 1),
             encode(old, {"id": 2}, 1),
             encode(old, {"id": 3}, 5),
             b"\0\0",
             b"{}   ",
-            encode(new, {"id": 4, "note": "b"}, 70_000),
+            encode(new, {"id": 4, "note": "b"}, 1 << 24 | 1),
         ]
         decoded = pickle.loads(pickle.dumps(decoder)).decode(pa.array(values))
         assert decoded.rows.to_pylist() == [
@@ -382,3 +382,19 @@ def test_schemas_that_refer_to_others_are_made_whole() -> None:
 def test_columns_that_no_table_has_are_refused() -> None:
     with pytest.raises(InvalidConfig, match="'v': Avro is not decoded to large_string"):
         AvroDecoder(pa.schema([("v", pa.large_string())]), framing=plain(record(v="string")))
+
+
+def test_a_struct_that_is_null_stays_null() -> None:
+    inner = {"type": "record", "name": "inner", "fields": [{"name": "x", "type": "int"}]}
+    avro = record(s=["null", inner])
+    decoder = AvroDecoder(parse_schema({"s": "struct<x:bigint>"}), framing=plain(avro))
+    values = [encode(avro, {"s": {"x": 1}}), encode(avro, {"s": None})]
+    assert decoder.decode(pa.array(values)).rows.column("s").to_pylist() == [{"x": 1}, None]
+
+
+def test_a_moment_becomes_no_local_time() -> None:
+    avro = record(v={"type": "long", "logicalType": "timestamp-micros"})
+    decoder = AvroDecoder(pa.schema([("v", pa.timestamp("us"))]), framing=plain(avro))
+    decoded = decoder.decode(pa.array([encode(record(v="long"), {"v": 0})]))
+    assert decoded.rows.num_rows == 0
+    assert "does not hold" in decoded.reasons[0]

@@ -65,6 +65,10 @@ def decode_one(text: str | bytes, decoder: JsonDecoder | None = None) -> dict[st
             '{"at": "2024-01-01T00:00:00.123456789Z"}',
             {"at": datetime(2024, 1, 1, 0, 0, 0, 123_456, UTC)},
         ),
+        (
+            '{"at": "2024-01-01T00:00:00.123456789"}',
+            {"at": datetime(2024, 1, 1, 0, 0, 0, 123_456, UTC)},
+        ),
         ('{"at": 1704067200001}', {"at": datetime(2024, 1, 1, 0, 0, 0, 1_000, UTC)}),
         ('{"raw": "AAE="}', {"raw": b"\0\1"}),
         (
@@ -102,6 +106,7 @@ def test_values_become_what_their_column_says(text: str, row: dict[str, object])
             "column 'l': number 9223372036854775808 does not fit bigint",
         ),
         ('{"f": 1e39}', "column 'f': number 1E+39 does not fit float"),
+        ('{"f": 1%s}' % ("0" * 39), "0 does not fit float"),
         ('{"d": "1"}', "column 'd': string '1' is not a number"),
         ('{"b": 0}', "column 'b': number 0 is not a boolean"),
         ('{"m": 1.234}', "column 'm': number 1.234 does not fit decimal(10,2)"),
