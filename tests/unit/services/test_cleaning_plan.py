@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -140,6 +141,18 @@ def test_a_pending_compaction_keeps_what_it_reads_and_holds_the_earliest_commit_
     assert deleted(view, policy) == set()
     versions = CleaningPolicy(Retention.FILE_VERSIONS, file_versions=1)
     assert deleted(view, versions) == {base(1)}
+
+
+def test_a_planned_compaction_keeps_what_it_reads_whatever_is_retained() -> None:
+    pending = Instant(time(3), Action.COMPACTION, State.REQUESTED)
+    view = view_of([base(1), base(2), log(4)], *COMMITS[:2], *COMMITS[3:], pending, compaction=3)
+    planned = plan(view.timeline, view, CleaningPolicy(), COMMITS[4])
+    assert set(planned.files["p"]) == {base(1)}
+
+
+def test_a_planned_clustering_keeps_what_it_reads() -> None:
+    view = replace(view_of(BASES, *COMMITS), clusterings={GROUP: time(6)})
+    assert deleted(view, CleaningPolicy(commits=2)) == set()
 
 
 def test_savepoints_keep_their_slices() -> None:
