@@ -1,7 +1,631 @@
-"""Mutants of how tables change: transactions, rollbacks, locks, archival, recovery, storage."""
+"""Mutants of transactions: how an instant begins, conflicts, completes, and is rolled back."""
 
 from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-OF_TRANSACTIONS: tuple[Mutant, ...] = ()
+_TRANSACTION = "table/transaction/transaction.py"
+_PUBLICATION = "table/transaction/publication.py"
+_ROLLBACK = "table/transaction/rollback.py"
+_CONFLICTS = "table/transaction/conflicts.py"
+_HEARTBEAT = "table/transaction/heartbeat.py"
+_SHARING = "table/transaction/sharing.py"
+_LOSS = "table/transaction/completion_loss.py"
+
+_OF_CONFLICTS = ("tests/unit/transaction/test_conflicts.py",)
+_OF_HEARTBEATS = ("tests/unit/transaction/test_heartbeat.py",)
+_OF_PUBLICATION = ("tests/unit/transaction/test_publication.py",)
+_OF_ROLLBACKS = ("tests/unit/transaction/test_rollback.py", "tests/recovery/test_undoing.py")
+_OF_LOSS = ("tests/unit/transaction/test_completion_loss.py",)
+_OF_TRANSACTIONS = (
+    "tests/unit/transaction/test_transaction.py",
+    "tests/unit/transaction/test_rollback.py",
+)
+_OF_CHECKS = ("tests/recovery/test_lease_checks.py",)
+_OF_BASES = ("tests/recovery/test_base_of_a_commit.py",)
+_LATE_FILES = ("tests/recovery/test_late_files.py",)
+
+_BEGINNING = (
+    Mutant(
+        _TRANSACTION,
+        "            lease.check()\n        except LeaseLost",
+        "            pass\n        except LeaseLost",
+        "a commit begins on a timeline that others have archived since: rows revert",
+        (*_OF_BASES, *_OF_CHECKS),
+    ),
+    Mutant(
+        _TRANSACTION,
+        "        with access.lock.hold(LOCK_WAIT_S) as lease:\n"
+        "            timeline = access.timeline.load()\n",
+        "        timeline = access.timeline.load()\n"
+        "        with access.lock.hold(LOCK_WAIT_S) as lease:\n",
+        "a commit is written over the timeline from before it waited for the lock: rows revert",
+        _OF_BASES,
+    ),
+    Mutant(
+        _TRANSACTION,
+        "keys.WRITER_ID: uuid4().hex",
+        'keys.WRITER_ID: "one of us"',
+        "two writers that generate one time share an instant: the rows of one are lost",
+        (
+            "tests/recovery/test_fence.py::"
+            "test_two_writers_that_mint_one_time_do_not_share_an_instant",
+        ),
+    ),
+    Mutant(
+        _TRANSACTION,
+        "    except BaseException:\n        heartbeat.stop()\n        raise",
+        "    except BaseException:\n        raise",
+        "an instant that could not be requested keeps its heartbeat: others wait for nobody",
+        _OF_TRANSACTIONS,
+    ),
+    Mutant(
+        _TRANSACTION,
+        "        with access.lock.hold(lock_wait_s):\n            _check_free",
+        "        if True:\n            _check_free",
+        "two writers that claim a plan at the same time both execute it",
+        _OF_TRANSACTIONS,
+    ),
+    Mutant(
+        _TRANSACTION,
+        "    if has_heartbeat(access.storage, pending, access.sharing):\n",
+        "    if False:\n",
+        "a plan that another writer executes is executed a second time",
+        _OF_ROLLBACKS,
+    ),
+    Mutant(
+        _TRANSACTION,
+        "            _check_free(access, pending)  # by a command, which beats for it\n",
+        "",
+        "the only pipeline of a table executes the plan that a command is executing, and dies",
+        _OF_ROLLBACKS,
+    ),
+    Mutant(
+        _TRANSACTION,
+        "if standing is None or standing.is_completed:\n            message",
+        "if standing is None:\n            message",
+        "a compaction that another writer completed is executed again",
+        _OF_ROLLBACKS,
+    ),
+    Mutant(
+        _TRANSACTION,
+        "            access.sharing.let_clocks_pass()\n        return begun, decided",
+        "        return begun, decided",
+        "a writer whose clock is behind requests an earlier instant than this one",
+        _OF_TRANSACTIONS,
+    ),
+)
+
+_COMPLETION = (
+    Mutant(
+        _TRANSACTION,
+        "            self._check_standing(timeline)\n",
+        "",
+        "an instant that was rolled back, or is about to be, is published",
+        _OF_ROLLBACKS,
+    ),
+    Mutant(
+        _TRANSACTION,
+        "if standing is None or standing.state is State.REQUESTED:",
+        "if standing is None:",
+        "a compaction whose files a rollback has deleted is published",
+        _OF_TRANSACTIONS,
+    ),
+    Mutant(
+        _TRANSACTION,
+        '        if standing.is_completed:\n            return "it is completed already"\n',
+        "",
+        "a compaction that another writer completed is published a second time",
+        _OF_TRANSACTIONS,
+    ),
+    Mutant(
+        _TRANSACTION,
+        "if self._access.timeline.read_rollback_plan(rollback.requested_at).instant == name:",
+        "if False:",
+        "a commit that a pending rollback is about to undo is published, and its rows vanish",
+        _OF_ROLLBACKS,
+    ),
+    Mutant(
+        _TRANSACTION,
+        "            self._check_ground(timeline)\n",
+        "",
+        "a commit over one that was undone meanwhile brings its rows back",
+        _OF_ROLLBACKS,
+    ),
+    Mutant(
+        _TRANSACTION,
+        'raise Fenced(name, f"{restore} is under way")',
+        "pass",
+        "a commit completes in the middle of a restore",
+        _OF_ROLLBACKS,
+    ),
+    Mutant(
+        _TRANSACTION,
+        "            if not timeline.is_committed(seen.requested_at):\n",
+        "            if False:\n",
+        "a commit is published over one that an operator rolled back",
+        _OF_ROLLBACKS,
+    ),
+    Mutant(
+        _TRANSACTION,
+        "                self._began_with,\n                timeline,\n",
+        "                timeline,\n                timeline,\n",
+        "what others completed meanwhile is no conflict: rows of one of two writers are lost",
+        _OF_TRANSACTIONS,
+    ),
+    Mutant(
+        _TRANSACTION,
+        "                precondition(timeline)\n",
+        "                pass\n",
+        "a batch is committed although another run has moved its checkpoint: rows twice",
+        (
+            "tests/recovery/test_fence.py::"
+            "test_a_precondition_that_fails_under_the_lock_publishes_nothing",
+        ),
+    ),
+    Mutant(
+        _TRANSACTION,
+        "            self._access.storage.delete(sorted(leftovers))\n",
+        "            pass\n",
+        "files of failed attempts stay and are read: rows twice",
+        _OF_TRANSACTIONS,
+    ),
+    Mutant(
+        _TRANSACTION,
+        "                if not self._yet_to_look(timeline):\n",
+        "                if True:\n",
+        "a commit is published before an earlier one has looked, which then hides its rows",
+        _OF_TRANSACTIONS,
+    ),
+    Mutant(
+        _TRANSACTION,
+        "            self._heartbeat.check()\n",
+        "            pass\n",
+        "a writer that others count as dead publishes",
+        _OF_ROLLBACKS,
+    ),
+    Mutant(
+        _TRANSACTION,
+        "                self._check_alive()\n                return publication",
+        "                return publication",
+        "a writer whose heartbeat expires between two attempts publishes",
+        _OF_TRANSACTIONS,
+    ),
+    Mutant(
+        _TRANSACTION,
+        "                if attempt == 0:\n                    raise\n                break\n",
+        "                raise\n",
+        "a commit that may have landed is undone and written again: rows twice",
+        ("tests/recovery/test_lost_lease.py", *_OF_TRANSACTIONS),
+    ),
+    Mutant(
+        _TRANSACTION,
+        "                landed = self._landed(completed_at)\n",
+        "                landed = None\n",
+        "a commit whose answer was lost is taken for one that was not published",
+        ("tests/recovery/test_lost_lease.py",),
+    ),
+    Mutant(
+        _TRANSACTION,
+        "            self._access.timeline.withdraw(self.instant)\n            drop_markers",
+        "            drop_markers",
+        "prepared content of completed commits stays for ever",
+        _OF_TRANSACTIONS,
+    ),
+    Mutant(
+        _TRANSACTION,
+        "            drop_markers(self._access.storage, self.instant.requested_at)\n",
+        "",
+        "markers of completed commits stay for ever",
+        _OF_TRANSACTIONS,
+    ),
+    Mutant(
+        _PUBLICATION,
+        "        self.store.prepare(self.pending, content)\n        self.lease.check_time()\n",
+        "        self.store.prepare(self.pending, content)\n",
+        "content that was prepared after a take-over is published later: a row is lost",
+        _OF_PUBLICATION,
+    ),
+    Mutant(
+        _PUBLICATION,
+        "        except HudiError:\n            self.lease.check()\n            raise\n",
+        "        except HudiError:\n            raise\n",
+        "a lost lease is reported as a metadata table that does not fit",
+        _OF_PUBLICATION,
+    ),
+    Mutant(
+        _PUBLICATION,
+        "        self.lease.check()\n        try:\n",
+        "        try:\n",
+        "an instant is published without the lock beside Apache Hudi",
+        ("tests/recovery/test_lost_lease.py", *_OF_CHECKS),
+    ),
+    Mutant(
+        _PUBLICATION,
+        "        except NotFound:\n            self.lease.check()\n",
+        "        except NotFound:\n",
+        "a lock that was taken over is reported as a rollback: the run ends for good",
+        _OF_PUBLICATION,
+    ),
+)
+
+_ROLLBACKS = (
+    Mutant(
+        _ROLLBACK,
+        "            lease.check()\n            access.delete_files(late)\n",
+        "            access.delete_files(late)\n",
+        "a writer without the lock deletes files of a compaction that was executed again",
+        _OF_CHECKS,
+    ),
+    Mutant(
+        _ROLLBACK,
+        "    lease.check()  # right before the step: planning lists the table\n",
+        "",
+        "a rollback is requested without the lock, of a commit that others have built on",
+        _OF_CHECKS,
+    ),
+    Mutant(
+        _ROLLBACK,
+        "        lease.check()\n        access.timeline.withdraw(target)\n",
+        "        access.timeline.withdraw(target)\n",
+        "a completed commit is taken off the timeline without the lock",
+        _OF_CHECKS,
+    ),
+    Mutant(
+        _ROLLBACK,
+        "    files = files_of(access, plan.instant)\n    lease.check()\n",
+        "    files = files_of(access, plan.instant)\n",
+        "a rollback deletes files without the lock",
+        _OF_CHECKS,
+    ),
+    Mutant(
+        _ROLLBACK,
+        "        access.timeline.withdraw(target)\n        timeline = access.timeline.load()\n"
+        "        standing",
+        "        timeline = access.timeline.load()\n        standing",
+        "an own instant is undone while it can still be published",
+        _OF_ROLLBACKS,
+    ),
+    Mutant(
+        _ROLLBACK,
+        "        access.timeline.withdraw(commit)\n",
+        "",
+        "the instant of a writer that counts as dead is undone while it can still be published",
+        _OF_ROLLBACKS,
+    ),
+    Mutant(
+        _ROLLBACK,
+        "            access.timeline.withdraw(target)\n            timeline = access",
+        "            timeline = access",
+        "a commit that an operator undoes can still be published",
+        _OF_ROLLBACKS,
+    ),
+    Mutant(
+        _ROLLBACK,
+        "        access.timeline.withdraw(commit)\n        timeline = access.timeline.load()\n",
+        "        access.timeline.withdraw(commit)\n",
+        "a commit that completed right before its rollback is undone: acknowledged rows are lost",
+        _OF_ROLLBACKS,
+    ),
+    Mutant(
+        _ROLLBACK,
+        "        if standing is not None and standing.is_completed:\n            return False\n",
+        "",
+        "an own instant that completed is undone: acknowledged rows are lost",
+        _OF_ROLLBACKS,
+    ),
+    Mutant(
+        _ROLLBACK,
+        "        if completed_in(archived, [target.requested_at]):\n            return False\n",
+        "",
+        "a compaction that was executed again and archived is reported as undone",
+        _LATE_FILES,
+    ),
+    Mutant(
+        _ROLLBACK,
+        "        if taken_back(access.timeline, [target.requested_at], timeline, archived):\n",
+        "        if True:\n",
+        "files of an instant are deleted although no rollback of it is known",
+        _OF_ROLLBACKS,
+    ),
+    Mutant(
+        _ROLLBACK,
+        "    timeline = access.timeline.load()\n    check_no_restore(timeline)\n"
+        "    if access.sharing",
+        "    timeline = access.timeline.load()\n    if access.sharing",
+        "the next start does not refuse a table between two states",
+        _OF_ROLLBACKS,
+    ),
+    Mutant(
+        _ROLLBACK,
+        "    timeline = access.timeline.load()\n    check_no_restore(timeline)\n    late = ",
+        "    timeline = access.timeline.load()\n    late = ",
+        "a recovery that waited for the lock rolls back commits in the middle of a restore",
+        _OF_ROLLBACKS,
+    ),
+    Mutant(
+        _ROLLBACK,
+        "        check_no_restore(timeline)\n        for rollback in",
+        "        for rollback in",
+        "an operator's rollback goes on in the middle of a restore",
+        _OF_ROLLBACKS,
+    ),
+    Mutant(
+        _ROLLBACK,
+        " if i.requested_at in suspects]",
+        "]",
+        "an instant is undone that was seen dead only once",
+        _OF_ROLLBACKS,
+    ),
+    Mutant(
+        _ROLLBACK,
+        " if i.requested_at not in aims)",
+        ")",
+        "a commit that a living writer rolls back is rolled back a second time",
+        _OF_ROLLBACKS,
+    ),
+    Mutant(
+        _ROLLBACK,
+        "        if _was_outlived(access, rollback, timeline):\n",
+        "        if False:\n",
+        "a dead writer's rollback deletes a commit that has completed since",
+        (
+            "tests/recovery/test_writers.py::test_a_rollback_whose_target_completed_since_is_given"
+            "_up_unless_it_has_begun_to_delete",
+        ),
+    ),
+    Mutant(
+        _ROLLBACK,
+        "        check_never_completed(access, commit, timeline)\n",
+        "",
+        "a commit whose completed file was lost is deleted: acknowledged rows are gone",
+        ("tests/recovery/test_lost_completion.py",),
+    ),
+    Mutant(
+        _ROLLBACK,
+        "        access.timeline.forget(target, keep_plan=plan.action in _COMPACTIONS)\n",
+        "        access.timeline.forget(target)\n",
+        "the rollback of a compaction removes its plan, against which logs were written",
+        _OF_ROLLBACKS,
+    ),
+    Mutant(
+        _ROLLBACK,
+        "        access.timeline.withdraw(target)\n    with publication",
+        "        pass\n    with publication",
+        "a target that prepared content during its rollback can still be published",
+        _OF_ROLLBACKS,
+    ),
+    Mutant(
+        _ROLLBACK,
+        "        access.timeline.unpublish(target)\n        timeline",
+        "        timeline",
+        "the rollback of a completed commit deletes its files while queries read them",
+        _OF_ROLLBACKS,
+    ),
+    Mutant(
+        _ROLLBACK,
+        "    access.delete_files([path for path in files if path not in awaited])\n",
+        "    pass\n",
+        "a rollback leaves the files of the dead writer, which count as committed later",
+        _OF_ROLLBACKS,
+    ),
+    Mutant(
+        _ROLLBACK,
+        "    drop_markers(access.storage, plan.instant)\n    forget",
+        "    forget",
+        "markers of undone instants stay, and prove what is not so",
+        _OF_ROLLBACKS,
+    ),
+    Mutant(
+        _ROLLBACK,
+        "    forget_heartbeat(access.storage, plan.instant)\n    return done",
+        "    return done",
+        "heartbeats of undone instants stay",
+        _OF_ROLLBACKS,
+    ),
+    Mutant(
+        _ROLLBACK,
+        "    if target is not None and target.is_completed:\n        check_undoable(",
+        "    if False:\n        check_undoable(",
+        "the rollback that another process left undoes a commit that others have built on",
+        _OF_ROLLBACKS,
+    ),
+    Mutant(
+        _ROLLBACK,
+        "        access.storage, target, access.sharing\n    ):\n",
+        "        access.storage, target, access.sharing\n    ) and False:\n",
+        "an operator undoes the commit of a living writer",
+        _OF_ROLLBACKS,
+    ),
+    Mutant(
+        _ROLLBACK,
+        "    _forget_undone(access, access.timeline.load())\n",
+        "",
+        "a completed compaction that was half rolled back is executed again as a plan",
+        _OF_ROLLBACKS,
+    ),
+    Mutant(
+        _ROLLBACK,
+        "access.participant.on_rollback(pending, plan.instant, names_of(undone), timeline)",
+        "pass",
+        "the metadata table lists files of an instant that was rolled back",
+        _OF_ROLLBACKS,
+    ),
+    Mutant(
+        _ROLLBACK,
+        "            if access.timeline.read_rollback_plan(rollback.requested_at).instant"
+        " == requested_at:\n",
+        "            if False:\n",
+        "an instant gets a second rollback beside the one that is pending",
+        _OF_ROLLBACKS,
+    ),
+)
+
+_LIFE = (
+    Mutant(
+        _SHARING,
+        " and not is_fresh(i, policy, clock)]",
+        "]",
+        "the instant of a living writer that does not beat yet is undone",
+        _OF_HEARTBEATS,
+    ),
+    Mutant(
+        _SHARING,
+        "i.requested_at not in alive and ",
+        "",
+        "the instant of a living writer is undone once it is older than a heartbeat",
+        _OF_HEARTBEATS,
+    ),
+    Mutant(
+        _SHARING,
+        "        if alive:\n",
+        "        if False:\n",
+        "the only writer of a table undoes another that is alive",
+        _OF_HEARTBEATS,
+    ),
+    Mutant(
+        _HEARTBEAT,
+        "self._stopped.is_set() or self._silent_s() > self._policy.expires_after_s",
+        "self._stopped.is_set()",
+        "a writer whose instant others may have undone looks alive again",
+        _OF_HEARTBEATS,
+    ),
+    Mutant(
+        _HEARTBEAT,
+        "        if silent_s > self._policy.expires_after_s:\n",
+        "        if False:\n",
+        "a writer that others count as dead does not notice it",
+        _OF_HEARTBEATS,
+    ),
+    Mutant(
+        _HEARTBEAT,
+        '        storage.put(self._path, b"")\n        threading',
+        "        threading",
+        "an instant is requested without a heartbeat",
+        _OF_HEARTBEATS,
+    ),
+    Mutant(
+        _HEARTBEAT,
+        ' if path.rpartition("/")[2] not in pending]',
+        "]",
+        "the heartbeat of a pending instant is removed before its writer is undone",
+        _OF_HEARTBEATS,
+    ),
+    Mutant(
+        _HEARTBEAT,
+        "            if self._stopped.is_set():\n                return\n",
+        "",
+        "a writer that ends removes the heartbeat of the next writer of its plan",
+        _OF_HEARTBEATS,
+    ),
+)
+
+_MEETINGS = (
+    Mutant(
+        _CONFLICTS,
+        "        if not began_with.is_committed(theirs.requested_at):\n",
+        "        if began_with.find(theirs.requested_at) is None:\n",
+        "a commit that was pending when ours began is no conflict: its rows are lost",
+        _OF_CONFLICTS + _OF_TRANSACTIONS,
+    ),
+    Mutant(
+        _CONFLICTS,
+        "_written(metadata) | _replaced(metadata)",
+        "_written(metadata)",
+        "a commit to a file group that was replaced meanwhile is published: its rows are lost",
+        _OF_CONFLICTS,
+    ),
+    Mutant(
+        _CONFLICTS,
+        "place_in_partition(file_id)) for",
+        "file_id) for",
+        "two writers each make a file group of one bucket",
+        _OF_CONFLICTS,
+    ),
+    Mutant(
+        _CONFLICTS,
+        "was_planned or not names_slices",
+        "True",
+        "in version 6 a compaction ends a slice without the logs that were written meanwhile",
+        _OF_CONFLICTS,
+    ),
+    Mutant(
+        _CONFLICTS,
+        "now.pending(Action.COMPACTION) if names_slices else ()",
+        "()",
+        "in version 6 a commit writes logs to a slice that a planned compaction ends without them",
+        _OF_CONFLICTS,
+    ),
+    Mutant(
+        _CONFLICTS,
+        "    for planned, replaced in _clusterings(now, store):\n        if planned",
+        "    for planned, replaced in ():\n        if planned",
+        "rows that are written after the plan of a clustering are lost",
+        _OF_CONFLICTS,
+    ),
+    Mutant(
+        _CONFLICTS,
+        "        if planned.requested_at != ours.requested_at:\n",
+        "        if True:\n",
+        "a clustering conflicts with its own plan",
+        _OF_CONFLICTS,
+    ),
+    Mutant(
+        _CONFLICTS,
+        "        if now.find(unseen.requested_at) is None and now.is_archived",
+        "        if False and now.is_archived",
+        "a commit that another writer completed and archived meanwhile is overwritten",
+        _OF_CONFLICTS,
+    ),
+    Mutant(
+        _CONFLICTS,
+        "        and is_fresh(theirs, sharing.heartbeats, clock)\n",
+        "",
+        "a commit waits for ever for one that will never look",
+        _OF_CONFLICTS,
+    ),
+    Mutant(
+        _CONFLICTS,
+        "        and theirs.requested_at < ours.requested_at\n",
+        "",
+        "two commits wait for each other",
+        _OF_CONFLICTS,
+    ),
+    Mutant(
+        _CONFLICTS,
+        "        return theirs.compacted and is_planned_for\n",
+        "        return is_planned_for\n",
+        "two writers of one bucket do not conflict: it gets two file groups",
+        _OF_CONFLICTS,
+    ),
+    Mutant(
+        _LOSS,
+        "    if access.timeline.is_prepared(pending) or marked_files(access.storage, name):\n",
+        "    if marked_files(access.storage, name):\n",
+        "a dead writer that prepared its content blocks the table for ever",
+        _OF_LOSS,
+    ),
+    Mutant(
+        _LOSS,
+        "is_prepared(pending) or marked_files(access.storage, name):\n",
+        "is_prepared(pending):\n",
+        "a dead writer that left markers blocks the table for ever",
+        _OF_LOSS,
+    ),
+    Mutant(
+        _LOSS,
+        "if _is_ours(access, pending) and access.participant",
+        "if access.participant",
+        "a dead Apache Hudi writer blocks the table for ever",
+        _OF_LOSS,
+    ),
+    Mutant(
+        _LOSS,
+        "        if instant.is_completed and instant.action in COMMITS:\n",
+        "        if False:\n",
+        "a commit that others have built on is deleted once its completed file is lost",
+        _OF_LOSS,
+    ),
+)
+
+OF_TRANSACTIONS = (*_BEGINNING, *_COMPLETION, *_ROLLBACKS, *_LIFE, *_MEETINGS)

@@ -473,6 +473,33 @@ def test_files_of_an_instant_of_which_no_rollback_is_known_are_kept(clock: Virtu
     assert written.stat.path in data_files(table.storage)
 
 
+@pytest.mark.parametrize("ends", ["dies", "goes on"])
+def test_the_metadata_table_forgets_an_undone_commit_and_is_continued(
+    clock: VirtualTime, ends: str
+) -> None:
+    table = Table(clock)
+    assert table.open().table.keep_metadata_table()
+
+    def stop() -> None:
+        if ends == "dies":
+            raise SimulatedCrash
+        clock.sleep(A_HEARTBEAT_AND_MORE_S)
+        recover(table.open().table.access)
+
+    stopping = InterruptedStorage(table.storage, stop)
+    stopping.is_before = lambda _, method, path: (
+        method == "publish" and path.startswith(".hoodie/timeline/")
+    )
+    with pytest.raises((SimulatedCrash, HudiError)):
+        commit(table.open(stopping), [Row("b", 2, 2)])
+    clock.sleep(A_HEARTBEAT_AND_MORE_S)
+    recover(table.open().table.access)
+    after = table.open().table
+    assert after.keep_metadata_table() is None
+    assert after.metadata_differences() == []
+    assert table.rows() == {"a": 1}
+
+
 # Compactions, whose plans are anybody's
 
 
