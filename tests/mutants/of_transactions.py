@@ -11,6 +11,7 @@ _CONFLICTS = "table/transaction/conflicts.py"
 _HEARTBEAT = "table/transaction/heartbeat.py"
 _SHARING = "table/transaction/sharing.py"
 _LOSS = "table/transaction/completion_loss.py"
+_ATTEMPT = "table/transaction/attempt.py"
 
 _OF_CONFLICTS = ("tests/unit/transaction/test_conflicts.py",)
 _OF_HEARTBEATS = ("tests/unit/transaction/test_heartbeat.py",)
@@ -24,12 +25,13 @@ _OF_TRANSACTIONS = (
 _OF_CHECKS = ("tests/recovery/test_lease_checks.py",)
 _OF_BASES = ("tests/recovery/test_base_of_a_commit.py",)
 _LATE_FILES = ("tests/recovery/test_late_files.py",)
+_OF_ATTEMPTS = ("tests/unit/transaction/test_transaction.py", "tests/recovery/test_attempts.py")
 
 _BEGINNING = (
     Mutant(
         _TRANSACTION,
-        "            lease.check()\n        except LeaseLost",
-        "            pass\n        except LeaseLost",
+        "            lease.check()\n        except LeaseLost:\n            self.cancel()",
+        "            pass\n        except LeaseLost:\n            self.cancel()",
         "a commit begins on a timeline that others have archived since: rows revert",
         (*_OF_BASES, *_OF_CHECKS),
     ),
@@ -44,8 +46,8 @@ _BEGINNING = (
     ),
     Mutant(
         _TRANSACTION,
-        "keys.WRITER_ID: uuid4().hex",
-        'keys.WRITER_ID: "one of us"',
+        "access.timeline.version, uuid4().hex)",
+        'access.timeline.version, "one of us")',
         "two writers that generate one time share an instant: the rows of one are lost",
         (
             "tests/recovery/test_fence.py::"
@@ -61,9 +63,9 @@ _BEGINNING = (
     ),
     Mutant(
         _TRANSACTION,
-        "        with access.lock.hold(lock_wait_s):\n            _check_free",
-        "        if True:\n            _check_free",
-        "two writers that claim a plan at the same time both execute it",
+        "            _check_free(access, pending)\n            _check_not_undone",
+        "            _check_not_undone",
+        "two writers execute one plan, and the second deletes the files of the first",
         _OF_TRANSACTIONS,
     ),
     Mutant(
@@ -75,15 +77,36 @@ _BEGINNING = (
     ),
     Mutant(
         _TRANSACTION,
-        "            _check_free(access, pending)  # by a command, which beats for it\n",
+        "            _check_not_undone(access, pending, access.timeline.load())\n",
         "",
-        "the only pipeline of a table executes the plan that a command is executing, and dies",
-        _OF_ROLLBACKS,
+        "a rollback that resumes deletes the files of the attempt that began meanwhile",
+        _OF_TRANSACTIONS,
     ),
     Mutant(
         _TRANSACTION,
-        "if standing is None or standing.is_completed:\n            message",
-        "if standing is None:\n            message",
+        "            clear_attempts(access, pending, lease)\n",
+        "",
+        "a plan whose executor died is never executed",
+        _OF_TRANSACTIONS,
+    ),
+    Mutant(
+        _TRANSACTION,
+        "            lease.check()\n            try:\n",
+        "            try:\n",
+        "an attempt is begun without the lock beside another",
+        _OF_CHECKS,
+    ),
+    Mutant(
+        _TRANSACTION,
+        "            begun._check_taken_up_under(lease)\n",
+        "",
+        "an attempt that was begun late deletes a compaction that was archived",
+        _OF_TRANSACTIONS,
+    ),
+    Mutant(
+        _TRANSACTION,
+        "if standing is None or standing.state is not State.REQUESTED:",
+        "if standing is None:",
         "a compaction that another writer completed is executed again",
         _OF_ROLLBACKS,
     ),
@@ -93,6 +116,72 @@ _BEGINNING = (
         "        return begun, decided",
         "a writer whose clock is behind requests an earlier instant than this one",
         _OF_TRANSACTIONS,
+    ),
+)
+
+_ATTEMPTS = (
+    Mutant(
+        _TRANSACTION,
+        "        if self.instant.attempt and not has_instant(self._access, self.instant):\n",
+        "        if False:\n",
+        "an attempt whose files were deleted is published instead of the one that followed",
+        _OF_TRANSACTIONS,
+    ),
+    Mutant(
+        _ROLLBACK,
+        "        if target.attempt and not (standing == target and has_instant(access, target)):\n",
+        "        if False:\n",
+        "a late attempt rolls back the attempt that followed it",
+        _OF_ATTEMPTS,
+    ),
+    Mutant(
+        _ROLLBACK,
+        "        lease.check()  # without the lock, another attempt may have begun by now\n",
+        "        pass\n",
+        "a late rollback removes the inflight instant of the attempt that followed",
+        _OF_ATTEMPTS,
+    ),
+    Mutant(
+        _ATTEMPT,
+        "    access.timeline.withdraw_all(standing.requested_at)\n",
+        "",
+        "an attempt whose files are deleted can still be published",
+        _OF_ATTEMPTS,
+    ),
+    Mutant(
+        _ATTEMPT,
+        "    lease.check()\n    access.delete_files(files)\n",
+        "    access.delete_files(files)\n",
+        "a process without the lock deletes the files of an attempt that others have published",
+        _OF_ATTEMPTS,
+    ),
+    Mutant(
+        _ATTEMPT,
+        "    lease.check()\n    access.timeline.forget(standing, keep_plan=True)\n",
+        "    access.timeline.forget(standing, keep_plan=True)\n",
+        "a process without the lock takes the inflight instant of another attempt away",
+        _OF_ATTEMPTS,
+    ),
+    Mutant(
+        _ATTEMPT,
+        "attempt=uuid4().hex)",
+        'attempt="one")',
+        "two attempts at a plan write files of the same names, and delete each other's",
+        _OF_ATTEMPTS,
+    ),
+    Mutant(
+        _ATTEMPT,
+        ".difference(published)",
+        "",
+        "an attempt that was published deletes its files because it is taken for lost",
+        _OF_ATTEMPTS,
+    ),
+    Mutant(
+        _ATTEMPT,
+        " if _is_of(p, attempt.attempt)]",
+        "]",
+        "an attempt that has lost its instant deletes the files of the one that followed",
+        _OF_ATTEMPTS,
     ),
 )
 
@@ -120,8 +209,8 @@ _COMPLETION = (
     ),
     Mutant(
         _TRANSACTION,
-        "if self._access.timeline.read_rollback_plan(rollback.requested_at).instant == name:",
-        "if False:",
+        "for rollback in _rollbacks_of(self._access, name, timeline):",
+        "for rollback in ():",
         "a commit that a pending rollback is about to undo is published, and its rows vanish",
         _OF_ROLLBACKS,
     ),
@@ -165,7 +254,7 @@ _COMPLETION = (
     ),
     Mutant(
         _TRANSACTION,
-        "            self._access.storage.delete(sorted(leftovers))\n",
+        "            self._access.delete_files(leftovers)\n",
         "            pass\n",
         "files of failed attempts stay and are read: rows twice",
         _OF_TRANSACTIONS,
@@ -266,8 +355,8 @@ _ROLLBACKS = (
     ),
     Mutant(
         _ROLLBACK,
-        "        lease.check()\n        access.timeline.withdraw(target)\n",
-        "        access.timeline.withdraw(target)\n",
+        "        lease.check()\n        access.timeline.unpublish(target)\n",
+        "        access.timeline.unpublish(target)\n",
         "a completed commit is taken off the timeline without the lock",
         _OF_CHECKS,
     ),
@@ -288,22 +377,22 @@ _ROLLBACKS = (
     ),
     Mutant(
         _ROLLBACK,
-        "        access.timeline.withdraw(commit)\n",
+        "        access.timeline.withdraw_all(commit.requested_at)\n",
         "",
         "the instant of a writer that counts as dead is undone while it can still be published",
         _OF_ROLLBACKS,
     ),
     Mutant(
         _ROLLBACK,
-        "            access.timeline.withdraw(target)\n            timeline = access",
-        "            timeline = access",
+        "            access.timeline.withdraw_all(requested_at)\n",
+        "",
         "a commit that an operator undoes can still be published",
         _OF_ROLLBACKS,
     ),
     Mutant(
         _ROLLBACK,
-        "        access.timeline.withdraw(commit)\n        timeline = access.timeline.load()\n",
-        "        access.timeline.withdraw(commit)\n",
+        "        timeline = access.timeline.load()\n        standing = timeline.find(commit",
+        "        standing = timeline.find(commit",
         "a commit that completed right before its rollback is undone: acknowledged rows are lost",
         _OF_ROLLBACKS,
     ),
@@ -383,14 +472,14 @@ _ROLLBACKS = (
     ),
     Mutant(
         _ROLLBACK,
-        "        access.timeline.forget(target, keep_plan=plan.action in _COMPACTIONS)\n",
+        "        access.timeline.forget(target, keep_plan=keeps_plan)\n",
         "        access.timeline.forget(target)\n",
         "the rollback of a compaction removes its plan, against which logs were written",
         _OF_ROLLBACKS,
     ),
     Mutant(
         _ROLLBACK,
-        "        access.timeline.withdraw(target)\n    with publication",
+        "        access.timeline.withdraw_all(plan.instant)\n    with publication",
         "        pass\n    with publication",
         "a target that prepared content during its rollback can still be published",
         _OF_ROLLBACKS,
@@ -628,4 +717,4 @@ _MEETINGS = (
     ),
 )
 
-OF_TRANSACTIONS = (*_BEGINNING, *_COMPLETION, *_ROLLBACKS, *_LIFE, *_MEETINGS)
+OF_TRANSACTIONS = (*_BEGINNING, *_ATTEMPTS, *_COMPLETION, *_ROLLBACKS, *_LIFE, *_MEETINGS)

@@ -196,8 +196,7 @@ def test_a_target_that_completed_before_it_was_withdrawn_is_not_undone(
     written = write_files(target, [Row("b", 2, 2)])
     clock.sleep(A_HEARTBEAT_AND_MORE_S)
     meeting = InterruptedStorage(table.storage, lambda: complete_as_apache(target, written))
-    prepared = f".hoodie/.aux/prepared/{target.pending_instant}"
-    meeting.is_before = lambda _, method, path: (method, path) == ("delete", prepared)
+    meeting.is_before = lambda _, method, path: path.startswith(".hoodie/.aux/prepared")
     assert not undo(table, meeting, target)
     assert meeting.stopped_at
     assert table.rows() == {"a": 1, "b": 2}
@@ -212,8 +211,7 @@ def test_a_commit_that_completes_before_an_operator_undoes_it_is_undone_as_a_who
     written = write_files(target, [Row("b", 2, 2)])
     clock.sleep(A_HEARTBEAT_AND_MORE_S)
     meeting = InterruptedStorage(table.storage, lambda: complete_as_apache(target, written))
-    prepared = f".hoodie/.aux/prepared/{target.pending_instant}"
-    meeting.is_before = lambda _, method, path: (method, path) == ("delete", prepared)
+    meeting.is_before = lambda _, method, path: path.startswith(".hoodie/.aux/prepared")
     by_name(table, meeting, target)
     assert table.rows() == {"a": 1}
     assert not table.pending()
@@ -542,7 +540,7 @@ def test_a_plan_that_was_completed_or_removed_is_not_taken_up(
     else:
         table.open().table.store.forget(planned)
     for mode in Mode:
-        with pytest.raises(WriteConflict, match="completed or removed by another writer"):
+        with pytest.raises(WriteConflict, match="removed by another writer"):
             Transaction.take_up(table.open(mode=mode).table.access, planned)
     assert not table.pending()
     assert table.beats() == []
