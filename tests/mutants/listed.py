@@ -8,8 +8,10 @@ from tests.mutants.of_codecs import OF_CODECS
 from tests.mutants.of_merging import OF_MERGING
 from tests.mutants.of_plans import OF_PLANS
 from tests.mutants.of_records import OF_RECORDS
+from tests.mutants.of_services import OF_SERVICES
 from tests.mutants.of_slices import OF_SLICES
 from tests.mutants.of_statistics import OF_STATISTICS
+from tests.mutants.of_storage import OF_STORAGE
 from tests.mutants.of_transactions import OF_TRANSACTIONS
 
 MUTANTS: tuple[Mutant, ...] = (
@@ -21,4 +23,6 @@ MUTANTS: tuple[Mutant, ...] = (
     *OF_RECORDS,
     *OF_PLANS,
     *OF_TRANSACTIONS,
+    *OF_SERVICES,
+    *OF_STORAGE,
 )

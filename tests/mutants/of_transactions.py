@@ -535,7 +535,7 @@ _ROLLBACKS = (
     ),
     Mutant(
         _ROLLBACK,
-        "access.participant.on_rollback(pending, plan.instant, names_of(undone), timeline)",
+        "access.participant.on_rollback(plan.instant, names_of(undone), timeline, lease.check)",
         "pass",
         "the metadata table lists files of an instant that was rolled back",
         _OF_ROLLBACKS,

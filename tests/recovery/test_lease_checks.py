@@ -153,11 +153,15 @@ def test_the_writer_looks_at_the_lock_right_before_the_step(
     _check_looks(copy_of(written), act, method, place, is_after)
 
 
-def test_the_writer_looks_at_the_lock_right_before_it_requests_a_compaction() -> None:
+@pytest.mark.parametrize("is_after", [False, True])
+@pytest.mark.parametrize("state", ["requested", "inflight"])
+def test_the_writer_looks_at_the_lock_before_and_after_each_step_to_a_compaction(
+    state: str, is_after: bool
+) -> None:
     storage = new_storage()
     make_plain(storage)
     commit(opened(storage), [Row("a", 1, 1)])
-    _check_looks(storage, compact_and_clean, "create", ".compaction.requested", False)
+    _check_looks(storage, compact_and_clean, "create", f".compaction.{state}", is_after)
 
 
 def _check_looks(storage: Storage, act: Act, method: str, place: str, is_after: bool) -> None:

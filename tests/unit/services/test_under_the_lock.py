@@ -24,7 +24,7 @@ from tests.protocol.actors import A_HEARTBEAT_AND_MORE_S, A_LEASE_AND_MORE_S, AR
 from tests.protocol.virtual_time import VirtualTime, on_virtual_time
 from tests.storages import SimulatedCrash
 from tests.storages.interrupted_storage import InterruptedStorage
-from tests.tables import Row, commit, write_files
+from tests.tables import Row, commit, data_files, write_files
 from tests.unit.transaction.shared_table import Table, next_time
 from tests.upkeep import HISTORY
 
@@ -199,6 +199,23 @@ def test_an_archiver_that_loses_the_lock_does_not_complete_what_another_began(
         put_away(losing_the_lock(table, at("list_folder", HISTORY)))
     assert table.storage.read(f"{HISTORY}/_version_") == b"1"
     assert put_away(table.open())
+
+
+def test_an_archiver_that_loses_the_lock_deletes_no_late_file(clock: VirtualTime) -> None:
+    """By then it may be of a compaction that was executed again."""
+    table = with_commits(clock, 1)
+    undone = commit(table.open(), [Row("a", 3, 3)]).requested_at
+    (late,) = (path for path in data_files(table.storage) if undone in path)
+    content = table.storage.read(late)
+    roll_back_named(table.open().table.access, undone)
+    for value in range(4, 9):
+        commit(table.open(), [Row("a", value, value)])
+    table.storage.put(late, content)
+    with pytest.raises(LeaseLost):
+        put_away(losing_the_lock(table, at("list_tree", "north")))
+    assert late in data_files(table.storage)
+    assert put_away(table.open())
+    assert late not in data_files(table.storage)
 
 
 def test_an_upgrade_that_loses_the_lock_keeps_the_metadata_table(clock: VirtualTime) -> None:

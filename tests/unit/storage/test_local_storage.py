@@ -147,6 +147,16 @@ def test_a_disk_that_fails_says_so(storage: Storage, monkeypatch: pytest.MonkeyP
     assert storage.list_folder("") == ([], [])
 
 
+def test_file_is_whole_although_the_system_writes_a_part_of_it_at_a_time(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda descriptor, data: write(descriptor, data[:3]))
+    storage.create("a", b"0123456789")
+    storage.put("b", b"0123456789")
+    assert storage.read("a") == storage.read("b") == b"0123456789"
+
+
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
 def test_full_disk_names_the_table_and_the_remedy() -> None:
     with (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from table.errors import Fenced, Refused
+from table.errors import Fenced, LockTimeout, Refused
 from table.model.action import Action, State
 from table.model.instant import Instant
 from table.storage import Storage
@@ -63,3 +63,51 @@ def test_a_lock_that_is_taken_over_and_a_rollback_are_told_apart() -> None:
     with pytest.raises(Fenced, match="rollback"):
         rolled_back.publish(COMPLETED_AT)
     assert not TimelineStore(storage).load().instants
+
+
+# Who takes the lock over
+
+
+PREPARED = ".hoodie/.aux/prepared"
+IN_METADATA = f".hoodie/metadata/{PREPARED}"
+
+
+def held(storage: Storage, clock: SharedClock) -> None:
+    """By a holder that does not release it before its lease has run out."""
+    open_lock(storage, clock=clock).acquire(wait_s=0)
+    for folder in (PREPARED, IN_METADATA):
+        storage.put(f"{folder}/{PENDING.requested_at}", b"content")
+    clock.sleep(A_LEASE_AND_MORE_S)
+
+
+def test_a_take_over_removes_what_is_prepared_in_the_table_and_in_its_metadata_table() -> None:
+    storage, clock = new_storage(), SharedClock()
+    held(storage, clock)
+    open_lock(storage, clock=clock).acquire(wait_s=0).check()
+    assert storage.list_tree(PREPARED) == storage.list_tree(IN_METADATA) == []
+
+
+def test_a_take_over_that_is_overtaken_removes_nothing_of_the_next_holder() -> None:
+    storage, clock = new_storage(), SharedClock()
+    held(storage, clock)
+    next_path = f"{PREPARED}/20260101000002000"
+
+    def overtake() -> None:
+        clock.sleep(A_LEASE_AND_MORE_S)
+        open_lock(storage, clock=clock).acquire(wait_s=0)
+        storage.put(next_path, b"of the next holder")
+
+    stopped = InterruptedStorage(storage, overtake)
+    stopped.is_before = lambda _, method, path: (method, path) == ("list_folder", PREPARED)
+    with pytest.raises(LockTimeout):
+        open_lock(stopped, clock=clock).acquire(wait_s=0)
+    assert [info.path for info in storage.list_tree(PREPARED)] == [next_path]
+
+
+def test_a_take_over_that_lasts_longer_than_the_lease_begins_again() -> None:
+    storage, clock = new_storage(), SharedClock()
+    held(storage, clock)
+    stopped = InterruptedStorage(storage, lambda: clock.sleep(A_LEASE_AND_MORE_S))
+    stopped.is_before = lambda _, method, path: method == "delete"
+    open_lock(stopped, clock=clock).acquire(wait_s=2 * A_LEASE_AND_MORE_S).check()
+    assert storage.list_tree(PREPARED) == []

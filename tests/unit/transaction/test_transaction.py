@@ -18,8 +18,9 @@ from table.model.instant import Instant
 from table.services.compaction import CompactionPolicy
 from table.storage import Storage
 from table.timeline.clock import UTC_CLOCK
+from table.timeline.timeline_store import rollback_plan_content
 from table.transaction.heartbeat import HEARTBEAT_FOLDER
-from table.transaction.rollback import roll_back
+from table.transaction.rollback import plan_rollback, roll_back
 from table.transaction.transaction import Transaction
 from table.write.markers import mark, marked_files
 from tests.protocol.actors import A_HEARTBEAT_AND_MORE_S, SHARING, Mode, open_writer
@@ -172,6 +173,33 @@ def test_a_compaction_that_another_writer_completed_is_not_published_again(
     timeline = table.open().table.timeline
     assert [i.requested_at for i in timeline.completed(Action.COMMIT)] == [planned.requested_at]
     assert table.rows() == {"a": 2}
+
+
+def test_of_two_attempts_at_a_plan_the_first_is_not_published_once_the_second_began(
+    clock: VirtualTime,
+) -> None:
+    table, planned = compactable(clock)
+    first = executed(table, planned)
+    clock.sleep(A_HEARTBEAT_AND_MORE_S)
+    second = executed(table, planned)
+    assert first._transaction is not None
+    assert first._transaction._heartbeat is not None
+    first._transaction._heartbeat._beaten_at_s = clock.time()  # as a clock that was set back
+    with pytest.raises(WriteConflict, match="another attempt at it has begun"):
+        first._transaction.commit(CommitMetadata(compacted=True))
+    assert [i.requested_at for i in table.pending()] == [inflight(second).requested_at]
+
+
+def test_no_attempt_at_a_plan_begins_while_a_rollback_is_to_undo_one(clock: VirtualTime) -> None:
+    table, planned = compactable(clock)
+    executed(table, planned)
+    clock.sleep(A_HEARTBEAT_AND_MORE_S)
+    access = table.open().table.access
+    content = rollback_plan_content(plan_rollback(access, planned.requested_at))
+    name = access.generate_time(access.timeline.load().newest_time)
+    access.timeline.create(Instant(name, Action.ROLLBACK, State.REQUESTED), content)
+    with pytest.raises(WriteConflict, match="is to undo an attempt"):
+        Transaction.take_up(access, planned)
 
 
 def test_a_commit_that_appears_completed_is_not_published_again(clock: VirtualTime) -> None:

@@ -1,0 +1,650 @@
+"""Mutants of table services: cleaning, restore, savepoints, compaction, archival, upgrade."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+_CLEANING = "table/services/cleaning.py"
+_RESTORE = "table/services/restore.py"
+_SAVEPOINT = "table/services/savepoint.py"
+_COMPACTION = "table/services/compaction.py"
+_ARCHIVAL = "table/services/archival.py"
+_ARCHIVAL_PLAN = "table/services/archival_plan.py"
+_ARCHIVING = "table/timeline/archiving.py"
+_LSM_WRITER = "table/timeline/lsm_writer.py"
+_UNDOABLE = "table/transaction/undoable.py"
+_TAKEN_BACK = "table/timeline/taken_back.py"
+_UPGRADE = "table/upgrade/change.py"
+_TABLE = "table/hudi_table.py"
+_BOOTSTRAP = "table/metadata/bootstrap.py"
+_PROPERTIES = "table/metadata/property_file.py"
+_METADATA = "table/metadata/metadata_writer.py"
+_METADATA_COMPACTION = "table/metadata/metadata_compaction.py"
+
+_OF_CHECKS = ("tests/recovery/test_lease_checks.py",)
+_LATE_PLANS = ("tests/recovery/test_late_plans.py",)
+_LATE_FILES = ("tests/recovery/test_late_files.py",)
+_LOST_LEASE = ("tests/recovery/test_lost_lease.py",)
+_UNDOING = (
+    "tests/unit/services/test_undoing_beside_others.py",
+    "tests/recovery/test_undoing.py",
+)
+_OF_CLEANING = (
+    "tests/unit/services/test_undoing_beside_others.py",
+    "tests/unit/services/test_cleaning.py",
+    "tests/unit/services/test_under_the_lock.py",
+)
+_ARCHIVERS = ("tests/recovery/test_two_archivers.py",)
+_OF_ARCHIVAL = (
+    "tests/unit/services/test_archival_plan.py",
+    "tests/recovery/test_base_of_a_commit.py",
+)
+_OF_HISTORY = ("tests/unit/timeline/test_lsm_writer.py", "tests/recovery/test_two_archivers.py")
+_OF_UPGRADES = ("tests/unit/streamer/test_table_version.py", "tests/recovery/test_version_6.py")
+_OF_METADATA = ("tests/recovery/test_lost_lease.py", "tests/unit/metadata/test_trust.py")
+
+_CLEANS = (
+    Mutant(
+        _CLEANING,
+        "        lease.check()\n        root = access",
+        "        root = access",
+        "a clean is planned without the lock, of files that a restore needs by now",
+        _OF_CHECKS,
+    ),
+    Mutant(
+        _CLEANING,
+        "        lease.check()  # created late, it is for ``take_up`` to judge\n",
+        "",
+        "a clean whose plan appeared late deletes files that a savepoint keeps",
+        _OF_CHECKS + _LATE_PLANS,
+    ),
+    Mutant(
+        _CLEANING,
+        "        lease.check()\n        access.timeline.forget(standing)\n",
+        "        access.timeline.forget(standing)\n",
+        "a process without the lock removes the plan of a clean that others execute",
+        _OF_CHECKS,
+    ),
+    Mutant(
+        _CLEANING,
+        "        reason = _obsolete(planned, pending, timeline, access.timeline)\n",
+        '        reason = "" if planned else "it is lost"\n',
+        "a clean deletes files that a restore or a savepoint needs since",
+        _LATE_PLANS,
+    ),
+    Mutant(
+        _CLEANING,
+        "        if change.action is Action.RESTORE or (\n",
+        "        if False or (\n",
+        "a clean that was planned before a restore deletes the files that this brought back",
+        _LATE_PLANS,
+    ),
+    Mutant(
+        _CLEANING,
+        "            change.action is Action.ROLLBACK\n",
+        "            False\n",
+        "a clean that was planned before a rollback deletes the files that are the newest again",
+        _LATE_PLANS,
+    ),
+    Mutant(
+        _CLEANING,
+        "        if change.action is Action.SAVEPOINT and _keeps",
+        "        if False and _keeps",
+        "a clean that was planned before a savepoint deletes files that it keeps",
+        _LATE_PLANS,
+    ),
+    Mutant(
+        _CLEANING,
+        "        if timeline.pending(Action.CLEAN):  # it may have the same files\n",
+        "        if False:\n",
+        "two cleans delete and record the same files",
+        _OF_CLEANING,
+    ),
+    Mutant(
+        _CLEANING,
+        "        check_no_restore(timeline)\n        if timeline",
+        "        if timeline",
+        "a clean is planned in the middle of a restore",
+        _OF_CLEANING,
+    ),
+    Mutant(
+        _CLEANING,
+        "        if planned is None and sharing and is_fresh(",
+        "        if False and is_fresh(",
+        "the plan that a living writer is writing is removed",
+        _OF_CLEANING,
+    ),
+    Mutant(
+        _CLEANING,
+        "access.sharing is None or not has_heartbeat(access.storage, pending, access.sharing)",
+        "True",
+        "a clean that another writer executes is executed beside it",
+        _OF_CLEANING,
+    ),
+    Mutant(
+        _CLEANING,
+        "        if standing is None:\n            raise Fenced(",
+        "        if False:\n            raise Fenced(",
+        "a clean is published whose plan was removed",
+        _OF_CLEANING,
+    ),
+    Mutant(
+        _CLEANING,
+        "        if standing.is_completed:  # another executor of the same plan was faster\n",
+        "        if False:\n",
+        "a clean that another process completed is completed twice",
+        _OF_CLEANING,
+    ),
+    Mutant(
+        _CLEANING,
+        "    access.delete_files(planned.paths)\n    for partition",
+        "    for partition",
+        "a clean says that files are gone which fill the disk",
+        _OF_CLEANING,
+    ),
+)
+
+_RESTORES = (
+    Mutant(
+        _RESTORE,
+        "    lease.check()\n    access.timeline.create(requested",
+        "    access.timeline.create(requested",
+        "a restore is requested without the lock",
+        _OF_CHECKS,
+    ),
+    Mutant(
+        _RESTORE,
+        "    lease.check()  # created late, it may lack a commit: ``_with_later_commits``\n",
+        "",
+        "a restore whose plan appeared late keeps a commit that it should undo",
+        _OF_CHECKS + _LATE_PLANS,
+    ),
+    Mutant(
+        _RESTORE,
+        "    lease.check()\n    if standing is not None and",
+        "    if standing is not None and",
+        "a restore that lost the lock deletes commits that came after it",
+        _OF_CHECKS,
+    ),
+    Mutant(
+        _RESTORE,
+        "            plan = _with_later_commits(plan, pending, timeline, is_merge_on_read)\n",
+        "            pass\n",
+        "a resumed restore keeps a commit that it should undo",
+        _LATE_PLANS,
+    ),
+    Mutant(
+        _RESTORE,
+        "        access.timeline.withdraw_all(name)\n",
+        "        pass\n",
+        "a commit that a restore undoes can still be published",
+        _OF_CHECKS + _UNDOING,
+    ),
+    Mutant(
+        _RESTORE,
+        "        access.timeline.unpublish(standing)\n        standing",
+        "        standing",
+        "a restore deletes files of commits that queries still see",
+        _UNDOING,
+    ),
+    Mutant(
+        _RESTORE,
+        "    for clean in timeline.pending(Action.CLEAN):\n",
+        "    for clean in ():\n",
+        "a restore brings files back to the timeline that a pending clean deletes",
+        _UNDOING,
+    ),
+    Mutant(
+        _RESTORE,
+        "    if timeline.has_history:\n",
+        "    if False:\n",
+        "a restore keeps commits that were archived, and says that it undid all",
+        _UNDOING,
+    ),
+    Mutant(
+        _RESTORE,
+        "    for name in sorted(undone & savepoints.keys()):\n",
+        "    for name in ():\n",
+        "a restore deletes a commit that a savepoint keeps",
+        _UNDOING,
+    ),
+    Mutant(
+        _RESTORE,
+        "            drop(access.storage, read_properties(access.storage), lease.check)\n",
+        "",
+        "the metadata table lists files that a restore deleted",
+        _UNDOING,
+    ),
+    Mutant(
+        _RESTORE,
+        "    _forget_rollbacks(access, timeline, plan)\n",
+        "",
+        "a pending rollback of an instant that a restore undid blocks the next writer",
+        _UNDOING,
+    ),
+    Mutant(
+        _SAVEPOINT,
+        "    for clean in timeline.pending(Action.CLEAN):\n",
+        "    for clean in ():\n",
+        "a savepoint keeps files that a pending clean deletes",
+        _UNDOING,
+    ),
+    Mutant(
+        _SAVEPOINT,
+        "    check_not_cleaned(timeline, store, requested_at)\n\n",
+        "\n",
+        "a savepoint is made of a state whose files were cleaned",
+        _UNDOING,
+    ),
+    Mutant(
+        _SAVEPOINT,
+        "    check_no_restore(timeline)\n    if requested_at",
+        "    if requested_at",
+        "a savepoint is made of a commit that a restore is about to undo",
+        _UNDOING,
+    ),
+    Mutant(
+        _UNDOABLE,
+        "    if any(i.requested_at == name for i in timeline.completed(Action.SAVEPOINT)):\n",
+        "    if False:\n",
+        "the rollback of a commit deletes files that a savepoint keeps",
+        _UNDOING,
+    ),
+    Mutant(
+        _UNDOABLE,
+        "    if later:\n",
+        "    if False:\n",
+        "the rollback of a commit takes away what later commits were written over",
+        _UNDOING,
+    ),
+    Mutant(
+        _UNDOABLE,
+        "    for writing in timeline.pending(*COMMITS):\n",
+        "    for writing in ():\n",
+        "the rollback of a commit takes away what a living writer writes over",
+        _UNDOING,
+    ),
+    Mutant(
+        _UNDOABLE,
+        "        if service.requested_at > name:\n",
+        "        if False:\n",
+        "a planned compaction reads logs of a commit that was rolled back",
+        _UNDOING,
+    ),
+    Mutant(
+        _UNDOABLE,
+        "    for clean in timeline.pending(Action.CLEAN):\n",
+        "    for clean in ():\n",
+        "a pending clean deletes the files that a rollback made the newest",
+        _UNDOING,
+    ),
+    Mutant(
+        _UNDOABLE,
+        "        if storage.head(path) is None:\n",
+        "        if False:\n",
+        "a compaction is rolled back whose logs were cleaned: its rows are the only ones",
+        (*_UNDOING, "tests/unit/services/test_cleaning.py"),
+    ),
+)
+
+_COMPACTIONS = (
+    Mutant(
+        _COMPACTION,
+        "        lease.check()\n",
+        "",
+        "a compaction is planned without the lock, and lacks a commit",
+        _OF_CHECKS,
+    ),
+    Mutant(
+        _COMPACTION,
+        "        if store.version.logs_name_their_slice and store.pending_writes(timeline):\n",
+        "        if False:\n",
+        "in version 6 a compaction ends a slice to which a writer is adding logs",
+        ("tests/recovery/test_version_6.py",),
+    ),
+    Mutant(
+        _COMPACTION,
+        "    with access.lock.hold(LOCK_WAIT_S) as lease:\n"
+        "        timeline = access.timeline.load()\n",
+        "    timeline = access.timeline.load()\n    with access.lock.hold(LOCK_WAIT_S) as lease:\n",
+        "a compaction is planned on a timeline from before the lock: it lacks a commit",
+        ("tests/unit/services/test_under_the_lock.py",),
+    ),
+    Mutant(
+        "sinks/hudi/compactions.py",
+        "return {**own_metadata(), **carried}",
+        "return {**own_metadata()}",
+        "a compaction carries no checkpoint: the next run begins anew once commits are archived",
+        _UNDOING,
+    ),
+    Mutant(
+        "sinks/hudi/table_writer.py",
+        "            self.check_columns(timeline)\n",
+        "            pass\n",
+        "a commit hides the column that another one added meanwhile",
+        ("tests/unit/sinks/test_schema_changes.py", "tests/unit/sinks/test_schema_requests.py"),
+    ),
+)
+
+_ARCHIVALS = (
+    Mutant(
+        _ARCHIVAL,
+        "        store.archive(instants, lease.check)\n",
+        "        store.archive(instants, lambda: None)\n",
+        "an archiver without the lock writes and deletes instants",
+        _OF_CHECKS,
+    ),
+    Mutant(
+        _ARCHIVAL,
+        "    lease.check()\n    access.delete_files(found)\n",
+        "    access.delete_files(found)\n",
+        "an archiver without the lock deletes files of a commit",
+        ("tests/unit/services/test_under_the_lock.py",),
+    ),
+    Mutant(
+        _ARCHIVAL,
+        "        check_no_restore(timeline)\n",
+        "",
+        "instants are archived that a pending restore is to undo",
+        ("tests/unit/services/test_under_the_lock.py",),
+    ),
+    Mutant(
+        _ARCHIVAL,
+        "    access.delete_files(found)\n",
+        "",
+        "late files of an undone instant count as committed once its rollback is archived",
+        _LATE_FILES,
+    ),
+    Mutant(
+        _ARCHIVAL,
+        "        if instant.requested_at >= cleaned_until or is_late:\n",
+        "        if False:\n",
+        "replaced file groups are read again once their replacement is archived: rows twice",
+        _UNDOING,
+    ),
+    Mutant(
+        _ARCHIVAL_PLAN,
+        "    yield from _before_pending(timeline)\n",
+        "",
+        "what completed beside a pending write is archived: its writer finds no conflict",
+        _OF_ARCHIVAL,
+    ),
+    Mutant(
+        _ARCHIVAL_PLAN,
+        '    yield from (i.requested_at for i in older if (i.completed_at or "") > pending',
+        "    yield from (i.requested_at for i in () if (i.completed_at or '') > pending",
+        "a commit that completed after a write began is archived: no conflict is found",
+        _OF_ARCHIVAL,
+    ),
+    Mutant(
+        _ARCHIVAL_PLAN,
+        "    yield from (i.requested_at for i in timeline.completed(Action.SAVEPOINT))\n",
+        "",
+        "the commit of a savepoint is archived: nobody can restore to it",
+        _OF_ARCHIVAL,
+    ),
+    Mutant(
+        _ARCHIVAL_PLAN,
+        "    pending = (i.requested_at for i in data_timeline.pending())\n",
+        "    pending = ()\n",
+        "the metadata table forgets instants that its data table has pending",
+        ("tests/unit/services",),
+    ),
+    Mutant(
+        _ARCHIVING,
+        "        new = [i for i in instants if (i.requested_at, i.action) not in known]\n",
+        "        new = [*instants]\n",
+        "what a dead archiver has archived is in the history twice",
+        ("tests/unit/timeline/test_lsm_writer.py", "tests/recovery/test_two_archivers.py"),
+    ),
+    Mutant(
+        _ARCHIVING,
+        "        check()\n        pending",
+        "        pending",
+        "an archiver without the lock deletes instants from the timeline",
+        ("tests/unit/services/test_under_the_lock.py",),
+    ),
+    Mutant(
+        _TAKEN_BACK,
+        "set(instants) - completed_in(archived, instants)",
+        "set(instants)",
+        "files of a compaction that was executed again and archived are deleted",
+        _UNDOING,
+    ),
+    Mutant(
+        _TAKEN_BACK,
+        "    rolled_back |= {plan.instant for plan in rollbacks_since(store, since, timeline)}\n",
+        "",
+        "late files of an instant that was just rolled back are read",
+        _LATE_FILES,
+    ),
+)
+
+_HISTORIES = (
+    Mutant(
+        _LSM_WRITER,
+        '            self._storage.create(f"{self._history.folder}/{name}", manifest)\n',
+        '            self._storage.put(f"{self._history.folder}/{name}", manifest)\n',
+        "of two archivers one replaces the manifest of the other: instants are lost",
+        _OF_HISTORY,
+    ),
+    Mutant(
+        _LSM_WRITER,
+        "                self._storage.replace(path, str(number).encode(), version)\n",
+        "                self._storage.put(path, str(number).encode())\n",
+        "a late archiver takes the history back to an older version",
+        _OF_HISTORY,
+    ),
+    Mutant(
+        _LSM_WRITER,
+        "            if stated is not None and stated > number:\n                break\n",
+        "",
+        "an archiver that was paused makes an older manifest the newest",
+        _OF_HISTORY,
+    ),
+    Mutant(
+        _LSM_WRITER,
+        "            newest = max(self._history.versions())\n",
+        "            newest = number\n",
+        "on a local disk a late archiver takes the history back to an older version",
+        _OF_HISTORY,
+    ),
+    Mutant(
+        _LSM_WRITER,
+        "        self._check()\n        with _as_conflict(name):\n",
+        "        with _as_conflict(name):\n",
+        "an archiver without the lock writes a manifest beside Apache Hudi",
+        _OF_CHECKS,
+    ),
+    Mutant(
+        _LSM_WRITER,
+        "        self._check()\n        self._storage.delete(",
+        "        self._storage.delete(",
+        "an archiver without the lock deletes files of the history",
+        ("tests/unit/services/test_under_the_lock.py",),
+    ),
+    Mutant(
+        _LSM_WRITER,
+        "                self._check()\n                self._move_on_to",
+        "                self._move_on_to",
+        "an archiver without the lock names the next version of the history",
+        ("tests/unit/services/test_under_the_lock.py",),
+    ),
+    Mutant(
+        _LSM_WRITER,
+        "if is_data_file(name) and name not in named)",
+        "if is_data_file(name))",
+        "archival deletes files of the history that its manifest names",
+        _OF_HISTORY,
+    ),
+    Mutant(
+        _LSM_WRITER,
+        "    return next(file for file in files if file.name not in names)\n",
+        "    return next(files)\n",
+        "an archival for whose range there is a file fails for ever",
+        _OF_HISTORY,
+    ),
+    Mutant(
+        _LSM_WRITER,
+        "            if len(kept) < manifests_kept:\n",
+        "            if len(kept) < 1:\n",
+        "readers that have read the manifest before find its files gone",
+        _OF_HISTORY,
+    ),
+)
+
+_VERSIONS = (
+    Mutant(
+        _BOOTSTRAP,
+        "    check_lease()\n    if properties.names",
+        "    if properties.names",
+        "a process without the lock takes a metadata table away that another has made",
+        ("tests/unit/services/test_under_the_lock.py",),
+    ),
+    Mutant(
+        _BOOTSTRAP,
+        "    check_lease()\n    storage.delete(paths)\n",
+        "    storage.delete(paths)\n",
+        "a process without the lock deletes files of a metadata table that another has made",
+        ("tests/unit/services/test_under_the_lock.py",),
+    ),
+    Mutant(
+        _PROPERTIES,
+        "            storage.replace(PROPERTIES_PATH, content, version)\n",
+        "            storage.put(PROPERTIES_PATH, content)\n",
+        "a process that was paused names a timeline that an upgrade has deleted",
+        ("tests/unit/metadata/test_property_file.py", "tests/unit/services"),
+    ),
+    Mutant(
+        _PROPERTIES,
+        "    if TableProperties.parse(content).to_bytes() != before.to_bytes():\n",
+        "    if False:\n",
+        "on a local disk a process that was paused writes properties that were made from old ones",
+        ("tests/unit/metadata/test_property_file.py", "tests/unit/services"),
+    ),
+    Mutant(
+        _METADATA,
+        "            check_lease()\n            store.undo(target)\n",
+        "            store.undo(target)\n",
+        "a process without the lock takes a commit out of the metadata table",
+        ("tests/unit/services/test_under_the_lock.py",),
+    ),
+    Mutant(
+        _UPGRADE,
+        "        lease.check()\n        if not change.is_none:\n            replace_properties(",
+        "        if not change.is_none:\n            replace_properties(",
+        "an upgrade without the lock hides a commit that came meanwhile",
+        ("tests/unit/services/test_under_the_lock.py",),
+    ),
+    Mutant(
+        _UPGRADE,
+        "        lease.check()\n        storage.create(move.target",
+        "        storage.create(move.target",
+        "an upgrade without the lock writes instants to a timeline that others use by now",
+        ("tests/unit/services/test_under_the_lock.py",),
+    ),
+    Mutant(
+        _UPGRADE,
+        "        _check_nothing_pending(access, timeline)\n",
+        "",
+        "an upgrade moves a table on which a writer is at work",
+        ("tests/unit/services/test_under_the_lock.py", *_OF_UPGRADES),
+    ),
+    Mutant(
+        _UPGRADE,
+        "        _check_merged(access, change, timeline)\n",
+        "",
+        "logs that the new version reads otherwise are taken over: rows are lost",
+        _OF_UPGRADES,
+    ),
+    Mutant(
+        _UPGRADE,
+        "            bare = drop(access.storage, bare, lease.check)\n",
+        "            pass\n",
+        "an upgraded table has a metadata table of the old version",
+        _UNDOING,
+    ),
+    Mutant(
+        _UPGRADE,
+        "    _delete_leftovers(storage, layout, {move.source for move in change.moves})\n",
+        "",
+        "what an upgrade that died left is on the timeline of the next one",
+        ("tests/unit/services/test_under_the_lock.py", *_OF_UPGRADES),
+    ),
+)
+
+_METADATA_TABLES = (
+    Mutant(
+        _TABLE,
+        "                self._make_metadata_table(timeline, lease.check)\n",
+        "                self._make_metadata_table(timeline, lambda: None)\n",
+        "a metadata table that is made without the lock lacks a commit: rows are hidden",
+        ("tests/unit/services/test_under_the_lock.py",),
+    ),
+    Mutant(
+        _TABLE,
+        "            self._make_metadata_table(self.store.load(), lease.check)\n",
+        "            self._make_metadata_table(self.store.load(), lambda: None)\n",
+        "a metadata table that is made anew without the lock lacks a commit: rows are hidden",
+        ("tests/unit/services/test_under_the_lock.py",),
+    ),
+    Mutant(
+        _TABLE,
+        "            self._metadata_writer.compact(self.store.load(), lease.check)\n",
+        "            self._metadata_writer.compact(self.store.load(), lambda: None)\n",
+        "a compaction of the metadata table without the lock lacks a commit",
+        ("tests/unit/services/test_under_the_lock.py",),
+    ),
+    Mutant(
+        _METADATA,
+        "        if not self._instants.is_prepared(instant):\n",
+        "        if False:\n",
+        "the metadata table is told of a commit that was rolled back meanwhile",
+        _OF_METADATA,
+    ),
+    Mutant(
+        _METADATA,
+        "or completed - known.told:",
+        "or False:",
+        "the metadata table goes on although it lacks a commit of another writer",
+        (*_OF_METADATA, "tests/unit/services/test_under_the_lock.py"),
+    ),
+    Mutant(
+        _METADATA,
+        "            store.undo(target)\n",
+        "            pass\n",
+        "the metadata table keeps what it was told of an undone commit",
+        (*_LATE_FILES, *_OF_METADATA),
+    ),
+    Mutant(
+        _METADATA_COMPACTION,
+        " or not all(_counts(i, data) for i in since)",
+        "",
+        "a base file of the metadata table holds a commit that may be rolled back",
+        _UNDOING,
+    ),
+    Mutant(
+        _METADATA_COMPACTION,
+        "        if difference is not None:\n            raise FilesDiffer(difference)\n",
+        "",
+        "a compaction of a damaged metadata table hides files for good",
+        ("tests/unit/metadata",),
+    ),
+    Mutant(
+        "table/metadata/metadata_store.py",
+        "        self.instants.prepare(pending, content)\n        check_standing()\n",
+        "        self.instants.prepare(pending, content)\n",
+        "a commit of the metadata table is published without the lock",
+        _OF_METADATA,
+    ),
+)
+
+OF_SERVICES = (
+    *_CLEANS,
+    *_RESTORES,
+    *_COMPACTIONS,
+    *_ARCHIVALS,
+    *_HISTORIES,
+    *_VERSIONS,
+    *_METADATA_TABLES,
+)

@@ -1,0 +1,194 @@
+"""Mutants of the lock, of prepared content, and of the storage that both are kept on."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+_LOCK = "table/timeline/lock.py"
+_LOCK_FILE = "table/timeline/lock_file.py"
+_DISK = "table/storage/disk.py"
+_LOCAL = "table/storage/local_storage.py"
+_OBJECTS = "table/storage/object_storage.py"
+
+_OF_LOCKS = ("tests/contract/test_lock.py", "tests/property/test_lock_interleavings.py")
+_TAKE_OVERS = ("tests/recovery/test_lost_lease.py",)
+_OF_STORAGE = ("tests/contract/test_storage.py",)
+
+_LOCKS = (
+    Mutant(
+        _LOCK,
+        "        if claim.taken_over:\n",
+        "        if False:\n",
+        "a writer that lost its lease publishes after others have gone on: its rows are lost",
+        _TAKE_OVERS,
+    ),
+    Mutant(
+        _LOCK,
+        "    paths = all_prepared(storage)\n    lease.check_time()\n",
+        "    paths = all_prepared(storage)\n",
+        "a writer that is slow to take a lock over removes what the next holder prepared",
+        ("tests/unit/transaction/test_publication.py",),
+    ),
+    Mutant(
+        _LOCK,
+        "    storage.delete(paths)\n    lease.check_time()\n",
+        "    storage.delete(paths)\n",
+        "a take-over that lasted longer than the lease counts as one",
+        ("tests/unit/transaction/test_publication.py",),
+    ),
+    Mutant(
+        _LOCK,
+        "                    self._file.rewrite(claim, claim.given_back())\n",
+        "                    self._file.rewrite(claim, replace(claim.record, expired=True))\n",
+        "a take-over that failed looks like a lock that was released: nothing is withdrawn",
+        _TAKE_OVERS,
+    ),
+    Mutant(
+        _LOCK_FILE,
+        "return replace(self.record, valid_until_ms=0, expired=not self.taken_over)",
+        "return replace(self.record, valid_until_ms=0, expired=True)",
+        "after a take-over that failed the next holder withdraws nothing",
+        _TAKE_OVERS,
+    ),
+    Mutant(
+        _LOCK_FILE,
+        "taken_over=not seen.record.expired)",
+        "taken_over=False)",
+        "on an object store a lock is taken over without a withdrawal",
+        _TAKE_OVERS,
+    ),
+    Mutant(
+        _LOCK_FILE,
+        "bool(highest) and not seen[highest].expired)",
+        "False)",
+        "on a local disk a lock is taken over without a withdrawal",
+        _TAKE_OVERS,
+    ),
+    Mutant(
+        "table/timeline/prepared.py",
+        'f".hoodie/metadata/{_FOLDER}"',
+        '".hoodie/.none"',
+        "a commit of the metadata table is published after its lock was taken over",
+        ("tests/unit/transaction/test_publication.py",),
+    ),
+    Mutant(
+        _LOCK,
+        "            elif not self._file.stands(claim):\n",
+        "            elif False:\n",
+        "a lock that Apache Hudi has taken over is believed to be held",
+        _OF_LOCKS + _TAKE_OVERS,
+    ),
+    Mutant(
+        _LOCK,
+        "            self._valid_claim()  # reading may have taken long\n",
+        "",
+        "a look at the lock that lasted longer than the lease passes",
+        _OF_LOCKS,
+    ),
+    Mutant(
+        _LOCK,
+        "            if self.remaining_s() < self._lease_s / 2:\n",
+        "            if False:\n",
+        "the step after a look at the lock has next to no time left",
+        _OF_LOCKS,
+    ),
+    Mutant(
+        _LOCK,
+        "> record.valid_until_ms + CLOCK_DRIFT_MS",
+        "> record.valid_until_ms",
+        "a writer whose clock is ahead takes a lock over that is held",
+        _OF_LOCKS,
+    ),
+    Mutant(
+        _LOCK,
+        "            lease.renew()\n",
+        "            pass\n",
+        "work under the lock that lasts longer than a lease never ends",
+        _OF_LOCKS,
+    ),
+    Mutant(
+        _LOCK_FILE,
+        "        if overtaken or not all(map(is_free, others.values())):\n",
+        "        if False:\n",
+        "two processes hold the lock of a table on a local disk",
+        _OF_LOCKS,
+    ),
+    Mutant(
+        _LOCK_FILE,
+        "self._storage.replace(LOCK_PATH, record.to_bytes(), claim.version)",
+        "self._storage.replace(LOCK_PATH, record.to_bytes(), self._read().version)",
+        "two writers hold the lock of a table on an object store",
+        _OF_LOCKS,
+    ),
+)
+
+_WRITES = (
+    Mutant(
+        _DISK,
+        "    while rest:\n",
+        "    if rest:\n",
+        "a file of which the system wrote a part appears as a whole one",
+        ("tests/unit/storage/test_local_storage.py",),
+    ),
+    Mutant(
+        _LOCAL,
+        "            os.replace(staging, place)\n",
+        "            with open(place, 'wb') as file:\n                file.write(data)\n",
+        "a reader finds half of a file that is being replaced",
+        ("tests/unit/storage/test_local_storage.py", *_OF_STORAGE),
+    ),
+    Mutant(
+        _LOCAL,
+        "            link(staging, self._place(path))\n        except FileExistsError:\n"
+        "            with suppress",
+        "            os.replace(staging, self._place(path))\n        except FileExistsError:\n"
+        "            with suppress",
+        "on a local disk two writers create one file: the later replaces the other's",
+        _OF_STORAGE,
+    ),
+    Mutant(
+        _LOCAL,
+        "                link(source, place)\n",
+        "                os.replace(source, place)\n",
+        "on a local disk a completed instant is replaced by another",
+        _OF_STORAGE,
+    ),
+    Mutant(
+        _OBJECTS,
+        '                self._put(path, data, "create")\n',
+        '                self._put(path, data, "overwrite")\n',
+        "on an object store two writers create one file: the later replaces the other's",
+        _OF_STORAGE,
+    ),
+    Mutant(
+        _OBJECTS,
+        "            return self._put(path, data, expected)\n",
+        '            return self._put(path, data, "overwrite")\n',
+        "on an object store a version is replaced that was not read",
+        _OF_STORAGE,
+    ),
+    Mutant(
+        _OBJECTS,
+        "overwrite=not conditional)",
+        "overwrite=True)",
+        "on GCS and Azure a completed instant is replaced by another",
+        _OF_STORAGE,
+    ),
+    Mutant(
+        _OBJECTS,
+        "                    if self.read(path) != data:\n"
+        "                        raise _other_bytes(path) from None\n                    return\n",
+        "                    return\n",
+        "a file that another writer created is taken for our own",
+        ("tests/unit/storage/test_object_storage.py", *_OF_STORAGE),
+    ),
+    Mutant(
+        _OBJECTS,
+        "            if self.head(path) is None:\n",
+        "            if False:\n",
+        "an instant that was rolled back is reported as one that may be published",
+        _OF_STORAGE,
+    ),
+)
+
+OF_STORAGE = (*_LOCKS, *_WRITES)

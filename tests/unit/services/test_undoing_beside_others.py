@@ -1,0 +1,287 @@
+"""What cleans, restores, savepoints and rollbacks owe each other, each beside another process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from checkpoints.codec import CHECKPOINT_KEY
+from sinks.hudi.table_writer import TableWriter
+from sinks.hudi.upkeep import clean
+from table.config.table_properties import PROPERTIES_PATH, TableProperties, TableType
+from table.errors import Fenced, HudiError, Refused
+from table.execution.runner import LocalRunner
+from table.model.action import COMMITS, Action, State
+from table.model.clean import CleanPlan
+from table.model.format_version import FormatVersion
+from table.model.instant import Instant
+from table.model.rollback import RollbackPlan
+from table.services import archival, cleaning
+from table.services.archival_plan import ArchivalPolicy
+from table.services.compaction import CompactionPolicy
+from table.services.restore import restore
+from table.services.savepoint import create_savepoint
+from table.timeline.taken_back import taken_back
+from table.timeline.timeline import Timeline
+from table.timeline.timeline_store import (
+    clean_metadata_content,
+    rollback_metadata_content,
+    rollback_plan_content,
+)
+from table.transaction.heartbeat import HEARTBEAT_FOLDER
+from table.transaction.rollback import plan_rollback, roll_back_named
+from table.upgrade.change import change_version
+from table.view.file_system_view import FileSystemView
+from tests.protocol.actors import CLEANING, slices_as_of
+from tests.protocol.virtual_time import VirtualTime, on_virtual_time
+from tests.storages.interrupted_storage import InterruptedStorage
+from tests.tables import Row, commit, data_files
+from tests.unit.transaction.shared_table import Table, next_time
+from tests.unit.transaction.timelines import TimelineInMaking, replacing, written
+
+
+@pytest.fixture
+def clock() -> Iterator[VirtualTime]:
+    with on_virtual_time() as virtual:
+        yield virtual
+
+
+def with_commits(
+    clock: VirtualTime, count: int = 3, table_type: TableType = TableType.COPY_ON_WRITE
+) -> Table:
+    table = Table(clock, table_type)
+    for value in range(2, 2 + count):
+        commit(table.open(), [Row("a", value, value)])
+    return table
+
+
+def commits(table: Table) -> list[Instant]:
+    return list(table.open().table.timeline.completed(*COMMITS))
+
+
+def plan_clean(table: Table) -> tuple[Instant, CleanPlan]:
+    to = table.open()
+
+    def view_at(timeline: Timeline) -> FileSystemView:
+        to.table.refresh(timeline)
+        return to.table.view()
+
+    requested = cleaning.request(to.table.access, view_at, CLEANING)
+    assert requested is not None
+    return requested
+
+
+def keep(of: TableWriter, name: str) -> object:
+    return create_savepoint(of.table.access, name, slices_as_of(of), "ann", "")
+
+
+def restore_to(of: TableWriter, name: str) -> object:
+    return restore(of.table.access, name, of.table.properties.is_merge_on_read)
+
+
+def undo(of: TableWriter, name: str) -> object:
+    return roll_back_named(of.table.access, name)
+
+
+def has_metadata_table(table: Table) -> bool:
+    properties = TableProperties.parse(table.storage.read(PROPERTIES_PATH))
+    return bool(properties.metadata_partitions)
+
+
+# Cleans
+
+
+def test_a_clean_that_another_writer_executes_is_left_to_it(clock: VirtualTime) -> None:
+    table = with_commits(clock)
+    pending, _ = plan_clean(table)
+    table.storage.put(f"{HEARTBEAT_FOLDER}/{pending.requested_at}", b"")
+    before = data_files(table.storage)
+    assert clean(table.open().table, CLEANING) == []
+    assert data_files(table.storage) == before
+    table.storage.delete([f"{HEARTBEAT_FOLDER}/{pending.requested_at}"])
+    assert len(clean(table.open().table, CLEANING)) == 1
+
+
+def test_a_clean_whose_plan_was_removed_meanwhile_is_not_published(clock: VirtualTime) -> None:
+    table = with_commits(clock)
+    pending, planned = plan_clean(table)
+    meeting = InterruptedStorage(table.storage, lambda: table.open().table.store.forget(pending))
+    meeting.is_before = lambda _, method, path: ".locks/" in path
+    with pytest.raises(Fenced, match="its plan was removed"):
+        cleaning.execute(table.open(meeting).table.access, pending, planned)
+    assert not table.open().table.timeline.completed(Action.CLEAN)
+
+
+def test_a_clean_that_two_processes_execute_is_completed_once(clock: VirtualTime) -> None:
+    table = with_commits(clock)
+    pending, planned = plan_clean(table)
+    done: list[Instant] = []
+
+    def finish() -> None:
+        access = table.open().table.access
+        done.append(cleaning.execute(access, pending.inflight(), planned)[0])
+
+    meeting = InterruptedStorage(table.storage, finish)
+    meeting.is_before = lambda _, method, path: ".locks/" in path
+    ours, _ = cleaning.execute(table.open(meeting).table.access, pending, planned)
+    assert [ours] == done
+    names = [info.name for info in table.storage.list_folder(".hoodie/timeline")[1]]
+    assert sum(name.endswith(".clean") for name in names) == 1
+
+
+# What is refused beside a clean, and after one
+
+
+@pytest.mark.parametrize("act", [keep, undo, restore_to])
+def test_what_a_pending_clean_may_be_deleting_is_neither_kept_nor_brought_back(
+    clock: VirtualTime, act: Callable[[TableWriter, str], object]
+) -> None:
+    table = with_commits(clock)
+    name = commits(table)[-2 if act is restore_to else -1].requested_at
+    pending, _ = plan_clean(table)
+    with pytest.raises(Refused, match=str(pending.requested_at)):
+        act(table.open(), name)
+    assert table.rows() == {"a": 4}
+    assert clean(table.open().table, CLEANING)
+
+
+def test_a_commit_whose_replaced_files_were_cleaned_is_not_undone(clock: VirtualTime) -> None:
+    table = with_commits(clock)
+    assert clean(table.open().table, CLEANING)
+    with pytest.raises(Refused, match="which it replaced, was cleaned away"):
+        undo(table.open(), commits(table)[-1].requested_at)
+    assert table.rows() == {"a": 4}
+
+
+def test_a_state_whose_files_were_cleaned_is_not_kept(clock: VirtualTime) -> None:
+    table = with_commits(clock)
+    name = commits(table)[0].requested_at
+    assert clean(table.open().table, CLEANING)
+    with pytest.raises(Refused, match="may be gone"):
+        keep(table.open(), name)
+
+
+def test_nothing_is_kept_while_a_restore_is_pending(clock: VirtualTime) -> None:
+    table = with_commits(clock)
+    to = table.open()
+    to.table.store.create(Instant(next_time(to), Action.RESTORE, State.REQUESTED))
+    with pytest.raises(Refused, match="finish it first"):
+        keep(table.open(), commits(table)[-1].requested_at)
+
+
+# Restores
+
+
+def test_a_restore_leaves_nothing_of_what_came_after(clock: VirtualTime) -> None:
+    table = with_commits(clock)
+    assert table.open().table.keep_metadata_table()
+    first, second, *later = commits(table)
+    access = table.open().table.access
+    content = rollback_plan_content(plan_rollback(access, later[-1].requested_at))
+    at = access.generate_time(access.timeline.load().newest_time)
+    access.timeline.create(Instant(at, Action.ROLLBACK, State.REQUESTED), content)
+    restore_to(table.open(), second.requested_at)
+    assert commits(table) == [first, second]
+    assert table.pending() == []
+    assert not has_metadata_table(table)
+    assert table.storage.list_tree(".hoodie/metadata") == []
+    assert table.rows() == {"a": 2}
+
+
+def test_a_restore_over_commits_that_were_archived_is_refused(clock: VirtualTime) -> None:
+    table = with_commits(clock)
+    _, second, third, _ = commits(table)
+    keep(table.open(), second.requested_at)
+    table.open().table.store.archive([third], lambda: None)  # as other archivers may
+    with pytest.raises(Refused, match="was archived"):
+        restore_to(table.open(), second.requested_at)
+    assert table.rows() == {"a": 4}
+
+
+# Histories
+
+
+def test_a_rollback_of_an_attempt_does_not_take_a_commit_of_the_history_back() -> None:
+    at = TimelineInMaking()
+    done = at.commit(Action.COMMIT, written(("north", "1")))
+    kept = at.commit(Action.COMMIT, written(("north", "1")))
+    undone = at.begin(Action.COMMIT)
+    for name in (done.requested_at, undone.requested_at):
+        rollback = at.begin(Action.ROLLBACK)
+        plan = RollbackPlan(name, Action.COMMIT, {})
+        at.publish(rollback, rollback_metadata_content(plan, rollback.requested_at, 1))
+    at.store.forget(undone)
+    at.store.archive([done], lambda: None)
+    names = [done.requested_at, undone.requested_at]
+    archived = at.store.load_archived()
+    assert taken_back(at.store, names, at.load(), archived) == {undone.requested_at}
+    assert at.load().find(kept.requested_at) == kept
+
+
+@pytest.mark.parametrize("is_cleaned", [True, False])
+def test_a_replacement_stays_active_until_what_it_replaced_was_cleaned(is_cleaned: bool) -> None:
+    at = TimelineInMaking()
+    replacement = at.commit(Action.REPLACE_COMMIT, replacing(("north", "1")))
+    others = [at.commit(Action.COMMIT, written(("north", "2"))) for _ in range(6)]
+    retained = others[0] if is_cleaned else replacement
+    begun = at.begin(Action.CLEAN)
+    plan = CleanPlan("KEEP_LATEST_COMMITS", {}, retained.requested_at, "commit")
+    at.publish(begun, clean_metadata_content(plan, begun.requested_at, 1))
+    chosen = archival.propose(at.store, at.load(), ArchivalPolicy(2, 4), None, lambda _: ())
+    assert (replacement in chosen) == is_cleaned
+
+
+# What else a change must say
+
+
+def test_a_compaction_carries_the_checkpoint_on(clock: VirtualTime) -> None:
+    table = Table(clock, TableType.MERGE_ON_READ)
+    checkpoint = {CHECKPOINT_KEY: "orders,0:17"}
+    commit(table.open(), [Row("a", 2, 2)], checkpoint)
+    ((_, metadata),) = table.open().compact_if_due(CompactionPolicy(1), LocalRunner(1))
+    assert checkpoint.items() <= metadata.extra_metadata.items()
+    stored = table.open().table.store.read_commit(commits(table)[-1])
+    assert stored.compacted
+    assert checkpoint.items() <= stored.extra_metadata.items()
+
+
+def test_a_table_of_another_version_has_no_metadata_table_of_the_old_one(
+    clock: VirtualTime,
+) -> None:
+    table = with_commits(clock)
+    assert table.open().table.keep_metadata_table()
+    change_version(table.open().table.access, FormatVersion.V8)
+    assert not has_metadata_table(table)
+    assert table.storage.list_tree(".hoodie/metadata") == []
+    assert table.rows() == {"a": 4}
+
+
+def test_the_metadata_table_is_not_compacted_while_a_commit_that_it_has_is_pending(
+    clock: VirtualTime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = with_commits(clock)
+    assert table.open().table.keep_metadata_table()
+    monkeypatch.setattr("table.metadata.metadata_compaction.EVERY_DELTA_COMMITS", 2)
+
+    class Stopped(HudiError):
+        pass
+
+    def stop() -> None:
+        raise Stopped
+
+    stopping = InterruptedStorage(table.storage, stop)
+    stopping.is_before = lambda _, method, path: (
+        method == "publish" and path.startswith(".hoodie/timeline/")
+    )
+    with pytest.raises(Stopped):
+        commit(table.open(stopping), [Row("w", 9, 9, region="west")])
+
+    def compactions() -> int:
+        names = table.storage.list_folder(".hoodie/metadata/.hoodie/timeline")[1]
+        return sum(info.name.endswith(".commit") for info in names)
+
+    before = compactions()
+    for value in range(3):
+        commit(table.open(), [Row("a", 10 + value, 10 + value)])
+    assert compactions() == before
