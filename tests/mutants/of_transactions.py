@@ -11,7 +11,6 @@ _CONFLICTS = "table/transaction/conflicts.py"
 _HEARTBEAT = "table/transaction/heartbeat.py"
 _SHARING = "table/transaction/sharing.py"
 _LOSS = "table/transaction/completion_loss.py"
-_ATTEMPT = "table/transaction/attempt.py"
 
 _OF_CONFLICTS = ("tests/unit/transaction/test_conflicts.py",)
 _OF_HEARTBEATS = ("tests/unit/transaction/test_heartbeat.py",)
@@ -25,7 +24,6 @@ _OF_TRANSACTIONS = (
 _OF_CHECKS = ("tests/recovery/test_lease_checks.py",)
 _OF_BASES = ("tests/recovery/test_base_of_a_commit.py",)
 _LATE_FILES = ("tests/recovery/test_late_files.py",)
-_OF_ATTEMPTS = ("tests/unit/transaction/test_transaction.py", "tests/recovery/test_attempts.py")
 
 _BEGINNING = (
     Mutant(
@@ -101,7 +99,7 @@ _BEGINNING = (
         "            begun._check_taken_up_under(lease)\n",
         "",
         "an attempt that was begun late deletes a compaction that was archived",
-        _OF_TRANSACTIONS,
+        _OF_CHECKS,
     ),
     Mutant(
         _TRANSACTION,
@@ -126,62 +124,6 @@ _ATTEMPTS = (
         "        if False:\n",
         "an attempt whose files were deleted is published instead of the one that followed",
         _OF_TRANSACTIONS,
-    ),
-    Mutant(
-        _ROLLBACK,
-        "        if target.attempt and not (standing == target and has_instant(access, target)):\n",
-        "        if False:\n",
-        "a late attempt rolls back the attempt that followed it",
-        _OF_ATTEMPTS,
-    ),
-    Mutant(
-        _ROLLBACK,
-        "        lease.check()  # without the lock, another attempt may have begun by now\n",
-        "        pass\n",
-        "a late rollback removes the inflight instant of the attempt that followed",
-        _OF_ATTEMPTS,
-    ),
-    Mutant(
-        _ATTEMPT,
-        "    access.timeline.withdraw_all(standing.requested_at)\n",
-        "",
-        "an attempt whose files are deleted can still be published",
-        _OF_ATTEMPTS,
-    ),
-    Mutant(
-        _ATTEMPT,
-        "    lease.check()\n    access.delete_files(files)\n",
-        "    access.delete_files(files)\n",
-        "a process without the lock deletes the files of an attempt that others have published",
-        _OF_ATTEMPTS,
-    ),
-    Mutant(
-        _ATTEMPT,
-        "    lease.check()\n    access.timeline.forget(standing, keep_plan=True)\n",
-        "    access.timeline.forget(standing, keep_plan=True)\n",
-        "a process without the lock takes the inflight instant of another attempt away",
-        _OF_ATTEMPTS,
-    ),
-    Mutant(
-        _ATTEMPT,
-        "attempt=uuid4().hex)",
-        'attempt="one")',
-        "two attempts at a plan write files of the same names, and delete each other's",
-        _OF_ATTEMPTS,
-    ),
-    Mutant(
-        _ATTEMPT,
-        ".difference(published)",
-        "",
-        "an attempt that was published deletes its files because it is taken for lost",
-        _OF_ATTEMPTS,
-    ),
-    Mutant(
-        _ATTEMPT,
-        " if _is_of(p, attempt.attempt)]",
-        "]",
-        "an attempt that has lost its instant deletes the files of the one that followed",
-        _OF_ATTEMPTS,
     ),
 )
 

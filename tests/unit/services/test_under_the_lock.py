@@ -302,7 +302,7 @@ def test_what_an_upgrade_that_died_left_is_not_on_the_timeline_of_the_next(
         raise SimulatedCrash
 
     with pytest.raises(SimulatedCrash):
-        to_version_6(meeting(table, die, at("put", "hoodie.properties")))
+        to_version_6(meeting(table, die, at("replace", PROPERTIES_PATH)))
     assert [n for n in names_in(table.storage, ".hoodie") if n.startswith(newest)]
     clock.sleep(A_HEARTBEAT_AND_MORE_S)
     roll_back_named(table.open().table.access, newest)
