@@ -16,6 +16,8 @@ _UNDOABLE = "table/transaction/undoable.py"
 _TAKEN_BACK = "table/timeline/taken_back.py"
 _UPGRADE = "table/upgrade/change.py"
 _TABLE = "table/hudi_table.py"
+_BOOTSTRAP = "table/metadata/bootstrap.py"
+_PROPERTIES = "table/metadata/property_file.py"
 _METADATA = "table/metadata/metadata_writer.py"
 _METADATA_COMPACTION = "table/metadata/metadata_compaction.py"
 
@@ -485,6 +487,41 @@ _HISTORIES = (
 )
 
 _VERSIONS = (
+    Mutant(
+        _BOOTSTRAP,
+        "    check_lease()\n    if properties.names",
+        "    if properties.names",
+        "a process without the lock takes a metadata table away that another has made",
+        ("tests/unit/services/test_under_the_lock.py",),
+    ),
+    Mutant(
+        _BOOTSTRAP,
+        "    check_lease()\n    storage.delete(paths)\n",
+        "    storage.delete(paths)\n",
+        "a process without the lock deletes files of a metadata table that another has made",
+        ("tests/unit/services/test_under_the_lock.py",),
+    ),
+    Mutant(
+        _PROPERTIES,
+        "            storage.replace(PROPERTIES_PATH, content, version)\n",
+        "            storage.put(PROPERTIES_PATH, content)\n",
+        "a process that was paused names a timeline that an upgrade has deleted",
+        ("tests/unit/metadata/test_property_file.py", "tests/unit/services"),
+    ),
+    Mutant(
+        _PROPERTIES,
+        "    if TableProperties.parse(content).to_bytes() != before.to_bytes():\n",
+        "    if False:\n",
+        "on a local disk a process that was paused writes properties that were made from old ones",
+        ("tests/unit/metadata/test_property_file.py", "tests/unit/services"),
+    ),
+    Mutant(
+        _METADATA,
+        "            check_lease()\n            store.undo(target)\n",
+        "            store.undo(target)\n",
+        "a process without the lock takes a commit out of the metadata table",
+        ("tests/unit/transaction/test_rollback.py",),
+    ),
     Mutant(
         _UPGRADE,
         "        lease.check()\n        if not change.is_none:\n            replace_properties(",

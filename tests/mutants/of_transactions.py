@@ -11,6 +11,7 @@ _CONFLICTS = "table/transaction/conflicts.py"
 _HEARTBEAT = "table/transaction/heartbeat.py"
 _SHARING = "table/transaction/sharing.py"
 _LOSS = "table/transaction/completion_loss.py"
+_ATTEMPT = "table/transaction/attempt.py"
 
 _OF_CONFLICTS = ("tests/unit/transaction/test_conflicts.py",)
 _OF_HEARTBEATS = ("tests/unit/transaction/test_heartbeat.py",)
@@ -24,6 +25,7 @@ _OF_TRANSACTIONS = (
 _OF_CHECKS = ("tests/recovery/test_lease_checks.py",)
 _OF_BASES = ("tests/recovery/test_base_of_a_commit.py",)
 _LATE_FILES = ("tests/recovery/test_late_files.py",)
+_OF_ATTEMPTS = ("tests/unit/transaction/test_attempt.py",)
 
 _BEGINNING = (
     Mutant(
@@ -82,8 +84,8 @@ _BEGINNING = (
     ),
     Mutant(
         _TRANSACTION,
-        "            clear_attempts(access, pending, lease)\n",
-        "",
+        "            clear_attempts(access, pending, lease)",
+        "            pass",
         "a plan whose executor died is never executed",
         _OF_TRANSACTIONS,
     ),
@@ -96,8 +98,8 @@ _BEGINNING = (
     ),
     Mutant(
         _TRANSACTION,
-        "            begun._check_taken_up_under(lease)\n",
-        "",
+        "            begun._check_taken_up_under(lease)",
+        "            pass",
         "an attempt that was begun late deletes a compaction that was archived",
         _OF_CHECKS,
     ),
@@ -124,6 +126,62 @@ _ATTEMPTS = (
         "        if False:\n",
         "an attempt whose files were deleted is published instead of the one that followed",
         _OF_TRANSACTIONS,
+    ),
+    Mutant(
+        _ROLLBACK,
+        "        if target.attempt and not (standing == target and has_instant(access, target)):\n",
+        "        if False:\n",
+        "a late attempt rolls back the attempt that followed it",
+        _OF_ATTEMPTS,
+    ),
+    Mutant(
+        _ROLLBACK,
+        "        lease.check()  # without the lock, another attempt may have begun by now\n",
+        "        pass\n",
+        "a late rollback removes the inflight instant of the attempt that followed",
+        _OF_ATTEMPTS,
+    ),
+    Mutant(
+        _ATTEMPT,
+        "    access.timeline.withdraw_all(standing.requested_at)\n",
+        "",
+        "an attempt whose files are deleted can still be published",
+        _OF_ATTEMPTS,
+    ),
+    Mutant(
+        _ATTEMPT,
+        "    lease.check()\n    access.delete_files(files)\n",
+        "    access.delete_files(files)\n",
+        "a process without the lock deletes the files of an attempt that others have published",
+        _OF_ATTEMPTS,
+    ),
+    Mutant(
+        _ATTEMPT,
+        "    lease.check()\n    access.timeline.forget(standing, keep_plan=True)\n",
+        "    access.timeline.forget(standing, keep_plan=True)\n",
+        "a process without the lock takes the inflight instant of another attempt away",
+        _OF_ATTEMPTS,
+    ),
+    Mutant(
+        _ATTEMPT,
+        "attempt=uuid4().hex)",
+        'attempt="one")',
+        "two attempts at a plan write files of the same names, and delete each other's",
+        _OF_ATTEMPTS,
+    ),
+    Mutant(
+        _ATTEMPT,
+        ".difference(published)",
+        "",
+        "an attempt that was published deletes its files because it is taken for lost",
+        _OF_ATTEMPTS,
+    ),
+    Mutant(
+        _ATTEMPT,
+        " if _is_of(p, attempt.attempt)]",
+        "]",
+        "an attempt that has lost its instant deletes the files of the one that followed",
+        _OF_ATTEMPTS,
     ),
 )
 
@@ -238,8 +296,8 @@ _COMPLETION = (
     ),
     Mutant(
         _TRANSACTION,
-        "            self._access.timeline.withdraw(self.instant)\n            drop_markers",
-        "            drop_markers",
+        "            self._access.timeline.withdraw(self.instant)",
+        "            pass",
         "prepared content of completed commits stays for ever",
         _OF_TRANSACTIONS,
     ),
@@ -252,8 +310,8 @@ _COMPLETION = (
     ),
     Mutant(
         _PUBLICATION,
-        "        self.store.prepare(self.pending, content)\n        self.lease.check_time()\n",
-        "        self.store.prepare(self.pending, content)\n",
+        "        self.lease.check_time()\n",
+        "",
         "content that was prepared after a take-over is published later: a row is lost",
         _OF_PUBLICATION,
     ),
@@ -304,8 +362,8 @@ _ROLLBACKS = (
     ),
     Mutant(
         _ROLLBACK,
-        "    files = files_of(access, plan.instant)\n    lease.check()\n",
-        "    files = files_of(access, plan.instant)\n",
+        "    lease.check()\n    for path in set(files)",
+        "    for path in set(files)",
         "a rollback deletes files without the lock",
         _OF_CHECKS,
     ),
@@ -319,8 +377,8 @@ _ROLLBACKS = (
     ),
     Mutant(
         _ROLLBACK,
-        "        access.timeline.withdraw_all(commit.requested_at)\n",
-        "",
+        "        access.timeline.withdraw_all(commit.requested_at)",
+        "        pass",
         "the instant of a writer that counts as dead is undone while it can still be published",
         _OF_ROLLBACKS,
     ),
@@ -414,15 +472,15 @@ _ROLLBACKS = (
     ),
     Mutant(
         _ROLLBACK,
-        "        access.timeline.forget(target, keep_plan=keeps_plan)\n",
-        "        access.timeline.forget(target)\n",
+        "access.timeline.forget(target, keep_plan=keeps_plan)",
+        "access.timeline.forget(target)",
         "the rollback of a compaction removes its plan, against which logs were written",
         _OF_ROLLBACKS,
     ),
     Mutant(
         _ROLLBACK,
-        "        access.timeline.withdraw_all(plan.instant)\n    with publication",
-        "        pass\n    with publication",
+        "    if target is not None:\n        access.timeline.withdraw_all(",
+        "    if False:\n        access.timeline.withdraw_all(",
         "a target that prepared content during its rollback can still be published",
         _OF_ROLLBACKS,
     ),
@@ -435,8 +493,8 @@ _ROLLBACKS = (
     ),
     Mutant(
         _ROLLBACK,
-        "    access.delete_files([path for path in files if path not in awaited])\n",
-        "    pass\n",
+        "    access.delete_files([path for path in files if path not in awaited])",
+        "    pass",
         "a rollback leaves the files of the dead writer, which count as committed later",
         _OF_ROLLBACKS,
     ),

@@ -274,6 +274,17 @@ def test_a_metadata_table_that_is_made_without_the_lock_is_not_trusted(
     assert table.rows() == {"a": 5, "b": 9}
 
 
+def test_a_metadata_table_is_not_deleted_without_the_lock(clock: VirtualTime) -> None:
+    """By then it may be one that another process has made."""
+    table = with_commits(clock)
+    assert table.open().table.keep_metadata_table()
+    before = table.storage.list_tree(".hoodie/metadata")
+    with pytest.raises(LeaseLost):
+        losing_the_lock(table, at("list_tree", ".hoodie/metadata")).table.drop_metadata_table()
+    assert table.storage.list_tree(".hoodie/metadata") == before
+    assert table.rows() == {"a": 5}
+
+
 def test_a_compaction_of_the_metadata_table_is_not_published_without_the_lock(
     clock: VirtualTime, monkeypatch: pytest.MonkeyPatch
 ) -> None:

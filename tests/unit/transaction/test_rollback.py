@@ -18,12 +18,13 @@ from table.model.instant import Instant
 from table.services.compaction import CompactionPolicy
 from table.storage import Storage
 from table.storage.storage import NotFound
+from table.timeline.lock import LeaseLost
 from table.timeline.timeline_store import rollback_plan_content
 from table.transaction.heartbeat import HEARTBEAT_FOLDER, HeartbeatExpired, WriterAlive
 from table.transaction.rollback import plan_rollback, recover, roll_back, roll_back_named
 from table.transaction.transaction import Transaction
 from table.write.markers import marked_files
-from tests.protocol.actors import A_HEARTBEAT_AND_MORE_S, Mode, open_writer
+from tests.protocol.actors import A_HEARTBEAT_AND_MORE_S, A_LEASE_AND_MORE_S, Mode, open_writer
 from tests.protocol.virtual_time import VirtualTime, on_virtual_time
 from tests.storages import SimulatedCrash
 from tests.storages.interrupted_storage import InterruptedStorage
@@ -37,6 +38,7 @@ from tests.unit.transaction.shared_table import (
 )
 
 V6, V9 = FormatVersion.V6, FormatVersion.V9
+IN_METADATA = ".hoodie/metadata/.hoodie/timeline"
 
 
 @pytest.fixture
@@ -496,6 +498,38 @@ def test_the_metadata_table_forgets_an_undone_commit_and_is_continued(
     assert after.keep_metadata_table() is None
     assert after.metadata_differences() == []
     assert table.rows() == {"a": 1}
+
+
+def test_a_rollback_that_lost_the_lock_takes_nothing_out_of_the_metadata_table(
+    clock: VirtualTime,
+) -> None:
+    table = Table(clock)
+    assert table.open().table.keep_metadata_table()
+
+    def die() -> None:
+        raise SimulatedCrash
+
+    dying = InterruptedStorage(table.storage, die)
+    dying.is_before = lambda _, method, path: (
+        method == "publish" and path.startswith(".hoodie/timeline/")
+    )
+    with pytest.raises(SimulatedCrash):
+        commit(table.open(dying), [Row("b", 2, 2)])
+    clock.sleep(A_HEARTBEAT_AND_MORE_S)
+    prepared: list[str] = []
+
+    def is_before(number: int, method: str, path: str) -> bool:
+        if method == "put" and "prepared" in path:
+            prepared.append(path)
+        return bool(prepared) and (method, path) == ("list_folder", IN_METADATA)
+
+    losing = InterruptedStorage(table.storage, lambda: clock.sleep(A_LEASE_AND_MORE_S))
+    losing.is_before = is_before
+    before = table.storage.list_folder(IN_METADATA)
+    with pytest.raises(LeaseLost):
+        recover(table.open(losing).table.access)
+    assert losing.stopped_at
+    assert table.storage.list_folder(IN_METADATA) == before
 
 
 # Compactions, whose plans are anybody's
