@@ -102,7 +102,7 @@ def archive(
     with access.lock.hold(LOCK_WAIT_S) as lease:
         timeline = store.load()
         check_no_restore(timeline)
-        instants = propose(store, timeline, policy, cleaning, keep_from)
+        instants = propose(store, timeline, policy, cleaning, keep_from)  # model: plan archival
         if not instants:
             return None
         left = store.without(timeline, set(instants))

@@ -91,7 +91,7 @@ class TimelineArchive:
         ]
         self._storage.delete([self._path(i) for i in pending])
         for instant in instants:
-            self._storage.delete([self._path(instant)])
+            self._storage.delete([self._path(instant)])  # model: delete archived
         writer.tidy()
 
     def _states(self, instants: Sequence[Instant]) -> Mapping[tuple[str, Action], list[Instant]]:

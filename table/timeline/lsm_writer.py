@@ -139,6 +139,7 @@ class LsmWriter:
         Raises:
             WriteConflict: another archiver made the next version.
         """
+        # model: write history
         file = self._write(ManifestFile.of(first, last, 0, 0), _batches(instants))
         self._publish([*self._newest().files, file])
 
@@ -197,8 +198,9 @@ class LsmWriter:
         name, manifest = f"manifest_{number}", json.dumps({"files": entries}, indent=2).encode()
         self._check()
         with _as_conflict(name):
+            # model: create manifest
             self._storage.create(f"{self._history.folder}/{name}", manifest)
-        self._move_on_to(number)
+        self._move_on_to(number)  # model: move version
         self._published[number] = files
         self._head = replace(head, number=number, files=tuple(files), names=head.names | {name})
 

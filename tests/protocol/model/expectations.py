@@ -12,6 +12,8 @@ BROKEN: tuple[tuple[Scenario, tuple[str, ...]], ...] = (
     (scenarios.FIRST_WRITERS, ("withdraw_on_take_over",)),
     (scenarios.FIRST_WRITERS, ("prepare_under_lock",)),
     (scenarios.TWO_WRITERS, ("withdraw_before_release",)),
+    (scenarios.ARCHIVED_CONFLICT, ("base_loaded_under_lock",)),
+    (scenarios.TWO_ARCHIVERS, ("conditional_manifest",)),
     (scenarios.TWO_EXECUTORS, ("attempt_identity",)),
     (
         scenarios.FIRST_WRITERS,
@@ -31,4 +33,6 @@ SAFE: tuple[Scenario, ...] = (
     scenarios.TWO_EXECUTORS,
     scenarios.ATTEMPT_UNDONE,
     scenarios.THREE,
+    scenarios.ARCHIVED_CONFLICT,
+    scenarios.TWO_ARCHIVERS,
 )

@@ -12,6 +12,7 @@ class Fixes:
     Attributes:
         withdraw_on_take_over: a process that takes over an unreleased lock first deletes what is
             prepared.
+        base_loaded_under_lock: a commit loads its base under the lock of its request.
         prepare_under_lock: content is prepared under the lock that it is published under.
         check_lease_after_prepare: the lease is checked once the content is prepared.
         check_lease_before_publish: the lease is checked before each attempt to publish.
@@ -19,16 +20,19 @@ class Fixes:
             it releases the lock, and does not release a lease that has run out.
         rollback_withdraws_first: a rollback deletes the prepared content of its target before it
             deletes files.
+        conditional_manifest: a manifest of the history is created, never replaced.
         attempt_identity: an attempt at a planned service names itself in the inflight instant, in
             its files and in its prepared content.
     """
 
     withdraw_on_take_over: bool = True
+    base_loaded_under_lock: bool = True
     prepare_under_lock: bool = True
     check_lease_after_prepare: bool = True
     check_lease_before_publish: bool = True
     withdraw_before_release: bool = True
     rollback_withdraws_first: bool = True
+    conditional_manifest: bool = True
     attempt_identity: bool = True
 
     def without(self, *names: str) -> Fixes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from tests.protocol.model import commit, compaction, lock, rollback
+from tests.protocol.model import archival, commit, compaction, lock, rollback
 from tests.protocol.model.fixes import Fixes
 from tests.protocol.model.state import Process, State
 from tests.protocol.model.step import Perform, Step
@@ -53,6 +53,11 @@ ACTIONS: Mapping[str, Perform] = {
     "rewrite": compaction.rewrite,
     "choose attempt": compaction.choose_attempt,
     "leave": compaction.leave,
+    "plan archival": archival.plan_archival,
+    "write history": archival.write_history,
+    "create manifest": archival.create_manifest,
+    "move version": archival.move_version,
+    "delete archived": archival.delete_archived,
 }
 
 _ACQUIRE = ("acquire", "take over", "withdraw all prepared")
@@ -70,10 +75,7 @@ _ROLL_BACK = (
 def programs(fixes: Fixes) -> dict[str, tuple[str, ...]]:
     """Every program by its name, under these rules."""
     return {
-        "commit": (
-            *(*_ACQUIRE, "load base", "request commit", "start commit", "check begun", "release"),
-            *("write files", *_publish(fixes)),
-        ),
+        "commit": (*_begin(fixes), "write files", *_publish(fixes)),
         "commit failed": (*_FAIL, "abandon"),
         "cancel": ("cancel", "release", "retry"),
         "found committed": ("release", "done"),
@@ -106,8 +108,21 @@ def programs(fixes: Fixes) -> dict[str, tuple[str, ...]]:
         "execute failed": (*_FAIL, "leave", "done"),
         "leave": ("leave", "done"),
         "undo attempt": (*_ACQUIRE, "choose attempt", "withdraw", *_ROLL_BACK, "done"),
+        "archive": (
+            *(*_ACQUIRE, "plan archival", "write history"),
+            *("check lease", "create manifest", "move version"),
+            *("check lease", "delete archived", "release", "done"),
+        ),
+        "archive failed": (*_FAIL, "done"),
         "undo attempt failed": (*_FAIL, "done"),
     }
+
+
+def _begin(fixes: Fixes) -> tuple[str, ...]:
+    created = ("request commit", "start commit", "check begun", "release")
+    if fixes.base_loaded_under_lock:
+        return (*_ACQUIRE, "load base", *created)
+    return ("load base", *_ACQUIRE, *created)
 
 
 def _publish(fixes: Fixes) -> tuple[str, ...]:

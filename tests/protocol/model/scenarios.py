@@ -63,6 +63,20 @@ THREE = Scenario(
 )
 
 
+#: A writer that waits while another one commits and archives its commit. The archival leaves no
+#: commit active, as if others had followed.
+ARCHIVED_CONFLICT = Scenario(
+    "a conflict that is archived",
+    (commit(1), commit(2, 0, 0, "archive")),
+    Budget(halves=1),
+    Rules(is_copy_on_write=True, kept=0),
+)
+
+#: Two archivers, one of which loses the lock.
+TWO_ARCHIVERS = Scenario(
+    "two archivers", (service("archive"), commit(1, 0, 0, "archive")), Budget(halves=1), earlier=3
+)
+
 #: More processes, with more going wrong, than can be searched: for random walks.
 BEYOND = (
     Scenario(
@@ -70,14 +84,19 @@ BEYOND = (
         (
             commit(1, 0, 2),
             commit(2, 0, 2),
-            service("compact", "recover", "compact"),
-            service("recover", "undo attempt", "execute"),
+            service("compact", "archive", "recover", "archive"),
+            service("recover", "undo attempt", "execute", "archive"),
         ),
         Budget(halves=4, silences=2, losses=2),
     ),
     Scenario(
         "four processes, copy on write",
-        (commit(1, 0, 2), commit(2, 0, 2), commit(3, 1), service("recover", "recover")),
+        (
+            commit(1, 0, 2),
+            commit(2, 0, 2),
+            commit(3, 1),
+            service("recover", "archive", "recover", "archive"),
+        ),
         Budget(halves=4, silences=2, losses=2),
         COPY_ON_WRITE,
     ),
