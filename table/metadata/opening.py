@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from table.config.table_properties import PROPERTIES_PATH, TableProperties
-from table.errors import CorruptData, TableNotFound
+from table.errors import CorruptData, SnapshotChanged, TableNotFound
 from table.metadata.agreement import disagreement_for_readers
 from table.metadata.index_definition import read_definitions
 from table.metadata.metadata_table import MetadataTable
@@ -53,6 +53,7 @@ class MetadataTableOpener:
             clock: the data table's, which the metadata table shares.
 
         Raises:
+            SnapshotChanged: another process has dropped it since the properties were read.
             CorruptData: the properties name partitions of a table that is not there, or damaged.
             Unsupported: a table version that this project does not read.
         """
@@ -94,11 +95,21 @@ class MetadataTableOpener:
         try:
             return self.instants(clock)
         except TableNotFound:
+            self._check_not_dropped()
             path = f"{self.storage.location.url}/{METADATA_FOLDER}/{PROPERTIES_PATH}"
             expected, actual = "the metadata table that the table's properties name", "nothing"
         except CorruptData as damaged:
             path, expected, actual = damaged.path, damaged.expected, damaged.actual
         raise CorruptData(path, None, expected, f"{actual}; {_REBUILD}")
+
+    def _check_not_dropped(self) -> None:
+        """Others take it out of the properties before they delete it."""
+        if not read_properties(self.storage).names_metadata_table:
+            message = (
+                f"the metadata table of {self.storage.location.url} was dropped after the table "
+                "was opened (by a restore, a rebuild or a change of version); start again"
+            )
+            raise SnapshotChanged(message)
 
 
 def open_metadata_table(

@@ -1,0 +1,62 @@
+"""A restore or a rebuild drops the metadata table while another process is opening it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import pytest
+
+from table.errors import CorruptData, SnapshotChanged
+from table.metadata.bootstrap import drop
+from table.metadata.property_file import read_properties
+from table.storage import Storage
+from tests.storages.wrapped_storage import WrappedStorage
+from tests.tables import Row, commit, contents, make, writer
+from tests.upkeep import new_storage
+
+PROPERTIES = ".hoodie/metadata/.hoodie/hoodie.properties"
+
+T = TypeVar("T")
+
+
+class DroppedWhileOpened(WrappedStorage):
+    """Another process drops the metadata table right before it is opened, maybe once more."""
+
+    def __init__(self, inner: Storage, opened_before: int = 0) -> None:
+        super().__init__(inner)
+        self._opened_before = opened_before
+
+    def _reading(self, method: str, path: str, call: Callable[[], T]) -> T:
+        if path == PROPERTIES and self._opened_before == 0:
+            drop(self.inner, read_properties(self.inner), lambda: None)
+        self._opened_before -= path == PROPERTIES
+        return call()
+
+
+@pytest.fixture
+def storage() -> Storage:
+    made = new_storage()
+    make(made)
+    commit(writer(made), [Row("a", 1, 1)])
+    return made
+
+
+def test_reader_lists_storage_if_the_metadata_table_is_dropped(storage: Storage) -> None:
+    assert contents(DroppedWhileOpened(storage)) == {"a": (1, 1)}
+
+
+def test_writer_may_start_again_if_the_metadata_table_is_dropped(storage: Storage) -> None:
+    starting = writer(DroppedWhileOpened(storage, opened_before=1)).table
+    with pytest.raises(SnapshotChanged, match="start again"):
+        starting.keep_metadata_table()
+    again = writer(storage)
+    assert again.table.keep_metadata_table() is not None
+    commit(again, [Row("a", 2, 2)])
+    assert contents(storage) == {"a": (2, 2)}
+
+
+def test_metadata_table_that_the_properties_still_name_is_missed(storage: Storage) -> None:
+    storage.delete([info.path for info in storage.list_tree(".hoodie/metadata")])
+    with pytest.raises(CorruptData, match="--rebuild"):
+        contents(storage)
