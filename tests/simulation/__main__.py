@@ -8,7 +8,8 @@ import sys
 import time
 
 from tests.depth import SEED
-from tests.simulation.runs import run_all, run_one
+from tests.simulation.runs import histories_until_failure, run_all, run_one
+from tests.simulation.weakened import RULES
 
 
 def main() -> int:
@@ -17,6 +18,11 @@ def main() -> int:
     arguments = _parse()
     if arguments.seed is not None:
         return int(not run_one(arguments.seed, is_printed=True)[0])
+    if arguments.without is not None:
+        most = arguments.histories or 10_000
+        found = histories_until_failure(arguments.without, arguments.first, most)
+        print(f"without {arguments.without}: the first failure is history {found} of {most}")
+        return int(found is None)
     began = time.monotonic()
     tally = run_all(arguments.first, arguments.minutes, arguments.histories, arguments.processes)
     print(
@@ -40,6 +46,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=1.0, help="run new seeds for so long")
     parser.add_argument("--processes", type=int, default=1, help="run so many at once")
     parser.add_argument("--histories", type=int, help="at most so many")
+    parser.add_argument("--without", choices=RULES, help="run until the lack of a rule is found")
     return parser.parse_args()
 
 

@@ -55,6 +55,9 @@ class Fault(StrEnum):
 _LASTS_MS = (50, 1_000, 5_000, 20_000, 35_000, 61_000, 75_000, 121_000, 200_000)
 #: When a client gives a request up.
 _GIVEN_UP_MS = (10, 1_000, 10_000, 30_000)
+#: Requests that decide who has the last word, and how many times as often a process stops there.
+_CHANGES_HANDS = ("publish", "replace")
+_CRITICAL = 10
 
 
 class Step(NamedTuple):
@@ -157,7 +160,7 @@ class FaultyStore(WrappedStorage):
 
     def _request(self, method: str, path: str, call: Callable[[], T], *, is_write: bool) -> T:
         draw, time = self._scheduler.draw, self._scheduler.time
-        self._stand_still(method, path)
+        self._stand_still(method, path, _CRITICAL if method in _CHANGES_HANDS else 1)
         self._scheduler.step()
         time.passed_ms += draw.choice((0, 0, 1, 5))
         if self._process.cut_off_until_ms > time.passed_ms:
@@ -181,17 +184,17 @@ class FaultyStore(WrappedStorage):
         self._note(method, path, f"{why}done")
         return answer
 
-    def _stand_still(self, method: str, path: str) -> None:
+    def _stand_still(self, method: str, path: str, times: int) -> None:
         draw, now_ms = self._scheduler.draw, self._scheduler.time.passed_ms
-        if self._draws(Fault.PAUSE):
+        if self._draws(Fault.PAUSE, times):
             lasts_ms = draw.choice(_LASTS_MS)
             self._process.paused_until_ms = now_ms + lasts_ms
             self._note(method, path, f"not yet: the process stands still for {lasts_ms} ms")
-        if self._draws(Fault.CUT_OFF):
+        if self._draws(Fault.CUT_OFF, times):
             lasts_ms = draw.choice(_LASTS_MS)
             self._process.cut_off_until_ms = now_ms + lasts_ms
             self._note(method, path, f"not yet: the process is cut off for {lasts_ms} ms")
-        if self._draws(Fault.KILL):
+        if self._draws(Fault.KILL, times):
             self._note(method, path, "not any more: the process is killed")
             self._process.is_killed = True
 
@@ -223,9 +226,9 @@ class FaultyStore(WrappedStorage):
         lasts_ms = self._scheduler.draw.choice(_LASTS_MS)
         self._scheduler.at(self._scheduler.time.passed_ms + lasts_ms, land)
 
-    def _draws(self, fault: Fault) -> bool:
+    def _draws(self, fault: Fault, times: int = 1) -> bool:
         rate = self._faults.rates.get(fault)
-        if rate is None or self._process.is_killed or self._scheduler.draw.random() >= rate:
+        if rate is None or self._process.is_killed or self._scheduler.draw.random() >= rate * times:
             return False
         self._faults.counts[fault] = self._faults.counts.get(fault, 0) + 1
         return True

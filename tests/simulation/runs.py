@@ -11,6 +11,7 @@ from functools import partial
 from multiprocessing import get_context
 
 from tests.simulation.history import Drawn, History
+from tests.simulation.weakened import without
 
 
 @dataclass
@@ -31,6 +32,15 @@ class Tally:
         """Both together."""
         histories, steps = self.histories + other.histories, self.steps + other.steps
         return Tally(histories, steps, self.failed + other.failed)
+
+
+def histories_until_failure(rule: str, first: int, most: int) -> int | None:
+    """How many histories it takes until one fails when a rule is not kept; None if none does."""
+    with without(rule):
+        for number in range(most):
+            if not run_one(first + number)[0]:
+                return number + 1
+    return None
 
 
 def run_all(first: int, minutes: float, most: int | None, processes: int) -> Tally:
