@@ -132,6 +132,7 @@ def bootstrap(
     changes = _changes(files, ranges, latest, version.column_statistics)
     own = FolderStorage(storage, METADATA_FOLDER)
     own_properties = metadata_table_properties(properties)
+    check_lease()
     own.create(PROPERTIES_PATH, own_properties.to_bytes())
     instants = TimelineStore.of_table(own, own_properties, clock=clock)
     store = MetadataStore(own, instants, instants.load())
@@ -141,6 +142,7 @@ def bootstrap(
         newest = timeline.newest_time
         store.initialise(number, kind.stored_name, prefix, shards, newest, check_lease)
     if len(columns):
+        check_lease()
         define_column_statistics(storage, columns.names, version.column_statistics)
     check_lease()
     after = properties.with_metadata_partitions(kind.stored_name for kind, _, _ in partitions)

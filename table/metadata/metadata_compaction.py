@@ -63,7 +63,7 @@ def compact_if_due(
         return
     store.timeline = store.instants.load()
     for pending in store.timeline.pending(Action.COMPACTION):
-        store.undo(pending.requested_at)
+        store.undo(pending.requested_at, check_standing)
     slices = _slices_to_compact(store)
     plan = CompactionPlan.of(slices)
     content = compaction_plan_content(plan)

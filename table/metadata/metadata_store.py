@@ -89,10 +89,10 @@ class MetadataStore:
             Fenced: the data instant was rolled back meanwhile.
         """
         instant = data_instant.requested_at
-        self.undo(instant)
+        self.undo(instant, check_standing)
         # In version 6 our logs would name its slice, or be missing in it.
         for planned in self.timeline.pending(Action.COMPACTION) if self._names_slices else ():
-            self.undo(planned.requested_at)
+            self.undo(planned.requested_at, check_standing)
         requested = Instant(instant, _DELTA, State.REQUESTED, attempt=data_instant.attempt)
         pending = self.begin(requested)
         stats = [
@@ -103,17 +103,26 @@ class MetadataStore:
         ]
         self.publish(pending, commit_metadata(stats, _UPSERT), check_standing)
 
-    def undo(self, instant: str) -> None:
-        """Remove an instant and what it wrote, however far it came; nothing when it never began."""
+    def undo(self, instant: str, check_standing: Callable[[], None]) -> None:
+        """Remove an instant and what it wrote, however far it came; nothing when it never began.
+
+        Args:
+            instant: requested time.
+            check_standing: raises when another writer may be at work on the table by now. It may
+                have begun an instant of that name again.
+        """
         known = self.timeline.find(instant)
         if known is None:
             return
+        check_standing()
         is_pending_service = known.action is Action.COMPACTION
         pending = Instant(instant, known.action if is_pending_service else _DELTA, State.INFLIGHT)
         self.instants.withdraw_all(instant)
         if known.is_completed:
             self.instants.unpublish(known)
-        self.storage.delete(self._files_of(instant))
+        files = self._files_of(instant)
+        check_standing()
+        self.storage.delete(files)
         self.instants.forget(pending)
         kept = (i for i in self.timeline.instants if i.requested_at != instant)
         self.timeline = Timeline.of(kept, self.timeline.has_history, self.timeline.archived_time)

@@ -168,7 +168,7 @@ class MetadataWriter:
             known.ranges.update(carried.ranges)
         if _COLUMNS in known.partitions:
             changes[_COLUMNS] = column_statistics(of_files, version)
-            self._define(known, of_files)
+            self._define(known, of_files, lambda: self._check_standing(instant))
         known.store.commit(instant, changes, lambda: self._check_standing(instant))
         known.committed |= {*known.columns} & {*_columns_of(one.ranges for one in of_files).names}
         known.paths |= {stat.partition_path or "" for stat in stats}
@@ -211,9 +211,7 @@ class MetadataWriter:
         if not properties.metadata_partitions:
             return
         try:
-            store = self._open_store()
-            check_lease()
-            store.undo(target)
+            self._open_store().undo(target, check_lease)
         except TableNotFound:
             return  # it is gone
         metadata = self._open(properties, timeline)
@@ -499,13 +497,16 @@ class MetadataWriter:
             if (lacking := _without(new, path, have))
         ]
 
-    def _define(self, known: _Known, of_files: Iterable[RangesOf]) -> None:
+    def _define(
+        self, known: _Known, of_files: Iterable[RangesOf], check_standing: Callable[[], None]
+    ) -> None:
         """Say of which columns there are statistics, once there are new ones."""
         written = _columns_of(one.ranges for one in of_files).names
         new = [name for name in written if name not in known.columns]
         if new:
             known.columns += new
             version = self._instants.version.column_statistics
+            check_standing()
             define_column_statistics(self._storage, known.columns, version)
 
     def _check_standing(self, instant: Instant) -> None:

@@ -107,6 +107,7 @@ def archive(
             return None
         left = store.without(timeline, set(instants))
         leftovers = _delete_leftovers(access, timeline, left, lease)
+        lease.check()
         drop_markers_before(access.storage, left)
         store.archive(instants, lease.check)
         return Archived(instants, left, leftovers)

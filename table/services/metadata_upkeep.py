@@ -151,8 +151,7 @@ def _undo_abandoned(access: TableAccess) -> tuple[Timeline, tuple[Instant, ...]]
         data = access.timeline.load()  # after the metadata table's: a data instant is there first
         found = abandoned_commits(store.timeline, data, in_rollback)
         for commit in found:
-            lease.check()
-            store.undo(commit.requested_at)
+            store.undo(commit.requested_at, lease.check)
             _log.warning("%s of the metadata table was undone: its writer died", commit)
         return store.timeline, tuple(found)
 

@@ -265,6 +265,7 @@ def _undo(
     if standing is not None and standing.is_completed:
         access.timeline.unpublish(standing)
         standing = _write_of(access.timeline.load(), name)
+    lease.check()
     access.delete_files(files)
     if standing is not None:
         access.timeline.forget(standing)

@@ -130,8 +130,7 @@ def change_version(
         lease.check()
         if not change.is_none:
             replace_properties(access.storage, bare, change.after)
-            lease.check()
-        _delete_timeline(access.storage, change)
+        _delete_timeline(access.storage, change, lease)
         return change
 
 
@@ -228,7 +227,7 @@ def _write_timeline(
     if not change.moves and not change.archived:
         return
     storage, layout = access.storage, layout_of(change.after, version)
-    _delete_leftovers(storage, layout, {move.source for move in change.moves})
+    _delete_leftovers(storage, layout, {move.source for move in change.moves}, lease)
     rows = change.archived
     if rows:
         writer = TimelineStore(storage, layout, version).archive_writer(lease.check)
@@ -251,11 +250,15 @@ def _keep_modified_at(storage: Storage, move: Move) -> None:
         storage.set_modified_at(move.target, source.modified_at)
 
 
-def _delete_leftovers(storage: Storage, layout: TimelineLayout, kept: set[str]) -> None:
+def _delete_leftovers(
+    storage: Storage, layout: TimelineLayout, kept: set[str], lease: Lease
+) -> None:
     """Delete what lies in the place of a timeline that the table does not have."""
     _, objects = storage.list_folder(layout.folder)
     instants = (o.path for o in objects if layout.parse(o.name) is not None)
-    storage.delete(sorted({*instants, *_archive_paths(storage, layout)} - kept))
+    leftovers = sorted({*instants, *_archive_paths(storage, layout)} - kept)
+    lease.check()
+    storage.delete(leftovers)
 
 
 def _archive_paths(storage: Storage, layout: TimelineLayout) -> list[str]:
@@ -266,12 +269,14 @@ def _archive_paths(storage: Storage, layout: TimelineLayout) -> list[str]:
     return [info.path for info in (*found, *(o for o in beside if is_archive_log(o.name)))]
 
 
-def _delete_timeline(storage: Storage, change: VersionChange) -> None:
+def _delete_timeline(storage: Storage, change: VersionChange, lease: Lease) -> None:
     """Delete the timeline that the table had, or that a dead attempt left, and its archive."""
     before, after = FormatVersion(change.before.version), FormatVersion(change.after.version)
     if before is after:
         other = LayoutV2() if after is FormatVersion.V6 else LayoutV1(archive_folder=_NOWHERE)
-        _delete_leftovers(storage, other, set())
+        _delete_leftovers(storage, other, set(), lease)
     elif before.timeline_layout != after.timeline_layout:
+        archive = _archive_paths(storage, layout_of(change.before, before))
+        lease.check()
         storage.delete([move.source for move in change.moves])
-        storage.delete(_archive_paths(storage, layout_of(change.before, before)))
+        storage.delete(archive)

@@ -21,7 +21,7 @@ from table.model.format_version import FormatVersion
 from table.model.instant import Instant
 from table.services.archival_plan import ArchivalPolicy
 from table.services.cleaning import take_up
-from table.services.cleaning_plan import CleaningPolicy
+from table.services.cleaning_plan import CleaningPolicy, Retention
 from table.services.compaction import CompactionPolicy
 from table.services.restore import restore
 from table.services.savepoint import create_savepoint, delete_savepoint
@@ -29,6 +29,7 @@ from table.storage import Storage
 from table.timeline.lock_file import LOCK_PATH
 from table.transaction.heartbeat import HEARTBEAT_FOLDER
 from table.transaction.rollback import roll_back_named
+from table.upgrade.change import change_version
 from tests.storages import CountingStorage
 from tests.tables import Row, commit, write_files, writer
 from tests.upkeep import copy_of, make_plain, new_storage
@@ -119,6 +120,22 @@ def put_away(to: TableWriter) -> None:
     assert archive(to.table, ArchivalPolicy(2, 4, delta_commits_to_compact=1), None)
 
 
+def downgrade(to: TableWriter) -> None:
+    """From one layout of the timeline to the other, once all logs are merged and gone."""
+    to.compact_if_due(CompactionPolicy(1), LocalRunner(1))
+    clean(to.table, CleaningPolicy(Retention.FILE_VERSIONS, file_versions=1))
+    change_version(to.table.access, FormatVersion.V6)
+
+
+def make_metadata_table(to: TableWriter) -> None:
+    assert to.table.keep_metadata_table() == "there is none"
+
+
+def drop_metadata_table(to: TableWriter) -> None:
+    make_metadata_table(to)
+    to.table.drop_metadata_table()
+
+
 #: An operation; the step, by the method and a part of the path; whether the look comes after it.
 STEPS: list[tuple[Act, str, str, bool]] = [
     (write, "create", ".inflight", True),
@@ -143,6 +160,11 @@ STEPS: list[tuple[Act, str, str, bool]] = [
     (compact_and_clean, "publish", "clean", False),
     (drop_lost_plan, "delete", ".clean.", False),
     (put_away, "create", "manifest_", False),
+    (put_away, "delete", ".hoodie/timeline/", False),
+    (downgrade, "create", ".hoodie/20", False),
+    (downgrade, "delete", ".hoodie/timeline/", False),
+    (make_metadata_table, "create", ".hoodie/metadata/.hoodie/hoodie.properties", False),
+    (drop_metadata_table, "delete", ".hoodie/metadata/.hoodie/hoodie.properties", False),
 ]
 
 
