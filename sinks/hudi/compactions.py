@@ -110,7 +110,7 @@ class Compaction:
         pending, plan = planned
         name = pending.requested_at
         context = _context(table, name, merger_class)
-        plan = completed(plan, name, table.view())
+        plan = completed(plan, name, table.view(), table.storage)
         execution = Execution.begin(table.access, pending, plan, lock_wait_s)
         table.note_begun(execution.instant)
         context = replace(context, attempt=execution.instant.attempt).sharing(table.storage)

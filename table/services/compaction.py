@@ -13,12 +13,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from table.execution.runner import Runner
+from table.log.log_writers import writers_in
 from table.model.action import Action, State
 from table.model.commit_metadata import CommitMetadata, Operation, WriteStat
 from table.model.compaction_plan import CompactionOperation, CompactionPlan
-from table.model.file_slice import FileSlice
+from table.model.file_slice import FileSlice, LogFile
 from table.model.instant import Instant
 from table.services.late_compaction import check_in_time
+from table.storage.storage import Storage
 from table.timeline.clock import Turn
 from table.timeline.timeline import Timeline
 from table.timeline.timeline_store import compaction_plan_content
@@ -68,21 +70,26 @@ def schedule(slices: Iterable[FileSlice]) -> CompactionPlan:
     return CompactionPlan.of(slices)
 
 
-def completed(plan: CompactionPlan, requested_at: str, view: FileSystemView) -> CompactionPlan:
+def completed(
+    plan: CompactionPlan, requested_at: str, view: FileSystemView, storage: Storage
+) -> CompactionPlan:
     """The plan with every file of the slices that it takes.
 
     Who planned may have trusted a metadata table that lacked a commit. The files of that commit
     belong to the slices that the compaction ends, and their rows would be gone with these. Apache
-    Hudi does not look. In table version 6 a slice may have logs that need not count, so the plan
-    stays as it is.
+    Hudi does not look. In table version 6 a slice may have logs that need not count, so those are
+    added that hold rows of completed commits: a writer that lost the lock right before it created
+    the plan does not know the commits that completed until then.
 
     Args:
         plan: of the compaction, pending.
         requested_at: its requested time.
         view: the table's, with the compaction pending.
+        storage: the table's root.
     """
     if view.version.logs_name_their_slice:
-        return plan
+        operations = (_with_committed_logs(view, one, storage) for one in plan.operations)
+        return CompactionPlan(tuple(operations))
     found = (_slice_to_rewrite(view, operation, requested_at) for operation in plan.operations)
     return CompactionPlan(
         tuple(
@@ -185,6 +192,27 @@ class Execution:
     def leave(self) -> None:
         """Show no more signs of life; harmless once completed."""
         self._transaction.leave()
+
+
+def _with_committed_logs(
+    view: FileSystemView, operation: CompactionOperation, storage: Storage
+) -> CompactionOperation:
+    """The operation, with logs of its slice that completed commits wrote."""
+    group = view.groups.get(operation.group)
+    slices = group.slices if group else ()
+    planned = next((s for s in slices if s.base_instant == operation.base_instant), None)
+    logs = planned.logs if planned else ()
+    missing = [log for log in logs if str(log.name) not in operation.log_files]
+    counted = [log for log in missing if _is_committed(log, view.timeline, storage)]
+    return replace(
+        operation,
+        log_files=(*operation.log_files, *(str(log.name) for log in counted)),
+        log_bytes=operation.log_bytes + sum(log.size_bytes for log in counted),
+    )
+
+
+def _is_committed(log: LogFile, timeline: Timeline, storage: Storage) -> bool:
+    return any(timeline.is_committed(writer) for writer in writers_in(storage, log))
 
 
 def _slice_to_rewrite(

@@ -8,11 +8,13 @@ from typing import TypeVar
 
 import pytest
 
+from sinks.hudi.compactions import request_compaction
 from sinks.hudi.table_writer import TableWriter
 from sinks.hudi.upkeep import clean
 from table.config.table_properties import TableType
 from table.execution.runner import LocalRunner
 from table.model.action import COMMITS
+from table.model.format_version import FormatVersion
 from table.services.cleaning_plan import CleaningPolicy, Retention
 from table.services.compaction import CompactionPolicy
 from table.services.restore import restore
@@ -34,7 +36,7 @@ LONGER_THAN_A_LEASE_S = 61
 CLOCK = SharedClock()
 
 #: What somebody else does to the table while the plan's writer stands still.
-Act = Callable[[Storage], None]
+Act = Callable[[Storage], object]
 
 
 class LatePlan(WrappedStorage):
@@ -186,3 +188,26 @@ def test_a_compaction_planned_before_the_table_changed_is_removed(
     commit(started(storage), [Row("a", 3, 3)])
     compact_all(storage)
     assert contents(storage) == {**before, "a": (3, 3)}
+
+
+@pytest.mark.parametrize("version", [FormatVersion.V9, FormatVersion.V6])
+@pytest.mark.parametrize("dies", [False, True], ids=["wakes", "dies"])
+def test_a_compaction_planned_before_another_commit_has_the_rows_of_that_commit(
+    dies: bool, version: FormatVersion
+) -> None:
+    storage = new_storage()
+    make_plain(storage, version=version)
+    for number in (1, 2):
+        commit(started(storage), [Row("a", number, number)])
+    late = LatePlan(
+        storage,
+        ".compaction.requested",
+        lambda other: commit(started(other), [Row("a", 3, 3)]),
+        dies,
+    )
+    with pytest.raises(SimulatedCrash if dies else LeaseLost):
+        request_compaction(started(late).table)
+    assert late.has_stood_still
+    assert contents(storage) == {"a": (3, 3)}
+    assert started(storage).compact_if_due(CompactionPolicy(100), LocalRunner(1))
+    assert contents(storage) == {"a": (3, 3)}
