@@ -11,11 +11,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 
+import pyarrow as pa
 import pytest
 
+from checkpoints.codec import CHECKPOINT_KEY
 from sinks.hudi.compactions import Compaction, Planned, pending_compactions, request_compaction
 from sinks.hudi.table_writer import TableWriter
 from sinks.hudi.upkeep import archive
+from table.config import keys
 from table.errors import HudiError, Retriable
 from table.execution.runner import LocalRunner
 from table.model.action import Action
@@ -30,7 +33,7 @@ from table.write.markers import drop_markers
 from tests.clocks import SharedClock, on_clock
 from tests.depth import EVERYTHING, SEED
 from tests.storages.interrupted_storage import InterruptedStorage
-from tests.tables import Row, commit, contents, data_files, writer
+from tests.tables import SCHEMA, Row, commit, contents, data_files, writer
 from tests.upkeep import copy_of, make_plain, new_storage
 
 CLOCK = SharedClock()
@@ -146,6 +149,31 @@ def test_a_late_attempt_publishes_nothing_while_it_is_to_be_rolled_back(storage:
     with pytest.raises(AttemptLost, match="about to remove"):
         first.publish(stats, dict)
     check_whole(storage)
+
+
+def test_a_compaction_names_the_columns_and_the_progress_of_a_commit_right_before_its_lock() -> (
+    None
+):
+    storage = copy_of(_planned(FormatVersion.V9, has_metadata=False))
+    progress = {CHECKPOINT_KEY: "orders,0:7"}
+
+    def commit_with_another_column() -> None:
+        other = opened(storage)
+        other.evolve(SCHEMA.append(pa.field("note", pa.string())))
+        other.begin()
+        other.commit([], progress)
+
+    stopped = InterruptedStorage(storage, commit_with_another_column)
+    to = opened(stopped)
+    attempt = to.begin_compaction(plan_of(storage))
+    assert attempt is not None
+    stats = attempt.rewrite(LocalRunner(1))
+    stopped.is_before = lambda _, method, path: "/.locks/" in path
+    _, metadata = to.publish_compaction(attempt, stats)
+    assert stopped.stopped_at
+    assert '"note"' in metadata.extra_metadata[keys.SCHEMA]
+    assert "orders,0:7" in metadata.extra_metadata.values()
+    assert contents(storage) == EXPECTED
 
 
 def test_undoing_a_late_attempt_leaves_the_other_as_it_is(storage: Storage) -> None:
