@@ -12,6 +12,7 @@ Invariants:
 from __future__ import annotations
 
 import io
+import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
@@ -50,6 +51,9 @@ _PART_BYTES = 8 << 20
 _PARTS_AT_ONCE = 4
 
 _CREATE_ATTEMPTS = 3
+
+# Shorter than what is left of a lease after it was checked.
+_COPY_WAIT_S, _COPY_LOOK_AGAIN_S = 20.0, 0.05
 _DELETE_BATCH = 1000
 
 
@@ -60,10 +64,13 @@ class StoreAbilities:
     Attributes:
         version: which part of an answer names a version in conditional puts.
         copies_conditionally: whether a copy can refuse to replace.
+        copies_in_background: whether the answer to a copy may come before the copy is made
+            (``Copy Blob`` of Azure, status ``pending``). Until then the object is there and empty.
     """
 
     version: Literal["e_tag", "version"] = "e_tag"
     copies_conditionally: bool = True
+    copies_in_background: bool = False
 
 
 class ObjectStorage:
@@ -183,7 +190,9 @@ class ObjectStorage:
     def publish(self, prepared: str, path: str) -> None:
         """See ``Storage.publish``."""
         try:
-            if not self._copy(prepared, path) and self.read(path) != self.read(prepared):
+            is_copied = self._copy(prepared, path)
+            self._await_copy(path)
+            if not is_copied and self.read(path) != self.read(prepared):
                 raise _other_bytes(path)
         except NotFound as error:
             if self.head(path) is None:
@@ -251,6 +260,21 @@ class ObjectStorage:
         except AlreadyExists:
             return False
         return True
+
+    def _await_copy(self, path: str) -> None:
+        """Wait until the store has made a copy; what is published is never empty.
+
+        Raises:
+            OutcomeUnknown: it did not within ``_COPY_WAIT_S``.
+        """
+        if not self._abilities.copies_in_background:
+            return
+        deadline = time.monotonic() + _COPY_WAIT_S
+        while (made := self.head(path)) is not None and not made.size_bytes:
+            if time.monotonic() > deadline:
+                message = f"the store has not made the copy {path} within {_COPY_WAIT_S:.0f} s"
+                raise OutcomeUnknown(message)
+            time.sleep(_COPY_LOOK_AGAIN_S)
 
     def _delete_one_by_one(self, keys: list[str]) -> None:
         for key in keys:

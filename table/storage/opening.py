@@ -196,7 +196,7 @@ def _memory(name: str, options: Options, client: ClientConfig, retry: RetryConfi
 
 
 _S3 = (_s3, StoreAbilities(copies_conditionally=False))
-_AZURE = (_azure, StoreAbilities())
+_AZURE = (_azure, StoreAbilities(copies_in_background=True))
 _AZURE_HADOOP_SCHEMES = ("abfs", "abfss")
 _ALIASES = {"s3a": "s3", "abfs": "az", "abfss": "az"}
 _STORES: dict[str, tuple[StoreMaker, StoreAbilities]] = {

@@ -1,0 +1,46 @@
+"""A store that answers a copy before it has made it, as Azure may."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from uuid import uuid4
+
+from obstore.store import MemoryStore
+
+from table.storage import StorageLocation
+from table.storage.object_storage import ObjectStorage, StoreAbilities
+from table.storage.storage import ObjectInfo
+
+
+class CopiesInBackground(ObjectStorage):
+    """Shows a copy as empty at the first looks."""
+
+    looks = 0
+
+    def head(self, path: str) -> ObjectInfo | None:
+        info = super().head(path)
+        if info is None or path != "made":
+            return info
+        self.looks += 1
+        return replace(info, size_bytes=0) if self.looks < 3 else info
+
+
+def opened(abilities: StoreAbilities) -> CopiesInBackground:
+    location = StorageLocation(f"memory://{uuid4().hex}")
+    return CopiesInBackground(location, MemoryStore(), "", abilities)
+
+
+def test_publication_ends_once_the_copy_is_made() -> None:
+    storage = opened(StoreAbilities(copies_in_background=True))
+    storage.put("prepared", b"content")
+    storage.publish("prepared", "made")
+    assert storage.looks == 3
+    assert storage.read("made") == b"content"
+    storage.publish("prepared", "made")
+
+
+def test_other_stores_are_not_asked_whether_the_copy_is_made() -> None:
+    storage = opened(StoreAbilities())
+    storage.put("prepared", b"content")
+    storage.publish("prepared", "made")
+    assert storage.looks == 0
