@@ -1,0 +1,95 @@
+"""A metadata table is made while another process changes the table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import TypeVar
+
+import pytest
+
+from sinks.hudi.table_writer import TableWriter
+from sinks.hudi.upkeep import clean
+from table.config.table_properties import TableType
+from table.errors import Retriable, SnapshotChanged, WriteConflict
+from table.services.cleaning_plan import CleaningPolicy
+from table.storage import Storage
+from tests.clocks import SharedClock, on_clock
+from tests.storages.wrapped_storage import WrappedStorage
+from tests.tables import Row, commit, contents, writer
+from tests.upkeep import copy_of, make_plain, new_storage
+
+T = TypeVar("T")
+
+CLOCK = SharedClock()
+LONGER_THAN_A_LEASE_S = 61
+
+#: The bootstrap is stopped before every request of this number.
+STRIDE = 7
+
+Act = Callable[[Storage], object]
+
+
+class Stops(WrappedStorage):
+    """Stops before one of its requests for longer than a lease, while another process acts."""
+
+    def __init__(self, inner: Storage, nth: int, meanwhile: Act) -> None:
+        super().__init__(inner)
+        self._nth, self._meanwhile, self._count = nth, meanwhile, 0
+        self.has_stopped = False
+
+    def _request(self, method: str, path: str, call: Callable[[], T]) -> T:
+        if self._count == self._nth:
+            self.has_stopped = True
+            CLOCK.sleep(LONGER_THAN_A_LEASE_S)
+            self._meanwhile(self.inner)
+        self._count += 1
+        return call()
+
+    _reading = _writing = _request
+
+
+def started(storage: Storage, has_metadata: bool) -> TableWriter:
+    to = on_clock(writer(storage), CLOCK)
+    return replace(to, settings=replace(to.settings, metadata_table=has_metadata))
+
+
+def make_it_too_and_commit(storage: Storage) -> None:
+    to = started(storage, True)
+    to.recover()
+    commit(to, [Row("n", 9, 9)])
+
+
+def commit_without_it(storage: Storage) -> None:
+    commit(started(storage, False), [Row("n", 9, 9)])
+
+
+def delete_old_files(storage: Storage) -> None:
+    clean(started(storage, False).table, CleaningPolicy(commits=1))
+
+
+@pytest.mark.parametrize("meanwhile", [make_it_too_and_commit, commit_without_it, delete_old_files])
+def test_a_metadata_table_is_whole_or_not_used_whenever_its_maker_stops(meanwhile: Act) -> None:
+    plain = new_storage()
+    make_plain(plain, TableType.COPY_ON_WRITE)
+    for number in range(4):
+        commit(started(plain, False), [Row("a", number, number)])
+    expected = {"a": (3, 3)} if meanwhile is delete_old_files else {"a": (3, 3), "n": (9, 9)}
+    nth, has_stopped = 0, True
+    while has_stopped:
+        storage = copy_of(plain)
+        stops = Stops(storage, nth, meanwhile)
+        with suppress(Retriable, WriteConflict, SnapshotChanged):
+            started(stops, True).table.keep_metadata_table()
+        has_stopped = stops.has_stopped
+        if has_stopped:
+            assert contents(storage) == expected, nth
+            CLOCK.sleep(LONGER_THAN_A_LEASE_S)
+            next_start = started(storage, True)
+            next_start.recover()
+            commit(next_start, [Row("z", 1, 1)])
+            assert next_start.table.metadata_differences() == [], nth
+            assert contents(storage) == {**expected, "z": (1, 1)}, nth
+        nth += STRIDE
+    assert nth > 40
