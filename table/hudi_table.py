@@ -529,6 +529,7 @@ def create_on(storage: Storage, spec: TableSpec) -> HudiTable:
     table = HudiTable(storage, properties)
     table.store.make_folder()
     storage.create(PROPERTIES_PATH, properties.to_bytes())
+    storage.make_durable()
     if spec.metadata_table:
         table.keep_metadata_table()
     return table

@@ -35,6 +35,15 @@ settings.register_profile(
 settings.load_profile("lakemark")
 
 
+def _not_forced(fd: object) -> None:
+    """Leave it to the system when it writes: what the tests write does not outlive them."""
+
+
+# Forcing files to the disk made the tests of local tables twice as slow. Which of them are forced,
+# and when, ``tests/storages/forgetful_disk.py`` observes here.
+os.fsync = _not_forced
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Let Hypothesis draw from the seed of the run, unless the command line names another."""

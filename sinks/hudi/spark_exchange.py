@@ -37,6 +37,7 @@ from sinks.hudi.exchange import (
 )
 from table.merge.merge_stream import in_batches
 from table.spark.versions import SameVersions
+from table.storage.durability import sync_process
 from table.storage.scratch import scratch_folder, temporary_writes
 from table.write.partitioner import Bucket
 
@@ -119,6 +120,7 @@ class _Reducer:
                 for order, payload in zip(batch.column(1), batch.column(2), strict=True):
                     spool.add(order.as_py(), payload.as_buffer())
             written = [self.write(*key, spool.read(key)) for key in spool.keys()]
+        sync_process()  # the driver forces only what its own process wrote
         yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(written)])], schema=_RESULT)
 
 

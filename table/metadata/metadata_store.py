@@ -248,7 +248,7 @@ class MetadataStore:
         name = self._log_name(partition, file_id, instant, f"{number}-0-0")
         content = log_file(changes, partition, instant, self._millis(instant))
         path = join(partition, str(name))
-        self.storage.create(path, content)
+        self.storage.create(path, content, may_be_cut=True)
         count = len(changes.written.keys)
         return WriteStat(
             file_id=file_id,

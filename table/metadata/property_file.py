@@ -53,7 +53,8 @@ def replace_properties(storage: Storage, before: TableProperties, after: TablePr
     They appear at once and whole, so no backup is written. A process that was paused must not write
     properties that were made from old ones: they could name a timeline that was deleted since. An
     object store compares in the same request. A local disk cannot, so they are compared right
-    before they are written.
+    before they are written. What they name is durable before them, and they are before the caller
+    deletes what they do not name any more.
 
     Args:
         storage: the table's root.
@@ -63,6 +64,7 @@ def replace_properties(storage: Storage, before: TableProperties, after: TablePr
     Raises:
         WriteConflict: another process has changed them since.
     """
+    storage.make_durable()
     version = _version_of(storage, before)
     content = after.to_bytes()
     try:
@@ -74,6 +76,7 @@ def replace_properties(storage: Storage, before: TableProperties, after: TablePr
             storage.put(PROPERTIES_PATH, content)
     except (AlreadyExists, PreconditionFailed) as error:
         raise _changed(storage) from error
+    storage.make_durable()
     storage.delete([BACKUP_PATH])
 
 

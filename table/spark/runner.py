@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pyspark.sql import SparkSession
 
 from table.execution.runner import Cancelled, Result, Task
+from table.spark.durable_task import DurableTask
 from table.spark.versions import SameVersions
 
 _POOL = "spark.scheduler.pool"
@@ -29,7 +30,11 @@ class SparkRunner:
         if not tasks:
             return []
         context = self._spark.sparkContext
-        return context.parallelize(tasks, len(tasks)).map(SameVersions(function)).collect()
+        return (
+            context.parallelize(tasks, len(tasks))
+            .map(SameVersions(DurableTask(function)))
+            .collect()
+        )
 
 
 class SparkRunnerBeside:

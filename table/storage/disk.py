@@ -47,12 +47,20 @@ def typed_errors(path: str, root: str) -> Iterator[None]:
 
 
 @contextmanager
-def staged(place: str, data: bytes) -> Iterator[str]:
-    """A whole file beside ``place``, gone at the end unless it was renamed."""
+def staged(place: str, data: bytes, *, is_forced: bool) -> Iterator[str]:
+    """A whole file beside ``place``, gone at the end unless it was renamed.
+
+    Args:
+        place: where it is to appear.
+        data: its content.
+        is_forced: whether its content is on the disk before it appears.
+    """
     staging = f"{place}#{uuid4().int}"
     try:
         with in_folder_of(place, lambda: open(staging, "xb", buffering=0)) as file:
             _write_all(file.fileno(), data)
+            if is_forced and data:
+                os.fsync(file.fileno())
         yield staging
     finally:
         remove(staging)

@@ -56,21 +56,25 @@ class FolderStorage:
         """See ``Storage.list_tree``."""
         return [self._own(info) for info in self._outer.list_tree(self._in_outer(folder))]
 
-    def create(self, path: str, data: bytes) -> None:
+    def create(self, path: str, data: bytes, *, may_be_cut: bool = False) -> None:
         """See ``Storage.create``."""
-        self._outer.create(self._in_outer(path), data)
+        self._outer.create(self._in_outer(path), data, may_be_cut=may_be_cut)
 
     def create_streaming(self, path: str) -> StreamingFile:
         """See ``Storage.create_streaming``."""
         return self._outer.create_streaming(self._in_outer(path))
 
-    def put(self, path: str, data: bytes) -> None:
+    def put(self, path: str, data: bytes, *, may_be_cut: bool = False) -> None:
         """See ``Storage.put``."""
-        self._outer.put(self._in_outer(path), data)
+        self._outer.put(self._in_outer(path), data, may_be_cut=may_be_cut)
 
     def replace(self, path: str, data: bytes, version: str) -> str:
         """See ``Storage.replace``."""
         return self._outer.replace(self._in_outer(path), data, version)
+
+    def make_durable(self) -> None:
+        """See ``Storage.make_durable``; what lies beside the folder is included."""
+        self._outer.make_durable()
 
     def publish(self, prepared: str, path: str) -> None:
         """See ``Storage.publish``."""

@@ -12,7 +12,8 @@ The calls are the operating system's own rather than obstore's ``LocalStore``, w
 into a create-only file, hides the error number, fails a whole listing for one foreign name with a
 control character, and took 2.5 times as long for a small file.
 
-Nothing is forced to the disk itself: a power failure may lose what was written just before.
+What ``create`` and ``put`` write is forced to the disk before it appears, so that no power failure
+leaves it cut. All else is forced by ``make_durable`` and before ``publish`` (``durability``).
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from table.storage.disk import (
     staged,
     typed_errors,
 )
+from table.storage.durability import unsynced_below
 from table.storage.same_content import same_content
 from table.storage.storage import (
     REFUSED_IN_PATHS,
@@ -66,6 +68,7 @@ class LocalStorage:
     def __init__(self, location: StorageLocation, root: str) -> None:
         self._location = location
         self._root = root
+        self._unsynced = unsynced_below(root)
 
     def __repr__(self) -> str:
         return f"LocalStorage({self._root!r})"
@@ -109,6 +112,7 @@ class LocalStorage:
         nanoseconds = (moment - _EPOCH) // timedelta(microseconds=1) * 1000
         with typed_errors(path, self._root):
             os.utime(self._place(path), ns=(nanoseconds, nanoseconds))
+        self._unsynced.note_file(self._place(path))
         return True
 
     def list_folder(self, folder: str) -> tuple[list[str], list[ObjectInfo]]:
@@ -130,38 +134,47 @@ class LocalStorage:
                 found += objects
         return sorted(found, key=lambda info: info.path)
 
-    def create(self, path: str, data: bytes) -> None:
+    def create(self, path: str, data: bytes, *, may_be_cut: bool = False) -> None:
         """See ``Storage.create``."""
-        place = self._place(path)
-        with typed_errors(path, self._root), staged(place, data) as staging:
+        place, is_forced = self._place(path), not may_be_cut
+        with typed_errors(path, self._root), staged(place, data, is_forced=is_forced) as staging:
             while not self._link(staging, path, data):
                 pass
+        self._note(place, is_whole=is_forced or not data)
 
     def create_streaming(self, path: str) -> StreamingFile:
         """See ``Storage.create_streaming``."""
         return _LocalStreamingFile(path, self._place(path), self._root)
 
-    def put(self, path: str, data: bytes) -> None:
+    def put(self, path: str, data: bytes, *, may_be_cut: bool = False) -> None:
         """See ``Storage.put``."""
-        place = self._place(path)
-        with typed_errors(path, self._root), staged(place, data) as staging:
+        place, is_forced = self._place(path), not may_be_cut
+        with typed_errors(path, self._root), staged(place, data, is_forced=is_forced) as staging:
             remove(checksum_of(place))
             os.replace(staging, place)
+        self._note(place, is_whole=is_forced or not data)
 
     def replace(self, path: str, data: bytes, version: str) -> str:
         """Always refused, see ``supports_compare_and_swap``."""
         message = f"{self!r} cannot replace a version of {path}; use put under the table's lock"
         raise Unsupported(message)
 
+    def make_durable(self) -> None:
+        """See ``Storage.make_durable``."""
+        self._unsynced.sync()
+
     def publish(self, prepared: str, path: str) -> None:
         """See ``Storage.publish``; a hard link, so one step of the file system."""
         source, place = self._place(prepared), self._place(path)
+        self._unsynced.sync()
         with typed_errors(path, self._root):
             try:
                 link(source, place)
+                self._unsynced.note_entry(place)
             except FileExistsError:
                 if self.read(path) != self.read(prepared):
                     raise other_bytes(path) from None
+                self._unsynced.note_file(place)
             except FileNotFoundError:
                 raise self._prepared_is_gone(prepared, path) from None
 
@@ -174,6 +187,7 @@ class LocalStorage:
                 remove(checksum_of(place))
                 remove(place)
                 remove_unfinished(place)
+            self._unsynced.note_removal(place)
             emptied.add(os.path.dirname(place))
         for folder in emptied:
             remove_empty_folders(folder, self._root)
@@ -182,6 +196,11 @@ class LocalStorage:
         """See ``Storage.make_folder``."""
         with typed_errors(folder, self._root):
             os.makedirs(os.path.join(self._root, check_folder(folder)), exist_ok=True)
+        self._unsynced.note_entry(os.path.join(self._root, folder, ""))
+
+    def _note(self, place: str, *, is_whole: bool) -> None:
+        """Note a file that was written, or only its name if the content is on the disk already."""
+        (self._unsynced.note_entry if is_whole else self._unsynced.note_file)(place)
 
     def _place(self, path: str) -> str:
         return os.path.join(self._root, check_path(path))
@@ -281,6 +300,7 @@ class _LocalStreamingFile:
                 with typed_errors(self._path, self._root):
                     self._file.close()
                     self._link()
+                unsynced_below(self._root).note_file(self._place)
             finally:
                 self.abort()
         return self._size_bytes

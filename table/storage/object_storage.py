@@ -151,7 +151,7 @@ class ObjectStorage:
             infos = [self._info(meta) for meta in metas]
         return _without_markers(infos, {folder, *_folders_above(infos)})
 
-    def create(self, path: str, data: bytes) -> None:
+    def create(self, path: str, data: bytes, *, may_be_cut: bool = False) -> None:
         """See ``Storage.create``."""
         for attempt in count(1):
             try:
@@ -171,7 +171,7 @@ class ObjectStorage:
         check_path(path)
         return SpooledFile(lambda file, size_bytes: self._create_from(path, file, size_bytes))
 
-    def put(self, path: str, data: bytes) -> None:
+    def put(self, path: str, data: bytes, *, may_be_cut: bool = False) -> None:
         """See ``Storage.put``."""
         self._put(path, data, "overwrite")
 
@@ -186,6 +186,9 @@ class ObjectStorage:
                 if there == data and there_version is not None:
                     return there_version
             raise
+
+    def make_durable(self) -> None:
+        """See ``Storage.make_durable``: an object is durable once the store has answered."""
 
     def publish(self, prepared: str, path: str) -> None:
         """See ``Storage.publish``."""

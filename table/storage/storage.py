@@ -9,6 +9,8 @@ Invariants every implementation keeps, and ``tests/contract/test_storage.py`` pr
 - a folder is there as long as an object lies below it;
 - paths are relative, ``/`` between segments, without ``..``, empty segments or control characters;
 - a listing never hides a folder: which names are staging files or checksums concerns files alone;
+- an object survives a power failure once ``make_durable`` returned; before that it may be missing,
+  as what was deleted may be back, but it is never there cut, unless its writer allowed that;
 - every method raises ``StorageUnavailable`` when the store does not answer in time. Of a write
   that did, nobody knows whether it landed: call it again with the same arguments, or look.
 """
@@ -170,10 +172,16 @@ class Storage(Protocol):
         """Every object at any depth below ``folder``."""
         ...
 
-    def create(self, path: str, data: bytes) -> None:
+    def create(self, path: str, data: bytes, *, may_be_cut: bool = False) -> None:
         """Write a new object.
 
         An answer that is lost on the way is settled by reading: the same bytes count as ours.
+
+        Args:
+            path: of the object.
+            data: its content.
+            may_be_cut: whether a power failure before the next ``make_durable`` may leave the
+                object empty or cut. Faster on a local disk, for what nobody reads then.
 
         Raises:
             AlreadyExists: other bytes lie there; they are untouched.
@@ -181,11 +189,14 @@ class Storage(Protocol):
         ...
 
     def create_streaming(self, path: str) -> StreamingFile:
-        """A new object written front to back, for files that may not fit in memory."""
+        """A new object written front to back, for files that may not fit in memory.
+
+        A power failure before the next ``make_durable`` may leave it cut.
+        """
         ...
 
-    def put(self, path: str, data: bytes) -> None:
-        """Write or replace an object."""
+    def put(self, path: str, data: bytes, *, may_be_cut: bool = False) -> None:
+        """Write or replace an object; ``may_be_cut`` as for ``create``."""
         ...
 
     def replace(self, path: str, data: bytes, version: str) -> str:
@@ -200,8 +211,20 @@ class Storage(Protocol):
         """
         ...
 
+    def make_durable(self) -> None:
+        """Return once what this process wrote and deleted here survives a power failure.
+
+        An object store keeps what it has acknowledged; a local disk is forced to.
+
+        Raises:
+            StorageUnavailable: the disk failed; what was written is not to be relied on.
+        """
+        ...
+
     def publish(self, prepared: str, path: str) -> None:
         """Make ``path`` out of the object at ``prepared``, at once and by the store itself.
+
+        What this process wrote here before is durable before ``path`` appears.
 
         A second call with the same arguments is harmless. Not a read followed by a write: a
         process stopped before the call and resumed after ``prepared`` was deleted fails.

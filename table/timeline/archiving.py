@@ -85,11 +85,13 @@ class TimelineArchive:
         if new:
             rows = (self._row(i, states[i.requested_at, i.action]) for i in new)
             writer.add(rows, new[0].requested_at, new[-1].requested_at)
+        self._storage.make_durable()
         check()
         pending = [
             i for i in instants for i in states[i.requested_at, i.action] if not i.is_completed
         ]
         self._storage.delete([self._path(i) for i in pending])
+        self._storage.make_durable()  # a commit without its completed file would be rolled back
         for instant in instants:
             self._storage.delete([self._path(instant)])  # model: delete archived
         writer.tidy()

@@ -173,7 +173,8 @@ class GenerationLockFiles:
         if not all(map(is_free, seen.values())):
             return None
         try:
-            self._storage.create(_generation_path(claim.version), claim.record.to_bytes())
+            path = _generation_path(claim.version)
+            self._storage.create(path, claim.record.to_bytes(), may_be_cut=True)
         except AlreadyExists:
             return None
         return self._uncontested(claim, is_free)
@@ -183,10 +184,10 @@ class GenerationLockFiles:
         path = _generation_path(claim.version)
         if not self.stands(claim):
             return None
-        self._storage.put(path, record.to_bytes())
+        self._storage.put(path, record.to_bytes(), may_be_cut=True)
         if max(self._numbers(), default=0) == int(claim.version):
             return Claim(record, claim.version)
-        self._storage.put(path, replace(record, valid_until_ms=0).to_bytes())
+        self._storage.put(path, replace(record, valid_until_ms=0).to_bytes(), may_be_cut=True)
         return None
 
     def stands(self, claim: Claim) -> bool:
@@ -226,8 +227,14 @@ class GenerationLockFiles:
         for number in self._numbers():
             path = _generation_path(str(number))
             with suppress(NotFound):
-                records[number] = LockRecord.parse(self._storage.read(path), path)
+                records[number] = _record_of(self._storage.read(path), path)
         return records
+
+
+def _record_of(data: bytes, path: str) -> LockRecord:
+    """A holder's record; a file appears whole, so a power failure cut it and ended the holder."""
+    is_cut = not data.endswith(b"}")
+    return LockRecord("", 0) if is_cut else LockRecord.parse(data, path)
 
 
 def _generation_path(number: str) -> str:

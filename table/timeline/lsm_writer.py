@@ -196,10 +196,12 @@ class LsmWriter:
         number = head.number + 1
         entries = [{"fileName": file.name, "fileLen": file.size_bytes} for file in files]
         name, manifest = f"manifest_{number}", json.dumps({"files": entries}, indent=2).encode()
+        self._storage.make_durable()
         self._check()
         with _as_conflict(name):
             # model: create manifest
             self._storage.create(f"{self._history.folder}/{name}", manifest)
+        self._storage.make_durable()
         self._move_on_to(number)  # model: move version
         self._published[number] = files
         self._head = replace(head, number=number, files=tuple(files), names=head.names | {name})
@@ -252,6 +254,7 @@ class LsmWriter:
         named = {file.name for files in kept.values() for file in files}
         manifests = [f"manifest_{version}" for version in head.versions() if version not in kept]
         unnamed = sorted(name for name in head.names if is_data_file(name) and name not in named)
+        self._storage.make_durable()
         self._check()
         self._storage.delete([f"{self._history.folder}/{name}" for name in (*manifests, *unnamed)])
 

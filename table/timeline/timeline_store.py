@@ -205,13 +205,18 @@ class TimelineStore:
         return f"{self._layout.folder}/{self._layout.name_of(instant)}"
 
     def create(self, instant: Instant, content: bytes = b"") -> None:
-        """Write a requested or inflight instant.
+        """Write a requested or inflight instant; durable once it is inflight or planned.
+
+        So no file of an instant, and nothing that a plan deletes, outlives the instant in a power
+        failure.
 
         Raises:
             AlreadyExists: another writer made an instant of this name.
         """
         assert not instant.is_completed, instant
         self._storage.create(self.path_of(instant), content)
+        if content or instant.state is State.INFLIGHT:
+            self._storage.make_durable()
 
     def is_requested(self, instant: Instant) -> bool:
         """Whether an instant's request is there."""
@@ -220,7 +225,11 @@ class TimelineStore:
 
     def prepare(self, pending: Instant, content: bytes) -> None:
         """Lay down the content of the completed instant where a rollback would remove it."""
-        self._storage.put(prepared_path(pending), content)
+        self._storage.put(prepared_path(pending), content, may_be_cut=True)
+
+    def make_durable(self) -> None:
+        """Return once what was written to the table survives a power failure."""
+        self._storage.make_durable()
 
     def is_prepared(self, pending: Instant) -> bool:
         """Whether an instant's prepared content is there: nobody has rolled it back."""
@@ -249,9 +258,13 @@ class TimelineStore:
         return (self.instant_of(written) if written else None) or completed
 
     def unpublish(self, completed: Instant) -> None:
-        """Make a completed instant pending again: from here on no reader sees what it wrote."""
+        """Make a completed instant pending again: from here on no reader sees what it wrote.
+
+        Its files may be deleted then: no power failure makes it complete again.
+        """
         assert completed.is_completed, completed
         self._storage.delete([self.path_of(completed)])
+        self._storage.make_durable()
         self._commits.pop(completed, None)
 
     def withdraw(self, pending: Instant) -> None:

@@ -33,6 +33,7 @@ class _Deletion:
 
     def __call__(self, paths: Sequence[str]) -> None:
         self._storage.delete(paths)
+        self._storage.make_durable()  # of a worker process, which the driver cannot force
 
     def __reduce__(self) -> tuple[Callable[[StorageLocation], _Deletion], tuple[StorageLocation]]:
         return _deletion_at, (self._storage.location,)

@@ -60,16 +60,19 @@ class Publication:
             raise
 
     def publish(self, completed_at: str) -> Instant:
-        """Try once to make the completed instant.
+        """Try once to make the completed instant, durable when this returns.
 
         Raises:
             LeaseLost: others may be at work on the table; this attempt published nothing.
             Fenced: the instant was rolled back.
         """
+        self.store.make_durable()  # on a slow disk this takes long, so it comes before the look
         self.lease.check()
         try:
-            return self.store.publish(self.pending, completed_at)
+            completed = self.store.publish(self.pending, completed_at)
         except NotFound:
             self.lease.check()
             reason = "its prepared content was removed by a rollback"
             raise Fenced(self.pending.requested_at, reason) from None
+        self.store.make_durable()
+        return completed

@@ -9,7 +9,8 @@ The steps of a change, and what a crash right after each leaves:
    (where writers share the table both under the lock, with the timeline that was loaded there)
 3. for each file: partition metafile, marker, file   (workers, ``table.write``)
                      files of a pending instant, seen by no reader; rolled back by name
-4. reconcile         files of failed attempts are listed, and deleted in 5 if the instant is ours
+4. reconcile         files of failed attempts are listed, and deleted in 5 if the instant is ours;
+                     the others survive a power failure
 5. under the lock: list the timeline again; whoever asked before us has looked at the table; our
    inflight still stands, and names our attempt; our heartbeat has not expired; no rollback aims at
    it; no commit that it was written over was undone; nothing it conflicts with completed; the
@@ -229,6 +230,7 @@ class Transaction:
         """
         leftovers = self._leftovers(stat.path for stat in metadata.write_stats if stat.path)
         content = self._content(metadata)
+        self._access.timeline.make_durable()  # of many files, so not while others wait for the lock
         with self._turn() as (lease, timeline):
             self._check_alive()  # model: check commit
             self._check_standing(timeline)
@@ -385,6 +387,7 @@ class Transaction:
         """Our completed instant, if it is there; layout 1 has one name for it, whoever asked."""
         try:
             found = self._access.timeline.load().find(self.instant.requested_at)
+            self._access.timeline.make_durable()
         except StorageUnavailable:
             return None
         if found is None or not found.is_completed:

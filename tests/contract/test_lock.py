@@ -247,6 +247,20 @@ def test_a_damaged_lock_file_is_named(storage: Storage, lock: TableLock) -> None
         lock.acquire(wait_s=0)
 
 
+@pytest.mark.parametrize("left", [b"", b'{"validUntil":1767', bytes(20)])
+def test_a_lock_file_that_a_power_failure_cut_is_taken_over(
+    tmp_path: Path, clock: ManualClock, left: bytes
+) -> None:
+    storage = open_storage(StorageLocation(str(tmp_path)))
+    lock = open_lock(storage, clock=clock)
+    lock.acquire(wait_s=0)
+    for info in storage.list_tree(LOCK_FOLDER):
+        storage.put(info.path, left)
+    storage.put(".hoodie/.aux/prepared/20260101000000000", b"of the writer that the failure ended")
+    open_lock(storage, clock=clock).acquire(wait_s=0).release()
+    assert storage.list_tree(".hoodie/.aux") == []
+
+
 # Failing writes
 
 

@@ -368,7 +368,7 @@ def test_the_probe_passes_and_leaves_nothing(storage: Storage) -> None:
 class ForgetfulStore(CountingStorage):
     """A store that knows no conditions: it replaces what it should not."""
 
-    def create(self, path: str, data: bytes) -> None:
+    def create(self, path: str, data: bytes, *, may_be_cut: bool = False) -> None:
         self.inner.put(path, data)
 
 

@@ -93,7 +93,7 @@ class ClockedStore:
         objects = sorted(self._objects.items())
         return [self._info(path, found) for path, found in objects if path.startswith(prefix)]
 
-    def create(self, path: str, data: bytes) -> None:
+    def create(self, path: str, data: bytes, *, may_be_cut: bool = False) -> None:
         there = self._objects.get(check_path(path))
         if there is None:
             self._lay(path, data)
@@ -108,7 +108,7 @@ class ClockedStore:
 
         return SpooledFile(send)
 
-    def put(self, path: str, data: bytes) -> None:
+    def put(self, path: str, data: bytes, *, may_be_cut: bool = False) -> None:
         self._lay(check_path(path), data)
 
     def replace(self, path: str, data: bytes, version: str) -> str:
@@ -119,6 +119,9 @@ class ClockedStore:
             message = f"{path} is not of version {version} any more"
             raise PreconditionFailed(message)
         return self._lay(path, data)
+
+    def make_durable(self) -> None:
+        """An object is durable once the store has answered."""
 
     def publish(self, prepared: str, path: str) -> None:
         source, there = self._objects.get(check_path(prepared)), self._objects.get(path)

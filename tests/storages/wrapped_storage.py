@@ -55,19 +55,25 @@ class WrappedStorage:
     def list_tree(self, folder: str) -> list[ObjectInfo]:
         return self._reading("list_tree", folder, lambda: self.inner.list_tree(folder))
 
-    def create(self, path: str, data: bytes) -> None:
-        self._writing("create", path, lambda: self.inner.create(path, data))
+    def create(self, path: str, data: bytes, *, may_be_cut: bool = False) -> None:
+        create = partial(self.inner.create, path, data, may_be_cut=may_be_cut)
+        self._writing("create", path, create)
 
     def create_streaming(self, path: str) -> StreamingFile:
         file = self._reading("create_streaming", path, lambda: self.inner.create_streaming(path))
         close = partial(self._writing, "close", path, file.close)
         return _WrappedFile(file, close, self._still_alive)
 
-    def put(self, path: str, data: bytes) -> None:
-        self._writing("put", path, lambda: self.inner.put(path, data))
+    def put(self, path: str, data: bytes, *, may_be_cut: bool = False) -> None:
+        put = partial(self.inner.put, path, data, may_be_cut=may_be_cut)
+        self._writing("put", path, put)
 
     def replace(self, path: str, data: bytes, version: str) -> str:
         return self._writing("replace", path, lambda: self.inner.replace(path, data, version))
+
+    def make_durable(self) -> None:
+        self._still_alive()
+        self.inner.make_durable()
 
     def publish(self, prepared: str, path: str) -> None:
         self._writing("publish", path, lambda: self.inner.publish(prepared, path))

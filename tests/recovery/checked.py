@@ -1,0 +1,117 @@
+"""What a process that starts makes of the tables that another left, whatever it left."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from table.config.table_properties import PROPERTIES_PATH
+from table.hudi_table import HudiTable
+from table.metadata.opening import METADATA_FOLDER
+from table.storage import Storage, StorageLocation
+from table.transaction.access import LOCK_WAIT_S
+from table.transaction.heartbeat import HEARTBEAT_FOLDER
+from tests.recovery.places import Place, storage_at
+from tests.recovery.scenarios import Rows, Scenario
+from tests.storages import WatchedStorage
+from tests.tables import data_files
+from tests.upkeep import HISTORY, archived_names
+
+#: What is written over in place, so that its name does not tell what it says.
+_WRITTEN_OVER = (PROPERTIES_PATH, f"{PROPERTIES_PATH}.backup", f"{HISTORY}/_version_")
+_NAMED_AT_RANDOM = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|#\d+")
+_LOCKS = re.compile(r"/\.locks/")
+_SCRATCH = re.compile(r"/\.(locks|temp|aux)/")
+_TIME = re.compile(r"\d{17}")
+
+
+@dataclass
+class Checked:
+    """What was seen of a scenario, and set right.
+
+    Attributes:
+        seen: which of the states.
+        tells_sizes: whether tables that differ in the sizes of files are set right each by itself.
+    """
+
+    scenario: Scenario
+    place: Place
+    states: Sequence[Rows]
+    seen: set[int] = field(default_factory=set)
+    tells_sizes: bool = False
+    _left: dict[str, int] = field(default_factory=dict)
+    _ended: set[str] = field(default_factory=set)
+
+    def check(self, root: StorageLocation, what: str, is_done: bool = False) -> None:
+        look = f"{_look(root)}\n{_sizes(root) if self.tells_sizes else ''}"
+        if look not in self._left:
+            self._left[look] = self._set_right(root, what)
+        self.seen.add(self._left[look])
+        assert not is_done or self.states[self._left[look]] == self.states[-1], what
+        self.place.drop(root)
+
+    def _set_right(self, root: StorageLocation, what: str) -> int:
+        """Which of the states was left."""
+        scenario, left = self.scenario, self.scenario.rows(root)
+        assert left in self.states, what
+        look = _look(root)
+        scenario.recover(root, self._watched)
+        if _look(root) != look:
+            assert scenario.rows(root) in (left, self.states[-1]), what
+        scenario.go_on(root, self._watched)
+        assert scenario.rows(root) == self.states[-1], what
+        assert scenario.has_acted(root), what
+        for table in scenario.tables(root):
+            _check_nothing_is_left(table, what)
+        ended = _look(root, has_scratch=False)
+        if ended not in self._ended:
+            self._ended.add(ended)
+            self._check_the_table_goes_on(root, what)
+        return self.states.index(left)
+
+    def _watched(self, storage: Storage) -> Storage:
+        return WatchedStorage(storage, self._check_metadata_goes_on)
+
+    def _check_metadata_goes_on(self, method: str, path: str) -> None:
+        is_making = path == f"{METADATA_FOLDER}/{PROPERTIES_PATH}"
+        assert self.scenario.makes_metadata or not is_making, "the metadata table is made anew"
+
+    def _check_the_table_goes_on(self, root: StorageLocation, what: str) -> None:
+        expected = self.scenario.write_more(root)
+        assert self.scenario.rows(root) == expected, what
+        for table in self.scenario.tables(root):
+            table.access.lock.acquire(0.0).release()
+            _check_nothing_is_left(table, what)
+            assert table.metadata_differences() == [], what
+
+
+def _check_nothing_is_left(table: HudiTable, what: str) -> None:
+    """Nothing pending, no beat, no lock for longer than a dead owner's lease, no orphan."""
+    storage, timeline = table.storage, table.timeline
+    assert not timeline.pending(), what
+    assert not storage.list_folder(HEARTBEAT_FOLDER)[1], what
+    completed = {i.requested_at for i in timeline.completed() if i.action.is_write}
+    known = completed | {name for name, _ in archived_names(storage)}
+    assert {_TIME.findall(path)[-1] for path in data_files(storage)} <= known, what
+    table.access.lock.acquire(LOCK_WAIT_S).release()
+    if table.properties.metadata_partitions:
+        assert table.keep_metadata_table() is None, what
+
+
+def _look(root: StorageLocation, has_scratch: bool = True) -> str:
+    """What is below a root: equal for tables that differ in times and ids alone."""
+    storage = storage_at(root)
+    passed_over = _LOCKS if has_scratch else _SCRATCH
+    found = (info.path for info in storage.list_tree(""))
+    lines = [path for path in found if not passed_over.search(path)]
+    for path in [path for path in lines if path.endswith(_WRITTEN_OVER)]:
+        lines += [line for line in storage.read(path).decode().split() if line[0] != "#"]
+    text = "\n".join(lines)
+    ranks = {time: str(rank) for rank, time in enumerate(sorted(set(_TIME.findall(text))))}
+    text = _NAMED_AT_RANDOM.sub("*", _TIME.sub(lambda found: ranks[found[0]], text))
+    return "\n".join(sorted(text.split("\n")))
+
+
+def _sizes(root: StorageLocation) -> list[int]:
+    return [info.size_bytes for info in storage_at(root).list_tree("")]

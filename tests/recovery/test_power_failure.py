@@ -1,0 +1,76 @@
+"""The power fails at any step of anything on a local disk: the next process sets it right.
+
+One undisturbed run of a scenario shows, before each of its writes and at its end, what a power
+failure would leave: all of what was not forced to the disk is lost, or only the contents are, or
+each part by chance. What the step acknowledged is there in each case, nothing is half there, and
+the next process finishes the work (``test_every_write``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from uuid import uuid4
+
+import pytest
+
+from table.storage import StorageLocation
+from tests.depth import EVERYTHING, SEED, examples
+from tests.recovery.checked import Checked
+from tests.recovery.places import OnDisk, transfer
+from tests.recovery.scenarios import SCENARIOS, laid_down
+from tests.storages import WatchedStorage
+from tests.storages.forgetful_disk import Contents, Everything, ForgetfulDisk, Loss, Some
+
+#: Scenarios of ``make test``, and how many of their writes the power fails before.
+_USUAL = {
+    "commit": 4,
+    "compaction": 2,
+    "archival": 3,
+    "rollback of a commit": 2,
+    "upgrade": 2,
+}
+
+
+@pytest.mark.parametrize("name", SCENARIOS if EVERYTHING else _USUAL)
+def test_what_is_acknowledged_survives_a_power_failure_at_any_step(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scenario, place = SCENARIOS[name], OnDisk(tmp_path)
+    root = place.new()
+    transfer(laid_down(name), root)
+    states = scenario.states or [scenario.rows(root)]
+    checked = Checked(scenario, place, states, tells_sizes=True)
+    (tmp_path / "vault").mkdir()
+    left: list[tuple[str, StorageLocation]] = []
+    with monkeypatch.context() as patch:
+        disk = ForgetfulDisk(Path(root.url), tmp_path / "vault", patch)
+
+        def fail_now(what: str) -> None:
+            left.extend((what, found) for found in _after_power_failure(disk, tmp_path, len(left)))
+
+        scenario.act(
+            root, lambda inner: WatchedStorage(inner, lambda *call: fail_now(f"before {call}"))
+        )
+        acknowledged = len(left)
+        fail_now("at the end")
+    assert disk.forced
+    for number in sorted({*_chosen(name, acknowledged), *range(acknowledged, len(left))}):
+        what, found = left[number]
+        checked.check(found, f"power failed {what}", is_done=number >= acknowledged)
+
+
+def _after_power_failure(
+    disk: ForgetfulDisk, folder: Path, number: int
+) -> Iterator[StorageLocation]:
+    losses: tuple[Loss, ...] = (Everything(), Contents(), Some(SEED + number))
+    for loss in losses:
+        target = folder / uuid4().hex
+        disk.after_power_failure(target, loss)
+        yield StorageLocation(str(target))
+
+
+def _chosen(name: str, count: int) -> list[int]:
+    wanted = count if EVERYTHING else min(count, examples(3 * _USUAL[name]))
+    return Random(SEED).sample(range(count), wanted)

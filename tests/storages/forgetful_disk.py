@@ -1,0 +1,138 @@
+"""A folder of the local disk as it may be found after a power failure.
+
+What the code under test forces to the disk is observed at ``os.fsync``; all else may be lost:
+
+- a name that appeared or went since its folder was forced is there or not, each by itself;
+- a file that was never forced is empty, cut or whole.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from pathlib import Path
+from random import Random
+from typing import Protocol, TypeAlias
+
+import pytest
+
+#: Inode of a file, or None of a folder, by name.
+_Entries: TypeAlias = dict[str, int | None]
+
+
+class Loss(Protocol):
+    """Decides what a power failure takes."""
+
+    def keeps_change(self) -> bool:
+        """Whether a change of a folder survives that was not forced."""
+        ...
+
+    def kept_bytes(self, size_bytes: int) -> int:
+        """How many bytes survive of a file that was not forced."""
+        ...
+
+
+class Everything:
+    """All that was not forced is lost."""
+
+    def keeps_change(self) -> bool:
+        return False
+
+    def kept_bytes(self, size_bytes: int) -> int:
+        return 0
+
+
+class Contents:
+    """The folders survive as they were, no content does that was not forced."""
+
+    def keeps_change(self) -> bool:
+        return True
+
+    def kept_bytes(self, size_bytes: int) -> int:
+        return 0
+
+
+class Some:
+    """A random part is lost."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = Random(seed)
+
+    def keeps_change(self) -> bool:
+        return self._random.random() < 0.5
+
+    def kept_bytes(self, size_bytes: int) -> int:
+        return self._random.choice((0, size_bytes // 2, size_bytes))
+
+
+class ForgetfulDisk:
+    """Observes what is forced below a folder; what lies there at first is on the disk.
+
+    Args:
+        root: the folder, without links in its path.
+        vault: an empty folder of the same disk, for contents that were forced.
+        patch: takes ``os.fsync`` over.
+    """
+
+    def __init__(self, root: Path, vault: Path, patch: pytest.MonkeyPatch) -> None:
+        self._root, self._vault = str(root), vault
+        self._folders: dict[str, _Entries] = {}
+        self.forced = 0
+        for folder, _, names in os.walk(root):
+            self._folders[folder] = _entries(folder)
+            for name in names:
+                self._keep(os.path.join(folder, name))
+        patch.setattr("os.fsync", self._fsync)
+
+    def after_power_failure(self, target: Path, loss: Loss) -> None:
+        """Lay down at ``target``, where nothing lies, what a power failure leaves now."""
+        self._lay_down(self._root, target, loss)
+
+    def _fsync(self, descriptor: int) -> None:
+        place = os.readlink(f"/proc/self/fd/{descriptor}")
+        if place != self._root and not place.startswith(f"{self._root}/"):
+            return
+        self.forced += 1
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            self._folders[place] = _entries(place)
+        else:
+            self._keep(place)
+
+    def _keep(self, place: str) -> None:
+        """A second name keeps the content after its file is deleted, and its inode from reuse."""
+        kept = self._kept(os.stat(place).st_ino)
+        if not kept.exists():
+            os.link(place, kept)
+
+    def _kept(self, inode: int) -> Path:
+        return self._vault / str(inode)
+
+    def _lay_down(self, folder: str, target: Path, loss: Loss) -> None:
+        target.mkdir()
+        forced = self._folders.get(folder, {})
+        now = _entries(folder) if os.path.isdir(folder) else {}
+        for name in sorted({*forced, *now}):
+            kept = now if forced.get(name, 0) == now.get(name, 0) or loss.keeps_change() else forced
+            if name not in kept:
+                continue
+            place, inode = os.path.join(folder, name), kept[name]
+            if inode is None:
+                self._lay_down(place, target / name, loss)
+            else:
+                self._lay_down_file(place, inode, target / name, loss)
+
+    def _lay_down_file(self, place: str, inode: int, target: Path, loss: Loss) -> None:
+        if self._kept(inode).exists():
+            shutil.copy2(self._kept(inode), target)
+        elif os.path.exists(place) and os.stat(place).st_ino == inode:
+            shutil.copy2(place, target)
+            with target.open("r+b") as file:
+                file.truncate(loss.kept_bytes(os.stat(place).st_size))
+        else:
+            target.touch()
+
+
+def _entries(folder: str) -> _Entries:
+    with os.scandir(folder) as found:
+        return {one.name: None if one.is_dir() else one.inode() for one in found}

@@ -1,0 +1,132 @@
+"""When a storage on a local disk forces what, and what it says if the disk fails."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from table.errors import StorageUnavailable
+from table.spark.durable_task import DurableTask
+from table.storage import Storage, StorageLocation, open_storage
+from table.storage.folder_storage import FolderStorage
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Storage:
+    return open_storage(StorageLocation(str(tmp_path / "table")))
+
+
+@pytest.fixture
+def forced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names below the folder of the table, in the order in which they are forced."""
+    names: list[str] = []
+
+    def fsync(descriptor: int) -> None:
+        place = os.readlink(f"/proc/self/fd/{descriptor}")
+        if place.startswith(str(tmp_path / "table")):
+            names.append(os.path.relpath(place, tmp_path / "table").partition("#")[0])
+
+    monkeypatch.setattr("os.fsync", fsync)
+    return names
+
+
+def write_streaming(storage: Storage, path: str) -> None:
+    file = storage.create_streaming(path)
+    file.write(b"rows")
+    file.close()
+
+
+def test_many_files_are_forced_once_before_publication(storage: Storage, forced: list[str]) -> None:
+    storage.put("prepared", b"content", may_be_cut=True)
+    for number in range(3):
+        write_streaming(storage, f"north/{number}.log")
+    assert forced == []
+    storage.publish("prepared", "instant")
+    assert sorted(forced) == [".", "north", "north/0.log", "north/1.log", "north/2.log", "prepared"]
+    forced.clear()
+    storage.make_durable()
+    assert forced == ["."]
+    storage.make_durable()
+    assert forced == ["."]
+
+
+def test_content_that_may_not_be_cut_is_forced_before_it_appears(
+    storage: Storage, forced: list[str]
+) -> None:
+    storage.create("plan", b"content")
+    storage.put("properties", b"content")
+    storage.create("marker", b"")
+    assert forced == ["plan", "properties"]
+
+
+def test_a_deletion_is_forced_with_the_folder_that_remains(
+    storage: Storage, forced: list[str]
+) -> None:
+    storage.create("north/a", b"1")
+    storage.make_durable()
+    forced.clear()
+    storage.delete(["north/a"])
+    storage.make_durable()
+    assert forced == ["."]
+
+
+def test_files_of_a_table_inside_the_table_are_forced_with_it(
+    storage: Storage, forced: list[str]
+) -> None:
+    FolderStorage(storage, "inner").create("a", b"1", may_be_cut=True)
+    storage.make_durable()
+    assert sorted(forced) == [".", "inner", "inner/a"]
+
+
+def test_storages_of_one_root_force_what_either_wrote(storage: Storage, forced: list[str]) -> None:
+    write_streaming(open_storage(storage.location), "a.log")
+    storage.make_durable()
+    assert "a.log" in forced
+
+
+def test_an_executor_forces_its_files_before_it_answers(
+    storage: Storage, forced: list[str]
+) -> None:
+    task: DurableTask[str, None] = DurableTask(lambda path: write_streaming(storage, path))
+    task("a.log")
+    assert sorted(forced) == [".", "a.log"]
+
+
+def failing(name: str, number: int) -> Callable[[int], None]:
+    """A disk that fails to write one file, and says so once, as Linux does."""
+    failures = [OSError(number, os.strerror(number))]
+
+    def fsync(descriptor: int) -> None:
+        if os.readlink(f"/proc/self/fd/{descriptor}").endswith(name) and failures:
+            raise failures.pop()
+
+    return fsync
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
+def test_a_file_that_the_disk_lost_is_never_published(
+    storage: Storage, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.fsync", failing("a.log", number))
+    storage.put("prepared", b"content")
+    write_streaming(storage, "a.log")
+    for _ in range(2):
+        with pytest.raises(StorageUnavailable, match=r"a\.log"):
+            storage.publish("prepared", "instant")
+    assert storage.head("instant") is None
+    storage.delete(["a.log"])
+    write_streaming(storage, "a.log")
+    storage.publish("prepared", "instant")
+
+
+def test_a_disk_that_cannot_force_folders_is_used_without(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.fsync", failing("/table", errno.EINVAL))
+    storage.create("a", b"1")
+    storage.make_durable()
+    assert storage.read("a") == b"1"
