@@ -516,13 +516,6 @@ _VERSIONS = (
         ("tests/unit/metadata/test_property_file.py", "tests/unit/services"),
     ),
     Mutant(
-        _METADATA,
-        "            check_lease()\n            store.undo(target)\n",
-        "            store.undo(target)\n",
-        "a process without the lock takes a commit out of the metadata table",
-        ("tests/unit/transaction/test_rollback.py",),
-    ),
-    Mutant(
         _UPGRADE,
         "        lease.check()\n        if not change.is_none:\n            replace_properties(",
         "        if not change.is_none:\n            replace_properties(",
@@ -559,8 +552,8 @@ _VERSIONS = (
     ),
     Mutant(
         _UPGRADE,
-        "    _delete_leftovers(storage, layout, {move.source for move in change.moves})\n",
-        "",
+        "    _delete_leftovers(storage, layout, {",
+        "    _ = (storage, layout, {",
         "what an upgrade that died left is on the timeline of the next one",
         ("tests/unit/services/test_under_the_lock.py", *_OF_UPGRADES),
     ),
@@ -604,8 +597,8 @@ _METADATA_TABLES = (
     ),
     Mutant(
         _METADATA,
-        "            store.undo(target)\n",
-        "            pass\n",
+        ".undo(target",
+        ".timeline or (target",
         "the metadata table keeps what it was told of an undone commit",
         (*_LATE_FILES, *_OF_METADATA),
     ),
