@@ -162,6 +162,20 @@ def test_a_value_is_one_of_the_columns_type(
     assert row["min"] == row["max"] == expected
 
 
+def test_decimals_of_different_lengths_are_told_apart() -> None:
+    table, kind = MadeUpTable("column_stats"), (T.DECIMAL, "10,2")
+    stored = {"f": b"\x02", "g": b"\x01\x00", "h": b"\xff", "i": b"\x00\x80"}
+    records = {
+        key(name): statistics(*[("BytesWrapper", value)] * 2, file=name, value_type=kind)
+        for name, value in stored.items()
+    }
+    table.add(GROUP, records)
+    found = ColumnStatistics(table.open()).of_column(COLUMN, pa.decimal128(10, 2)).to_pylist()
+    assert {row["file_name"]: row["min"] * 100 for row in found} == {
+        name: int.from_bytes(value, signed=True) for name, value in stored.items()
+    }
+
+
 @pytest.mark.parametrize(
     ("wrapper", "stored", "value_type", "column"),
     [
