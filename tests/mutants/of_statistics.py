@@ -250,14 +250,14 @@ OF_STATISTICS = (
         "places = [(path, name) for path, names in gone.items() for name in names]",
         "places = list[tuple[str, str]]()",
         "column statistics of cleaned files stay for ever",
-        _TABLE,
+        ("tests/unit/metadata/test_cleaned_statistics.py",),
     ),
     Mutant(
         "table/metadata/metadata_writer.py",
         "files = [FilesOfPartition(path, removed=names) for path",
         "files = [FilesOfPartition(path) for path",
         "queries fail because the metadata table lists cleaned files",
-        _TABLE,
+        ("tests/unit/metadata/test_trust.py", "tests/unit/metadata/test_cleaned_statistics.py"),
     ),
     Mutant(
         "table/metadata/metadata_writer.py",

@@ -1,0 +1,33 @@
+"""Statistics of files end with the files."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from sinks.hudi.upkeep import clean
+from table.config.table_properties import TableType
+from table.metadata.column_statistics import ColumnStatistics
+from table.metadata.opening import MetadataTableOpener
+from table.services.cleaning_plan import CleaningPolicy, Retention
+from tests.tables import Row, commit, data_files, make, writer
+from tests.upkeep import new_storage
+
+
+def test_a_clean_ends_the_statistics_of_the_files_that_it_deletes() -> None:
+    storage = new_storage()
+    make(storage, TableType.COPY_ON_WRITE)
+    to = writer(storage)
+    for ts in range(1, 4):
+        commit(to, [Row("a", ts, ts)])
+    before = len(data_files(storage))
+    clean(to.table, CleaningPolicy(Retention.FILE_VERSIONS, file_versions=1))
+    left = data_files(storage)
+    assert len(left) < before
+
+    table = to.table
+    table.refresh()
+    opener = MetadataTableOpener(storage)
+    metadata = opener.open(table.properties, table.store.load(), table.store.clock)
+    assert metadata is not None
+    told = ColumnStatistics(metadata).of_column("v", pa.int64()).column("file_name").to_pylist()
+    assert sorted(told) == sorted(path.rpartition("/")[2] for path in left)
