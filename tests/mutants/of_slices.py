@@ -151,7 +151,7 @@ OF_SLICES = (
         "return LogFileName(file_id, current.base_instant, latest + 1, token)",
         "return LogFileName(file_id, current.base_instant, 1, token)",
         "log versions repeat in version 6, and logs are merged by their write tokens",
-        ("tests/recovery/test_version_6.py",),
+        ("tests/unit/write/test_log_versions.py",),
     ),
     Mutant(
         "table/timeline/timeline.py",
