@@ -83,6 +83,10 @@ MINUTES ?= 10
 simulate: venv ## simulate histories of several processes from new seeds, for MINUTES
 	$(BIN)/python -m tests.simulation --minutes $(MINUTES) --processes 2 $(ARGS)
 
+test-matrix: jars ## all interleavings of two processes on one table: days
+	LAKEMARK_MATRIX=1 $(BIN)/python -m pytest -n 2 --dist worksteal -o timeout=14400 \
+	    tests/recovery/test_two_writers.py $(ARGS)
+
 # How a process starts, ends and is watched is the same on both; it is tested on 4.0.
 OF_PROCESSES := tests/stream/test_run_command.py tests/stream/test_observation.py \
                 tests/unit/streamer/test_session.py

@@ -5,6 +5,8 @@ Source: ``HoodieTableConfig.modify`` of Apache Hudi 1.2.0.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from table.config.table_properties import BACKUP_PATH, PROPERTIES_PATH, TableProperties
 from table.errors import Refused, TableNotFound, WriteConflict
 from table.model.format_version import FormatVersion
@@ -47,7 +49,12 @@ def check_same_version(storage: Storage, version: FormatVersion) -> TablePropert
     return properties
 
 
-def replace_properties(storage: Storage, before: TableProperties, after: TableProperties) -> None:
+def replace_properties(
+    storage: Storage,
+    before: TableProperties,
+    after: TableProperties,
+    check_lease: Callable[[], None] = lambda: None,
+) -> None:
     """Write the properties of a table that is there; under the table's lock.
 
     They appear at once and whole, so no backup is written. A process that was paused must not write
@@ -60,12 +67,15 @@ def replace_properties(storage: Storage, before: TableProperties, after: TablePr
         storage: the table's root.
         before: those that ``after`` was made from.
         after: those to write.
+        check_lease: raises when the lock was lost. It is called once the store's version is known:
+            a writer that takes over the lock of a version change makes it another.
 
     Raises:
         WriteConflict: another process has changed them since.
     """
     storage.make_durable()
     version = _version_of(storage, before)
+    check_lease()
     content = after.to_bytes()
     try:
         if version is None:

@@ -26,7 +26,16 @@ from functools import partial
 from typing import Protocol
 from uuid import uuid4
 
-from table.errors import HudiError, InvalidConfig, LockTimeout, Retriable, StorageUnavailable
+from table.errors import (
+    Fenced,
+    HudiError,
+    InvalidConfig,
+    LockTimeout,
+    OutcomeUnknown,
+    Refused,
+    Retriable,
+    StorageUnavailable,
+)
 from table.storage.storage import Storage
 from table.timeline.lock_file import (
     LOCK_PATH,
@@ -38,7 +47,7 @@ from table.timeline.lock_file import (
 )
 from table.timeline.lock_file_system import FileSystemLockFile
 from table.timeline.lock_in_process import InProcessLockFile
-from table.timeline.prepared import all_prepared
+from table.timeline.prepared import ANNOUNCED_PROPERTIES, all_prepared, withdraw_properties
 
 #: How far the clocks of two writers may differ (``StorageBasedLockProvider``).
 CLOCK_DRIFT_MS = 500
@@ -50,6 +59,9 @@ _RENEWALS = 3
 
 _FIRST_PAUSE_S = 0.02
 _LONGEST_PAUSE_S = 1.0
+
+#: Errors that are true, or say what to do, whoever holds the lock.
+_SAYS_WHY = (Retriable, OutcomeUnknown, Fenced, Refused, InvalidConfig)
 
 _TAKEN, _RELEASED, _RAN_OUT = "was taken by another writer", "was released", "ran out"
 
@@ -226,17 +238,24 @@ class TableLock:
         If the block fails, a publication that got no answer may still be carried out. So what is
         prepared is removed before the lock is released. If that fails, too, the lock is not
         released: the lease runs out, and the next holder removes it.
+
+        Raises:
+            LeaseLost: the block failed over a file that is not there, or holds something else, and
+                the lease has run out: others may be at work on the table.
         """
         lease, ended = self.acquire(wait_s), threading.Event()
         every_s = self._lease_s / _RENEWALS
         try:
             threading.Thread(target=_keep, args=(lease, every_s, ended), daemon=True).start()
             yield lease
-        except BaseException:
+        except BaseException as error:
             ended.set()
+            loss = _loss(lease, error)
             with suppress(HudiError):
                 self._withdraw_prepared(lease)  # model: withdraw on failure
                 lease.release()  # model: release on failure
+            if loss is not None:
+                raise loss from error
             raise
         ended.set()
         # model: release
@@ -275,6 +294,16 @@ class TableLock:
         return record.expired or self._clock.now_ms() > record.valid_until_ms + CLOCK_DRIFT_MS
 
 
+def _loss(lease: Lease, error: BaseException) -> LeaseLost | None:
+    """The loss of the lease, if an error of a block may come from it."""
+    if isinstance(error, HudiError) and not isinstance(error, _SAYS_WHY):
+        try:
+            lease.check_time()
+        except LeaseLost as loss:
+            return loss
+    return None
+
+
 def open_lock(
     storage: Storage,
     *,
@@ -304,6 +333,8 @@ def _withdraw_prepared(storage: Storage, lease: Lease) -> None:
     """Remove what others have prepared; not once the next writer may have prepared something."""
     paths = all_prepared(storage)  # model: take over
     lease.check_time()
+    if ANNOUNCED_PROPERTIES in paths:
+        withdraw_properties(storage)
     storage.delete(paths)  # model: withdraw all prepared
     lease.check_time()
 

@@ -8,16 +8,25 @@ takes the lock over from a writer that did not release it removes everybody's.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from contextlib import suppress
+from uuid import uuid4
 
+from table.config.table_properties import PROPERTIES_PATH
 from table.model.action import Action
 from table.model.instant import Instant
-from table.storage.storage import Storage
+from table.storage.storage import NotFound, PreconditionFailed, Storage
 
 # Not below ``.hoodie/.temp/<instant>``: Apache's rollback takes every file there for a marker.
 _FOLDER = ".hoodie/.aux/prepared"
 
 #: A table's own, and that of its metadata table, which is changed under the same lock.
 _FOLDERS = (_FOLDER, f".hoodie/metadata/{_FOLDER}")
+
+
+#: New properties of a table whose version is about to change.
+ANNOUNCED_PROPERTIES = f"{_FOLDER}/hoodie.properties"
+
+_TAKEN_OVER = b"#The lock was taken over from a writer that was to replace these properties: "
 
 
 def prepared_path(pending: Instant) -> str:
@@ -42,3 +51,19 @@ def prepared_of(storage: Storage, requested_at: Collection[str]) -> list[str]:
 def all_prepared(storage: Storage) -> Iterable[str]:
     """Paths of what is prepared in a table and in its metadata table."""
     return [info.path for folder in _FOLDERS for info in storage.list_folder(folder)[1]]
+
+
+def withdraw_properties(storage: Storage) -> None:
+    """Keep announced properties from replacing those of the table: these become another version.
+
+    Their content stays, but for a comment. A store that does not compare replaces them all the
+    same.
+    """
+    if not storage.supports_compare_and_swap:
+        return
+    with suppress(NotFound, PreconditionFailed):  # replaced by now, with another version
+        data, version = storage.read_versioned(PROPERTIES_PATH)
+        assert version is not None, storage
+        kept = [one for one in data.splitlines(keepends=True) if not one.startswith(_TAKEN_OVER)]
+        comment = _TAKEN_OVER + uuid4().hex.encode() + b"\n"
+        storage.replace(PROPERTIES_PATH, comment + b"".join(kept), version)

@@ -3,7 +3,9 @@
 The table is what ``hoodie.properties`` says it is, so that one file is the line between the two
 versions. The steps, and what a crash right after each leaves, all of it under the table's lock:
 
-1. metadata table dropped        a table without one; the next writer makes it anew
+1. metadata table dropped, and the new properties announced: a writer that takes the lock over and
+   finds them makes step 4 fail (on a store that compares before it replaces)
+                                 a table without one; the next writer makes it anew
 2. what an older attempt left in the place of the new timeline is deleted
                                  the same
 3. archive and timeline written in the new layout, beside the old ones
@@ -38,6 +40,7 @@ from table.timeline.archive_log import is_archive_log
 from table.timeline.layout import LayoutV1, LayoutV2, TimelineLayout, layout_of
 from table.timeline.lock import Lease
 from table.timeline.lsm_writer import ArchivedInstant
+from table.timeline.prepared import ANNOUNCED_PROPERTIES
 from table.timeline.timeline import Timeline
 from table.timeline.timeline_store import TimelineStore
 from table.transaction.access import LOCK_WAIT_S, TableAccess
@@ -126,10 +129,12 @@ def change_version(
         bare = change.before
         if not change.is_none:
             bare = drop(access.storage, bare, lease.check)
+            access.storage.put(ANNOUNCED_PROPERTIES, change.after.to_bytes())
         _write_timeline(access, change, version, lease)
         lease.check()
         if not change.is_none:
-            replace_properties(access.storage, bare, change.after)
+            replace_properties(access.storage, bare, change.after, lease.check)
+            access.storage.delete([ANNOUNCED_PROPERTIES])
         _delete_timeline(access.storage, change, lease)
         return change
 

@@ -17,8 +17,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from table.errors import CorruptData, InvalidConfig, LockTimeout
+from table.errors import CorruptData, InvalidConfig, LockTimeout, Refused
 from table.storage import Storage, StorageLocation, open_storage
+from table.storage.storage import NotFound
 from table.timeline.lock import CLOCK_DRIFT_MS, LeaseLost, LockProvider, TableLock, open_lock
 from table.timeline.lock_file import LOCK_FOLDER, LOCK_PATH, LockRecord
 from table.timeline.lock_file_system import APACHE_LOCK_PATH
@@ -145,6 +146,21 @@ def test_an_error_in_the_block_frees_the_lock(lock: TableLock, other: TableLock)
     with pytest.raises(ZeroDivisionError), lock.hold(wait_s=0):
         raise ZeroDivisionError
     other.acquire(wait_s=0).check()
+
+
+@each_lock
+def test_an_error_over_a_file_is_the_loss_of_the_lease_once_it_has_run_out(
+    lock: TableLock, clock: ManualClock
+) -> None:
+    with pytest.raises(NotFound), lock.hold(wait_s=0):
+        raise NotFound
+    with pytest.raises(LeaseLost, match="ran out"), lock.hold(wait_s=0):
+        clock.sleep(LEASE_S + 1)
+        raise NotFound
+    clock.sleep(LEASE_S)
+    with pytest.raises(Refused), lock.hold(wait_s=0):
+        clock.sleep(LEASE_S + 1)
+        raise Refused
 
 
 @each_lock

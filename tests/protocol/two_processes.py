@@ -21,6 +21,7 @@ from checkpoints.edit import WriterPending
 from sinks.hudi.table_writer import TableWriter
 from table.config.table_properties import TableType
 from table.errors import (
+    CorruptData,
     Fenced,
     InvalidConfig,
     OutcomeUnknown,
@@ -383,10 +384,18 @@ class _Run:
             process.undoes(self.history)
 
     def _look(self) -> None:
-        """In version 6 nobody reads on while an older instant is pending."""
+        """In version 6 nobody reads on while an older instant is pending.
+
+        A process that lost the lock may have deleted a file of the next metadata table. Queries
+        fail until the next start makes it again.
+        """
         timeline = writer(self.store).table.timeline
         is_open = self.case.kind.version is FormatVersion.V6 and timeline.pending()
-        check_seen(self.store, self.history, () if is_open else self.cursors)
+        try:
+            check_seen(self.store, self.history, () if is_open else self.cursors)
+        except CorruptData as error:
+            if "builds the metadata table again" not in str(error):
+                raise
 
     def _recover(self) -> None:
         """Others end what the two have left, once these are dead."""

@@ -1,0 +1,77 @@
+"""A version change whose writer lost the lock changes nothing any more."""
+
+from __future__ import annotations
+
+import pytest
+
+from sinks.hudi.table_writer import TableWriter
+from sinks.hudi.version_change import take_to_version
+from table.config.table_properties import PROPERTIES_PATH, TableType
+from table.errors import WriteConflict
+from table.execution.runner import LocalRunner
+from table.model.format_version import FormatVersion
+from table.storage import Storage
+from table.timeline.lock import LeaseLost
+from tests.clocks import SharedClock, on_clock
+from tests.storages.interrupted_storage import InterruptedStorage
+from tests.tables import Row, commit, contents, writer
+from tests.upkeep import make_plain, new_storage
+from tests.writers import shared_writer
+
+CLOCK = SharedClock()
+A_LEASE_AND_MORE_S = 61.0
+
+
+def opened(storage: Storage, *, has_metadata: bool = False) -> TableWriter:
+    return on_clock(shared_writer(storage, has_metadata=has_metadata), CLOCK)
+
+
+def made(table_type: TableType) -> Storage:
+    storage = new_storage()
+    make_plain(storage, table_type, FormatVersion.V6)
+    for number in range(3):
+        commit(opened(storage), [Row("a", number, number)])
+    return storage
+
+
+@pytest.mark.parametrize(
+    "before", ["create .hoodie/timeline/", f"replace {PROPERTIES_PATH}"], ids=["moves", "replaces"]
+)
+@pytest.mark.parametrize("table_type", TableType)
+def test_commits_during_a_version_change_that_lost_the_lock_are_kept(
+    table_type: TableType, before: str
+) -> None:
+    storage = made(table_type)
+
+    def others_go_on() -> None:
+        CLOCK.sleep(A_LEASE_AND_MORE_S)
+        commit(opened(storage), [Row("a", 9, 9)])
+
+    late = InterruptedStorage(storage, others_go_on)
+    late.is_before = lambda _, method, path: f"{method} {path}".startswith(before)
+    with pytest.raises((WriteConflict, LeaseLost)):
+        take_to_version(opened(late).table, FormatVersion.V9, LocalRunner(1))
+    assert late.stopped_at
+    assert contents(storage) == {"a": (9, 9)}
+    assert writer(storage).table.version is FormatVersion.V6
+    take_to_version(opened(storage).table, FormatVersion.V9, LocalRunner(1))
+    assert contents(storage) == {"a": (9, 9)}
+    commit(opened(storage), [Row("a", 10, 10)])
+    assert contents(storage) == {"a": (10, 10)}
+
+
+def test_a_metadata_table_that_another_made_meanwhile_stays_named() -> None:
+    """A restore that drops it would else bring properties of another time back."""
+    storage = made(TableType.COPY_ON_WRITE)
+
+    def others_go_on() -> None:
+        CLOCK.sleep(A_LEASE_AND_MORE_S)
+        take_to_version(opened(storage).table, FormatVersion.V9, LocalRunner(1))
+
+    late = InterruptedStorage(storage, others_go_on)
+    late.is_before = lambda _, method, path: (method, path) == ("replace", PROPERTIES_PATH)
+    with pytest.raises((WriteConflict, LeaseLost)):
+        opened(late, has_metadata=True).table.keep_metadata_table()
+    assert late.stopped_at
+    assert writer(storage).table.version is FormatVersion.V9
+    assert contents(storage) == {"a": (2, 2)}
