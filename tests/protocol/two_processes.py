@@ -338,10 +338,19 @@ class _Run:
         except REFUSALS:
             return
         self._do(second, self.case.second)
-        self.cursors.append(Cursor.of(self.store))
+        self._read_on()
         if self.case.stall in (Stall.ARCHIVAL, Stall.DEATH):
             self._let_time_pass()
+            self._read_on()
+
+    def _read_on(self) -> None:
+        """A reader comes as far as it may; see ``_look``."""
+        if not self._is_held_up():
             self.cursors.append(Cursor.of(self.store))
+
+    def _is_held_up(self) -> bool:
+        is_v6 = writer(self.store).table.version is FormatVersion.V6
+        return is_v6 and bool(writer(self.store).table.timeline.pending())
 
     def _let_time_pass(self) -> None:
         """Until what was done is archived."""
@@ -389,10 +398,8 @@ class _Run:
         A process that lost the lock may have deleted a file of the next metadata table. Queries
         fail until the next start makes it again.
         """
-        timeline = writer(self.store).table.timeline
-        is_open = self.case.kind.version is FormatVersion.V6 and timeline.pending()
         try:
-            check_seen(self.store, self.history, () if is_open else self.cursors)
+            check_seen(self.store, self.history, () if self._is_held_up() else self.cursors)
         except CorruptData as error:
             if "builds the metadata table again" not in str(error):
                 raise
