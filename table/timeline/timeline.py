@@ -74,7 +74,7 @@ class Timeline:
         return tuple(i for i in pending if not actions or i.action in actions)
 
     def find(self, requested_at: str) -> Instant | None:
-        """The instant of that name, in its furthest state; a savepoint where there is no other.
+        """The instant of that name, in its furthest state; else a completed savepoint.
 
         A name of 14 digits is found under its 17 digits, too: the end of its second.
         """
@@ -133,8 +133,10 @@ class Timeline:
 
     @cached_property
     def _by_name(self) -> dict[str, Instant]:
-        # Savepoints last, so that setdefault keeps what they were taken of.
-        ranked = sorted(self.instants, key=lambda i: i.action is Action.SAVEPOINT)
+        # Savepoints last, so that setdefault keeps what they were taken of. A pending one says
+        # nothing of its commit: a process that dies may begin it after the commit was archived.
+        said = (i for i in self.instants if i.is_completed or i.action is not Action.SAVEPOINT)
+        ranked = sorted(said, key=lambda i: i.action is Action.SAVEPOINT)
         named: dict[str, Instant] = {}
         for instant in ranked:
             named.setdefault(instant.requested_at, instant)

@@ -1,0 +1,39 @@
+"""A savepoint that a dead process begins after the commit was archived says nothing of the commit.
+
+A request may reach storage long after its process has died.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from sinks.hudi.upkeep import archive
+from table.config.table_properties import TableType
+from table.model.action import Action, State
+from table.model.format_version import FormatVersion
+from table.model.instant import Instant
+from table.services.archival_plan import ArchivalPolicy
+from table.services.savepoint import delete_savepoint
+from tests.tables import Row, commit, contents, writer
+from tests.upkeep import active_names, make_plain, new_storage
+
+
+@pytest.mark.parametrize("version", [FormatVersion.V6, FormatVersion.V9], ids=str)
+def test_rows_of_an_archived_commit_stay_when_its_savepoint_is_begun_late(
+    version: FormatVersion,
+) -> None:
+    storage = new_storage()
+    make_plain(storage, TableType.COPY_ON_WRITE, version)
+    commit(writer(storage), [Row("old", 1, 1, "west")])
+    oldest = writer(storage).table.timeline.instants[0].requested_at
+    for number in range(6):
+        commit(writer(storage), [Row("new", number, number)])
+    archive(writer(storage).table, ArchivalPolicy(2, 3), None)
+    assert oldest not in {name for name, _ in active_names(storage)}
+
+    late = Instant(oldest, Action.SAVEPOINT, State.INFLIGHT)
+    writer(storage).table.store.create(late)
+
+    assert contents(storage) == {"old": (1, 1), "new": (5, 5)}
+    delete_savepoint(writer(storage).table.access, oldest)
+    assert contents(storage) == {"old": (1, 1), "new": (5, 5)}
