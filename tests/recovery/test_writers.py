@@ -6,8 +6,9 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
-from datetime import datetime, timedelta, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from functools import partial
 from pathlib import Path
 
@@ -29,6 +30,7 @@ from table.timeline import clock
 from table.timeline.clock import UTC_CLOCK
 from table.timeline.lock import LockProvider
 from table.timeline.timeline_store import commit_content, rollback_plan_content
+from table.transaction import heartbeat
 from table.transaction.access import LOCK_WAIT_S
 from table.transaction.conflicts import ClusteringPlanned
 from table.transaction.heartbeat import (
@@ -59,13 +61,8 @@ from tests.writers import (
     shared_writer,
 )
 
-
-class Stopped(HeartbeatPolicy):
-    """Of a process that the machine stops once it has beaten for the first time."""
-
-    @property
-    def expires_after_s(self) -> float:
-        return 0.3
+#: Nobody beats a second time within a test, and whoever is silent for two hours is dead.
+HOURLY_SHARING = Sharing(HeartbeatPolicy(3600.0, 1), clock_skew_ms=1)
 
 
 class _AnHourAgo(datetime):
@@ -74,6 +71,28 @@ class _AnHourAgo(datetime):
     @classmethod
     def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
         return datetime.now(tz) - timedelta(hours=1)
+
+
+class _InTwoHours(datetime):
+    """The clock of a process that looks at heartbeats two hours from now."""
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
+        return datetime.now(tz) + timedelta(hours=2)
+
+    @classmethod
+    def time(cls) -> float:  # type: ignore[override]
+        """As ``time.time``."""
+        return cls.now(UTC).timestamp()
+
+
+@contextmanager
+def two_hours_later() -> Iterator[None]:
+    """A block in which every heartbeat before it is two hours old."""
+    with pytest.MonkeyPatch.context() as changed:
+        changed.setattr(heartbeat, "datetime", _InTwoHours)
+        changed.setattr(heartbeat, "time", _InTwoHours)
+        yield
 
 
 @pytest.fixture(autouse=True)
@@ -170,14 +189,13 @@ def test_who_was_silent_for_too_long_publishes_nothing_and_may_start_again(
     local: Storage,
 ) -> None:
     make_shared(local)
-    silent = shared_writer(local, sharing=Sharing(Stopped(60.0, 1), 1))
+    silent = shared_writer(local, sharing=HOURLY_SHARING)
     written = write_files(silent, [Row("a", 1, 1)])
-    time.sleep(0.4)
-    other = shared_writer(local, sharing=Sharing(HeartbeatPolicy(0.1, 2), 1))
-    assert other.recover() == [silent.pending_instant]
-    with pytest.raises(HeartbeatExpired, match="no sign of life"):
-        silent.commit(written, {})
-    silent.abandon()
+    with two_hours_later():
+        assert shared_writer(local, sharing=HOURLY_SHARING).recover() == [silent.pending_instant]
+        with pytest.raises(HeartbeatExpired, match="no sign of life"):
+            silent.commit(written, {})
+        silent.abandon()
     assert not data_files(local)
     silent.table.access = replace(silent.table.access, sharing=SHARING)
     commit(silent, [Row("a", 2, 2)])
@@ -434,9 +452,8 @@ def test_a_rollback_whose_target_completed_since_is_given_up_unless_it_has_begun
     complete_as_apache(theirs, dead, written)
     if meanwhile is not None:
         meanwhile(local, dead, written)
-    time.sleep(0.3)
-    other = shared_writer(local, sharing=Sharing(HeartbeatPolicy(0.1, 2), 1))
-    undone = other.recover()
+    with two_hours_later():
+        undone = shared_writer(local, sharing=HOURLY_SHARING).recover()
     assert undone == ([] if left else [dead.requested_at])
     assert not writer(local).table.timeline.pending()
     if left:
