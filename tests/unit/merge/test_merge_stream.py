@@ -10,7 +10,7 @@ import pytest
 
 from table.codec.java_hash import list_hash
 from table.merge.merge_stream import fold_stream, in_batches, merge_streams
-from table.merge.record_merger import event_time_merger
+from table.merge.record_merger import commit_time_merger, event_time_merger
 from table.merge.spill import DIVISION_COUNT, SpilledDivisions, divisions
 from table.model.changes import CHANGE_KIND_FIELD
 from table.model.meta_columns import RECORD_KEY
@@ -46,6 +46,14 @@ def test_a_large_group_goes_to_disk_and_leaves_nothing_there(scratch: Path) -> N
     assert not list(scratch.iterdir())
     assert sorted(found[RECORD_KEY].to_pylist()) == rows(0, 30_000, 0)[RECORD_KEY].to_pylist()
     assert (stream.counts.inserted, stream.counts.updated) == (10_000, 10_000)
+
+
+@pytest.mark.parametrize("budget_bytes", [1, 50_000, 400_000])
+def test_the_later_of_two_changes_wins_also_on_disk(scratch: Path, budget_bytes: int) -> None:
+    newer = [changes(0, 1_000, ts) for ts in (3, 2, 1)]
+    stream = fold_stream(newer, commit_time_merger(), memory_budget_bytes=budget_bytes)
+    found = pa.concat_tables([*stream])
+    assert found["ts"].to_pylist() == [1] * 1_000
 
 
 def test_an_abandoned_stream_leaves_nothing_on_disk(scratch: Path) -> None:

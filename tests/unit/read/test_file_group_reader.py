@@ -75,7 +75,7 @@ def test_flags_of_a_data_row_delete_in_its_own_order(file_slice: Slice) -> None:
             [*USER_SCHEMA, ("_hoodie_is_deleted", pa.bool_()), ("_hoodie_operation", pa.string())]
         )
     )
-    file_slice.base([row(key, 5) for key in "abcd"])
+    file_slice.base([row(key, 5) for key in "abcde"])
     file_slice.log(
         data_block(
             [
@@ -83,6 +83,7 @@ def test_flags_of_a_data_row_delete_in_its_own_order(file_slice: Slice) -> None:
                 row("b", 4, _hoodie_is_deleted=True),
                 row("c", 6, _hoodie_operation="D"),
                 row("d", 6, _hoodie_operation="U"),
+                row("e", 6, _hoodie_operation="-U"),
             ],
             flagged,
         )
@@ -231,3 +232,9 @@ def test_a_flipped_bit_is_an_error_of_ours_or_harmless(
         damaged.read()
     except HudiError:
         pass
+
+
+def test_a_delete_without_a_value_wins_over_rows_ordered_by_text(file_slice: Slice) -> None:
+    file_slice.base([row("a", 1, "z"), row("b", 1, "z")]).log(delete_block(["a"], None))
+    reader = file_slice.reader(merger=event_time_merger(["text"]))
+    assert [r["id"] for r in rows_of(reader.read(file_slice.value))] == ["b"]

@@ -81,3 +81,10 @@ def test_a_name_in_seconds_is_found_by_the_end_of_its_second() -> None:
     timeline = Timeline.of([old])
     assert timeline.find("20210501123045999") == old
     assert timeline.find("20210501123045998") is None
+
+
+def test_where_nothing_was_archived_an_instant_older_than_the_timeline_never_was() -> None:
+    timeline = Timeline.of([completed("5", "6")], has_history=False)
+    assert timeline.is_committed("5")
+    assert not timeline.is_committed("4")
+    assert timeline.completed_at("4") is None

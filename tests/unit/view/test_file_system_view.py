@@ -7,6 +7,7 @@ import pytest
 from table.errors import CorruptData
 from table.model.action import Action, State
 from table.model.commit_metadata import CommitMetadata, WriteStat
+from table.model.compaction_plan import CompactionOperation, CompactionPlan
 from table.model.file_slice import FileGroupId
 from table.model.instant import Instant
 from table.storage import StorageLocation, open_storage
@@ -80,6 +81,18 @@ def test_replaced_groups_go_out_of_sight_and_stay_known_to_the_cleaner() -> None
     assert [s.group.file_id for s in view.latest_slices()] == ["g", "h"]
     gone = after.without_files(["p/g_0-1-2_10.parquet"])
     assert gone.replaced_groups() == []
+
+
+def test_a_compaction_that_completed_is_no_plan_any_more() -> None:
+    group, other = FileGroupId("p", "g"), FileGroupId("p", "h")
+    operations = tuple(CompactionOperation(name, "", None, ()) for name in (group, other))
+    view = view_of(base("10"), base("10", file_id="h"), timeline=Timeline((completed("10", "11"),)))
+    planned = view.with_compaction_plan("20", CompactionPlan(operations[:1]))
+    planned = planned.with_compaction_plan("30", CompactionPlan(operations[1:]))
+    stat = WriteStat(path="p/g_0-1-2_20.parquet", file_size_in_bytes=7)
+    after = planned.with_commit(completed("20", "40"), CommitMetadata((stat,)))
+    assert after.compactions == {other: "30"}
+    assert after.groups[group].compaction is None
 
 
 def test_a_commit_brings_new_partitions_and_sizes() -> None:

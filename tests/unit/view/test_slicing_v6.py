@@ -113,3 +113,10 @@ def test_files_archived_before_a_clean_that_stayed_on_the_timeline_are_there() -
     clean = completed("05", Action.CLEAN)
     view = view_of([base("10"), log("10")], clean, completed("20"))
     assert len(view.latest_slices()) == 1
+
+
+def test_the_tenth_log_comes_after_the_second() -> None:
+    logs = [log("10", version) for version in range(1, 13)]
+    view = view_of([base("10"), *reversed(logs)], completed("10"), completed("20"))
+    (file_slice,) = view.latest_slices()
+    assert list(file_slice.logs) == logs
