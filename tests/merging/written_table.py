@@ -29,7 +29,7 @@ from table.model.meta_columns import META_COLUMNS, PARTITION_PATH, RECORD_KEY, w
 from table.services.compaction import CompactionPolicy
 from table.storage import StorageLocation, open_storage
 from table.write.file_group_write import write_file_group
-from table.write.partitioner import divide
+from table.write.partitioner import Bucket, divide
 
 Row: TypeAlias = Mapping[str, Any]
 
@@ -83,13 +83,17 @@ class WrittenTable:
         """One commit of deletes: of each row the key, and what it is ordered by."""
         return self.commit(changes_of(self.schema, [(row, kind) for row in rows]))
 
-    def commit(self, changes: pa.Table) -> Commit:
-        """One commit."""
+    def commit(self, *arriving: pa.Table) -> Commit:
+        """One commit of changes, which may arrive in several tables."""
         writer = self._writer()
         context, placement = writer.begin(), writer.placement()
+        parts: dict[Bucket, list[pa.Table]] = {}
+        for changes in arriving:
+            for bucket, part in divide(changes, writer.settings.index):
+                parts.setdefault(bucket, []).append(part)
         stats = [
-            (part.num_rows, write_file_group(context, placement.task(bucket), [part]))
-            for bucket, part in divide(changes, writer.settings.index)
+            (sum(p.num_rows for p in some), write_file_group(context, placement.task(bucket), some))
+            for bucket, some in parts.items()
         ]
         written = [Written(Target.ROWS, count, stat) for count, stat in stats]
         instant = writer.commit(written, {})

@@ -115,7 +115,7 @@ OF_SLICES = (
         "table/view/file_system_view.py",
         "for n, at in self.compactions.items() if n not in finished}",
         "for n, at in self.compactions.items()}",
-        "after a compaction a pipeline still reads the slice before it",
+        "after a compaction a pipeline never plans another one of its file groups",
         _SLICES,
     ),
     Mutant(

@@ -145,6 +145,13 @@ def test_types_of_other_writers(avro: object, values: list[object], written: byt
     assert back["c"].to_pylist() == table["c"].to_pylist()
 
 
+def test_a_decimal_of_more_digits_than_its_type_is_refused() -> None:
+    fixed = {"type": "fixed", "name": "f", "size": 20, "logicalType": "decimal", "precision": 38}
+    schema = {"type": "record", "name": "r", "fields": [{"name": "c", "type": fixed}]}
+    with pytest.raises(CorruptData):
+        decode_rows(memoryview((2**128 + 1).to_bytes(20, "big")), [0], [20], schema)
+
+
 def test_arrays_in_several_blocks_are_read() -> None:
     """Java's blocking encoder may split them, with the size of each block after its count."""
     first = b"\x03\x04\x02\x04" + b"\x02\x06" + b"\x00"  # -2 items in 2 bytes; 1 item; the end

@@ -64,11 +64,31 @@ def test_parts_come_to_what_they_come_to_record_by_record(mode: Mode, data: st.D
         if step is not None
     ]
     base = {r.key: replace(r, written=None) for r in (steps[0] if steps else ()) if not r.is_delete}
+    makes_whole, largest = data.draw(st.booleans()), data.draw(st.sampled_from([None, 0, 1]))
+    _assert_as_record_by_record(mode, base, steps, makes_whole=makes_whole, largest=largest)
+
+
+def test_a_late_row_after_a_delete_in_an_earlier_part_fills_nothing() -> None:
+    mode = IN_PART["event time, in part"]
+    delete = record("a", 3, ChangeKind.DELETE, (None, None))
+    late = record("a", 2, ChangeKind.UPSERT, ("late", None), frozenset(["name"]))
+    newer = record("a", 4, ChangeKind.UPSERT, (None, "2"), frozenset([VALUES[-1]]))
+    _assert_as_record_by_record(mode, {"a": WHOLE}, [[delete], [late, newer]])
+    _assert_as_record_by_record(mode, {}, [[delete], [late, newer]])
+
+
+def _assert_as_record_by_record(
+    mode: Mode,
+    base: Records,
+    steps: Sequence[Sequence[Record]],
+    *,
+    makes_whole: bool = False,
+    largest: int | None = None,
+) -> None:
     model: Records = dict(base)
     for step in steps:
         model = _whole(folded(mode.rule, [*model.values(), *step]))
     standing, merger = _slice(mode, [*base.values()]), _merger(mode)
-    makes_whole, largest = data.draw(st.booleans()), data.draw(st.sampled_from([None, 0, 1]))
     arriving = [changes(mode, step) for step in steps]
     parts = [*settled(arriving, merger, standing, makes_whole=makes_whole, largest_sets=largest)]
     assert not (makes_whole and any(map(has_partial_rows, parts)))

@@ -150,3 +150,10 @@ def test_a_metadata_table_that_another_process_made_meanwhile_is_not_deleted() -
     assert stops.has_stopped
     assert not writer(storage).table.metadata_differences()
     assert read_properties(storage).metadata_partitions
+
+
+def test_a_backup_is_read_while_the_properties_are_not_there(storage: Storage) -> None:
+    storage.put(BACKUP_PATH, storage.read(PROPERTIES_PATH))
+    before = read_properties(storage)
+    storage.delete([PROPERTIES_PATH])
+    assert read_properties(storage).to_bytes() == before.to_bytes()

@@ -41,6 +41,7 @@ from tests.unit.read.histories import (
     outcome,
     write,
 )
+from tests.upkeep import make_plain, new_storage, since
 
 
 @pytest.mark.parametrize("begin", ["earliest", "EARLIEST", "0", "000", "00000000000000"])
@@ -141,6 +142,31 @@ def test_replacement_that_completes_after_the_end_does_not_hide_rows_of_the_span
     span = Span.of(str(history.instants[0].completed_at), str(written.completed_at))
     plan = incremental.plan(table.view(), table.store, span)
     assert _payloads(replace(history, table=table), plan) == {"a": 7}
+
+
+def test_a_replacement_in_the_span_hides_the_rows_that_it_replaced() -> None:
+    history = write([[Row("a"), Row("b")]])
+    to = writer(history.table.storage)
+    written = commit(to, [Row("a", 1, v=7)])
+    (stat,) = to.table.store.read_commit(written).write_stats
+    replacing, _ = Transaction.begin(to.table.access, Action.REPLACE_COMMIT, to.table.refresh)
+    replaced = {str(stat.partition_path): (stat.file_id,)}
+    replacing.commit(CommitMetadata((), {}, replaced_file_ids=replaced))
+    table = open_table(to.table.location)
+    begin = str(history.instants[0].completed_at)
+    plan = incremental.plan(table.view(), table.store, Span.of(begin))
+    assert written.requested_at in plan.instants
+    assert _payloads(replace(history, table=table), plan) == {}
+
+
+def test_logs_of_version_6_end_with_the_span() -> None:
+    storage = new_storage()
+    make_plain(storage, version=FormatVersion.V6)
+    first, second, _ = (commit(writer(storage), [Row("a", ts, v=ts)]) for ts in (1, 2, 3))
+    (file_slice,) = writer(storage).table.view().latest_slices()
+    assert len(file_slice.logs) == 2
+    found = since(writer(storage).table, first.requested_at, second.requested_at)
+    assert found == [("a", 2)]
 
 
 def test_columns_that_were_not_asked_for_are_not_there() -> None:

@@ -18,8 +18,9 @@ from table.model.instant import Instant
 from table.storage import StorageLocation, open_storage
 from table.storage.storage import Storage
 from table.timeline.timeline_store import TimelineStore, commit_content, compaction_plan_content
-from table.view.file_lister import DataFile, StorageFileLister
+from table.view.file_lister import DataFile, StorageFileLister, data_file
 from table.view.file_system_view import FileSystemView
+from table.view.late_files import without_late_files
 from table.view.view_loader import load_view
 
 BASE, NEWER = "p/g_0-1-2_10.parquet", "p/g_0-1-2_20.parquet"
@@ -164,3 +165,12 @@ def test_a_clustering_that_completed_is_pending_no_more() -> None:
     done = Instant("30", Action.CLUSTERING, State.REQUESTED).completed("31")
     metadata = CommitMetadata(replaced_file_ids={"p": ("g",)})
     assert view.with_commit(done, metadata).clusterings == {}
+
+
+def test_a_late_instant_hides_its_files_and_no_logs_that_only_name_their_slice() -> None:
+    late, other = (data_file("p", path.rpartition("/")[2], 1) for path in (NEWER, BASE))
+    log = data_file("p", ".g_20.log.1_0-1-2", 1)
+    assert late and other and log
+    files = {"p": [late, other, log]}
+    assert without_late_files(files, {"20"}, FormatVersion.V9) == {"p": [other]}
+    assert without_late_files(files, {"20"}, FormatVersion.V6) == {"p": [other, log]}

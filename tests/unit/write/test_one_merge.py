@@ -235,3 +235,16 @@ def test_of_late_records_the_first_to_meet_an_open_column_fills_it(tmp_path: Pat
         TableType.COPY_ON_WRITE: [{"ts": 10, "name": "x"}],
         TableType.MERGE_ON_READ: [{"ts": 10, "name": "y"}],
     }
+
+
+@pytest.mark.parametrize("way", ["commit time", "commit time, in part"])
+@pytest.mark.parametrize("table_type", TableType)
+def test_of_two_changes_in_two_chunks_the_later_wins(
+    way: str, table_type: TableType, tmp_path: Path
+) -> None:
+    table = EVERY_WAY[way].make(tmp_path, table_type)
+    table.upsert({"id": "a", "name": "0"}, {"id": "b", "name": "0"})
+    rows = [{"id": "a", "name": str(number)} for number in range(1, 4)]
+    parts = [EVERY_WAY[way].changes([(row, ChangeKind.UPSERT)]) for row in rows]
+    table.commit(*parts)
+    assert [row["name"] for row in table.rows()] == ["3", "0"]
