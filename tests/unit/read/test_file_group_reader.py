@@ -234,7 +234,10 @@ def test_a_flipped_bit_is_an_error_of_ours_or_harmless(
         pass
 
 
-def test_a_delete_without_a_value_wins_over_rows_ordered_by_text(file_slice: Slice) -> None:
+@pytest.mark.parametrize("ordering", [["text"], ["ts", "text"]], ids=len)
+def test_a_delete_without_a_value_wins_over_rows_ordered_by_text(
+    file_slice: Slice, ordering: list[str]
+) -> None:
     file_slice.base([row("a", 1, "z"), row("b", 1, "z")]).log(delete_block(["a"], None))
-    reader = file_slice.reader(merger=event_time_merger(["text"]))
+    reader = file_slice.reader(merger=event_time_merger(ordering))
     assert [r["id"] for r in rows_of(reader.read(file_slice.value))] == ["b"]

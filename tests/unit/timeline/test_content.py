@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from table.errors import CorruptData
 from table.model.action import Action
 from table.model.commit_metadata import CommitMetadata, WriteStat
-from table.timeline.content import decode_as, decode_commit
+from table.timeline.content import commit_json, decode_as, decode_commit
 from table.timeline.timeline_store import commit_content
 
 texts = st.text(st.characters(codec="utf-8"), max_size=8)
@@ -100,3 +100,9 @@ def test_a_record_without_the_fields_is_corrupt() -> None:
     content = commit_content(Action.COMMIT, CommitMetadata())
     with pytest.raises(CorruptData, match="fileId"):
         decode_as(lambda record: record["fileId"], content, "plan")
+
+
+def test_json_has_no_version() -> None:
+    """Apache Hudi's JSON of layout 1 has none."""
+    written = json.loads(commit_json({**CommitMetadata(()).to_record(), "version": 1}))
+    assert "version" not in written
