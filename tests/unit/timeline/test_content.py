@@ -106,3 +106,19 @@ def test_json_has_no_version() -> None:
     """Apache Hudi's JSON of layout 1 has none."""
     written = json.loads(commit_json({**CommitMetadata(()).to_record(), "version": 1}))
     assert "version" not in written
+
+
+@pytest.mark.parametrize(
+    ("operation", "may_change"),
+    [
+        ("UPSERT", True),
+        ("BULK_INSERT", True),
+        ("INSERT_OVERWRITE", True),
+        ("COMPACT", False),
+        ("LOG_COMPACT", False),
+        ("CLUSTER", False),
+        ("INDEX", False),
+    ],
+)
+def test_only_writes_change_the_schema(operation: str, may_change: bool) -> None:
+    assert CommitMetadata((), operation=operation).may_change_schema is may_change
