@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from table.errors import CorruptData
 from table.execution.runner import Runner
 from table.log.log_writers import writers_in
 from table.model.action import Action, State
@@ -164,10 +165,18 @@ class Execution:
 
         Bytes are pure functions of the plan, and names of the plan and of this attempt at it. So a
         task that runs twice finds its own file, and never one of another attempt.
+
+        Raises:
+            AttemptLost: another writer undid the compaction, and maybe deleted files of its plan.
+            CorruptData: a file of the plan is damaged or gone.
         """
         name = self.instant.requested_at
         tasks = [SliceRewrite(name, operation) for operation in self.plan.operations]
-        return runner.map(rewrite, tasks)  # model: rewrite
+        try:
+            return runner.map(rewrite, tasks)  # model: rewrite
+        except CorruptData:
+            self._transaction.check_standing()
+            raise
 
     def complete(
         self, stats: Sequence[WriteStat], extra_at: Callable[[Timeline], Mapping[str, str]]

@@ -320,6 +320,15 @@ class Transaction:
         announced = marked_files(self._access.storage, self.instant.requested_at)
         return sorted(set(announced) - set(written))
 
+    def check_standing(self) -> None:
+        """Load the timeline, and pass if the instant is still inflight and ours.
+
+        Raises:
+            AttemptLost: the planned service is another attempt's now, or completed, or undone.
+            Fenced: another writer rolled the instant back.
+        """
+        self._check_standing(self._access.timeline.load())
+
     def _check_standing(self, timeline: Timeline) -> None:
         reason = self._taken_from_us(timeline)
         if reason and self.instant.attempt:  # its plan is anybody's

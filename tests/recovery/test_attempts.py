@@ -25,6 +25,7 @@ from table.model.action import Action
 from table.model.format_version import FormatVersion
 from table.services.archival_plan import ArchivalPolicy
 from table.services.compaction import CompactionPolicy
+from table.services.restore import restore
 from table.storage import Storage
 from table.timeline.lock import LeaseLost
 from table.transaction.attempt import AttemptLost
@@ -174,6 +175,16 @@ def test_a_compaction_names_the_columns_and_the_progress_of_a_commit_right_befor
     assert '"note"' in metadata.extra_metadata[keys.SCHEMA]
     assert "orders,0:7" in metadata.extra_metadata.values()
     assert contents(storage) == EXPECTED
+
+
+def test_an_attempt_whose_table_was_restored_meanwhile_is_lost_and_not_the_table_corrupt(
+    storage: Storage,
+) -> None:
+    late, other = begun(storage), opened(storage)
+    first = other.table.timeline.completed(Action.DELTA_COMMIT)[0]
+    restore(other.table.access, first.requested_at, is_merge_on_read=True)
+    with pytest.raises(AttemptLost):
+        other.publish_compaction(late, late.rewrite(LocalRunner(1)))
 
 
 def test_undoing_a_late_attempt_leaves_the_other_as_it_is(storage: Storage) -> None:

@@ -13,7 +13,7 @@ from sinks.hudi.table_writer import TableWriter
 from table.config.table_properties import PROPERTIES_PATH, TableProperties
 from table.errors import Fenced, InvalidConfig, OutcomeUnknown, Refused, Retriable
 from table.hudi_table import HudiTable
-from table.model.action import COMMITS
+from table.model.action import COMMITS, Action
 from table.model.format_version import FormatVersion
 from table.read.queries import Incremental, Snapshot
 from table.storage import Storage
@@ -246,7 +246,13 @@ def _traveller(program: Program) -> Act:
         began = oracle.now()
         table = program.table()
         commits = table.timeline.completed(*COMMITS)
-        name = program.draw.choice(commits[-4:]).requested_at
+        # The services count file versions: which older instants they leave readable is recorded
+        # nowhere, so Apache Hudi and lakemark read an instant before a clean without its files.
+        cleaned = max((i.requested_at for i in table.timeline.completed(Action.CLEAN)), default="")
+        retained = [i for i in commits[-4:] if i.requested_at > cleaned]
+        if not retained:
+            return
+        name = program.draw.choice(retained).requested_at
         try:
             found = _contents(table, name)
         except InvalidConfig as error:  # not final, or cleaned
