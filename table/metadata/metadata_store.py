@@ -117,7 +117,7 @@ class MetadataStore:
         check_standing()
         is_pending_service = known.action is Action.COMPACTION
         pending = Instant(instant, known.action if is_pending_service else _DELTA, State.INFLIGHT)
-        self.instants.withdraw_all(instant)
+        self.instants.withdraw_all(instant, check_standing)
         if known.is_completed:
             self.instants.unpublish(known)
         files = self._files_of(instant)

@@ -260,7 +260,7 @@ def _undo(
     name = instant.requested_at
     standing = _write_of(access.timeline.load(), name)
     if standing is not None:
-        access.timeline.withdraw_all(name)
+        access.timeline.withdraw_all(name, lease.check)
     lease.check()
     if standing is not None and standing.is_completed:
         access.timeline.unpublish(standing)

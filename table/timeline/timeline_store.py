@@ -271,9 +271,20 @@ class TimelineStore:
         """Remove an instant's prepared content: it cannot be published any more, or it has been."""
         self._storage.delete([prepared_path(pending)])
 
-    def withdraw_all(self, requested_at: str) -> None:
-        """Remove what is prepared of an instant, by whichever attempt; see ``withdraw``."""
-        self._storage.delete(prepared_of(self._storage, {requested_at}))
+    def withdraw_all(self, requested_at: str, check_lease: Callable[[], None]) -> None:
+        """Remove what is prepared of an instant, by whichever attempt; see ``withdraw``.
+
+        The lease is checked between the listing and the deletion: so the listing holds content of
+        attempts before ours alone. An attempt that begins later prepares under another name.
+
+        Args:
+            requested_at: requested time of the instant.
+            check_lease: raises when the lock was lost; called if there is something to remove.
+        """
+        prepared = prepared_of(self._storage, {requested_at})
+        if prepared:
+            check_lease()
+        self._storage.delete(prepared)
 
     def writer_of(self, pending: Instant) -> str:
         """Who made an instant inflight, as its content says; "" if it says nothing.

@@ -81,7 +81,7 @@ def clear_attempts(access: TableAccess, planned: Instant, lease: Lease) -> None:
         return
     if forget_unplanned(access, standing):
         return
-    access.timeline.withdraw_all(standing.requested_at)
+    access.timeline.withdraw_all(standing.requested_at, lease.check)
     files = files_of(access, standing.requested_at)
     lease.check()
     access.delete_files(files)

@@ -154,7 +154,7 @@ def roll_back_named(access: TableAccess, requested_at: str) -> RollbackPlan:
         target = named_instant(timeline, requested_at)  # model: choose attempt
         _check_undoable(access, target, timeline)
         if not target.is_completed:
-            access.timeline.withdraw_all(requested_at)
+            access.timeline.withdraw_all(requested_at, lease.check)
             timeline = access.timeline.load()
             target = named_instant(timeline, requested_at)
         if forget_unplanned(access, target):
@@ -198,7 +198,7 @@ def _recover(access: TableAccess, suspects: Collection[str], lease: Lease) -> li
         if commit.action is Action.ROLLBACK:
             continue
         check_never_completed(access, commit, timeline)
-        access.timeline.withdraw_all(commit.requested_at)  # model: withdraw
+        access.timeline.withdraw_all(commit.requested_at, lease.check)  # model: withdraw
         timeline = access.timeline.load()
         standing = timeline.find(commit.requested_at)
         if standing is not None and not standing.is_completed:
@@ -279,7 +279,7 @@ def _execute(
         access.timeline.create(rollback.inflight())  # model: start rollback
     pending = rollback.inflight()
     if target is not None and target.is_completed:
-        access.timeline.withdraw_all(plan.instant)
+        access.timeline.withdraw_all(plan.instant, lease.check)
         lease.check()
         access.timeline.unpublish(target)
         timeline = access.timeline.load()
@@ -292,7 +292,7 @@ def _execute(
     publication = Publication(access.timeline, lease, pending)
     publication.prepare(content)  # model: prepare rollback
     if target is not None:
-        access.timeline.withdraw_all(plan.instant)  # model: withdraw target
+        access.timeline.withdraw_all(plan.instant, lease.check)  # model: withdraw target
     with publication.telling():
         access.participant.on_rollback(plan.instant, names_of(undone), timeline, lease.check)
     # model: publish rollback

@@ -175,7 +175,7 @@ _RESTORES = (
     ),
     Mutant(
         _RESTORE,
-        "        access.timeline.withdraw_all(name)\n",
+        "        access.timeline.withdraw_all(name, lease.check)\n",
         "        pass\n",
         "a commit that a restore undoes can still be published",
         _OF_CHECKS + _UNDOING,

@@ -143,7 +143,7 @@ _ATTEMPTS = (
     ),
     Mutant(
         _ATTEMPT,
-        "    access.timeline.withdraw_all(standing.requested_at)\n",
+        "    access.timeline.withdraw_all(standing.requested_at, lease.check)\n",
         "",
         "an attempt whose files are deleted can still be published",
         _OF_ATTEMPTS,
@@ -377,14 +377,14 @@ _ROLLBACKS = (
     ),
     Mutant(
         _ROLLBACK,
-        "        access.timeline.withdraw_all(commit.requested_at)",
+        "        access.timeline.withdraw_all(commit.requested_at, lease.check)",
         "        pass",
         "the instant of a writer that counts as dead is undone while it can still be published",
         _OF_ROLLBACKS,
     ),
     Mutant(
         _ROLLBACK,
-        "            access.timeline.withdraw_all(requested_at)\n",
+        "            access.timeline.withdraw_all(requested_at, lease.check)\n",
         "",
         "a commit that an operator undoes can still be published",
         _OF_ROLLBACKS,

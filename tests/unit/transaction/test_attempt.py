@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -128,6 +128,40 @@ def test_an_attempt_cannot_be_published_once_the_next_deletes_its_files(table: T
     meeting.is_before = lambda _, method, path: method == "delete" and path in first.paths
     Attempt(table, meeting)
     assert outcomes == ["not published"]
+
+
+def undo_by_name(table: Table, first: Attempt, through: Storage) -> None:
+    roll_back_named(table.open(through).table.access, first.instant.requested_at)
+
+
+def begin_the_next(table: Table, first: Attempt, through: Storage) -> None:
+    Attempt(table, through)
+
+
+@pytest.mark.parametrize("act", [undo_by_name, begin_the_next])
+def test_a_process_without_the_lock_keeps_the_prepared_content_of_a_later_attempt(
+    table: Table, act: Callable[[Table, Attempt, Storage], None]
+) -> None:
+    first = Attempt(table)
+    table.clock.sleep(A_HEARTBEAT_AND_MORE_S)
+    followed: list[Attempt] = []
+
+    def others_go_on() -> None:
+        table.clock.sleep(A_LEASE_AND_MORE_S)
+        followed.append(Attempt(table))
+        followed[0].to.table.store.prepare(followed[0].instant, b"content")
+
+    meeting = InterruptedStorage(table.storage, others_go_on)
+    meeting.is_before = lambda _, method, path: (
+        method == "list_folder" and path == ".hoodie/.aux/prepared"
+    )
+    with pytest.raises(HudiError):
+        act(table, first, meeting)
+    assert meeting.stopped_at
+    (second,) = followed
+    assert second.to.table.store.is_prepared(second.instant)
+    second.publish()
+    assert table.rows() == {"a": 2}
 
 
 @pytest.mark.parametrize("step", ["its files", "its inflight instant"])
