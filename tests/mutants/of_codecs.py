@@ -289,7 +289,7 @@ OF_CODECS = (
         "ranked = sorted((s for s in slices if s.logs),",
         "ranked = sorted((s for s in slices if s.logs and s.base),",
         "file groups without a base file are never compacted",
-        ("tests/golden/test_upkeep.py", "tests/property/test_upkeep.py"),
+        ("tests/unit/model/test_compaction_plan.py",),
     ),
     Mutant(
         "table/model/clean.py",

@@ -204,6 +204,6 @@ OF_PLANS = (
         'tuple(record.get("deltaFilePaths") or ()),',
         'tuple(record.get("deltaFilePaths") or ())[:1],',
         "a compaction that is resumed merges the first log of a slice alone",
-        _COMPACTION,
+        ("tests/unit/model/test_compaction_plan.py",),
     ),
 )
