@@ -15,6 +15,7 @@ BROKEN: tuple[tuple[Scenario, tuple[str, ...]], ...] = (
     (scenarios.ARCHIVED_CONFLICT, ("base_loaded_under_lock",)),
     (scenarios.TWO_ARCHIVERS, ("conditional_manifest",)),
     (scenarios.TWO_EXECUTORS, ("attempt_identity",)),
+    (scenarios.ATTEMPT_UNDONE, ("check_lease_before_withdrawal",)),
     (
         scenarios.FIRST_WRITERS,
         ("check_lease_after_prepare", "check_lease_before_publish"),

@@ -20,6 +20,8 @@ class Fixes:
             it releases the lock, and does not release a lease that has run out.
         rollback_withdraws_first: a rollback deletes the prepared content of its target before it
             deletes files.
+        check_lease_before_withdrawal: a rollback checks the lease before it deletes what attempts
+            at an instant have prepared.
         conditional_manifest: a manifest of the history is created, never replaced.
         attempt_identity: an attempt at a planned service names itself in the inflight instant, in
             its files and in its prepared content.
@@ -32,6 +34,7 @@ class Fixes:
     check_lease_before_publish: bool = True
     withdraw_before_release: bool = True
     rollback_withdraws_first: bool = True
+    check_lease_before_withdrawal: bool = True
     conditional_manifest: bool = True
     attempt_identity: bool = True
 

@@ -10,11 +10,8 @@ from tests.protocol.model.step import Step
 
 
 def withdraw(step: Step) -> Iterator[State]:
-    """Delete the prepared content of the target."""
-    if not step.rules.fixes.rollback_withdraws_first:
-        yield step.next()
-        return
-    yield step.next(_withdrawn(step))
+    """Delete what is prepared of the target, by whichever attempt."""
+    yield _withdrawn(step) if step.rules.fixes.rollback_withdraws_first else step.next()
 
 
 def judge_own(step: Step) -> Iterator[State]:
@@ -106,8 +103,8 @@ def prepare_rollback(step: Step) -> Iterator[State]:
 
 
 def withdraw_target(step: Step) -> Iterator[State]:
-    """Delete the prepared content of the target once more."""
-    yield step.next(_withdrawn(step))
+    """Delete what is prepared of the target once more."""
+    yield _withdrawn(step)
 
 
 def publish_rollback(step: Step) -> Iterator[State]:
@@ -138,8 +135,12 @@ def forget(step: Step) -> Iterator[State]:
 
 
 def _withdrawn(step: Step) -> State:
-    gone = {(step.process.instant, step.process.attempt)}
-    return step.state._replace(prepared=step.state.prepared - gone)
+    """The lease is checked between the listing and the deletion, if something was listed."""
+    gone = {one for one in step.state.prepared if one[0] == step.process.instant}
+    checks = step.rules.fixes.check_lease_before_withdrawal
+    if gone and checks and not step.holds_lease:
+        return step.fail()
+    return step.next(step.state._replace(prepared=step.state.prepared - gone))
 
 
 def _undoable(state: State) -> list[Instant]:

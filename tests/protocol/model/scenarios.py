@@ -104,5 +104,5 @@ BEYOND = (
 
 #: What ``make model`` searches in addition.
 WIDE = (
-    Scenario("two writers that try again", (commit(1, 0, 1), commit(2, 0, 1)), Budget(2, 1, 1)),
+    Scenario("two writers that try again", (commit(1, 0, 1), commit(2, 0, 1)), Budget(1, 0, 1)),
 )
