@@ -2,7 +2,9 @@
 
 A file is forced to the disk together with the folders that lead to it, since a power failure may
 lose either. Nothing is forced with each write: ``Unsynced.sync`` forces everything written so far,
-in threads, so that the file system commits its journal for many files at once.
+in threads, so that the file system commits its journal for many files at once. Left out is what
+no process relies on after a power failure (markers, heartbeats, locks), and each folder above that
+has not changed since it was last forced.
 
 What is unsynced belongs to the process and the root, not to one ``LocalStorage``: tasks in threads
 open a table's location again. A worker process forces what it wrote before its task ends
@@ -13,18 +15,30 @@ from __future__ import annotations
 
 import errno
 import os
+import re
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from threading import Lock
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from table.errors import HudiError
 from table.storage.disk import typed_errors
 
 T = TypeVar("T")
 
+#: Device, inode, and time of the last change (nanoseconds) of a folder.
+_Look: TypeAlias = tuple[int, int, int]
+
 _THREADS = 16
+
+#: Folders of a table in which nothing is of use once all processes have ended.
+_OF_RUNNING_PROCESSES = re.compile(r"(/.*)?/\.hoodie/\.(temp|heartbeat|locks)(/|\Z)")
+
+#: How long the time of a folder's last change stays the same at most, however often it changes: the
+#: coarsest clock of a file system.
+_CLOCK_STEP_S = 2.0
 
 #: Answers of file systems that cannot force a folder (some network and FUSE file systems).
 _NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS, errno.EBADF)
@@ -40,6 +54,8 @@ class Unsynced:
     def __init__(self, root: str) -> None:
         self._root = root
         self._places: set[str] = set()
+        self._folders_above: set[str] = set()
+        self._forced: dict[str, _Look] = {}
         self._is_root_new = True
         self._failed: dict[str, HudiError] = {}
         self._changing, self._syncing = Lock(), Lock()
@@ -48,8 +64,9 @@ class Unsynced:
         """A file at this full path has new content, or a new time."""
         with self._changing:
             self._failed.pop(place, None)
-            self._places.add(place)
-            self._note_folders_of(place)
+            if self._matters(place):
+                self._places.add(place)
+                self._note_folders_of(place)
 
     def note_entry(self, place: str) -> None:
         """A name appeared or went: its folder changed, and perhaps those above it."""
@@ -72,13 +89,28 @@ class Unsynced:
         """
         with self._syncing:  # what another thread is forcing may be ours
             with self._changing:
-                places, self._places = sorted(self._places), set()
-            failed = dict(filter(None, _in_threads(self._sync_one, places)))
+                above = self._folders_above - self._places
+                places, self._places, self._folders_above = self._places, set(), set()
+            places |= set(filter(self._has_changed, above))
+            looks = {place: _look(place) for place in above & places}  # before it is forced
+            failed = dict(filter(None, _in_threads(self._sync_one, sorted(places))))
+            self._forced |= {
+                place: look for place, look in looks.items() if look and place not in failed
+            }
             with self._changing:
                 self._failed |= failed
                 errors = list(self._failed.values())
         if errors:
             raise errors[0]
+
+    def _matters(self, place: str) -> bool:
+        """Whether anybody relies on a file after a power failure."""
+        return not _OF_RUNNING_PROCESSES.match(place, len(self._root))
+
+    def _has_changed(self, folder: str) -> bool:
+        """Whether a folder may have got or lost a name since it was forced, by any process."""
+        look = _look(folder)
+        return look is None or look != self._forced.get(folder)
 
     def _sync_one(self, place: str) -> tuple[str, HudiError] | None:
         try:
@@ -89,18 +121,20 @@ class Unsynced:
         return None
 
     def _note_folders_of(self, place: str) -> None:
-        """Note the folder of a place and those above it, up to the root.
+        """Note the folder of a place, which changed, and those above it, up to the root.
 
         All of them: another process may have made one, and stopped before it forced that.
         """
+        if not self._matters(place):
+            return
         if self._is_root_new:  # the folders that lead to it may be new, too
             self._is_root_new = False
-            self._places.update(_folders_leading_to(self._root))
+            self._folders_above.update(_folders_leading_to(self._root))
         folder = os.path.dirname(place)
+        self._places.add(folder)
         while len(folder) > len(self._root):
-            self._places.add(folder)
             folder = os.path.dirname(folder)
-        self._places.add(self._root)
+            self._folders_above.add(folder)
 
 
 def _folders_leading_to(root: str) -> Iterator[str]:
@@ -112,6 +146,16 @@ def _folders_leading_to(root: str) -> Iterator[str]:
             if folder == os.path.dirname(folder):
                 return
             folder = os.path.dirname(folder)
+
+
+def _look(folder: str) -> _Look | None:
+    """How a folder looks until it changes; None if it is gone, or changed too recently to tell."""
+    try:
+        status = os.stat(folder)
+    except OSError:
+        return None
+    is_settled = status.st_ctime < time.time() - _CLOCK_STEP_S
+    return (status.st_dev, status.st_ino, status.st_ctime_ns) if is_settled else None
 
 
 def _in_threads(function: Callable[[str], T], places: Sequence[str]) -> list[T]:

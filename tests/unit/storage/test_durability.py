@@ -82,6 +82,46 @@ def test_files_of_a_table_inside_the_table_are_forced_with_it(
     assert sorted(forced) == [".", "inner", "inner/a"]
 
 
+def test_what_is_of_use_to_running_processes_alone_is_not_forced(
+    storage: Storage, forced: list[str]
+) -> None:
+    inner = FolderStorage(storage, ".hoodie/metadata")
+    for one in (storage, inner):
+        for path in (".temp/1/north/a.marker", ".heartbeat/1", ".locks/table_lock.json.1"):
+            one.create(f".hoodie/{path}", b"1", may_be_cut=True)
+        one.delete([".hoodie/.temp/1/north/a.marker"])
+    storage.make_durable()
+    assert forced == []
+
+
+def test_a_folder_above_is_forced_again_only_if_it_changed(
+    storage: Storage, forced: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("table.storage.durability._CLOCK_STEP_S", -1.0)
+    storage.create("a/b/1", b"1", may_be_cut=True)
+    storage.make_durable()
+    forced.clear()
+    storage.create("a/b/2", b"1", may_be_cut=True)
+    storage.make_durable()
+    assert forced == ["a/b", "a/b/2"]
+    forced.clear()
+    os.mkdir(f"{storage.location.url}/a/by_another_process")
+    storage.create("a/b/3", b"1", may_be_cut=True)
+    storage.make_durable()
+    assert forced == ["a", "a/b", "a/b/3"]
+
+
+def test_a_folder_above_that_changed_just_now_is_forced_again(
+    storage: Storage, forced: list[str]
+) -> None:
+    storage.create("a/1", b"1", may_be_cut=True)
+    storage.make_durable()
+    forced.clear()
+    storage.create("a/2", b"1", may_be_cut=True)
+    storage.make_durable()
+    assert sorted(forced) == [".", "a", "a/2"]
+
+
 def test_storages_of_one_root_force_what_either_wrote(storage: Storage, forced: list[str]) -> None:
     write_streaming(open_storage(storage.location), "a.log")
     storage.make_durable()
