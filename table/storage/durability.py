@@ -3,8 +3,8 @@
 A file is forced to the disk together with the folders that lead to it, since a power failure may
 lose either. Nothing is forced with each write: ``Unsynced.sync`` forces everything written so far,
 in threads, so that the file system commits its journal for many files at once. Left out is what
-no process relies on after a power failure (markers, heartbeats, locks), and each folder above that
-has not changed since it was last forced.
+no process relies on after a power failure (heartbeats, locks), and each folder above that has not
+changed since it was last forced.
 
 What is unsynced belongs to the process and the root, not to one ``LocalStorage``: tasks in threads
 open a table's location again. A worker process forces what it wrote before its task ends
@@ -33,8 +33,9 @@ _Look: TypeAlias = tuple[int, int, int]
 
 _THREADS = 16
 
-#: Folders of a table in which nothing is of use once all processes have ended.
-_OF_RUNNING_PROCESSES = re.compile(r"(/.*)?/\.hoodie/\.(temp|heartbeat|locks)(/|\Z)")
+#: Folders of a table in which nothing is of use once all processes have ended. Markers are of use:
+#: that they are gone is taken for proof that a commit had completed (``completion_loss``).
+_OF_RUNNING_PROCESSES = re.compile(r"(/.*)?/\.hoodie/\.(heartbeat|locks)(/|\Z)")
 
 #: How long the time of a folder's last change stays the same at most, however often it changes: the
 #: coarsest clock of a file system.

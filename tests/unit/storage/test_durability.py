@@ -87,9 +87,9 @@ def test_what_is_of_use_to_running_processes_alone_is_not_forced(
 ) -> None:
     inner = FolderStorage(storage, ".hoodie/metadata")
     for one in (storage, inner):
-        for path in (".temp/1/north/a.marker", ".heartbeat/1", ".locks/table_lock.json.1"):
+        for path in (".heartbeat/1", ".locks/table_lock.json.1"):
             one.create(f".hoodie/{path}", b"1", may_be_cut=True)
-        one.delete([".hoodie/.temp/1/north/a.marker"])
+        one.delete([".hoodie/.heartbeat/1"])
     storage.make_durable()
     assert forced == []
 
