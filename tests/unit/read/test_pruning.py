@@ -123,6 +123,14 @@ def test_a_slice_is_left_if_a_file_without_statistics_may_hold_a_match(
     assert is_left or not any(matches)
 
 
+@pytest.mark.parametrize("unknown", [0, 1], ids=["base file", "log"])
+def test_a_slice_is_left_if_one_of_its_files_has_no_statistics(unknown: int) -> None:
+    files: list[Rows] = [[{"a": 1}], [{"a": 9}]]
+    condition = pc.field("a") == files[unknown][0]["a"]
+    assert left_of([files], condition, {unknown}) == [True]
+    assert left_of([files], condition, {1 - unknown}) == [True]
+
+
 @_SETTINGS
 @given(ON_A, st.lists(st.lists(ROWS, min_size=1, max_size=2), min_size=1, max_size=3))
 def test_a_slice_is_left_only_if_a_value_in_its_range_or_a_null_meets_the_condition(
