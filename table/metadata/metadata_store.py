@@ -95,12 +95,17 @@ class MetadataStore:
             self.undo(planned.requested_at, check_standing)
         requested = Instant(instant, _DELTA, State.REQUESTED, attempt=data_instant.attempt)
         pending = self.begin(requested)
-        stats = [
-            self._append(partition, number, instant, part)
+        logs = [
+            (partition, self._log_name(partition, number, instant), part)
             for partition, whole in changes.items()
             for number, part in enumerate(whole.by_shard(len(self.groups_of(partition))))
             if not part.is_empty
         ]
+        if self._names_slices:
+            # Another attempt at the instant may have completed before the versions of the logs were
+            # read. Logs after its own would count as parts of its commit.
+            check_standing()
+        stats = [self._append(partition, name, instant, part) for partition, name, part in logs]
         self.publish(pending, commit_metadata(stats, _UPSERT), check_standing)
 
     def undo(self, instant: str, check_standing: Callable[[], None]) -> None:
@@ -242,16 +247,14 @@ class MetadataStore:
         return self.groups[partition]
 
     def _append(
-        self, partition: str, number: int, instant: str, changes: RecordChanges
+        self, partition: str, name: LogFileName, instant: str, changes: RecordChanges
     ) -> WriteStat:
-        file_id = self.groups_of(partition)[number]
-        name = self._log_name(partition, file_id, instant, f"{number}-0-0")
         content = log_file(changes, partition, instant, self._millis(instant))
         path = join(partition, str(name))
         self.storage.create(path, content, may_be_cut=True)
         count = len(changes.written.keys)
         return WriteStat(
-            file_id=file_id,
+            file_id=name.file_id,
             path=path,
             partition_path=partition,
             prev_commit=name.instant,
@@ -270,8 +273,9 @@ class MetadataStore:
     def _names_slices(self) -> bool:
         return self.instants.version.logs_name_their_slice
 
-    def _log_name(self, partition: str, file_id: str, instant: str, token: str) -> LogFileName:
+    def _log_name(self, partition: str, number: int, instant: str) -> LogFileName:
         """The next log of a file group; in version 6 it is named after the newest slice there."""
+        file_id, token = self.groups_of(partition)[number], f"{number}-0-0"
         if not self._names_slices:
             return LogFileName(file_id, instant, 1, token)
         _, objects = self.storage.list_folder(partition)
