@@ -61,6 +61,10 @@ class Unsynced:
         self._failed: dict[str, HudiError] = {}
         self._changing, self._syncing = Lock(), Lock()
 
+    def __reduce__(self) -> tuple[Callable[[str], Unsynced], tuple[str]]:
+        """In another process, that process's own for the root."""
+        return unsynced_below, (self._root,)
+
     def note_file(self, place: str) -> None:
         """A file at this full path has new content, or a new time."""
         with self._changing:
