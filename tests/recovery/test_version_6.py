@@ -12,11 +12,12 @@ from typing import TypeVar
 import pytest
 
 from sinks.hudi.upkeep import clean
+from sinks.hudi.version_change import take_to_version
 from table.config.table_properties import TableType
 from table.errors import CorruptData, Refused, Unsupported, WriteConflict
 from table.execution.runner import LocalRunner
 from table.hudi_table import HudiTable
-from table.model.action import Action, State
+from table.model.action import COMMITS, Action, State
 from table.model.compaction_plan import CompactionPlan
 from table.model.file_slice import FileSlice
 from table.model.format_version import FormatVersion
@@ -288,3 +289,24 @@ def test_a_writer_of_the_old_version_completes_nothing() -> None:
         late.abandon()
     assert not data_files(storage)
     assert not late.table.store.load().pending()
+
+
+@pytest.mark.parametrize("is_restored", [True, False], ids=["restored", "rolled back"])
+def test_rows_in_logs_of_version_6_are_undone_after_an_upgrade(is_restored: bool) -> None:
+    """Such a log is named after its slice, not after the commit that is undone."""
+    storage = new_storage()
+    make_plain(storage, version=FormatVersion.V6)
+    for value in (1, 2, 3, 4):
+        commit(writer(storage), [Row("a", value, value)])
+    take_to_version(writer(storage).table, FormatVersion.V9, LocalRunner(1))
+    to = writer(storage)
+    assert to.table.version is FormatVersion.V9
+    commits = [i.requested_at for i in to.table.timeline.completed(*COMMITS)]
+    if is_restored:
+        restore(to.table.access, commits[2], is_merge_on_read=True)
+    else:  # of the compaction that the upgrade needs, and of the fourth commit
+        for name in reversed(commits[3:]):
+            roll_back_named(writer(storage).table.access, name)
+    assert contents(storage) == {"a": (3, 3)}
+    commit(writer(storage), [Row("b", 5, 5)])
+    assert contents(storage) == {"a": (3, 3), "b": (5, 5)}
