@@ -23,25 +23,25 @@ import pyarrow.compute as pc
 from benchmarks import orders
 from benchmarks.orders import Numbers
 from benchmarks.peers.read_contract import Sums
+from lakemark.config.merger_name import MergerName
+from lakemark.config.table_spec import TableSpec
+from lakemark.execution.runner import LocalRunner
+from lakemark.index.bucket import BucketIndex, file_id
+from lakemark.merge.change_index import MergeCounts, Merged
+from lakemark.merge.merge_stream import MergeStream
+from lakemark.model.changes import CHANGE_KIND_FIELD, ChangeKind
+from lakemark.model.commit_metadata import WriteStat
+from lakemark.model.file_slice import FileGroupId
+from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY, with_meta_columns
+from lakemark.services.compaction import CompactionPolicy, request
+from lakemark.storage import StorageLocation
+from lakemark.table import Table, create_table, open_table
+from lakemark.write.file_group_write import write_base_file, write_file_group
+from lakemark.write.markers import mark_partition
+from lakemark.write.partitioner import Bucket
 from sinks.hudi.exchange import Target, Written
 from sinks.hudi.settings import SinkSettings
 from sinks.hudi.table_writer import TableWriter
-from table.config.merger_name import MergerName
-from table.config.table_spec import TableSpec
-from table.execution.runner import LocalRunner
-from table.hudi_table import HudiTable, create_table, open_table
-from table.index.bucket import BucketIndex, file_id
-from table.merge.change_index import MergeCounts, Merged
-from table.merge.merge_stream import MergeStream
-from table.model.changes import CHANGE_KIND_FIELD, ChangeKind
-from table.model.commit_metadata import WriteStat
-from table.model.file_slice import FileGroupId
-from table.model.meta_columns import PARTITION_PATH, RECORD_KEY, with_meta_columns
-from table.services.compaction import CompactionPolicy, request
-from table.storage import StorageLocation
-from table.write.file_group_write import write_base_file, write_file_group
-from table.write.markers import mark_partition
-from table.write.partitioner import Bucket
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 Condition: TypeAlias = Callable[[Numbers], Mask]
@@ -166,7 +166,7 @@ def commit(writer: TableWriter, changed: Sequence[Changes]) -> None:
     writer.commit([Written(Target.ROWS, stat.num_writes, stat) for stat in stats if stat], {})
 
 
-def writer_of(table: HudiTable, layout: Layout, merger_class: str | None = None) -> TableWriter:
+def writer_of(table: Table, layout: Layout, merger_class: str | None = None) -> TableWriter:
     """A writer of these tables."""
     settings = SinkSettings(layout.index, merger_class=merger_class)
     return TableWriter(table, orders.SCHEMA, settings)

@@ -11,15 +11,20 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
-from checkpoints import book
-from checkpoints.book import DEFAULT_IDENTITY, Book, Progress
 from checkpoints.checkpoint import KafkaCheckpoint
-from checkpoints.codec import DamagedCheckpoint
-from checkpoints.of_table import book_of
+from checkpoints.commit_keys import DamagedCheckpoint
+from checkpoints.of_table import table_progress_of
 from checkpoints.plan import CheckpointPlan, plan_checkpoint
+from checkpoints.progress import (
+    DEFAULT_IDENTITY,
+    Progress,
+    TableProgress,
+    check_identity,
+    encode_progress,
+)
 from checkpoints.resume import newest_progress
-from table.config import keys
-from table.errors import (
+from lakemark.config import keys
+from lakemark.errors import (
     CorruptData,
     HudiError,
     InvalidConfig,
@@ -28,15 +33,15 @@ from table.errors import (
     Permanent,
     WriteConflict,
 )
-from table.hudi_table import HudiTable
-from table.model.action import COMMITS, Action, State
-from table.model.commit_metadata import CommitMetadata
-from table.model.instant import Instant
-from table.timeline.timeline import Timeline
-from table.transaction.access import TableAccess
-from table.transaction.rollback import roll_back
-from table.transaction.transaction import Transaction
-from table.transaction.undoable import check_no_restore
+from lakemark.model.action import COMMITS, Action, State
+from lakemark.model.commit_metadata import CommitMetadata
+from lakemark.model.instant import Instant
+from lakemark.table import Table
+from lakemark.timeline.timeline import Timeline
+from lakemark.transaction.rollback import roll_back
+from lakemark.transaction.rollback_checks import check_no_restore
+from lakemark.transaction.table_context import TableContext
+from lakemark.transaction.transaction import Transaction
 
 #: Whatever a commit is about, the next one reads the table's schema and buckets in it.
 _TABLE_KEYS = (keys.SCHEMA, keys.BUCKET_COUNT, keys.BUCKET_HASH_FIELDS)
@@ -54,21 +59,17 @@ class WriterPending(Permanent):
         self.table, self.instant = table, instant
 
 
-def plan_edit(
-    table: HudiTable, identity: str, checkpoint: KafkaCheckpoint | None
-) -> CheckpointPlan:
+def plan_edit(table: Table, identity: str, checkpoint: KafkaCheckpoint | None) -> CheckpointPlan:
     """What ``write_checkpoint`` would change, as of now; nothing is written.
 
     Raises:
         WriterPending, InvalidConfig, Refused: as ``write_checkpoint``.
     """
-    book.check_identity(identity)
+    check_identity(identity)
     return _Edit.begin(table, identity, table.store.load()).plan(checkpoint)
 
 
-def write_checkpoint(
-    table: HudiTable, identity: str, checkpoint: KafkaCheckpoint | None
-) -> Instant:
+def write_checkpoint(table: Table, identity: str, checkpoint: KafkaCheckpoint | None) -> Instant:
     """Let a streamer's next run start at ``checkpoint``.
 
     Args:
@@ -87,7 +88,7 @@ def write_checkpoint(
         WriteConflict: the streamer went on meanwhile, or the table got other columns; nothing was
             published.
     """
-    book.check_identity(identity)
+    check_identity(identity)
     action = Action.DELTA_COMMIT if table.properties.is_merge_on_read else Action.COMMIT
     decide = partial(_Edit.begin, table, identity)
     transaction, edit = Transaction.begin(table.access, action, decide)
@@ -109,14 +110,14 @@ class _Edit:
         table_keys: what the next commit must say of the table again.
     """
 
-    table: HudiTable
+    table: Table
     identity: str
     began_with: Timeline
-    known: Book
+    known: TableProgress
     table_keys: Mapping[str, str]
 
     @classmethod
-    def begin(cls, table: HudiTable, identity: str, timeline: Timeline) -> _Edit:
+    def begin(cls, table: Table, identity: str, timeline: Timeline) -> _Edit:
         """Of a table whose timeline was just loaded.
 
         Raises:
@@ -132,7 +133,7 @@ class _Edit:
             message = f"{table.location.url} has no commit yet; name the offsets in source.starting"
             raise InvalidConfig(message)
         table_keys = {k: v for k, v in newest.extra_metadata.items() if k in _TABLE_KEYS}
-        known = book_of(table, timeline, passes_damaged=True)
+        known = table_progress_of(table, timeline, passes_damaged=True)
         return cls(table, identity, timeline, known, table_keys)
 
     def plan(self, checkpoint: KafkaCheckpoint | None) -> CheckpointPlan:
@@ -147,10 +148,10 @@ class _Edit:
             plan.checkpoint,
             commit,
             topic_id=plan.topic_id,
-            obeyed={} if before is None else before.obeyed,
+            applied={} if before is None else before.applied,
         )
         known = self.known.with_progress(self.identity, progress)
-        extra_metadata = {**self.table_keys, **book.encode(known, self.identity)}
+        extra_metadata = {**self.table_keys, **encode_progress(known, self.identity)}
         return CommitMetadata(extra_metadata=extra_metadata)
 
     def check(self, timeline: Timeline) -> None:
@@ -186,7 +187,7 @@ class _Edit:
 
 
 def _commit_or_withdraw(
-    access: TableAccess,
+    access: TableContext,
     transaction: Transaction,
     metadata: CommitMetadata,
     check: Callable[[Timeline], None],
@@ -209,7 +210,7 @@ def _commit_or_withdraw(
     return completed
 
 
-def _check_no_other_engine(table: HudiTable, timeline: Timeline, identity: str) -> None:
+def _check_no_other_engine(table: Table, timeline: Timeline, identity: str) -> None:
     """Only the default streamer can be Apache Hudi's; writers of this project name themselves."""
     if identity != DEFAULT_IDENTITY:
         return
@@ -218,7 +219,7 @@ def _check_no_other_engine(table: HudiTable, timeline: Timeline, identity: str) 
             raise WriterPending(table.location.url, pending.requested_at)
 
 
-def _is_ours(table: HudiTable, inflight: Instant) -> bool:
+def _is_ours(table: Table, inflight: Instant) -> bool:
     try:
         return keys.WRITER_ID in table.store.read_commit(inflight).extra_metadata
     except CorruptData:

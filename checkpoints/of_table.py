@@ -6,20 +6,26 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from itertools import chain
 
-from checkpoints.book import DEFAULT_IDENTITY, Book, Progress
-from checkpoints.resume import Commits, Stands, commits_to_keep, newest_book, newest_progress
-from table.hudi_table import HudiTable
-from table.model.action import COMMITS
-from table.model.commit_metadata import CommitMetadata
-from table.model.instant import Instant
-from table.timeline.timeline import Timeline
+from checkpoints.progress import DEFAULT_IDENTITY, Progress, TableProgress
+from checkpoints.resume import (
+    Commits,
+    Stands,
+    commits_to_keep,
+    newest_progress,
+    newest_table_progress,
+)
+from lakemark.model.action import COMMITS
+from lakemark.model.commit_metadata import CommitMetadata
+from lakemark.model.instant import Instant
+from lakemark.table import Table
+from lakemark.timeline.timeline import Timeline
 
 #: Digits of an instant down to its second; a time that is cut there is before all of that second.
 _TO_THE_SECOND = 14
 
 
 def progress_of(
-    table: HudiTable, timeline: Timeline, identity: str = DEFAULT_IDENTITY
+    table: Table, timeline: Timeline, identity: str = DEFAULT_IDENTITY
 ) -> Progress | None:
     """The newest progress of one streamer; reads commits from the newest back, as far as needed.
 
@@ -32,34 +38,36 @@ def progress_of(
         CorruptData: the archive is damaged.
     """
     stands = _standing(table, timeline)
-    told = newest_book(_active(table, timeline), stands, identity)
+    told = newest_table_progress(_active(table, timeline), stands, identity)
     found = told.streamers.get(identity)
     if _may_lack_archived(told, timeline) or (found is None and timeline.has_history):
         found = newest_progress(_all(table, timeline), identity, stands)
     return found
 
 
-def book_of(table: HudiTable, timeline: Timeline, *, passes_damaged: bool = False) -> Book:
+def table_progress_of(
+    table: Table, timeline: Timeline, *, passes_damaged: bool = False
+) -> TableProgress:
     """What the timeline tells of all streamers, for the next commit to carry on.
 
     Args:
         table: the table.
         timeline: its timeline.
-        passes_damaged: as for ``newest_book``.
+        passes_damaged: as for ``newest_table_progress``.
 
     Raises:
         DamagedCheckpoint: a commit that may tell the newest cannot be read.
         SnapshotChanged, CorruptData: as for ``progress_of``.
     """
     stands = _standing(table, timeline)
-    told = newest_book(_active(table, timeline), stands, passes_damaged=passes_damaged)
+    told = newest_table_progress(_active(table, timeline), stands, passes_damaged=passes_damaged)
     if _may_lack_archived(told, timeline):
-        told = newest_book(_all(table, timeline), stands, passes_damaged=passes_damaged)
+        told = newest_table_progress(_all(table, timeline), stands, passes_damaged=passes_damaged)
     is_quiet = passes_damaged and not timeline.pending(*COMMITS)
-    return Book(told.streamers, _known_up_to(timeline, is_quiet=is_quiet))
+    return TableProgress(told.streamers, _known_up_to(timeline, is_quiet=is_quiet))
 
 
-def commits_kept_active(table: HudiTable, timeline: Timeline) -> frozenset[str]:
+def commits_kept_active(table: Table, timeline: Timeline) -> frozenset[str]:
     """The commits that archival must leave; see ``commits_to_keep``."""
     return commits_to_keep(_active(table, timeline), _standing(table, timeline))
 
@@ -76,7 +84,7 @@ def _known_up_to(timeline: Timeline, *, is_quiet: bool) -> str:
     return newest[:_TO_THE_SECOND] if completed[-1].is_legacy and not is_quiet else newest
 
 
-def _may_lack_archived(told: Book, timeline: Timeline) -> bool:
+def _may_lack_archived(told: TableProgress, timeline: Timeline) -> bool:
     """Whether a commit may have been archived before any book had it.
 
     Ours leaves those in the active timeline. Other writers' archival knows nothing of them, and may
@@ -85,15 +93,15 @@ def _may_lack_archived(told: Book, timeline: Timeline) -> bool:
     return timeline.has_history and "" < told.as_of < (timeline.start or "")
 
 
-def _active(table: HudiTable, timeline: Timeline) -> Commits:
+def _active(table: Table, timeline: Timeline) -> Commits:
     return ((i, _ExtraMetadata(i, table.store.read_commit)) for i in timeline.completed())
 
 
-def _all(table: HudiTable, timeline: Timeline) -> Commits:
+def _all(table: Table, timeline: Timeline) -> Commits:
     return chain(_active(table, timeline), _archived(table))
 
 
-def _archived(table: HudiTable) -> Commits:
+def _archived(table: Table) -> Commits:
     archive = table.store.load_archived()
 
     def read(instant: Instant) -> CommitMetadata:
@@ -102,7 +110,7 @@ def _archived(table: HudiTable) -> Commits:
     return ((i, _ExtraMetadata(i, read)) for i in archive.instants())
 
 
-def _standing(table: HudiTable, timeline: Timeline) -> Stands:
+def _standing(table: Table, timeline: Timeline) -> Stands:
     """A compaction outlives a commit whose checkpoint it took over, when a restore undoes that."""
 
     def stands(requested_at: str) -> bool:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from checkpoints.book import Progress
 from checkpoints.checkpoint import KafkaCheckpoint
+from checkpoints.progress import Progress
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TypeAlias
 
-from checkpoints import book, codec
-from checkpoints.book import DEFAULT_IDENTITY, Book, Progress
-from checkpoints.codec import DamagedCheckpoint
-from table.model.action import Action
-from table.model.instant import Instant
+from checkpoints import commit_keys
+from checkpoints.commit_keys import DamagedCheckpoint
+from checkpoints.progress import DEFAULT_IDENTITY, Progress, TableProgress, decode_progress
+from lakemark.model.action import Action
+from lakemark.model.instant import Instant
 
 #: Instants with the extra metadata of their commits, in any order. Those that are pending, or that
 #: write no rows, are passed over. Extra metadata is looked at only as far back as is needed.
@@ -40,16 +40,16 @@ def newest_progress(
     Raises:
         DamagedCheckpoint: the newest checkpoint is empty or unreadable.
     """
-    return newest_book(commits, stands, identity).streamers.get(identity)
+    return newest_table_progress(commits, stands, identity).streamers.get(identity)
 
 
-def newest_book(
+def newest_table_progress(
     commits: Commits,
     stands: Stands = _any,
     wanted: str | None = None,
     *,
     passes_damaged: bool = False,
-) -> Book:
+) -> TableProgress:
     """The progress of every streamer, and up to when it is known.
 
     Args:
@@ -62,7 +62,7 @@ def newest_book(
         DamagedCheckpoint: a commit that may tell the newest cannot be read.
     """
     newest, as_of = _newest(commits, wanted, stands, passes_damaged)
-    return Book({identity: found.progress for identity, found in newest.items()}, as_of)
+    return TableProgress({identity: found.progress for identity, found in newest.items()}, as_of)
 
 
 def commits_to_keep(commits: Commits, stands: Stands = _any) -> frozenset[str]:
@@ -140,20 +140,20 @@ def _known_to_apache(commits: Commits, newest: str) -> set[str]:
     holders = (
         i.requested_at
         for i, extra in latest
-        if i.requested_at <= newest and codec.checkpoint_key(extra) is not None
+        if i.requested_at <= newest and commit_keys.checkpoint_key(extra) is not None
     )
     return set(islice(holders, 1))
 
 
 def _page(
     instant: Instant, extra: Mapping[str, str], has_delta_commits: bool, passes_damaged: bool
-) -> Book:
+) -> TableProgress:
     try:
-        return book.decode(extra, instant, _known_at(instant, has_delta_commits))
+        return decode_progress(extra, instant, _known_at(instant, has_delta_commits))
     except DamagedCheckpoint:
         if not passes_damaged:
             raise
-        return Book()
+        return TableProgress()
 
 
 def _known_at(instant: Instant, has_delta_commits: bool) -> str:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from table.merge.custom import (
+from lakemark.merge.custom import (
     BufferedRecord,
     BufferedRecordMerger,
     RecordContext,

@@ -19,7 +19,8 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from streamer.launch_files import SUBMIT_OPTIONS
+from lakemark.errors import HudiError
+from streamer.submit_properties import SUBMIT_OPTIONS
 from streamer.toolchain import (
     JavaHome,
     SparkDistribution,
@@ -28,7 +29,6 @@ from streamer.toolchain import (
     find_spark,
     one_at_a_time,
 )
-from table.errors import HudiError
 
 #: What it says of an archive goes where its other complaints go, not among a command's answers.
 _COMPLAINTS = "-Xlog:disable -Xlog:all=warning:stderr"

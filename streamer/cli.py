@@ -14,10 +14,10 @@ import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from streamer.own_logs import own_logs_told
+from lakemark.errors import HudiError, InvalidConfig
+from streamer.capture_logs import capture_logs
 from streamer.stopping import end_at_once
 from streamer.table_arguments import add_location, add_sharing, add_steps, add_table, positive
-from table.errors import HudiError, InvalidConfig
 
 QUERY_TYPES = ("snapshot", "read_optimized", "incremental", "cdc")
 
@@ -233,7 +233,7 @@ def _port(text: str) -> int:
 
 
 def _local_path(text: str) -> Path:
-    from table.storage import place_of
+    from lakemark.storage import place_of
 
     try:
         is_local = place_of(text).startswith("file://") and not text.startswith("file:")
@@ -257,7 +257,7 @@ def _execute(parsed: argparse.Namespace) -> int:
     try:
         name = getattr(parsed, "module", parsed.command)
         command = importlib.import_module(f"streamer.commands.{name}")
-        with own_logs_told(lambda *told: _warn(parsed, *told)):
+        with capture_logs(lambda *told: _warn(parsed, *told)):
             return int(command.execute(parsed))
     except KeyboardInterrupt:
         return INTERRUPTED

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
+from lakemark.execution.runner import Result, Task
+from lakemark.spark.runner import SparkRunner, SparkRunnerBeside
 from streamer.stream_failure import translated
-from table.execution.runner import Result, Task
-from table.spark.runner import SparkRunner, SparkRunnerBeside
 
 
 class ClusterRunner(SparkRunner):

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
-from table.model.commit_metadata import WriteStat
+from lakemark.model.commit_metadata import WriteStat
 
 
 @dataclass(frozen=True, slots=True)

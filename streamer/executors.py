@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from lakemark.errors import Permanent
+from lakemark.spark.versions import Versions, check_same, versions
 from streamer.stream_failure import told_by_spark
-from table.errors import Permanent
-from table.spark.versions import Versions, check_same, versions
 
 #: Enough tasks that each executor gets one, whatever their number of cores.
 _TASKS_PER_CORE = 4

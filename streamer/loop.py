@@ -20,8 +20,9 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from checkpoints.book import Progress
 from checkpoints.checkpoint import KafkaCheckpoint
+from checkpoints.progress import Progress
+from lakemark.storage.scratch import scratch_folder
 from sinks.audit import OffsetGap
 from sinks.batch import BatchResult, KafkaBatch
 from sinks.hudi.exchange import Exchange
@@ -50,7 +51,6 @@ from streamer.sources.kafka_offsets import LostRange, Start
 from streamer.sources.offset_log import planned_end
 from streamer.stopping import StopRequested
 from streamer.stream_failure import is_transient, least_pause_s, translated
-from table.storage.scratch import scratch_folder
 
 _POLL_S = 0.2
 _SHORT_POLL_S = 0.02

@@ -11,6 +11,22 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from lakemark.config.table_properties import MergeMode, TableType
+from lakemark.config.table_spec import TableSpec
+from lakemark.errors import InvalidConfig
+from lakemark.execution.runner import CancellableRunner, LocalRunner, Runner
+from lakemark.index.bucket import BucketIndex
+from lakemark.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
+from lakemark.model.meta_columns import (
+    IS_DELETED,
+    RESERVED_PREFIX,
+    is_reserved,
+    without_meta_columns,
+)
+from lakemark.services.compaction import CompactionPolicy
+from lakemark.storage import StorageLocation
+from lakemark.storage.probe import check_conditional_puts
+from lakemark.table import Table, create_table
 from sinks.dead_letters import INDEX as DEAD_LETTER_INDEX
 from sinks.hudi.adaptive_exchange import AdaptiveExchange
 from sinks.hudi.collect import collect_budget_bytes
@@ -21,8 +37,8 @@ from sinks.hudi.settings import SinkSettings
 from sinks.hudi.sink import NO_REJECTS, HudiSink, RejectLimit
 from sinks.hudi.spark_exchange import SparkExchange
 from sinks.hudi.table_writer import TableWriter
+from streamer.async_compaction import AsyncCompactor, BesidePolicy
 from streamer.cluster_runner import ClusterRunner, ClusterRunnerBeside
-from streamer.compaction_beside import BesidePolicy, CompactionBeside
 from streamer.config.column_roles import text_ordering_problems, timestamp_partition_problems
 from streamer.config.decode import AvroDecodeConfig, DecodeConfig
 from streamer.config.errors import ConfigError
@@ -30,7 +46,7 @@ from streamer.config.pipeline import PipelineConfig
 from streamer.config.source import METADATA_PREFIX
 from streamer.events import Listener
 from streamer.executors import check_executors, is_local
-from streamer.jvm_end import jvm_end_told
+from streamer.jvm_exit import report_jvm_exit
 from streamer.loop import StreamLoop
 from streamer.services import ServicePolicies, TableServices
 from streamer.session import spark_session
@@ -45,17 +61,6 @@ from streamer.table_setup import (
     find_table,
     table_spec,
 )
-from table.config.table_properties import MergeMode, TableType
-from table.config.table_spec import TableSpec
-from table.errors import InvalidConfig
-from table.execution.runner import CancellableRunner, LocalRunner, Runner
-from table.hudi_table import HudiTable, create_table
-from table.index.bucket import BucketIndex
-from table.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
-from table.model.meta_columns import IS_DELETED, RESERVED_PREFIX, is_reserved, without_meta_columns
-from table.services.compaction import CompactionPolicy
-from table.storage import StorageLocation
-from table.storage.probe import check_conditional_puts
 from transforms.decode.avro import AvroDecoder
 from transforms.decode.avro_differences import column_types
 from transforms.decode.decoder import ColumnDecoder
@@ -82,7 +87,7 @@ class Pipeline:
     loop: StreamLoop
     sink: HudiSink
     source: KafkaSource
-    tables: Sequence[HudiTable] = ()
+    tables: Sequence[Table] = ()
 
 
 @contextmanager
@@ -103,7 +108,7 @@ def build(
         HudiError: a setting, the topic or the table does not fit; see the subclasses.
     """
     check_start(config)
-    with jvm_end_told(), _source(config, listener) as (spark, source):
+    with report_jvm_exit(), _source(config, listener) as (spark, source):
         sink, writers = open_sink(config, source)
         beside = _beside(config, spark, listener)
         services = TableServices(writers, _policies(config), _runner(spark), listener, beside)
@@ -176,7 +181,7 @@ def open_sink(config: PipelineConfig, source: KafkaSource) -> tuple[HudiSink, li
     return sink, [rows, *([rejects] if rejects else [])]
 
 
-def _check_roles(config: PipelineConfig, columns: pa.Schema, found: HudiTable | None) -> None:
+def _check_roles(config: PipelineConfig, columns: pa.Schema, found: Table | None) -> None:
     """Pass when the columns' types suit their roles; rows of an existing table keep its partitions.
 
     Raises:
@@ -194,7 +199,7 @@ def _check_roles(config: PipelineConfig, columns: pa.Schema, found: HudiTable | 
 
 def _find_dead_letters(
     config: PipelineConfig,
-) -> tuple[StorageLocation, TableSpec, HudiTable | None]:
+) -> tuple[StorageLocation, TableSpec, Table | None]:
     """Where rejects go, what that table is to be, and what is there."""
     location, spec = dead_letters_table(config)
     found = find_table(location)
@@ -204,7 +209,7 @@ def _find_dead_letters(
 
 
 def _dead_letters(
-    config: PipelineConfig, location: StorageLocation, spec: TableSpec, found: HudiTable | None
+    config: PipelineConfig, location: StorageLocation, spec: TableSpec, found: Table | None
 ) -> TableWriter:
     table = _ready(config, location, spec, found)
     settings = SinkSettings(DEAD_LETTER_INDEX, metadata_table=config.table.metadata_table)
@@ -213,7 +218,7 @@ def _dead_letters(
 
 def _check_found(
     config: PipelineConfig,
-    table: HudiTable,
+    table: Table,
     spec: TableSpec,
     index: BucketIndex,
     columns: pa.Schema,
@@ -225,8 +230,8 @@ def _check_found(
 
 
 def _ready(
-    config: PipelineConfig, location: StorageLocation, spec: TableSpec, found: HudiTable | None
-) -> HudiTable:
+    config: PipelineConfig, location: StorageLocation, spec: TableSpec, found: Table | None
+) -> Table:
     """The table to write: made where there is none, rid of a metadata table that is not wanted."""
     table = found or create_table(location, spec)
     agree_with_others(table, config.concurrency)
@@ -236,9 +241,7 @@ def _ready(
     return table
 
 
-def _value_schema(
-    config: PipelineConfig, source: KafkaSource, table: HudiTable | None
-) -> pa.Schema:
+def _value_schema(config: PipelineConfig, source: KafkaSource, table: Table | None) -> pa.Schema:
     """The declared columns; or the table's; or, before it has any, the writers', or a guess."""
     declared = config.decode.declared()
     if declared is not None:
@@ -377,7 +380,7 @@ def _runner(spark: SparkSession) -> Runner:
 
 def _beside(
     config: PipelineConfig, spark: SparkSession, listener: Listener
-) -> CompactionBeside | None:
+) -> AsyncCompactor | None:
     compaction, pauses = config.compaction, config.run.on_error
     if not compaction.enabled or compaction.when == "inline":
         return None
@@ -389,7 +392,7 @@ def _beside(
         pauses.backoff_s,
         pauses.max_backoff_s,
     )
-    return CompactionBeside(policy, _runner_beside(config, spark), listener)
+    return AsyncCompactor(policy, _runner_beside(config, spark), listener)
 
 
 def _runner_beside(config: PipelineConfig, spark: SparkSession) -> CancellableRunner:

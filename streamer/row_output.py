@@ -22,8 +22,8 @@ import pyarrow.csv
 import pyarrow.parquet
 from rich.console import Console
 
+from lakemark.errors import InvalidConfig
 from streamer.grid import print_grid
-from table.errors import InvalidConfig
 
 Batches = Iterable[pa.RecordBatch]
 

@@ -8,17 +8,17 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
+from lakemark.execution.runner import Runner
+from lakemark.services.archival import Archived
+from lakemark.services.archival_plan import ArchivalPolicy
+from lakemark.services.cleaning_plan import CleaningPolicy
+from lakemark.services.compaction import CompactionPolicy
+from lakemark.services.metadata_table_services import Maintained, MetadataPolicies
+from lakemark.table import Table
+from sinks.hudi.table_services import Cleaned, archive, clean, maintain_metadata_table
 from sinks.hudi.table_writer import TableWriter
-from sinks.hudi.upkeep import Cleaned, archive, clean, tend_metadata_table
-from streamer.compaction_beside import CompactionBeside
+from streamer.async_compaction import AsyncCompactor
 from streamer.events import CompactionDone, Listener, ServiceDone
-from table.execution.runner import Runner
-from table.hudi_table import HudiTable
-from table.services.archival import Archived
-from table.services.archival_plan import ArchivalPolicy
-from table.services.cleaning_plan import CleaningPolicy
-from table.services.compaction import CompactionPolicy
-from table.services.metadata_upkeep import MetadataPolicies, Tended
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class TableServices:
         policies: ServicePolicies,
         runner: Runner,
         listener: Listener,
-        beside: CompactionBeside | None = None,
+        beside: AsyncCompactor | None = None,
     ) -> None:
         self._writers, self._policies = list(writers), policies
         self._runner, self._listener = runner, listener
@@ -64,7 +64,7 @@ class TableServices:
 
     @property
     def turn(self) -> AbstractContextManager[object]:
-        """A block in which nobody else changes the open tables; see ``CompactionBeside``."""
+        """A block in which nobody else changes the open tables; see ``AsyncCompactor``."""
         return nullcontext() if self._beside is None else self._beside.turn
 
     @property
@@ -95,7 +95,7 @@ class TableServices:
             self._tend_metadata(writer.table)
 
     def wait(self, stopping: threading.Event) -> None:
-        """Let what is done beside the batches catch up; see ``CompactionBeside.wait``."""
+        """Let what is done beside the batches catch up; see ``AsyncCompactor.wait``."""
         if self._beside is not None:
             self._beside.wait(stopping)
 
@@ -118,14 +118,14 @@ class TableServices:
             seconds = time.monotonic() - started
             self._listener(CompactionDone.of(instant.requested_at, metadata.write_stats, seconds))
 
-    def _clean(self, table: HudiTable) -> None:
+    def _clean(self, table: Table) -> None:
         if self._policies.cleaning is None:
             return
         started = time.monotonic()
         for cleaned in clean(table, self._policies.cleaning):
             self._done("cleaning", _cleaned(cleaned), started)
 
-    def _archive(self, table: HudiTable) -> None:
+    def _archive(self, table: Table) -> None:
         policy = self._policies.archival
         if policy is None:
             return
@@ -134,12 +134,12 @@ class TableServices:
         if archived is not None:
             self._done("archival", _archived(archived), started)
 
-    def _tend_metadata(self, table: HudiTable) -> None:
+    def _tend_metadata(self, table: Table) -> None:
         started = time.monotonic()
         beside = MetadataPolicies.beside(self._policies.cleaning, self._policies.archival)
-        tended = tend_metadata_table(table, beside)
-        if tended is not None:
-            self._done("metadata", _tended(tended), started)
+        maintained = maintain_metadata_table(table, beside)
+        if maintained is not None:
+            self._done("metadata", _tended(maintained), started)
 
     def _done(self, service: str, summary: str, started: float) -> None:
         self._listener(ServiceDone(service, summary, time.monotonic() - started))
@@ -157,7 +157,11 @@ def _archived(archived: Archived) -> str:
     return f"{len(archived.instants):,} instants{files}, active since {start}"
 
 
-def _tended(tended: Tended) -> str:
-    undone = f", {len(tended.undone):,} commits of dead writers undone" if tended.undone else ""
-    counts = f"{len(tended.deleted):,} files deleted, {len(tended.archived):,} instants archived"
+def _tended(maintained: Maintained) -> str:
+    undone = (
+        f", {len(maintained.undone):,} commits of dead writers undone" if maintained.undone else ""
+    )
+    counts = (
+        f"{len(maintained.deleted):,} files deleted, {len(maintained.archived):,} instants archived"
+    )
     return counts + undone

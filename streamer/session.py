@@ -19,22 +19,22 @@ from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from lakemark.errors import Permanent
+from lakemark.storage.scratch import scratch_of_this_process
 from streamer import class_archive
 from streamer.child_processes import ended_if_interrupted
 from streamer.config import settings
 from streamer.config.pipeline import PipelineConfig
-from streamer.jvm_end import jvm_end, log_file, output_file
-from streamer.launch_files import (
+from streamer.jvm_exit import jvm_end, log_file, output_file
+from streamer.stopping import interrupts_kept
+from streamer.stream_failure import told_by_spark
+from streamer.submit_properties import (
     JAVA_OPTIONS,
     SUBMIT_OPTIONS,
     environment_variable,
     launch_files,
 )
-from streamer.stopping import interrupts_kept
-from streamer.stream_failure import told_by_spark
 from streamer.toolchain import find_java, find_spark, spark_kafka_jars
-from table.errors import Permanent
-from table.storage.scratch import scratch_of_this_process
 
 _GIB = 1024**3
 _LOG4J = Path(__file__).with_name("log4j2.properties")
@@ -189,7 +189,7 @@ def _scratch_of_jvm() -> Iterator[None]:
     """A JVM launched inside keeps what it unpacks, and what Spark shuffles, where we clear it away.
 
     One that is killed leaves 100 MB and more. Whoever names another folder for that, in any of the
-    ways in which Spark and Java let them, is obeyed: of these options the last one counts.
+    ways in which Spark and Java let them, is applied: of these options the last one counts.
     """
     if any(_TEMPORARY_FOLDER in os.environ.get(name, "") for name in _OPTIONS_BEFORE_OURS):
         yield

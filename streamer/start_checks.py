@@ -17,6 +17,13 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Final
 
+from lakemark.config.table_spec import TableSpec
+from lakemark.errors import InvalidConfig
+from lakemark.storage import StorageLocation, open_storage, place_of
+from lakemark.storage.open_storage import RETRY_TIMEOUT_S
+from lakemark.storage.probe import check_conditional_puts
+from lakemark.table import Table
+from lakemark.timeline.lock import open_lock
 from streamer.config import settings
 from streamer.config.column_roles import timestamp_partition_problems
 from streamer.config.decode import AvroDecodeConfig
@@ -29,13 +36,6 @@ from streamer.table_setup import (
     find_table,
     table_spec,
 )
-from table.config.table_spec import TableSpec
-from table.errors import InvalidConfig
-from table.hudi_table import HudiTable
-from table.storage import StorageLocation, open_storage, place_of
-from table.storage.opening import RETRY_TIMEOUT_S
-from table.storage.probe import check_conditional_puts
-from table.timeline.lock import open_lock
 
 _LOG = logging.getLogger(__name__)
 
@@ -143,7 +143,7 @@ def _check_table(
     spec: TableSpec,
     partial_update: str = "none",
     timezone: str | None = None,
-) -> HudiTable | None:
+) -> Table | None:
     """Return the table if it fits, or None if one can be created there."""
     _check_folder(location)
     hurried = StorageLocation(location.url, {**_hurried(location), **location.options})
@@ -163,7 +163,7 @@ def _hurried(location: StorageLocation) -> Mapping[str, str]:
     return {} if place_of(location.url).startswith(_LOCAL) else _HURRIED
 
 
-def _check_properties(config: PipelineConfig, table: HudiTable, spec: TableSpec) -> None:
+def _check_properties(config: PipelineConfig, table: Table, spec: TableSpec) -> None:
     """What a table says of itself; what only its files show is checked when the run opens it."""
     properties = table.properties
     if config.table.drops_metadata_table:

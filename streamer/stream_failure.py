@@ -7,11 +7,11 @@ import re
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
-from streamer.jvm_end import OutOfMemory, jvm_end
+from lakemark.errors import HudiError, OutcomeUnknown, Permanent, Retriable, WriteConflict
+from lakemark.timeline.clock import REPEATED_HOUR_S, ClockBehind
+from lakemark.write.new_file import ContentMismatch
+from streamer.jvm_exit import OutOfMemory, jvm_end
 from streamer.sources.errors import SourceError
-from table.errors import HudiError, OutcomeUnknown, Permanent, Retriable, WriteConflict
-from table.timeline.clock import REPEATED_HOUR_S, ClockBehind
-from table.write.new_file import OtherBytes
 
 
 class DataLoss(SourceError, Retriable):
@@ -127,7 +127,7 @@ _OWN_ERRORS: dict[str, type[HudiError]] = {
     "StorageUnavailable": Retriable,
     "SnapshotChanged": Retriable,
     "WriteConflict": WriteConflict,
-    "OtherBytes": OtherBytes,
+    "ContentMismatch": ContentMismatch,
     "ExecutorsDiffer": Permanent,
     "CorruptData": Permanent,
     "Unsupported": Permanent,

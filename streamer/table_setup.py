@@ -7,30 +7,30 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from lakemark.config import keys
+from lakemark.config.merge_settings import PartialUpdateMode, merge_settings
+from lakemark.config.merger_name import MergerName
+from lakemark.config.property_check import check_allows
+from lakemark.config.property_rule import Purpose
+from lakemark.config.table_properties import TableType
+from lakemark.config.table_spec import TableSpec
+from lakemark.errors import InvalidConfig, TableNotFound, Unsupported
+from lakemark.index.bucket import BucketIndex
+from lakemark.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
+from lakemark.merge.custom.loading import load_merger
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.meta_columns import without_meta_columns
+from lakemark.read.renamed_columns import LATEST_SCHEMA
+from lakemark.schema.evolution import changes_between, common_type, united
+from lakemark.schema.field_path import column_at
+from lakemark.storage import StorageLocation, open_storage
+from lakemark.table import Table, check_empty, open_table
+from lakemark.timeline.lock import open_lock
+from lakemark.timeline.zone import check_new_zone
 from sinks.dead_letters import dead_letter_spec
 from sinks.hudi.row_check import check_hashing, check_stored_rows
 from streamer.config.concurrency import ConcurrencyConfig
 from streamer.config.pipeline import PipelineConfig
-from table.config import keys
-from table.config.merge_settings import PartialUpdateMode, merge_settings
-from table.config.merger_name import MergerName
-from table.config.property_check import check_allows
-from table.config.property_rule import Purpose
-from table.config.table_properties import TableType
-from table.config.table_spec import TableSpec
-from table.errors import InvalidConfig, TableNotFound, Unsupported
-from table.hudi_table import HudiTable, check_empty, open_table
-from table.index.bucket import BucketIndex
-from table.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
-from table.merge.custom.loading import load_merger
-from table.model.format_version import FormatVersion
-from table.model.meta_columns import without_meta_columns
-from table.read.renamed_columns import LATEST_SCHEMA
-from table.schema.evolution import changes_between, common_type, united
-from table.schema.field_path import column_at
-from table.storage import StorageLocation, open_storage
-from table.timeline.lock import open_lock
-from table.timeline.zone import check_new_zone
 from transforms.decode.schema_policy import SchemaPolicy
 
 _TYPES = {
@@ -81,7 +81,7 @@ def dead_letters_table(config: PipelineConfig) -> tuple[StorageLocation, TableSp
     return location, replace(spec, metadata_table=table.metadata_table, version=version)
 
 
-def find_table(location: StorageLocation, timezone: str | None = None) -> HudiTable | None:
+def find_table(location: StorageLocation, timezone: str | None = None) -> Table | None:
     """The table at a place, or None when the place is empty.
 
     Args:
@@ -101,7 +101,7 @@ def find_table(location: StorageLocation, timezone: str | None = None) -> HudiTa
 
 
 def check_table(
-    table: HudiTable,
+    table: Table,
     spec: TableSpec,
     index: BucketIndex,
     columns: pa.Schema,
@@ -144,14 +144,14 @@ def check_table(
     return generator
 
 
-def agree_with_others(table: HudiTable, concurrency: ConcurrencyConfig) -> None:
+def agree_with_others(table: Table, concurrency: ConcurrencyConfig) -> None:
     """Give the table the lock, and the regard for others, that its writers agreed on."""
     expire_minutes = concurrency.lock.expire_minutes
     lock = open_lock(table.storage, provider=concurrency.provider(), expire_minutes=expire_minutes)
     table.access = replace(table.access, lock=lock, sharing=concurrency.sharing())
 
 
-def check_partial_rows(table: HudiTable, partial_update: str) -> None:
+def check_partial_rows(table: Table, partial_update: str) -> None:
     """Pass when the table may have rows that carry only some columns, if there are to be any.
 
     Raises:
@@ -165,7 +165,7 @@ def check_partial_rows(table: HudiTable, partial_update: str) -> None:
         raise Unsupported(message)
 
 
-def check_kept(table: HudiTable) -> None:
+def check_kept(table: Table) -> None:
     """Pass when table services of this project may rewrite the table's files.
 
     Raises:
@@ -177,7 +177,7 @@ def check_kept(table: HudiTable) -> None:
         _check_defaults(table)
 
 
-def columns_with(table: HudiTable, columns: pa.Schema) -> pa.Schema:
+def columns_with(table: Table, columns: pa.Schema) -> pa.Schema:
     """The columns that the table has from the first batch on: its own, then those it lacks.
 
     Args:
@@ -194,7 +194,7 @@ def _merger_name(class_path: str) -> MergerName:
     return MergerName(class_path, load_merger(class_path).merging_strategy)
 
 
-def _check_evolution(table: HudiTable) -> None:
+def _check_evolution(table: Table) -> None:
     newest = table.newest_metadata()
     if newest is not None and newest.extra_metadata.get(LATEST_SCHEMA):
         message = (
@@ -205,7 +205,7 @@ def _check_evolution(table: HudiTable) -> None:
         raise Unsupported(message)
 
 
-def _check_defaults(table: HudiTable) -> None:
+def _check_defaults(table: Table) -> None:
     """Columns written here have no default but null, and what is filled depends on it."""
     newest = table.newest_metadata()
     fills_defaults = PartialUpdateMode.IGNORE_DEFAULTS
@@ -221,7 +221,7 @@ def _check_defaults(table: HudiTable) -> None:
             raise Unsupported(message)
 
 
-def _check_columns(table: HudiTable, columns: pa.Schema, policy: SchemaPolicy) -> None:
+def _check_columns(table: Table, columns: pa.Schema, policy: SchemaPolicy) -> None:
     """Columns may be added. One that is missing, or of another type, would lose values.
 
     Where unknown fields evolve the table, columns that the pipeline lacks stay; where wider values
@@ -264,7 +264,7 @@ def _may_differ(stored: pa.DataType, own: pa.DataType | None, policy: SchemaPoli
     )
 
 
-def _check_settled(table: HudiTable, columns: pa.Schema, names: tuple[str, ...]) -> None:
+def _check_settled(table: Table, columns: pa.Schema, names: tuple[str, ...]) -> None:
     """What keys, partitions and orders rows never changes its type."""
     schema = table.schema
     assert schema is not None

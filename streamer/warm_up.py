@@ -12,8 +12,8 @@ import pyarrow as pa
 from pyspark import SparkContext
 from pyspark.sql import DataFrame
 
+from lakemark.storage.scratch import scratch_folder
 from streamer.session import plain_session
-from table.storage.scratch import scratch_folder
 
 _WITHIN_S = 120.0
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
+from lakemark.timeline.lock import open_lock
 from sinks.hudi.table_writer import TableWriter
-from table.timeline.lock import open_lock
 
 
 class SharedClock:

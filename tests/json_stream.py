@@ -11,8 +11,21 @@ from typing import cast
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from checkpoints.book import DEFAULT_IDENTITY
 from checkpoints.checkpoint import KafkaCheckpoint
+from checkpoints.progress import DEFAULT_IDENTITY
+from lakemark.config.table_properties import MergeMode, TableType
+from lakemark.config.table_spec import TableSpec
+from lakemark.errors import TableNotFound
+from lakemark.execution.runner import LocalRunner
+from lakemark.index.bucket import BucketIndex
+from lakemark.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.meta_columns import without_meta_columns
+from lakemark.schema.evolution import united
+from lakemark.services.compaction import CompactionPolicy
+from lakemark.storage import StorageLocation
+from lakemark.table import Table, create_table, open_table
+from lakemark.transaction.multi_writer import MultiWriter
 from sinks.batch import BatchResult, KafkaBatch
 from sinks.dead_letters import INDEX as DEAD_LETTER_INDEX
 from sinks.dead_letters import dead_letter_spec
@@ -22,19 +35,6 @@ from sinks.hudi.prepare import PrepareChunk
 from sinks.hudi.settings import SinkSettings
 from sinks.hudi.sink import HudiSink, RejectLimit
 from sinks.hudi.table_writer import TableWriter
-from table.config.table_properties import MergeMode, TableType
-from table.config.table_spec import TableSpec
-from table.errors import TableNotFound
-from table.execution.runner import LocalRunner
-from table.hudi_table import HudiTable, create_table, open_table
-from table.index.bucket import BucketIndex
-from table.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
-from table.model.format_version import FormatVersion
-from table.model.meta_columns import without_meta_columns
-from table.schema.evolution import united
-from table.services.compaction import CompactionPolicy
-from table.storage import StorageLocation
-from table.transaction.sharing import Sharing
 from transforms.decode.json import JsonDecoder
 from transforms.decode.schema_policy import SchemaPolicy
 from transforms.kafka_changes import ToChanges
@@ -61,7 +61,7 @@ class InThisProcess:
         return run_here(records, prepare, open_write, LocalRunner(1))
 
 
-def _opened(location: StorageLocation, spec: TableSpec) -> HudiTable:
+def _opened(location: StorageLocation, spec: TableSpec) -> Table:
     try:
         return open_table(location)
     except TableNotFound:
@@ -101,14 +101,14 @@ class JsonStream:
     version: FormatVersion = FormatVersion.V9
     topic: str = TOPIC
     identity: str = DEFAULT_IDENTITY
-    sharing: Sharing | None = None
+    sharing: MultiWriter | None = None
     metadata_table: bool = True
     partition_by: tuple[str, ...] = ()
     ordering: tuple[str, ...] = ("ts",)
     partition_change: PartitionChange = PartitionChange.ALLOW
     limit: RejectLimit = field(default_factory=lambda: RejectLimit(1.0))
     ignores_tombstones: bool = False
-    opened: Callable[[StorageLocation, TableSpec], HudiTable] = _opened
+    opened: Callable[[StorageLocation, TableSpec], Table] = _opened
     exchange: InThisProcess = field(default_factory=InThisProcess)
 
     def __post_init__(self) -> None:

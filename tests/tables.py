@@ -7,21 +7,21 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from lakemark.config.table_properties import MergeMode, TableProperties, TableType
+from lakemark.config.table_spec import TableSpec
+from lakemark.index.bucket import BucketIndex
+from lakemark.model.changes import CHANGE_KIND, CHANGE_KIND_FIELD, ChangeKind
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.instant import Instant
+from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY, with_meta_columns
+from lakemark.storage import Storage
+from lakemark.table import Table
+from lakemark.timeline.timeline import Timeline
+from lakemark.write.file_group_write import WriteContext, write_file_group
+from lakemark.write.partitioner import divide
 from sinks.hudi.exchange import Target, Written
 from sinks.hudi.settings import SinkSettings
 from sinks.hudi.table_writer import TableWriter
-from table.config.table_properties import MergeMode, TableProperties, TableType
-from table.config.table_spec import TableSpec
-from table.hudi_table import HudiTable
-from table.index.bucket import BucketIndex
-from table.model.changes import CHANGE_KIND, CHANGE_KIND_FIELD, ChangeKind
-from table.model.format_version import FormatVersion
-from table.model.instant import Instant
-from table.model.meta_columns import PARTITION_PATH, RECORD_KEY, with_meta_columns
-from table.storage import Storage
-from table.timeline.timeline import Timeline
-from table.write.file_group_write import WriteContext, write_file_group
-from table.write.partitioner import divide
 
 SCHEMA = pa.schema(
     [("id", pa.string()), ("region", pa.string()), ("ts", pa.int64()), ("v", pa.int64())]
@@ -59,7 +59,7 @@ def make(storage: Storage, table_type: TableType = TableType.MERGE_ON_READ) -> N
 def writer(storage: Storage, log_format: str = "parquet") -> TableWriter:
     """A writer of the table at a storage's root, as a process that just started has it."""
     properties = TableProperties.parse(storage.read(".hoodie/hoodie.properties"))
-    return TableWriter(HudiTable(storage, properties), SCHEMA, SinkSettings(INDEX, log_format))
+    return TableWriter(Table(storage, properties), SCHEMA, SinkSettings(INDEX, log_format))
 
 
 def changes(rows: Iterable[Row]) -> pa.Table:

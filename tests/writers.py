@@ -10,25 +10,25 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Siz
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
+from lakemark.codec import avro_container
+from lakemark.config.table_properties import PROPERTIES_PATH, MergeMode, TableType
+from lakemark.config.table_spec import TableSpec
+from lakemark.errors import OutcomeUnknown, Retriable
+from lakemark.execution.runner import LocalRunner
+from lakemark.model.action import COMMITS, Action, State
+from lakemark.model.file_slice import FileGroupId
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.instant import Instant
+from lakemark.services.archival_plan import ArchivalPolicy
+from lakemark.services.cleaning_plan import CleaningPolicy
+from lakemark.services.compaction import CompactionPolicy
+from lakemark.services.metadata_table_services import MetadataPolicies
+from lakemark.storage import Storage
+from lakemark.timeline.lock import LockProvider, SystemClock, open_lock
+from lakemark.transaction.heartbeat import HEARTBEAT_FOLDER, HeartbeatPolicy
+from lakemark.transaction.multi_writer import MultiWriter
+from sinks.hudi.table_services import archive, clean, maintain_metadata_table_now
 from sinks.hudi.table_writer import TableWriter
-from sinks.hudi.upkeep import archive, clean, tend_metadata_table_now
-from table.codec import avro_container
-from table.config.table_properties import PROPERTIES_PATH, MergeMode, TableType
-from table.config.table_spec import TableSpec
-from table.errors import OutcomeUnknown, Retriable
-from table.execution.runner import LocalRunner
-from table.model.action import COMMITS, Action, State
-from table.model.file_slice import FileGroupId
-from table.model.format_version import FormatVersion
-from table.model.instant import Instant
-from table.services.archival_plan import ArchivalPolicy
-from table.services.cleaning_plan import CleaningPolicy
-from table.services.compaction import CompactionPolicy
-from table.services.metadata_upkeep import MetadataPolicies
-from table.storage import Storage
-from table.timeline.lock import LockProvider, SystemClock, open_lock
-from table.transaction.heartbeat import HEARTBEAT_FOLDER, HeartbeatPolicy
-from table.transaction.sharing import Sharing
 from tests.storages import FaultyStorage, SimulatedCrash
 from tests.storages.faulty_storage import When
 from tests.tables import Row, commit, contents, data_files, writer
@@ -40,12 +40,12 @@ REGIONS = ("east", "north", "south", "west", "up", "down", "here", "there")
 FEW_KEYS = 6
 
 #: Longer than any test: nobody counts as dead only because the machine is busy.
-SHARING = Sharing(HeartbeatPolicy(60.0, 10), clock_skew_ms=1)
+SHARING = MultiWriter(HeartbeatPolicy(60.0, 10), clock_skew_ms=1)
 LEASE_S = 600.0
 
 #: Of writers that die: short, so that the others undo them before the end. Who stands still for
 #: longer is undone as well, and starts again.
-MORTAL_SHARING = Sharing(HeartbeatPolicy(0.5, 4), clock_skew_ms=1)
+MORTAL_SHARING = MultiWriter(HeartbeatPolicy(0.5, 4), clock_skew_ms=1)
 #: Whoever dies under the lock keeps the others waiting for so long. Half of it is how long a step
 #: under the lock may stand still on a busy machine, since nobody publishes twice at once.
 MORTAL_LEASE_S = 15.0
@@ -107,7 +107,7 @@ def make_shared(storage: Storage, table_type: TableType = TableType.MERGE_ON_REA
 def shared_writer(
     storage: Storage,
     provider: LockProvider = LockProvider.STORAGE,
-    sharing: Sharing | None = SHARING,
+    sharing: MultiWriter | None = SHARING,
     has_metadata: bool = True,
     lease_s: float = LEASE_S,
 ) -> TableWriter:
@@ -248,7 +248,7 @@ def clean_up(to: TableWriter) -> Sized:
 def put_away(to: TableWriter) -> Sized:
     """Instants into the history; the metadata table's as well."""
     archived = archive(to.table, ARCHIVAL, CLEANING)
-    tend_metadata_table_now(to.table, MetadataPolicies.beside(CLEANING, ARCHIVAL))
+    maintain_metadata_table_now(to.table, MetadataPolicies.beside(CLEANING, ARCHIVAL))
     return archived.instants if archived else ()
 
 

@@ -12,13 +12,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from table.codec.ordering_wrappers import find_too_wide_for_deletes
-from table.keygen.key_generator import EMPTY_PART, NULL_PART
-from table.model.changes import CHANGE_KIND, WRITTEN_COLUMNS, ChangeKind
-from table.model.meta_columns import META_COLUMNS, PARTITION_PATH, RECORD_KEY
-from table.model.written_columns import Written, all_written, pack
-from table.schema.evolution import ValueKind, evolved
-from table.schema.field_path import column_at, top_column
+from lakemark.codec.ordering_wrappers import find_too_wide_for_deletes
+from lakemark.keygen.key_generator import EMPTY_PART, NULL_PART
+from lakemark.model.changes import CHANGE_KIND, WRITTEN_COLUMNS, ChangeKind
+from lakemark.model.meta_columns import META_COLUMNS, PARTITION_PATH, RECORD_KEY
+from lakemark.model.written_columns import Written, all_written, pack
+from lakemark.schema.evolution import ValueKind, evolved
+from lakemark.schema.field_path import column_at, top_column
 from transforms.decode.decoded import Decoded, Indices
 from transforms.delete_marks import OPERATION, OPERATIONS
 from transforms.kafka_records import kafka_columns
@@ -46,7 +46,7 @@ class Prepared:
     """What a batch asks of the table.
 
     Attributes:
-        changes: layout of ``table.model.changes``, with ``_hoodie_record_key`` and
+        changes: layout of ``lakemark.model.changes``, with ``_hoodie_record_key`` and
             ``_hoodie_partition_path`` filled and the other meta columns null.
         rejects: the records that ask for nothing that can be done.
         request: what the table's schema must become first; changes and rejects count only when

@@ -17,10 +17,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from table.errors import InvalidConfig
-from table.model.changes import DeleteMarker
-from table.model.meta_columns import IS_DELETED
-from table.schema.field_path import column_at
+from lakemark.errors import InvalidConfig
+from lakemark.model.changes import DeleteMarker
+from lakemark.model.meta_columns import IS_DELETED
+from lakemark.schema.field_path import column_at
 
 Mask = npt.NDArray[np.bool_]
 

@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from table.errors import InvalidConfig
-from table.keygen.key_generator import KeyGenerator
-from table.model.changes import CHANGE_KIND_FIELD, DeleteMarker
-from table.model.meta_columns import with_meta_columns
-from table.model.written_columns import written_field
-from table.schema.field_path import column_at, top_column
+from lakemark.errors import InvalidConfig
+from lakemark.keygen.key_generator import KeyGenerator
+from lakemark.model.changes import CHANGE_KIND_FIELD, DeleteMarker
+from lakemark.model.meta_columns import with_meta_columns
+from lakemark.model.written_columns import written_field
+from lakemark.schema.field_path import column_at, top_column
 from transforms.change_batch import ChangeBatch, Prepared
 from transforms.decode.decoder import ColumnDecoder
 from transforms.delete_marks import DeleteMarks

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from table.schema.evolution import NOTHING_PROPOSED, Proposal, kind_named
+from lakemark.schema.evolution import NOTHING_PROPOSED, Proposal, kind_named
 
 #: A row for each sighting; the refused record, if there is one, is a row without a path.
 REQUEST_SCHEMA = pa.schema(

@@ -14,9 +14,9 @@ from typing import NoReturn
 
 import pyarrow as pa
 
-from table.errors import InvalidConfig
-from table.model.meta_columns import META_COLUMNS
-from table.schema.canonical import canonical
+from lakemark.errors import InvalidConfig
+from lakemark.model.meta_columns import META_COLUMNS
+from lakemark.schema.canonical import canonical
 
 TIMESTAMP = pa.timestamp("us", "UTC")
 
@@ -123,7 +123,7 @@ def _print_type(column: str, data_type: pa.DataType) -> str:
 
 
 def check_columns(schema: pa.Schema) -> pa.Schema:
-    """``schema`` with every type as a table holds it (``table.schema.canonical``).
+    """``schema`` with every type as a table holds it (``lakemark.schema.canonical``).
 
     Raises:
         InvalidConfig: no columns, a column of Hudi's own, a name that Avro does not know, or two

@@ -20,9 +20,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from table.codec.byte_strings import byte_strings
-from table.errors import InvalidConfig
-from table.keygen.key_generator import KeyGeneratorConfig
+from lakemark.codec.byte_strings import byte_strings
+from lakemark.errors import InvalidConfig
+from lakemark.keygen.key_generator import KeyGeneratorConfig
 from transforms.decode.avro import AvroDecoder
 from transforms.decode.avro_decoding import groups_of
 from transforms.decode.avro_framing import WriterSchema

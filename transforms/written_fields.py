@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from table.model.meta_columns import META_COLUMNS
-from table.model.written_columns import Written
+from lakemark.model.meta_columns import META_COLUMNS
+from lakemark.model.written_columns import Written
 from transforms.decode.decoded import Indices
 from transforms.decode.json_presence import find_present
 

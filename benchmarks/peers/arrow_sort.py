@@ -17,9 +17,9 @@ from benchmarks.orders import KEY, ORDERING
 from benchmarks.peers.compact_contract import CompactTask, compacted
 from benchmarks.peers.read_contract import ReadAnswer, Sums, peak_memory_bytes
 from benchmarks.tables import sums
-from table.hudi_table import open_table
-from table.model.meta_columns import RECORD_KEY
-from table.storage import StorageLocation
+from lakemark.model.meta_columns import RECORD_KEY
+from lakemark.storage import StorageLocation
+from lakemark.table import open_table
 
 _ORDER = [(KEY, "ascending"), (ORDERING, "ascending")]
 

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from lakemark.errors import Permanent
 from sinks.batch import KafkaBatch
-from table.errors import Permanent
 from transforms.kafka_records import in_order_of_arrival
 
 #: Arrow bytes of one collected batch, at most; also limited by the JVM's heap.

@@ -13,30 +13,30 @@ from functools import reduce
 
 import pyarrow as pa
 
-from checkpoints import codec
-from table.config import keys
-from table.config.merge_settings import merge_settings
-from table.errors import Refused
-from table.execution.runner import Runner
-from table.hudi_table import HudiTable
-from table.model.action import COMMITS, Action
-from table.model.column_ranges import indexed_columns
-from table.model.commit_metadata import CommitMetadata, WriteStat
-from table.model.compaction_plan import CompactionPlan
-from table.model.file_slice import FileSlice
-from table.model.format_version import FormatVersion
-from table.model.instant import Instant
-from table.model.meta_columns import with_meta_columns, without_meta_columns
-from table.schema import avro
-from table.schema.evolution import united
-from table.services.compaction import Execution, completed, request, schedule
-from table.services.slice_rewrite import SliceRewriter
-from table.timeline.timeline import Timeline
-from table.transaction.access import LOCK_WAIT_S
-from table.transaction.rollback import roll_back
-from table.write.file_group_write import WriteContext
-from table.write.log_format import log_format_for
-from table.write.new_file import OtherBytes
+from checkpoints import commit_keys
+from lakemark.config import keys
+from lakemark.config.merge_settings import merge_settings
+from lakemark.errors import Refused
+from lakemark.execution.runner import Runner
+from lakemark.model.action import COMMITS, Action
+from lakemark.model.column_ranges import indexed_columns
+from lakemark.model.commit_metadata import CommitMetadata, WriteStat
+from lakemark.model.compaction_plan import CompactionPlan
+from lakemark.model.file_slice import FileSlice
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.instant import Instant
+from lakemark.model.meta_columns import with_meta_columns, without_meta_columns
+from lakemark.schema import avro
+from lakemark.schema.evolution import united
+from lakemark.services.compaction import Execution, completed, request, schedule
+from lakemark.services.slice_rewrite import SliceRewriter
+from lakemark.table import Table
+from lakemark.timeline.timeline import Timeline
+from lakemark.transaction.rollback import roll_back
+from lakemark.transaction.table_context import LOCK_WAIT_S
+from lakemark.write.file_group_write import WriteContext
+from lakemark.write.log_format import log_format_for
+from lakemark.write.new_file import ContentMismatch
 
 #: A compaction that was requested, and its plan.
 Planned = tuple[Instant, CompactionPlan]
@@ -44,18 +44,18 @@ Planned = tuple[Instant, CompactionPlan]
 _CARRIED = (keys.SCHEMA, keys.BUCKET_COUNT, keys.BUCKET_HASH_FIELDS)
 
 
-def pending_compactions(table: HudiTable) -> list[Planned]:
+def pending_compactions(table: Table) -> list[Planned]:
     """Compactions that were requested and have not completed, whoever planned them."""
     pending = table.timeline.pending(Action.COMPACTION)  # model: find plan
     return [(i, table.store.read_compaction_plan(i.requested_at)) for i in pending]
 
 
-def plan_compaction(table: HudiTable) -> CompactionPlan:
+def plan_compaction(table: Table) -> CompactionPlan:
     """What ``request_compaction`` would plan as of the table's last refresh."""
     return schedule(_open_slices(table))
 
 
-def request_compaction(table: HudiTable) -> Planned | None:
+def request_compaction(table: Table) -> Planned | None:
     """Plan the slices that have logs and no pending compaction; None when there are none."""
 
     def slices_at(timeline: Timeline) -> list[FileSlice]:
@@ -80,14 +80,14 @@ class Compaction:
         execution: of the plan.
     """
 
-    table: HudiTable
+    table: Table
     execution: Execution
     _rewriter: SliceRewriter
 
     @classmethod
     def begin(
         cls,
-        table: HudiTable,
+        table: Table,
         planned: Planned,
         merger_class: str | None = None,
         lock_wait_s: float = LOCK_WAIT_S,
@@ -120,7 +120,7 @@ class Compaction:
         """Write the new base files, which no reader sees yet.
 
         Raises:
-            OtherBytes: who was at it before wrote other bytes; ``undo`` it, and begin again.
+            ContentMismatch: who was at it before wrote other bytes; ``undo`` it, and begin again.
         """
         return self.execution.rewrite(self._rewriter, runner)
 
@@ -141,7 +141,7 @@ class Compaction:
         def extra_at(timeline: Timeline) -> dict[str, str]:
             self.table.refresh(timeline)
             newest = self.table.newest_metadata()
-            carried = codec.carried_forward(newest.extra_metadata) if newest else {}
+            carried = commit_keys.carried_forward(newest.extra_metadata) if newest else {}
             return {**own_metadata(), **carried}
 
         instant, metadata, timeline = self.execution.complete(stats, extra_at)
@@ -162,7 +162,7 @@ class Compaction:
         try:
             stats = self.rewrite(runner)
             return self.publish(stats, lambda: carried_metadata(self.table))
-        except OtherBytes:
+        except ContentMismatch:
             self.undo()
             raise
         finally:
@@ -170,7 +170,7 @@ class Compaction:
 
 
 def write_context(
-    table: HudiTable,
+    table: Table,
     instant: str,
     schema: pa.Schema,
     avro_schema_text: str,
@@ -207,7 +207,7 @@ def write_context(
     ).sharing(table.storage)
 
 
-def carried_metadata(table: HudiTable) -> dict[str, str]:
+def carried_metadata(table: Table) -> dict[str, str]:
     """What a compaction's commit takes over from the newest when no pipeline says it.
 
     The schema, and the bucket count, which are nowhere else in a table.
@@ -217,7 +217,7 @@ def carried_metadata(table: HudiTable) -> dict[str, str]:
     return {key: known[key] for key in _CARRIED if key in known}
 
 
-def _columns_as_of(table: HudiTable, requested_at: str) -> pa.Schema:
+def _columns_as_of(table: Table, requested_at: str) -> pa.Schema:
     """All columns that the table had when a compaction was planned.
 
     Those of the newest commit come first. Others follow that only older commits name: a writer that
@@ -246,14 +246,14 @@ def _was_there(commit: Instant, requested_at: str, version: FormatVersion) -> bo
     return (when or "") < requested_at
 
 
-def _context(table: HudiTable, requested_at: str, merger_class: str | None) -> WriteContext:
+def _context(table: Table, requested_at: str, merger_class: str | None) -> WriteContext:
     """What workers need to write these columns in the name of a compaction."""
     schema, name = _columns_as_of(table, requested_at), table.properties.table_name
     text = json.dumps(avro.to_avro(with_meta_columns(schema), name))
     return write_context(table, requested_at, schema, text, merger_class=merger_class)
 
 
-def _open_slices(table: HudiTable) -> list[FileSlice]:
+def _open_slices(table: Table) -> list[FileSlice]:
     """Slices that a plan may take: those of groups that no pending service has."""
     view = table.view()
     taken = view.compactions.keys() | view.clusterings.keys()

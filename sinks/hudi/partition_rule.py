@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from table.index.partition_changes import DELETES_ADD, IS_COUNTED, OTHER_PARTITION, SCHEMA
-from table.model.changes import CHANGE_KIND, ChangeKind
-from table.model.meta_columns import PARTITION_PATH, RECORD_KEY
+from lakemark.index.partition_changes import DELETES_ADD, IS_COUNTED, OTHER_PARTITION, SCHEMA
+from lakemark.model.changes import CHANGE_KIND, ChangeKind
+from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY
 from transforms.kafka_changes import Prepared
 from transforms.kafka_records import in_order_of_arrival
 from transforms.rejects import Rejects, Stage
@@ -36,7 +36,7 @@ class ChangedRows:
     """Keys and partitions that are partition changes; pickles.
 
     Attributes:
-        rows: as ``table.index.partition_changes`` finds them.
+        rows: as ``lakemark.index.partition_changes`` finds them.
     """
 
     rows: pa.Table

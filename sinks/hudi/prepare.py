@@ -9,18 +9,18 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from lakemark.config.merge_settings import MergeSettings
+from lakemark.config.table_properties import TableType
+from lakemark.index.bucket import BucketIndex
+from lakemark.index.partition_changes import deciding_columns, find_partition_changes
+from lakemark.model.meta_columns import RECORD_KEY
+from lakemark.write.file_group_write import WriteContext, write_file_group
+from lakemark.write.partitioner import Bucket, divide
 from sinks.audit import RecordsRead
 from sinks.dead_letters import changes_of, first_reject
 from sinks.hudi.exchange import Portion, Target, Written
+from sinks.hudi.file_group_assigner import FileGroupAssignment
 from sinks.hudi.partition_rule import ChangedRows
-from sinks.hudi.placement import Placement
-from table.config.merge_settings import MergeSettings
-from table.config.table_properties import TableType
-from table.index.bucket import BucketIndex
-from table.index.partition_changes import deciding_columns, find_partition_changes
-from table.model.meta_columns import RECORD_KEY
-from table.write.file_group_write import WriteContext, write_file_group
-from table.write.partitioner import Bucket, divide
 from transforms.kafka_changes import Prepared, ToChanges
 from transforms.schema_request import SchemaRequest
 
@@ -84,7 +84,7 @@ class WriteBuckets:
     """Writes one bucket's file into the commit of its table."""
 
     contexts: Mapping[Target, WriteContext]
-    placements: Mapping[Target, Placement]
+    placements: Mapping[Target, FileGroupAssignment]
 
     def __call__(self, target: Target, bucket: Bucket, changes: Iterable[pa.Table]) -> Written:
         """Takes the changes in order of arrival, once."""

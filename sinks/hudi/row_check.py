@@ -1,23 +1,23 @@
 """Whether the rows of a table are where a pipeline would put them, under the keys it would make.
 
-``table.index.stored_rows`` does the work. It is done at every start, even if all commits of the
+``lakemark.index.stored_rows`` does the work. It is done at every start, even if all commits of the
 timeline are ours: commits of other writers may have been archived since. It reads a few rows of at
 most eight file groups, so it takes the same time for a table of any size.
 """
 
 from __future__ import annotations
 
-from table.errors import InvalidConfig, Unsupported
-from table.hudi_table import HudiTable
-from table.index.bucket import BucketIndex
-from table.index.stored_rows import StoredRows, check_rows, fits_index, stored_key_generator
-from table.keygen.key_generator import KeyGenerator
+from lakemark.errors import InvalidConfig, Unsupported
+from lakemark.index.bucket import BucketIndex
+from lakemark.index.stored_rows import StoredRows, check_rows, fits_index, stored_key_generator
+from lakemark.keygen.key_generator import KeyGenerator
+from lakemark.table import Table
 
 #: Files of bucket indexes that have more than one bucket count.
 _HASHING_FOLDER = ".hoodie/.bucket_index"
 
 
-def check_stored_rows(table: HudiTable, index: BucketIndex) -> KeyGenerator:
+def check_stored_rows(table: Table, index: BucketIndex) -> KeyGenerator:
     """Pass if the table was written with these keys, partition paths and buckets.
 
     Returns:
@@ -37,7 +37,7 @@ def check_stored_rows(table: HudiTable, index: BucketIndex) -> KeyGenerator:
     return generator
 
 
-def check_hashing(table: HudiTable) -> None:
+def check_hashing(table: Table) -> None:
     """Pass if all partitions have one bucket count, which never changes.
 
     Raises:
@@ -55,7 +55,7 @@ def check_hashing(table: HudiTable) -> None:
         raise Unsupported(message)
 
 
-def _check_count(table: HudiTable, sample: list[StoredRows], index: BucketIndex) -> None:
+def _check_count(table: Table, sample: list[StoredRows], index: BucketIndex) -> None:
     """Commits of ours record the bucket count, which a few rows may not disclose."""
     count = table.bucket_count
     if count is None or count == index.bucket_count:

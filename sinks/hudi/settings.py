@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from table.config import keys
-from table.index.bucket import BucketIndex
+from lakemark.config import keys
+from lakemark.index.bucket import BucketIndex
 
 
 @dataclass(frozen=True, slots=True)

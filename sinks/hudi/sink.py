@@ -24,19 +24,12 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from checkpoints import book
-from checkpoints.book import DEFAULT_IDENTITY, Progress
 from checkpoints.checkpoint import KafkaCheckpoint
-from checkpoints.of_table import book_of, progress_of
-from sinks.audit import NOTHING_READ, Audit, RecordsRead, audit
-from sinks.batch import BatchResult, KafkaBatch
-from sinks.hudi.exchange import Exchange, Target, Written
-from sinks.hudi.partition_rule import ChangedRows, PartitionChange
-from sinks.hudi.prepare import FindBuckets, PrepareChunk, WriteBuckets
-from sinks.hudi.table_writer import TableWriter
-from table.config import keys
-from table.config.merge_settings import merge_settings
-from table.errors import (
+from checkpoints.of_table import progress_of, table_progress_of
+from checkpoints.progress import DEFAULT_IDENTITY, Progress, encode_progress
+from lakemark.config import keys
+from lakemark.config.merge_settings import merge_settings
+from lakemark.errors import (
     Fenced,
     HudiError,
     InvalidConfig,
@@ -44,17 +37,23 @@ from table.errors import (
     Retriable,
     WriteConflict,
 )
-from table.hudi_table import HudiTable
-from table.model.instant import Instant
-from table.schema.evolution import (
+from lakemark.model.instant import Instant
+from lakemark.schema.evolution import (
     MAX_EVOLVED_COLUMNS,
     Proposal,
     changes_between,
     column_count,
     evolved,
 )
-from table.timeline.timeline import Timeline
-from table.write.file_group_write import WriteContext
+from lakemark.table import Table
+from lakemark.timeline.timeline import Timeline
+from lakemark.write.file_group_write import WriteContext
+from sinks.audit import NOTHING_READ, Audit, RecordsRead, audit
+from sinks.batch import BatchResult, KafkaBatch
+from sinks.hudi.exchange import Exchange, Target, Written
+from sinks.hudi.partition_rule import ChangedRows, PartitionChange
+from sinks.hudi.prepare import FindBuckets, PrepareChunk, WriteBuckets
+from sinks.hudi.table_writer import TableWriter
 from transforms.schema_request import SchemaRequest
 
 
@@ -132,7 +131,7 @@ class HudiSink:
         rejects: the dead-letter table, if there is one.
         prepare: raw records to portions, in the workers.
         limit: of rejects; the batch that passes it is not published.
-        identity: under which the table keeps this streamer's progress; see ``checkpoints.book``.
+        identity: under which the table keeps this streamer's progress (``checkpoints.progress``).
         partition_change: what happens to rows whose key exists in another partition.
     """
 
@@ -158,7 +157,7 @@ class HudiSink:
         self._recent: list[tuple[int, int]] = []
 
     @property
-    def table(self) -> HudiTable:
+    def table(self) -> Table:
         """The pipeline's table."""
         return self._rows.table
 
@@ -413,15 +412,15 @@ class HudiSink:
 
     def _progress_metadata(self, end: KafkaCheckpoint, topic_id: str) -> dict[str, str]:
         """Our progress with this commit, and what is known of other streamers of the table."""
-        known = book_of(self.table, self.table.timeline)
+        known = table_progress_of(self.table, self.table.timeline)
         before = known.streamers.get(self._identity)
         progress = Progress(
             end,
             self._rows.pending_instant,
             topic_id=topic_id,
-            obeyed=before.obeyed if before else {},
+            applied=before.applied if before else {},
         )
-        return book.encode(known.with_progress(self._identity, progress), self._identity)
+        return encode_progress(known.with_progress(self._identity, progress), self._identity)
 
     def _check_checkpoint(self, timeline: Timeline) -> None:
         """The table must stand where the batch began, or rows would be lost or doubled."""

@@ -9,6 +9,30 @@ from functools import cached_property
 
 import pyarrow as pa
 
+from lakemark.config import keys
+from lakemark.config.property_check import check_allows
+from lakemark.config.property_rule import Purpose
+from lakemark.errors import WriteConflict
+from lakemark.execution.runner import Runner
+from lakemark.model.action import COMMITS, Action
+from lakemark.model.commit_metadata import CommitMetadata, Operation, WriteStat
+from lakemark.model.instant import Instant
+from lakemark.model.meta_columns import with_meta_columns, without_meta_columns
+from lakemark.schema import avro
+from lakemark.schema.evolution import changes_between, united
+from lakemark.services.compaction import CompactionPolicy, is_due
+from lakemark.table import Table
+from lakemark.timeline.timeline import Timeline
+from lakemark.transaction.conflicts import REPLACING, check_not_planned
+from lakemark.transaction.heartbeat import is_fresh
+from lakemark.transaction.late_completion import rolled_back_and_completed
+from lakemark.transaction.multi_writer import has_heartbeat
+from lakemark.transaction.rollback import recover, roll_back
+from lakemark.transaction.table_context import LOCK_WAIT_S
+from lakemark.transaction.transaction import Transaction
+from lakemark.write.file_group_write import WriteContext
+from lakemark.write.new_file import ContentMismatch
+from lakemark.write.partitioner import Bucket
 from sinks.hudi.compactions import (
     Compaction,
     Planned,
@@ -17,32 +41,8 @@ from sinks.hudi.compactions import (
     write_context,
 )
 from sinks.hudi.exchange import Written
-from sinks.hudi.placement import Placement, Placer
+from sinks.hudi.file_group_assigner import FileGroupAssigner, FileGroupAssignment
 from sinks.hudi.settings import SinkSettings
-from table.config import keys
-from table.config.property_check import check_allows
-from table.config.property_rule import Purpose
-from table.errors import WriteConflict
-from table.execution.runner import Runner
-from table.hudi_table import HudiTable
-from table.model.action import COMMITS, Action
-from table.model.commit_metadata import CommitMetadata, Operation, WriteStat
-from table.model.instant import Instant
-from table.model.meta_columns import with_meta_columns, without_meta_columns
-from table.schema import avro
-from table.schema.evolution import changes_between, united
-from table.services.compaction import CompactionPolicy, is_due
-from table.timeline.timeline import Timeline
-from table.transaction.access import LOCK_WAIT_S
-from table.transaction.conflicts import REPLACING, check_not_planned
-from table.transaction.heartbeat import is_fresh
-from table.transaction.late_completion import rolled_back_and_completed
-from table.transaction.rollback import recover, roll_back
-from table.transaction.sharing import has_heartbeat
-from table.transaction.transaction import Transaction
-from table.write.file_group_write import WriteContext
-from table.write.new_file import OtherBytes
-from table.write.partitioner import Bucket
 
 
 @dataclass
@@ -61,11 +61,11 @@ class TableWriter:
         settings: bucket count, log format and a merger of the user's own.
     """
 
-    table: HudiTable
+    table: Table
     schema: pa.Schema
     settings: SinkSettings
     _transaction: Transaction | None = field(default=None, init=False)
-    _placer: Placer = field(default_factory=Placer, init=False)
+    _placer: FileGroupAssigner = field(default_factory=FileGroupAssigner, init=False)
 
     def __post_init__(self) -> None:
         self.table.store.clock.check()
@@ -152,7 +152,7 @@ class TableWriter:
         for text in ("_schema_text", "_schema_with_meta_text"):
             self.__dict__.pop(text, None)
 
-    def placement(self) -> Placement:
+    def placement(self) -> FileGroupAssignment:
         """The buckets that have files, as of ``begin``."""
         return self._placer.place(self.table.view(), self.settings.index.bucket_count)
 
@@ -239,8 +239,8 @@ class TableWriter:
         ``recover`` or ``commit`` left it; the plan is made from a new one.
 
         Raises:
-            OtherBytes: one was begun by another release, which wrote other bytes; what it wrote is
-                gone, and the next call does it anew.
+            ContentMismatch: one was begun by another release, which wrote other bytes; what it
+                wrote is gone, and the next call does it again.
         """
         done = [one for p in pending_compactions(self.table) for one in self._compact(p, runner)]
         requested = self._plan_if_due(policy)
@@ -343,7 +343,7 @@ class TableWriter:
             return []
         try:
             return [self.publish_compaction(compaction, compaction.rewrite(runner))]
-        except OtherBytes:
+        except ContentMismatch:
             compaction.undo()
             raise
         except WriteConflict:

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from lakemark.config import keys
+from lakemark.config.key_generators import CUSTOM, KeyGeneratorType, implemented
+from lakemark.config.merge_settings import MYSQL_SEQUENCE, Payload, stored_payload
+from lakemark.errors import Refused
+from lakemark.execution.runner import Runner
+from lakemark.index.stored_rows import stored_key_generator
+from lakemark.model.compaction_plan import CompactionOperation
+from lakemark.model.format_version import FormatVersion
+from lakemark.services.compaction import schedule
+from lakemark.table import Table
+from lakemark.transaction.rollback import recover
+from lakemark.upgrade.change import VersionChange, change_version, needs_compaction, plan_change
+from lakemark.upgrade.partition_types import typed_partition_fields
 from sinks.hudi.compactions import (
     Compaction,
     Planned,
     pending_compactions,
     request_compaction,
 )
-from table.config import keys
-from table.config.key_generators import CUSTOM, KeyGeneratorType, implemented
-from table.config.merge_settings import MYSQL_SEQUENCE, Payload, stored_payload
-from table.errors import Refused
-from table.execution.runner import Runner
-from table.hudi_table import HudiTable
-from table.index.stored_rows import stored_key_generator
-from table.model.compaction_plan import CompactionOperation
-from table.model.format_version import FormatVersion
-from table.services.compaction import schedule
-from table.transaction.rollback import recover
-from table.upgrade.change import VersionChange, change_version, needs_compaction, plan_change
-from table.upgrade.partition_types import typed_partition_fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class PlannedChange:
     change: VersionChange
 
 
-def plan_version(table: HudiTable, version: FormatVersion) -> PlannedChange:
+def plan_version(table: Table, version: FormatVersion) -> PlannedChange:
     """What ``take_to_version`` would do now.
 
     Raises:
@@ -59,7 +59,7 @@ def plan_version(table: HudiTable, version: FormatVersion) -> PlannedChange:
 
 
 def take_to_version(
-    table: HudiTable, version: FormatVersion, runner: Runner, merger_class: str | None = None
+    table: Table, version: FormatVersion, runner: Runner, merger_class: str | None = None
 ) -> PlannedChange:
     """Undo what dead writers left, do compactions that are pending, and change the table.
 
@@ -85,14 +85,14 @@ def take_to_version(
         operations += _compact(table, requested, runner, merger_class)
     change = change_version(table.access, version, partition_fields)
     if change.metadata_partitions and not change.is_none:
-        changed = HudiTable(table.storage, change.after, table.mergers, clock=table.store.clock)
+        changed = Table(table.storage, change.after, table.mergers, clock=table.store.clock)
         agreed = table.access
         changed.access = replace(changed.access, lock=agreed.lock, sharing=agreed.sharing)
         changed.rebuild_metadata_table()
     return PlannedChange(rolled_back, tuple(operations), change)
 
 
-def _checked_fields(table: HudiTable, version: FormatVersion) -> tuple[str, ...] | None:
+def _checked_fields(table: Table, version: FormatVersion) -> tuple[str, ...] | None:
     """Check what rows and columns decide; the typed partition fields, if they are not stored."""
     _check_keys(table, version)
     _check_sequence(table, version)
@@ -105,7 +105,7 @@ def _checked_fields(table: HudiTable, version: FormatVersion) -> tuple[str, ...]
     return typed_partition_fields(properties, table.stored_rows(), table.location.url)
 
 
-def _check_sequence(table: HudiTable, version: FormatVersion) -> None:
+def _check_sequence(table: Table, version: FormatVersion) -> None:
     """Before version 9 the payload of MySQL orders by one column, and fails without it."""
     if version is FormatVersion.V9 or table.version is not FormatVersion.V9:
         return
@@ -120,8 +120,8 @@ def _check_sequence(table: HudiTable, version: FormatVersion) -> None:
         raise Refused(message)
 
 
-def _check_keys(table: HudiTable, version: FormatVersion) -> None:
-    """Version 9 has one encoding of a lone COMPLEX key, see ``table.keygen.key_generator``."""
+def _check_keys(table: Table, version: FormatVersion) -> None:
+    """Version 9 has one encoding of a lone COMPLEX key, see ``lakemark.keygen.key_generator``."""
     place, properties = table.location.url, table.properties
     becomes_nine = version is FormatVersion.V9 and table.version is not FormatVersion.V9
     if not becomes_nine or implemented(properties.key_generator) is not KeyGeneratorType.COMPLEX:
@@ -140,12 +140,12 @@ def _check_keys(table: HudiTable, version: FormatVersion) -> None:
     raise Refused(message)
 
 
-def _merges(table: HudiTable, version: FormatVersion) -> bool:
+def _merges(table: Table, version: FormatVersion) -> bool:
     return table.properties.is_merge_on_read and needs_compaction(table.version, version)
 
 
 def _compact(
-    table: HudiTable, planned: Planned, runner: Runner, merger_class: str | None
+    table: Table, planned: Planned, runner: Runner, merger_class: str | None
 ) -> tuple[CompactionOperation, ...]:
     Compaction.begin(table, planned, merger_class).run(runner)
     return planned[1].operations

@@ -12,12 +12,12 @@ import subprocess
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from lakemark.errors import InvalidConfig
 from streamer.broker.data_folder import LOG_FILE, Ports, free_ports, prepare
 from streamer.broker.launch import BrokerFailed, broker_command, supervised, wait_until_started
 from streamer.broker.process import ProcessIdentity
 from streamer.broker.supervisor import GRACE_S
 from streamer.toolchain import one_at_a_time
-from table.errors import InvalidConfig
 
 _INFO_FILE = "broker.json"
 _LOCK_FILE = "broker.lock"

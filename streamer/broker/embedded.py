@@ -9,10 +9,10 @@ import time
 from pathlib import Path
 from types import TracebackType
 
+from lakemark.errors import InvalidConfig
 from streamer.broker.data_folder import LOG_FILE, Ports, free_ports, prepare
 from streamer.broker.launch import BrokerFailed, broker_command, supervised, wait_until_started
 from streamer.broker.supervisor import GRACE_S
-from table.errors import InvalidConfig
 
 #: A port found free may be taken before the broker has it.
 _PORT_ATTEMPTS = 3

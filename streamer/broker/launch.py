@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from lakemark.errors import Permanent
 from streamer.broker import supervisor
 from streamer.broker.data_folder import SETTINGS_FILE
 from streamer.toolchain import find_java, kafka_jars
-from table.errors import Permanent
 
 #: How long a start may take; four seconds when nothing else runs, more on a busy machine.
 START_DEADLINE_S = 90.0

@@ -9,16 +9,16 @@ from collections.abc import Mapping
 
 from rich.console import Console
 
-from checkpoints.book import DEFAULT_IDENTITY, Progress
 from checkpoints.checkpoint import KafkaCheckpoint
 from checkpoints.edit import plan_edit, write_checkpoint
-from checkpoints.of_table import book_of, progress_of
+from checkpoints.of_table import progress_of, table_progress_of
 from checkpoints.plan import CheckpointPlan
+from checkpoints.progress import DEFAULT_IDENTITY, Progress
+from lakemark.errors import InvalidConfig
+from lakemark.table import Table
 from streamer.commands.service_table import open_beside_writers, open_for_service, show_work
 from streamer.commands.table import Facts
 from streamer.grid import print_facts
-from table.errors import InvalidConfig
-from table.hudi_table import HudiTable
 
 #: Where a run starts after a reset.
 _AT_RESET = "source.starting"
@@ -50,10 +50,10 @@ def execute(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def describe(table: HudiTable, identity: str = DEFAULT_IDENTITY) -> dict[str, object]:
+def describe(table: Table, identity: str = DEFAULT_IDENTITY) -> dict[str, object]:
     """Where a streamer goes on, and which commit says so."""
     progress = progress_of(table, table.timeline, identity)
-    others = sorted(book_of(table, table.timeline).streamers.keys() - {identity})
+    others = sorted(table_progress_of(table, table.timeline).streamers.keys() - {identity})
     return {"id": identity, **_facts(progress), "other ids": others}
 
 

@@ -17,6 +17,8 @@ import yaml
 from rich.console import Console
 from rich.markup import escape
 
+from lakemark.storage import StorageLocation
+from lakemark.table import Table, open_table
 from streamer import broker, pipeline, progress, row_output
 from streamer.commands import table as table_command
 from streamer.commands.broker import FOLDER as BROKER_FOLDER
@@ -26,8 +28,6 @@ from streamer.demo import create_topic
 from streamer.demo.backlog import StopWhenCaughtUp, sent_so_far
 from streamer.demo.sender import Sender
 from streamer.stopping import StopSignals, ends_on_signals
-from table.hudi_table import HudiTable, open_table
-from table.storage import StorageLocation
 
 TOPIC = "orders"
 _SHOWN_INSTANTS = 12
@@ -141,7 +141,7 @@ def show(config: PipelineConfig, lag: Mapping[int, int], console: Console) -> No
     console.print(f"not read yet: {unread or 'nothing known'}", highlight=False)
 
 
-def _show_rows(table: HudiTable, console: Console) -> None:
+def _show_rows(table: Table, console: Console) -> None:
     console.rule("the orders changed last")
     columns = ["order_id", "customer", "status", "amount", "quantity", "updated_at"]
     newest = table.snapshot(columns).read_all().sort_by([("updated_at", "descending")])

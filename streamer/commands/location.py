@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from table.errors import InvalidConfig
-from table.hudi_table import HudiTable, open_table
-from table.merge.custom.loading import load_merger
-from table.storage import StorageLocation
+from lakemark.errors import InvalidConfig
+from lakemark.merge.custom.loading import load_merger
+from lakemark.storage import StorageLocation
+from lakemark.table import Table, open_table
 
 
 def open_named_table(
@@ -15,7 +15,7 @@ def open_named_table(
     options: Sequence[str],
     mergers: Sequence[str] = (),
     timezone: str | None = None,
-) -> HudiTable:
+) -> Table:
     """Open the table at a path or url, with ``NAME=VALUE`` options for its store.
 
     Args:

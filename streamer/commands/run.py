@@ -8,14 +8,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 from streamer import pipeline, progress
+from streamer.capture_logs import capture_logs
 from streamer.config.load import load
 from streamer.config.pipeline import PipelineConfig
 from streamer.config.secrets import redaction
 from streamer.event_log import JsonLines, event_log
 from streamer.events import Listener, PartWarned, RunFailed
-from streamer.life_signs import telling_of_life
-from streamer.metrics.observation import observed
-from streamer.own_logs import own_logs_told
+from streamer.keepalive import telling_of_life
+from streamer.metrics.server import observed
 from streamer.stopping import StopSignals, ends_on_signals
 
 
@@ -33,7 +33,7 @@ def execute(arguments: argparse.Namespace) -> int:
         ends_on_signals() as signals,
         _output(arguments, config) as shown,
         observed(config, shown) as observation,
-        own_logs_told(lambda *told: observation.listener(PartWarned(*told))),
+        capture_logs(lambda *told: observation.listener(PartWarned(*told))),
         _failures_told(observation.listener, arguments, signals),
         pipeline.build(config, observation.listener) as built,
         observation.watching(built),

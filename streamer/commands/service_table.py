@@ -9,6 +9,19 @@ from dataclasses import replace
 
 from rich.console import Console
 
+from lakemark.config.property_check import check_allows
+from lakemark.config.property_rule import Purpose
+from lakemark.errors import InvalidConfig
+from lakemark.execution.runner import LocalRunner, Runner
+from lakemark.model.rollback_plan import RollbackPlan
+from lakemark.services.cleaning_plan import CleaningPolicy, Retention
+from lakemark.storage import place_of
+from lakemark.table import Table
+from lakemark.timeline.lock import LockProvider
+from lakemark.timeline.timeline import Timeline
+from lakemark.transaction.instant_files import names_of
+from lakemark.transaction.multi_writer import LONGEST_CLOCK_SKEW_MS
+from lakemark.view.file_system_view import FileSystemView
 from streamer.commands.location import open_named_table
 from streamer.commands.table import Facts, show_rows
 from streamer.config.concurrency import ConcurrencyConfig
@@ -16,24 +29,11 @@ from streamer.config.load import load
 from streamer.config.pipeline import PipelineConfig
 from streamer.config.secrets import redaction
 from streamer.table_setup import agree_with_others, check_kept
-from table.config.property_check import check_allows
-from table.config.property_rule import Purpose
-from table.errors import InvalidConfig
-from table.execution.runner import LocalRunner, Runner
-from table.hudi_table import HudiTable
-from table.model.rollback import RollbackPlan
-from table.services.cleaning_plan import CleaningPolicy, Retention
-from table.storage import place_of
-from table.timeline.lock import LockProvider
-from table.timeline.timeline import Timeline
-from table.transaction.instant_files import names_of
-from table.transaction.sharing import LONGEST_CLOCK_SKEW_MS
-from table.view.file_system_view import FileSystemView
 
 _COMMITS_RETAINED = 10
 
 
-def open_for_service(arguments: argparse.Namespace, mergers: Sequence[str] = ()) -> HudiTable:
+def open_for_service(arguments: argparse.Namespace, mergers: Sequence[str] = ()) -> Table:
     """The named table, if this project keeps such tables in shape.
 
     Raises:
@@ -47,7 +47,7 @@ def open_for_service(arguments: argparse.Namespace, mergers: Sequence[str] = ())
     return table
 
 
-def open_whatever_indexes(arguments: argparse.Namespace) -> HudiTable:
+def open_whatever_indexes(arguments: argparse.Namespace) -> Table:
     """The same for what leaves a metadata table alone, or drops it."""
     table = open_beside_writers(arguments)
     bare = table.properties.without_metadata_table()
@@ -56,7 +56,7 @@ def open_whatever_indexes(arguments: argparse.Namespace) -> HudiTable:
     return table
 
 
-def open_beside_writers(arguments: argparse.Namespace, mergers: Sequence[str] = ()) -> HudiTable:
+def open_beside_writers(arguments: argparse.Namespace, mergers: Sequence[str] = ()) -> Table:
     """The named table, whatever it is, with the lock and the regard for others of its writers.
 
     Whatever they are set to, a command is one more of them: it takes their lock, waits for their
@@ -81,7 +81,7 @@ def _timezone(arguments: argparse.Namespace, config: PipelineConfig | None) -> s
     return config.table.timeline_timezone if is_main else None
 
 
-def _check_zone(table: HudiTable, arguments: argparse.Namespace) -> None:
+def _check_zone(table: Table, arguments: argparse.Namespace) -> None:
     """Pass if the command only plans, or can generate instant times.
 
     Raises:
@@ -139,7 +139,7 @@ def _possible_skew_ms(skew_ms: int) -> int:
     return skew_ms
 
 
-def work_where_chosen(table: HudiTable, arguments: argparse.Namespace) -> None:
+def work_where_chosen(table: Table, arguments: argparse.Namespace) -> None:
     """Let files be deleted where ``--runner`` says.
 
     Raises:
@@ -163,7 +163,7 @@ def chosen_runner(arguments: argparse.Namespace) -> Runner:
     return ClusterRunner(plain_session("lakemark table service"))
 
 
-def view_at(table: HudiTable, timeline: Timeline) -> FileSystemView:
+def view_at(table: Table, timeline: Timeline) -> FileSystemView:
     """The latest state as of a timeline that was just loaded, for what is planned from it."""
     table.refresh(timeline)
     return table.view()

@@ -10,18 +10,18 @@ from datetime import UTC, datetime
 import pyarrow as pa
 from rich.console import Console
 
-from checkpoints import codec
+from checkpoints import commit_keys
 from checkpoints.of_table import progress_of
+from lakemark.model.action import Action
+from lakemark.model.commit_metadata import CommitMetadata
+from lakemark.model.instant import Instant
+from lakemark.model.meta_columns import without_meta_columns
+from lakemark.services.compaction import delta_commits_uncompacted
+from lakemark.table import Table
+from lakemark.timeline.clock import TimelineClock
 from sinks.audit import Audit
 from streamer.commands.location import open_named_table
 from streamer.grid import print_facts, print_grid
-from table.hudi_table import HudiTable
-from table.model.action import Action
-from table.model.commit_metadata import CommitMetadata
-from table.model.instant import Instant
-from table.model.meta_columns import without_meta_columns
-from table.services.compaction import delta_commits_uncompacted
-from table.timeline.clock import TimelineClock
 
 #: The facts, or one row, of a view; ``--json`` prints them with ``_`` for blanks in their names.
 Facts = Mapping[str, object]
@@ -44,7 +44,7 @@ def execute(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def describe(table: HudiTable) -> Facts:
+def describe(table: Table) -> Facts:
     """What a table is, and how far it has come."""
     properties, slices = table.properties, table.view().latest_slices()
     commits = [i for i in table.timeline.completed() if i.action.is_ingest]
@@ -76,12 +76,12 @@ def describe(table: HudiTable) -> Facts:
     }
 
 
-def timeline_rows(table: HudiTable) -> list[Facts]:
+def timeline_rows(table: Table) -> list[Facts]:
     """One row for each instant, oldest first."""
     return [_instant_row(table, instant) for instant in table.timeline.instants]
 
 
-def file_rows(table: HudiTable) -> list[Facts]:
+def file_rows(table: Table) -> list[Facts]:
     """One row for each file slice that a snapshot reads."""
     return [
         {
@@ -127,11 +127,11 @@ def _for_programs(facts: Facts) -> Facts:
     return {name.replace(" ", "_"): fact for name, fact in facts.items()}
 
 
-def _instant_row(table: HudiTable, instant: Instant) -> Facts:
+def _instant_row(table: Table, instant: Instant) -> Facts:
     has_metadata = instant.is_completed and instant.action.is_ingest
     commit = table.store.read_commit(instant) if has_metadata else CommitMetadata()
     stats = commit.write_stats
-    checkpoint = codec.decode(commit.extra_metadata, instant.requested_at)
+    checkpoint = commit_keys.decode(commit.extra_metadata, instant.requested_at)
     audit = Audit.in_commit(commit.extra_metadata)
     return {
         "requested": instant.requested_at,

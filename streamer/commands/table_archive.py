@@ -5,7 +5,11 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable
 
-from sinks.hudi.upkeep import archivable, archive, tend_metadata_table_now
+from lakemark.model.instant import Instant
+from lakemark.services.archival_plan import ArchivalPolicy
+from lakemark.services.metadata_table_services import MetadataPolicies
+from lakemark.transaction.rollback_checks import check_no_restore
+from sinks.hudi.table_services import archivable, archive, maintain_metadata_table_now
 from streamer.commands.service_table import (
     cleaning_policy,
     open_for_service,
@@ -16,10 +20,6 @@ from streamer.commands.service_table import (
 from streamer.commands.table import Facts
 from streamer.config.archival import ArchivalConfig
 from streamer.config.run import CompactionConfig
-from table.model.instant import Instant
-from table.services.archival_plan import ArchivalPolicy
-from table.services.metadata_upkeep import MetadataPolicies
-from table.transaction.undoable import check_no_restore
 
 
 def execute(arguments: argparse.Namespace) -> int:
@@ -36,8 +36,8 @@ def execute(arguments: argparse.Namespace) -> int:
         work_where_chosen(table, arguments)
         done = archive(table, policy, cleaning)
         instants = done.instants if done else ()
-        tended = tend_metadata_table_now(table, MetadataPolicies.beside(cleaning, policy))
-        rows = [*map(_row, instants), *_metadata_rows(tended.archived if tended else ())]
+        maintained = maintain_metadata_table_now(table, MetadataPolicies.beside(cleaning, policy))
+        rows = [*map(_row, instants), *_metadata_rows(maintained.archived if maintained else ())]
     else:
         rows = [*map(_row, archivable(table, policy, cleaning))]
     show_work(rows, arguments, "nothing to archive")

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import argparse
 
-from sinks.hudi.upkeep import clean, tend_metadata_table_now
+from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
+from lakemark.model.action import Action
+from lakemark.services.cleaning import propose, request
+from lakemark.services.cleaning_plan import CleaningPolicy
+from lakemark.services.metadata_table_services import Maintained, MetadataPolicies
+from lakemark.table import Table
+from lakemark.transaction.rollback_checks import check_no_restore
+from sinks.hudi.table_services import clean, maintain_metadata_table_now
 from streamer.commands.service_table import (
     cleaning_policy,
     open_for_service,
@@ -14,13 +21,6 @@ from streamer.commands.service_table import (
     work_where_chosen,
 )
 from streamer.commands.table import Facts
-from table.hudi_table import HudiTable
-from table.metadata.opening import METADATA_FOLDER
-from table.model.action import Action
-from table.services.cleaning import propose, request
-from table.services.cleaning_plan import CleaningPolicy
-from table.services.metadata_upkeep import MetadataPolicies, Tended
-from table.transaction.undoable import check_no_restore
 
 
 def execute(arguments: argparse.Namespace) -> int:
@@ -45,12 +45,14 @@ def execute(arguments: argparse.Namespace) -> int:
                 for one in done
                 for row in rows_of_files(one.instant.requested_at, one.plan.files)
             ]
-            rows += _metadata_rows(tend_metadata_table_now(table, MetadataPolicies.beside(policy)))
+            rows += _metadata_rows(
+                maintain_metadata_table_now(table, MetadataPolicies.beside(policy))
+            )
     show_work(rows, arguments, "nothing to clean")
     return 0
 
 
-def _planned_rows(table: HudiTable, policy: CleaningPolicy) -> list[Facts]:
+def _planned_rows(table: Table, policy: CleaningPolicy) -> list[Facts]:
     """What is pending, then what could be planned beside it."""
     rows: list[Facts] = []
     for pending in table.timeline.pending(Action.CLEAN):
@@ -61,11 +63,11 @@ def _planned_rows(table: HudiTable, policy: CleaningPolicy) -> list[Facts]:
     return rows if proposed is None else rows + rows_of_files(None, proposed.files)
 
 
-def _metadata_rows(tended: Tended | None) -> list[Facts]:
+def _metadata_rows(maintained: Maintained | None) -> list[Facts]:
     """What was deleted of the metadata table itself, in the folders that it has there."""
-    if tended is None:
+    if maintained is None:
         return []
-    parts = [path.rpartition("/") for path in tended.deleted]
+    parts = [path.rpartition("/") for path in maintained.deleted]
     return [
         {"instant": None, "partition": f"{METADATA_FOLDER}/{folder}", "file": name}
         for folder, _, name in parts

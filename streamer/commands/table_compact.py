@@ -5,6 +5,11 @@ from __future__ import annotations
 import argparse
 import sys
 
+from lakemark.errors import Unsupported, WriteConflict
+from lakemark.execution.runner import Runner
+from lakemark.model.compaction_plan import CompactionPlan
+from lakemark.table import Table
+from lakemark.transaction.rollback_checks import check_no_restore
 from sinks.hudi.compactions import (
     Compaction,
     Planned,
@@ -14,11 +19,6 @@ from sinks.hudi.compactions import (
 )
 from streamer.commands.service_table import chosen_runner, open_for_service, show_work
 from streamer.commands.table import Facts
-from table.errors import Unsupported, WriteConflict
-from table.execution.runner import Runner
-from table.hudi_table import HudiTable
-from table.model.compaction_plan import CompactionPlan
-from table.transaction.undoable import check_no_restore
 
 
 def execute(arguments: argparse.Namespace) -> int:
@@ -45,7 +45,7 @@ def execute(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _planned_rows(table: HudiTable) -> list[Facts]:
+def _planned_rows(table: Table) -> list[Facts]:
     """What is pending, then what could be planned beside it."""
     pending = [
         row
@@ -69,7 +69,7 @@ def _operations(instant: str | None, plan: CompactionPlan) -> list[Facts]:
     ]
 
 
-def _run(table: HudiTable, arguments: argparse.Namespace) -> list[Facts]:
+def _run(table: Table, arguments: argparse.Namespace) -> list[Facts]:
     planned = pending_compactions(table)
     if not planned:
         requested = request_compaction(table)
@@ -81,9 +81,7 @@ def _run(table: HudiTable, arguments: argparse.Namespace) -> list[Facts]:
     return [row for row in done if row is not None]
 
 
-def _compact(
-    table: HudiTable, planned: Planned, runner: Runner, merger: str | None
-) -> Facts | None:
+def _compact(table: Table, planned: Planned, runner: Runner, merger: str | None) -> Facts | None:
     """Do one; None when another writer is doing it, or has done it."""
     try:
         compaction = Compaction.begin(table, planned, merger)

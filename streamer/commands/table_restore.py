@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import argparse
 
+from lakemark.errors import InvalidConfig
+from lakemark.services.restore import check_restorable, pending_restore, plan_restore, restore
+from lakemark.table import Table
 from streamer.commands.service_table import (
     file_rows,
     open_whatever_indexes,
@@ -11,9 +14,6 @@ from streamer.commands.service_table import (
     work_where_chosen,
 )
 from streamer.commands.table import Facts
-from table.errors import InvalidConfig
-from table.hudi_table import HudiTable
-from table.services.restore import check_restorable, pending_restore, plan_restore, restore
 
 
 def execute(arguments: argparse.Namespace) -> int:
@@ -36,7 +36,7 @@ def execute(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _plan(table: HudiTable, restore_to: str | None) -> list[Facts]:
+def _plan(table: Table, restore_to: str | None) -> list[Facts]:
     pending = pending_restore(table.timeline, table.store)
     if pending is not None:
         plan = pending[1]
@@ -46,7 +46,7 @@ def _plan(table: HudiTable, restore_to: str | None) -> list[Facts]:
     return [{"instant": one.requested_at, "action": one.action} for one in plan.instants]
 
 
-def _undo(table: HudiTable, restore_to: str | None) -> list[Facts]:
+def _undo(table: Table, restore_to: str | None) -> list[Facts]:
     had_metadata_table = bool(table.properties.metadata_partitions)
     _, undone = restore(table.access, restore_to, table.properties.is_merge_on_read)
     if had_metadata_table:

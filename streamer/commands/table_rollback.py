@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 
+from lakemark.transaction.rollback import plan_rollback, roll_back_named
 from streamer.commands.service_table import (
     file_rows,
     open_for_service,
     show_work,
     work_where_chosen,
 )
-from table.transaction.rollback import plan_rollback, roll_back_named
 
 
 def execute(arguments: argparse.Namespace) -> int:

@@ -8,17 +8,9 @@ from datetime import UTC, datetime
 
 from rich.console import Console
 
-from streamer.commands.service_table import (
-    open_whatever_indexes,
-    rows_of_files,
-    show_work,
-    view_at,
-)
-from streamer.commands.table import Facts, show_rows
-from table.hudi_table import HudiTable
-from table.model.file_slice import FileSlice
-from table.model.savepoint import SavepointMetadata
-from table.services.savepoint import (
+from lakemark.model.file_slice import FileSlice
+from lakemark.model.savepoint import SavepointMetadata
+from lakemark.services.savepoint import (
     SlicesAsOf,
     create_savepoint,
     delete_savepoint,
@@ -26,7 +18,15 @@ from table.services.savepoint import (
     plan_savepoint,
     savepoints,
 )
-from table.timeline.timeline import Timeline
+from lakemark.table import Table
+from lakemark.timeline.timeline import Timeline
+from streamer.commands.service_table import (
+    open_whatever_indexes,
+    rows_of_files,
+    show_work,
+    view_at,
+)
+from streamer.commands.table import Facts, show_rows
 
 
 def execute(arguments: argparse.Namespace) -> int:
@@ -47,14 +47,14 @@ def execute(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _planned(table: HudiTable, arguments: argparse.Namespace) -> SavepointMetadata:
+def _planned(table: Table, arguments: argparse.Namespace) -> SavepointMetadata:
     if arguments.create is None:
         return plan_deletion(table.access, arguments.delete)
     user, comment = arguments.user, arguments.comment
     return plan_savepoint(table.access, arguments.create, _slices_of(table), user, comment)
 
 
-def _change(table: HudiTable, arguments: argparse.Namespace) -> None:
+def _change(table: Table, arguments: argparse.Namespace) -> None:
     if arguments.create is not None:
         user, comment = arguments.user, arguments.comment
         create_savepoint(table.access, arguments.create, _slices_of(table), user, comment)
@@ -63,14 +63,14 @@ def _change(table: HudiTable, arguments: argparse.Namespace) -> None:
     table.refresh()
 
 
-def _slices_of(table: HudiTable) -> SlicesAsOf:
+def _slices_of(table: Table) -> SlicesAsOf:
     def slices_as_of(timeline: Timeline, instant: str) -> Iterable[FileSlice]:
         return view_at(table, timeline).as_of(instant).latest_slices()
 
     return slices_as_of
 
 
-def _rows(table: HudiTable) -> list[Facts]:
+def _rows(table: Table) -> list[Facts]:
     return [
         {
             "instant": instant,

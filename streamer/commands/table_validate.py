@@ -7,14 +7,14 @@ from dataclasses import asdict
 
 from rich.console import Console
 
+from lakemark.config.property_check import check_allows
+from lakemark.config.property_rule import Purpose
+from lakemark.errors import InvalidConfig, Unsupported
+from lakemark.index.repeated_keys import RepeatedKeys
+from lakemark.metadata.validation import Difference
+from lakemark.table import Table
 from streamer.commands.service_table import open_beside_writers
 from streamer.commands.table import Facts, show_rows
-from table.config.property_check import check_allows
-from table.config.property_rule import Purpose
-from table.errors import InvalidConfig, Unsupported
-from table.hudi_table import HudiTable
-from table.index.repeated_keys import RepeatedKeys
-from table.metadata.validation import Difference
 
 #: The exit code when something differs.
 DIFFERS = 1
@@ -47,7 +47,7 @@ def _row(difference: Difference) -> Facts:
     return asdict(difference)
 
 
-def _verdict(table: HudiTable, found: list[Difference]) -> str:
+def _verdict(table: Table, found: list[Difference]) -> str:
     partitions = ", ".join(table.properties.metadata_partitions)
     if not partitions:
         return "the table has no metadata table; readers list storage"
@@ -56,7 +56,7 @@ def _verdict(table: HudiTable, found: list[Difference]) -> str:
     return f"{partitions} agree with the files"
 
 
-def _show_keys(table: HudiTable, as_json: bool) -> None:
+def _show_keys(table: Table, as_json: bool) -> None:
     try:
         repeated = table.repeated_keys()
     except (InvalidConfig, Unsupported) as reason:

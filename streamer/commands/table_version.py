@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import argparse
 
+from lakemark.errors import InvalidConfig
+from lakemark.model.compaction_plan import CompactionOperation
+from lakemark.model.file_slice import join
+from lakemark.model.format_version import FormatVersion
+from lakemark.table import Table
+from lakemark.upgrade.new_properties import changed_properties
 from sinks.hudi.version_change import PlannedChange, plan_version, take_to_version
 from streamer.commands.service_table import chosen_runner, open_for_service, show_work
 from streamer.commands.table import Facts
-from table.errors import InvalidConfig
-from table.hudi_table import HudiTable
-from table.model.compaction_plan import CompactionOperation
-from table.model.file_slice import join
-from table.model.format_version import FormatVersion
-from table.upgrade.new_properties import changed_properties
 
 
 def execute(arguments: argparse.Namespace) -> int:
@@ -35,7 +35,7 @@ def execute(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _check_direction(table: HudiTable, version: FormatVersion, command: str) -> None:
+def _check_direction(table: Table, version: FormatVersion, command: str) -> None:
     is_wrong = table.version > version if command == "upgrade" else table.version < version
     if is_wrong:
         other = "downgrade" if command == "upgrade" else "upgrade"

@@ -7,10 +7,10 @@ from typing import Annotated
 
 from pydantic import Field
 
+from lakemark.services.archival_plan import ArchivalPolicy
 from streamer.config.cleaning import CleaningConfig
 from streamer.config.errors import Problem
 from streamer.config.section import Section
-from table.services.archival_plan import ArchivalPolicy
 
 
 class ArchivalConfig(Section):

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from lakemark.services.cleaning_plan import CleaningPolicy, Retention
 from streamer.config.section import Section
-from table.services.cleaning_plan import CleaningPolicy, Retention
 
 _AtLeastOne = Annotated[int, Field(ge=1)]
 

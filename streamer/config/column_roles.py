@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from lakemark.errors import InvalidConfig
+from lakemark.schema.field_path import column_at
 from streamer.config.errors import Problem
 from streamer.config.table import TableConfig
-from table.errors import InvalidConfig
-from table.schema.field_path import column_at
 
 
 def text_ordering_problems(columns: pa.Schema, table: TableConfig) -> Iterator[Problem]:

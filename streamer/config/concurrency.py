@@ -7,12 +7,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from lakemark.storage import place_of
+from lakemark.timeline.lock import LockProvider
+from lakemark.transaction.heartbeat import HeartbeatPolicy
+from lakemark.transaction.multi_writer import LONGEST_CLOCK_SKEW_MS, MultiWriter
 from streamer.config.errors import Problem
 from streamer.config.section import Section, is_place
-from table.storage import place_of
-from table.timeline.lock import LockProvider
-from table.transaction.heartbeat import HeartbeatPolicy
-from table.transaction.sharing import LONGEST_CLOCK_SKEW_MS, Sharing
 
 
 class LockConfig(Section):
@@ -50,12 +50,12 @@ class ConcurrencyConfig(Section):
 
     lock: LockConfig = LockConfig()
 
-    def sharing(self) -> Sharing | None:
+    def sharing(self) -> MultiWriter | None:
         """The same for the table; None for its only writer."""
         if self.mode == "single":
             return None
         policy = HeartbeatPolicy(self.heartbeat_interval_s, self.tolerable_misses)
-        return Sharing(policy, self.clock_skew_ms)
+        return MultiWriter(policy, self.clock_skew_ms)
 
     def provider(self) -> LockProvider:
         """Where the lock is kept."""

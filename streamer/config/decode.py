@@ -16,11 +16,11 @@ from pydantic import (
     WithJsonSchema,
 )
 
+from lakemark.errors import InvalidConfig
 from streamer.config import settings
 from streamer.config.masking import SecretGiven
 from streamer.config.section import Section
 from streamer.config.settings import Setting, Settings
-from table.errors import InvalidConfig
 from transforms.decode.avro_framing import (
     ConfluentFraming,
     Framing,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from table.errors import InvalidConfig
+from lakemark.errors import InvalidConfig
 
 
 @dataclass(frozen=True, slots=True)

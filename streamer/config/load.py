@@ -7,15 +7,15 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from lakemark.errors import HudiError, Retriable
+from lakemark.schema.avro import to_arrow
+from lakemark.schema.canonical import canonical
+from lakemark.storage import StorageLocation, open_storage, place_of
 from streamer.config import problems
 from streamer.config.errors import ConfigError, Problem
 from streamer.config.masking import name_only
 from streamer.config.pipeline import PipelineConfig
 from streamer.config.yaml_text import NotYaml, parse_yaml
-from table.errors import HudiError, Retriable
-from table.schema.avro import to_arrow
-from table.schema.canonical import canonical
-from table.storage import StorageLocation, open_storage, place_of
 from transforms.schema_text import print_schema
 
 #: A parsed file: sections and settings, nested.

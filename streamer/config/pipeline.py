@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from streamer.config import contradictions, settings
+from streamer.config import cross_checks, settings
 from streamer.config.archival import ArchivalConfig, archival_problems
 from streamer.config.cleaning import CleaningConfig
 from streamer.config.concurrency import ConcurrencyConfig, concurrency_problems
@@ -58,7 +58,7 @@ class PipelineConfig(Section):
     @model_validator(mode="after")
     def _refuse_contradictions(self) -> PipelineConfig:
         problems = [
-            *contradictions.find(
+            *cross_checks.find(
                 self.source, self.decode, self.table, self.compaction, self.dead_letters
             ),
             *retry_problems(self.run.on_error),

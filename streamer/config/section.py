@@ -7,8 +7,8 @@ from typing import Annotated, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
-from table.errors import HudiError
-from table.storage import place_of
+from lakemark.errors import HudiError
+from lakemark.storage import place_of
 
 T = TypeVar("T", bound=str)
 

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from checkpoints.book import IDENTITY_PATTERN
+from checkpoints.progress import IDENTITY_PATTERN
 from streamer.config.masking import SecretGiven
 from streamer.config.section import FromList, Section, each_once
 from streamer.config.settings import Setting, Settings

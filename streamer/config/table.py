@@ -7,16 +7,16 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from lakemark.config.merge_request import MergeRequest, payload_class_of, word
+from lakemark.config.merge_settings import PartialUpdateMode, payload_settings
+from lakemark.config.table_properties import MergeMode
+from lakemark.errors import InvalidConfig
+from lakemark.model.changes import DeleteMarker
+from lakemark.storage.storage import StorageLocation
+from lakemark.timeline.zone import parse_zone
 from streamer.config import settings
 from streamer.config.section import Columns, Place, Section, is_place
 from streamer.config.settings import Settings
-from table.config.merge_request import MergeRequest, payload_class_of, word
-from table.config.merge_settings import PartialUpdateMode, payload_settings
-from table.config.table_properties import MergeMode
-from table.errors import InvalidConfig
-from table.model.changes import DeleteMarker
-from table.storage.storage import StorageLocation
-from table.timeline.zone import parse_zone
 
 _MODES = {word(mode): mode for mode in MergeMode}
 _PARTIAL_UPDATES = {word(mode): mode for mode in PartialUpdateMode}

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
+from lakemark.errors import Permanent
 from streamer.events import BatchPlanned, BatchWritten, Event, Listener, RunStarted, RunStopped
-from table.errors import Permanent
 
 _ANSWER_WITHIN_S = 10.0
 _PAUSE_S = 0.1

@@ -12,9 +12,9 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from lakemark.errors import Permanent
 from streamer.demo.order_messages import DEFAULT_MIX, order_messages
 from streamer.demo.order_stream import OrderMix
-from table.errors import Permanent
 
 _FLUSH_TIMEOUT_S = 60.0
 _ANSWER_TIMEOUT_S = 10.0

@@ -14,8 +14,8 @@ from socketserver import TCPServer
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
+from lakemark.errors import InvalidConfig
 from streamer.health import Health
-from table.errors import InvalidConfig
 
 _LOG = logging.getLogger(__name__)
 

@@ -12,6 +12,7 @@ from typing import assert_never
 from prometheus_client import CollectorRegistry, ProcessCollector
 
 from checkpoints.checkpoint import KafkaCheckpoint
+from lakemark.timeline.clock import UTC_CLOCK, TimelineClock
 from streamer.events import (
     Alive,
     BatchPlanned,
@@ -37,7 +38,6 @@ from streamer.events import (
 )
 from streamer.metrics.families import BoundedLabel, Families
 from streamer.metrics.table_shape import ROWS, TableShape
-from table.timeline.clock import UTC_CLOCK, TimelineClock
 
 
 class RunMetrics:

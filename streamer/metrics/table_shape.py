@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import product
 
-from table.model.action import Action
-from table.model.file_slice import FileSlice
-from table.services.compaction import delta_commits_since_compaction, delta_commits_uncompacted
-from table.view.file_system_view import FileSystemView
+from lakemark.model.action import Action
+from lakemark.model.file_slice import FileSlice
+from lakemark.services.compaction import delta_commits_since_compaction, delta_commits_uncompacted
+from lakemark.view.file_system_view import FileSystemView
 
 #: The tables of a pipeline.
 ROWS, DEAD_LETTERS = "rows", "dead_letters"

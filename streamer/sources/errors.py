@@ -21,9 +21,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from lakemark.errors import HudiError, Permanent, Retriable
 from sinks.audit import OffsetGap
 from streamer.sources.kafka_offsets import LostRange
-from table.errors import HudiError, Permanent, Retriable
 
 
 class SourceError(HudiError):

@@ -10,8 +10,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from lakemark.errors import HudiError
 from streamer.toolchain import find_java, kafka_jars, spark_kafka_jars
-from table.errors import HudiError
 
 
 def main(arguments: Sequence[str]) -> int:

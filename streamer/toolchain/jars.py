@@ -23,8 +23,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from xml.sax.saxutils import quoteattr
 
+from lakemark.errors import InvalidConfig, Retriable
 from streamer.toolchain.java import find_java
-from table.errors import InvalidConfig, Retriable
 
 KAFKA_VERSION = "4.1.0"
 KAFKA_COORDINATES = (

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from table.errors import Permanent
+from lakemark.errors import Permanent
 
 OLDEST_VERSION = 17
 NEWEST_VERSION = 23

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from multiprocessing.connection import Connection
 
-from table.storage import Storage, StorageLocation, open_storage
-from table.timeline.lock import LeaseLost, LockProvider, open_lock
+from lakemark.storage import Storage, StorageLocation, open_storage
+from lakemark.timeline.lock import LeaseLost, LockProvider, open_lock
 
 
 def count_up(storage: Storage, times: int, provider: LockProvider) -> None:

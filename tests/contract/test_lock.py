@@ -1,4 +1,4 @@
-"""What the table's lock promises (``table.timeline.lock``), on each kind of store."""
+"""What the table's lock promises (``lakemark.timeline.lock``), on each kind of store."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from table.errors import CorruptData, InvalidConfig, LockTimeout, Refused
-from table.storage import Storage, StorageLocation, open_storage
-from table.storage.storage import NotFound
-from table.timeline.lock import CLOCK_DRIFT_MS, LeaseLost, LockProvider, TableLock, open_lock
-from table.timeline.lock_file import LOCK_FOLDER, LOCK_PATH, LockRecord
-from table.timeline.lock_file_system import APACHE_LOCK_PATH
+from lakemark.errors import CorruptData, InvalidConfig, LockTimeout, Refused
+from lakemark.storage import Storage, StorageLocation, open_storage
+from lakemark.storage.storage import NotFound
+from lakemark.timeline.lock import CLOCK_DRIFT_MS, LeaseLost, LockProvider, TableLock, open_lock
+from lakemark.timeline.lock_file import LOCK_FOLDER, LOCK_PATH, LockRecord
+from lakemark.timeline.lock_file_system import APACHE_LOCK_PATH
 from tests.contract.lock_workers import count_up, count_up_there, hold_and_report
 from tests.storages import FaultyStorage, SimulatedCrash
 
@@ -223,7 +223,7 @@ def test_a_step_may_take_longer_than_a_lease(
 ) -> None:
     clock = KeepersClock()
     ours = SimpleNamespace(Event=clock.event, Thread=threading.Thread, RLock=threading.RLock)
-    monkeypatch.setattr("table.timeline.lock.threading", ours)
+    monkeypatch.setattr("lakemark.timeline.lock.threading", ours)
     lock, other = (
         open_lock(open_storage(storage_location), lease_s=LEASE_S, clock=clock) for _ in range(2)
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from table.storage import StorageLocation
+from lakemark.storage import StorageLocation
 from tests.contract.test_storage import (
     test_a_folder_goes_with_its_last_object,
     test_a_folder_is_listed_whatever_its_name,

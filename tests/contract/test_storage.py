@@ -1,4 +1,4 @@
-"""What every storage promises (``table.storage.storage``), on each kind of store."""
+"""What every storage promises (``lakemark.storage.storage``), on each kind of store."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from table.errors import HudiError, OutcomeUnknown, Unsupported
-from table.storage import Storage, StorageLocation, open_storage
-from table.storage.folder_storage import FolderStorage
-from table.storage.local_storage import LocalStorage
-from table.storage.probe import check_conditional_puts
-from table.storage.storage import (
+from lakemark.errors import HudiError, OutcomeUnknown, Unsupported
+from lakemark.storage import Storage, StorageLocation, open_storage
+from lakemark.storage.folder_storage import FolderStorage
+from lakemark.storage.local_storage import LocalStorage
+from lakemark.storage.probe import check_conditional_puts
+from lakemark.storage.storage import (
     AlreadyExists,
     InvalidPath,
     NotFound,

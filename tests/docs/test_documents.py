@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import yaml
 
+from lakemark.config.property_page import page
 from streamer.cli import parser
 from streamer.config.load import load
 from streamer.config.reference import reference
 from streamer.loop import STOP_GRACE_S
-from table.config.property_page import page
 from tests.golden.support import support
 from tests.interop.oracle import ApacheTable
 from transforms.schema_text import TYPES

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from table.errors import Unsupported
+from lakemark.errors import Unsupported
 from tests.golden.golden_table import ALL_TABLES, ask, plain_types, sorted_rows, unpack
 
 #: Tables that are refused, and in which words.

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from table.errors import CorruptData, HudiError
+from lakemark.errors import CorruptData, HudiError
 from tests.depth import examples
 from tests.golden.golden_table import GoldenTable, Row, sorted_rows, unpack
 from tests.unit.log.blocks import mutations

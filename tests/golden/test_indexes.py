@@ -9,13 +9,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from table.metadata.expression_index import ExpressionIndex
-from table.metadata.metadata_table import MetadataTable
-from table.metadata.opening import open_metadata_table
-from table.metadata.partition_kind import PartitionKind
-from table.metadata.secondary_index import SecondaryIndex
-from table.model.meta_columns import FILE_NAME, PARTITION_PATH, RECORD_KEY
-from table.timeline.clock import UTC_CLOCK
+from lakemark.metadata.expression_index import ExpressionIndex
+from lakemark.metadata.metadata_table import MetadataTable
+from lakemark.metadata.metadata_table_opener import open_metadata_table
+from lakemark.metadata.partition_kind import PartitionKind
+from lakemark.metadata.secondary_index import SecondaryIndex
+from lakemark.model.meta_columns import FILE_NAME, PARTITION_PATH, RECORD_KEY
+from lakemark.timeline.clock import UTC_CLOCK
 from tests.golden.golden_table import GoldenTable, unpack
 
 

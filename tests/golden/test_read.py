@@ -8,10 +8,10 @@ from pathlib import Path
 import pyarrow.compute as pc
 import pytest
 
-from table.errors import CorruptData, InvalidConfig, SnapshotChanged
-from table.index.bucket import BucketIndex, bucket_of, groups_by_bucket
-from table.index.stored_rows import stored_key_generator
-from table.model.meta_columns import PARTITION_PATH, RECORD_KEY
+from lakemark.errors import CorruptData, InvalidConfig, SnapshotChanged
+from lakemark.index.bucket import BucketIndex, bucket_of, groups_by_bucket
+from lakemark.index.stored_rows import stored_key_generator
+from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY
 from tests.golden.golden_table import ALL_TABLES, GoldenTable, sorted_rows, unpack
 
 _BUCKET_COUNT = 2

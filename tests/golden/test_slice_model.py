@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from table.model.changes import CHANGE_COLUMNS, CHANGE_KIND, WRITTEN_COLUMNS, ChangeKind
-from table.model.file_slice import FileSlice
-from table.model.meta_columns import COMMIT_TIME, META_COLUMNS, RECORD_KEY
+from lakemark.model.changes import CHANGE_COLUMNS, CHANGE_KIND, WRITTEN_COLUMNS, ChangeKind
+from lakemark.model.file_slice import FileSlice
+from lakemark.model.meta_columns import COMMIT_TIME, META_COLUMNS, RECORD_KEY
 from tests.golden.golden_table import GoldenTable, sorted_rows, unpack
 from tests.merging.rules import (
     Record,

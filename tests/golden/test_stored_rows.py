@@ -8,15 +8,15 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from lakemark.errors import HudiError, InvalidConfig, Refused, Unsupported
+from lakemark.execution.runner import LocalRunner
+from lakemark.index.bucket import BucketIndex
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.meta_columns import RECORD_KEY, without_meta_columns
+from lakemark.storage import StorageLocation
+from lakemark.table import Table, open_table
 from sinks.hudi.row_check import check_stored_rows
 from sinks.hudi.version_change import take_to_version
-from table.errors import HudiError, InvalidConfig, Refused, Unsupported
-from table.execution.runner import LocalRunner
-from table.hudi_table import HudiTable, open_table
-from table.index.bucket import BucketIndex
-from table.model.format_version import FormatVersion
-from table.model.meta_columns import RECORD_KEY, without_meta_columns
-from table.storage import StorageLocation
 from tests.golden.golden_table import ALL_TABLES, unpack
 from tests.interop.lakemark import LakemarkWriter
 from tests.interop.oracle import ApacheTable
@@ -24,7 +24,7 @@ from tests.interop.oracle import ApacheTable
 _BARE = ["v6_mor_complex_bare_keys", "v8_mor_complex_bare_keys"]
 
 
-def index_of(table: HudiTable, count: int = 2) -> BucketIndex:
+def index_of(table: Table, count: int = 2) -> BucketIndex:
     return BucketIndex(count, table.properties.record_key_fields)
 
 

@@ -14,21 +14,21 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from table.config import keys
-from table.config.table_properties import TableProperties
-from table.errors import CorruptData, InvalidConfig
-from table.hudi_table import HudiTable
-from table.log.data_block import encode_avro
-from table.log.log_block import BlockType, HeaderKey, encode
-from table.metadata.property_file import replace_properties
-from table.model.action import Action
-from table.model.meta_columns import COMMIT_TIME, PARTITION_PATH, RECORD_KEY
-from table.read import cdc, incremental
-from table.read.cdc import LoggingMode
-from table.read.cdc.kept_changes import read_kept_changes
-from table.read.file_group_reader import FileGroupReader
-from table.read.queries import Snapshot
-from table.read.span import Span
+from lakemark.config import keys
+from lakemark.config.table_properties import TableProperties
+from lakemark.errors import CorruptData, InvalidConfig
+from lakemark.log.data_block import encode_avro
+from lakemark.log.log_block import BlockType, HeaderKey, encode
+from lakemark.model.action import Action
+from lakemark.model.meta_columns import COMMIT_TIME, PARTITION_PATH, RECORD_KEY
+from lakemark.read import cdc, incremental
+from lakemark.read.cdc import LoggingMode
+from lakemark.read.cdc.kept_changes import read_kept_changes
+from lakemark.read.file_group_reader import FileGroupReader
+from lakemark.read.instant_range import Span
+from lakemark.read.queries import Snapshot
+from lakemark.storage.properties_file import replace_properties
+from lakemark.table import Table
 from tests import plans
 from tests.golden.golden_table import (
     GoldenTable,
@@ -231,7 +231,7 @@ def _opened_again(golden: GoldenTable) -> GoldenTable:
     """By listing storage, where the metadata table does not know what was done by hand."""
     listed = golden.properties.without_metadata_table()
     replace_properties(golden.storage, golden.properties, listed)
-    return replace(golden, table=HudiTable(golden.storage, listed))
+    return replace(golden, table=Table(golden.storage, listed))
 
 
 def _reader(golden: GoldenTable) -> FileGroupReader:

@@ -6,34 +6,34 @@ from pathlib import Path
 
 import pytest
 
+from lakemark.errors import InvalidConfig
+from lakemark.execution.runner import LocalRunner
+from lakemark.index.bucket import groups_by_bucket
+from lakemark.model.action import Action
+from lakemark.model.clean import CleanMetadata, CleanPlan
+from lakemark.model.meta_columns import FILE_NAME
+from lakemark.services import archival
+from lakemark.services.archival_plan import ArchivalPolicy
+from lakemark.services.cleaning_plan import CleaningPolicy
+from lakemark.storage import StorageLocation
+from lakemark.table import Table, open_table
 from sinks.hudi.compactions import Compaction, request_compaction
-from sinks.hudi.upkeep import archive, clean
-from table.errors import InvalidConfig
-from table.execution.runner import LocalRunner
-from table.hudi_table import HudiTable, open_table
-from table.index.bucket import groups_by_bucket
-from table.model.action import Action
-from table.model.clean import CleanMetadata, CleanPlan
-from table.model.meta_columns import FILE_NAME
-from table.services import archival
-from table.services.archival_plan import ArchivalPolicy
-from table.services.cleaning_plan import CleaningPolicy
-from table.storage import StorageLocation
+from sinks.hudi.table_services import archive, clean
 from tests.golden.golden_table import Row, sorted_rows, unpack
 
 ARCHIVAL = ArchivalPolicy(2, 3, delta_commits_to_compact=1)
 
 
-def opened(table: HudiTable) -> HudiTable:
+def opened(table: Table) -> Table:
     return open_table(StorageLocation(table.location.url))
 
 
-def rows_anywhere(table: HudiTable) -> list[Row]:
+def rows_anywhere(table: Table) -> list[Row]:
     """All rows, but not the files they lie in."""
     return sorted_rows(table.snapshot().read_all().drop_columns([FILE_NAME]))
 
 
-def names(table: HudiTable) -> tuple[list[str], list[str]]:
+def names(table: Table) -> tuple[list[str], list[str]]:
     """Active and archived instants by name."""
     active = [str(i) for i in table.timeline.completed()]
     return active, [str(i) for i in table.store.load_archived().instants()]

@@ -7,16 +7,16 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from lakemark.config import keys
+from lakemark.errors import Refused
+from lakemark.execution.runner import LocalRunner
+from lakemark.model.action import COMMITS
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.meta_columns import without_meta_columns
+from lakemark.storage import StorageLocation
+from lakemark.table import Table, open_table
+from lakemark.upgrade.change import change_version
 from sinks.hudi.version_change import plan_version, take_to_version
-from table.config import keys
-from table.errors import Refused
-from table.execution.runner import LocalRunner
-from table.hudi_table import HudiTable, open_table
-from table.model.action import COMMITS
-from table.model.format_version import FormatVersion
-from table.model.meta_columns import without_meta_columns
-from table.storage import StorageLocation
-from table.upgrade.change import change_version
 from tests.golden.golden_table import sorted_rows, unpack
 from tests.interop.lakemark import LakemarkWriter
 from tests.interop.oracle import ApacheTable
@@ -24,21 +24,21 @@ from tests.interop.oracle import ApacheTable
 V6, V8, V9 = FormatVersion
 
 
-def opened(table: HudiTable) -> HudiTable:
+def opened(table: Table) -> Table:
     return open_table(StorageLocation(table.location.url))
 
 
-def opened_at(folder: Path) -> HudiTable:
+def opened_at(folder: Path) -> Table:
     return open_table(StorageLocation(str(folder)))
 
 
-def rows_of(table: HudiTable) -> list[object]:
+def rows_of(table: Table) -> list[object]:
     """Rows without what a compaction changes of them."""
     found = table.snapshot().read_all()
     return list(sorted_rows(found.drop_columns(["_hoodie_file_name"])))
 
 
-def past(table: HudiTable) -> dict[str, object]:
+def past(table: Table) -> dict[str, object]:
     """What commits say of themselves, by requested time: all active ones, and two archived ones."""
     store, archive = table.store, table.store.load_archived()
     active = {i.requested_at: store.read_commit(i) for i in table.timeline.completed(*COMMITS)}

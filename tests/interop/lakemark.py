@@ -11,27 +11,27 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from lakemark.config.table_properties import MergeMode, TableType
+from lakemark.config.table_spec import TableSpec
+from lakemark.errors import TableNotFound
+from lakemark.execution.runner import LocalRunner
+from lakemark.index.bucket import BucketIndex
+from lakemark.keygen.key_generator import KeyGenerator
+from lakemark.model.changes import CHANGE_KIND, CHANGE_KIND_FIELD, ChangeKind
+from lakemark.model.file_slice import FileSlice
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.instant import Instant
+from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY, with_meta_columns
+from lakemark.services.compaction import CompactionPolicy, request
+from lakemark.storage import StorageLocation
+from lakemark.table import Table, create_table, open_table
+from lakemark.timeline.timeline import Timeline
+from lakemark.write.file_group_write import write_file_group
+from lakemark.write.partitioner import divide
 from sinks.hudi.exchange import Target, Written
 from sinks.hudi.row_check import check_stored_rows
 from sinks.hudi.settings import SinkSettings
 from sinks.hudi.table_writer import TableWriter
-from table.config.table_properties import MergeMode, TableType
-from table.config.table_spec import TableSpec
-from table.errors import TableNotFound
-from table.execution.runner import LocalRunner
-from table.hudi_table import HudiTable, create_table, open_table
-from table.index.bucket import BucketIndex
-from table.keygen.key_generator import KeyGenerator
-from table.model.changes import CHANGE_KIND, CHANGE_KIND_FIELD, ChangeKind
-from table.model.file_slice import FileSlice
-from table.model.format_version import FormatVersion
-from table.model.instant import Instant
-from table.model.meta_columns import PARTITION_PATH, RECORD_KEY, with_meta_columns
-from table.services.compaction import CompactionPolicy, request
-from table.storage import StorageLocation
-from table.timeline.timeline import Timeline
-from table.write.file_group_write import write_file_group
-from table.write.partitioner import divide
 from tests.interop.oracle import ApacheTable
 
 
@@ -126,7 +126,7 @@ class LakemarkWriter:
         return pa.table(arrays, schema=schema)
 
 
-def _open_or_create(path: Path, twin: ApacheTable, timezone: str | None) -> HudiTable:
+def _open_or_create(path: Path, twin: ApacheTable, timezone: str | None) -> Table:
     location = StorageLocation(str(path))
     try:
         return open_table(location, timezone=timezone)

@@ -10,9 +10,9 @@ from typing import Literal
 import pyarrow as pa
 import pytest
 
-from table.hudi_table import open_table
-from table.model.action import Action
-from table.storage import StorageLocation
+from lakemark.model.action import Action
+from lakemark.storage import StorageLocation
+from lakemark.table import open_table
 from tests.interop import hudi_rs, lakemark
 from tests.interop.lakemark import LakemarkWriter
 from tests.interop.oracle import ApacheTable, Oracle

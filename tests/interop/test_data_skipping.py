@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from table.hudi_table import open_table
-from table.storage import StorageLocation
+from lakemark.storage import StorageLocation
+from lakemark.table import open_table
 from tests.interop.lakemark import LakemarkWriter
 from tests.interop.oracle import ApacheTable, Oracle
 

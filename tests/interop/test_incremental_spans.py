@@ -7,9 +7,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from table.hudi_table import open_table
-from table.read.queries import Incremental
-from table.storage import StorageLocation
+from lakemark.read.queries import Incremental
+from lakemark.storage import StorageLocation
+from lakemark.table import open_table
 from tests.interop.lakemark import LakemarkWriter
 from tests.interop.oracle import ApacheTable, Oracle
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from lakemark.errors import Refused
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.meta_columns import RECORD_KEY
+from lakemark.storage import StorageLocation
+from lakemark.table import open_table
 from sinks.hudi.version_change import plan_version
-from table.errors import Refused
-from table.hudi_table import open_table
-from table.model.format_version import FormatVersion
-from table.model.meta_columns import RECORD_KEY
-from table.storage import StorageLocation
 from tests.interop import lakemark
 from tests.interop.lakemark import LakemarkWriter
 from tests.interop.oracle import ApacheTable, Oracle

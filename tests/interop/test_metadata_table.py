@@ -10,23 +10,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from lakemark.execution.runner import LocalRunner
+from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
+from lakemark.metadata.metadata_writer import MetadataWriter
+from lakemark.model.action import Action, State
+from lakemark.model.commit_metadata import CommitMetadata
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.instant import Instant
+from lakemark.services.archival_plan import ArchivalPolicy
+from lakemark.services.cleaning_plan import CleaningPolicy
+from lakemark.services.compaction import CompactionPolicy
+from lakemark.storage import StorageLocation
+from lakemark.storage.folder_storage import FolderStorage
+from lakemark.storage.properties_file import read_properties
+from lakemark.table import open_table
+from lakemark.timeline.timeline import Timeline
+from lakemark.timeline.timeline_store import TimelineStore
 from streamer.services import ServicePolicies, TableServices
-from table.execution.runner import LocalRunner
-from table.hudi_table import open_table
-from table.metadata.metadata_writer import MetadataWriter
-from table.metadata.opening import METADATA_FOLDER
-from table.metadata.property_file import read_properties
-from table.model.action import Action, State
-from table.model.commit_metadata import CommitMetadata
-from table.model.format_version import FormatVersion
-from table.model.instant import Instant
-from table.services.archival_plan import ArchivalPolicy
-from table.services.cleaning_plan import CleaningPolicy
-from table.services.compaction import CompactionPolicy
-from table.storage import StorageLocation
-from table.storage.folder_storage import FolderStorage
-from table.timeline.timeline import Timeline
-from table.timeline.timeline_store import TimelineStore
 from tests.interop import hudi_rs, lakemark
 from tests.interop.lakemark import LakemarkWriter
 from tests.interop.oracle import CLEANS_AND_ARCHIVES, ApacheTable, Oracle

@@ -8,11 +8,11 @@ from typing import Literal
 import pyarrow as pa
 import pytest
 
-from table.config.table_properties import TableType
-from table.hudi_table import open_table
-from table.model.format_version import FormatVersion
-from table.model.meta_columns import without_meta_columns
-from table.storage import StorageLocation
+from lakemark.config.table_properties import TableType
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.meta_columns import without_meta_columns
+from lakemark.storage import StorageLocation
+from lakemark.table import open_table
 from tests.interop import lakemark
 from tests.interop.oracle import ApacheTable, Oracle
 from tests.interop.same_rows import assert_same_rows

@@ -1,6 +1,6 @@
 """Texts as ordering values: Apache Hudi reads them rightly out of the blocks that we write.
 
-Of Parquet blocks it would not (``table.write.log_format``). The test that pins this fails once
+Of Parquet blocks it would not (``lakemark.write.log_format``). The test that pins this fails once
 Apache Hudi is mended; then the rule may go.
 """
 

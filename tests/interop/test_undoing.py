@@ -10,15 +10,15 @@ from typing import Literal
 import pyarrow as pa
 import pytest
 
+from lakemark.execution.runner import LocalRunner
+from lakemark.model.action import Action
+from lakemark.storage import StorageLocation
+from lakemark.table import Table, open_table
+from lakemark.timeline.lock import open_lock
+from lakemark.transaction.attempt import AttemptLost
+from lakemark.transaction.rollback import roll_back_named
 from sinks.hudi.compactions import Compaction, request_compaction
 from streamer.cli import OK, main
-from table.execution.runner import LocalRunner
-from table.hudi_table import HudiTable, open_table
-from table.model.action import Action
-from table.storage import StorageLocation
-from table.timeline.lock import open_lock
-from table.transaction.attempt import AttemptLost
-from table.transaction.rollback import roll_back_named
 from tests.clocks import SharedClock
 from tests.interop import lakemark
 from tests.interop.lakemark import LakemarkWriter
@@ -205,7 +205,7 @@ def test_apache_ends_a_rollback_of_a_completed_commit_that_died(
         dying = FaultyStorage(opened.storage, nth, "after")
         # Whoever is dead keeps the lock; on this clock its lease is soon over.
         lock = open_lock(dying, clock=clock)
-        access = replace(HudiTable(dying, opened.properties).access, lock=lock)
+        access = replace(Table(dying, opened.properties).access, lock=lock)
         with pytest.raises(SimulatedCrash):
             roll_back_named(access, newest)
         standing = open_table(StorageLocation(str(path))).timeline.find(newest)

@@ -10,18 +10,18 @@ from typing import Literal
 import pyarrow as pa
 import pytest
 
+from lakemark.execution.runner import LocalRunner
+from lakemark.index.bucket import place_in_partition
+from lakemark.model.action import Action
+from lakemark.model.clean import CleanMetadata
+from lakemark.read.queries import Snapshot
+from lakemark.services.archival_plan import ArchivalPolicy
+from lakemark.services.cleaning import request
+from lakemark.services.cleaning_plan import CleaningPolicy, Retention
+from lakemark.storage import StorageLocation
+from lakemark.table import open_table
 from sinks.hudi.compactions import Compaction, request_compaction
-from sinks.hudi.upkeep import archive, clean
-from table.execution.runner import LocalRunner
-from table.hudi_table import open_table
-from table.index.bucket import place_in_partition
-from table.model.action import Action
-from table.model.clean import CleanMetadata
-from table.read.queries import Snapshot
-from table.services.archival_plan import ArchivalPolicy
-from table.services.cleaning import request
-from table.services.cleaning_plan import CleaningPolicy, Retention
-from table.storage import StorageLocation
+from sinks.hudi.table_services import archive, clean
 from tests.interop import lakemark
 from tests.interop.lakemark import LakemarkWriter
 from tests.interop.oracle import CLEANS_AND_ARCHIVES, ApacheTable, Oracle

@@ -9,12 +9,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from lakemark.config import keys
+from lakemark.execution.runner import LocalRunner
+from lakemark.model.format_version import FormatVersion
+from lakemark.storage import StorageLocation
+from lakemark.table import Table, open_table
 from sinks.hudi.version_change import take_to_version
-from table.config import keys
-from table.execution.runner import LocalRunner
-from table.hudi_table import HudiTable, open_table
-from table.model.format_version import FormatVersion
-from table.storage import StorageLocation
 from tests.interop.oracle import ApacheTable, Oracle
 
 pytestmark = pytest.mark.oracle
@@ -101,7 +101,7 @@ def test_both_leave_the_same_properties(
         assert compared(ours) == compared(theirs)
 
 
-def opened(path: Path) -> HudiTable:
+def opened(path: Path) -> Table:
     return open_table(StorageLocation(str(path)))
 
 

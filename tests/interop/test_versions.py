@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from lakemark.execution.runner import LocalRunner
+from lakemark.model.format_version import FormatVersion
+from lakemark.storage import StorageLocation
+from lakemark.table import open_table
 from sinks.hudi.version_change import take_to_version
-from table.execution.runner import LocalRunner
-from table.hudi_table import open_table
-from table.model.format_version import FormatVersion
-from table.storage import StorageLocation
 from tests.interop import lakemark
 from tests.interop.lakemark import LakemarkWriter
 from tests.interop.oracle import ApacheTable, Oracle

@@ -14,12 +14,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from table.config.table_properties import PROPERTIES_PATH
-from table.config.table_spec import TableSpec
-from table.errors import WriteConflict
-from table.model.format_version import FormatVersion
-from table.storage import Storage, StorageLocation, open_storage
-from table.timeline.lock import LockProvider
+from lakemark.config.table_properties import PROPERTIES_PATH
+from lakemark.config.table_spec import TableSpec
+from lakemark.errors import WriteConflict
+from lakemark.model.format_version import FormatVersion
+from lakemark.storage import Storage, StorageLocation, open_storage
+from lakemark.timeline.lock import LockProvider
 from tests.interop import lakemark
 from tests.interop.oracle import Oracle
 from tests.interop.same_rows import assert_same_rows

@@ -8,7 +8,7 @@ from typing import TypeAlias
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from table.model.changes import ChangeKind
+from lakemark.model.changes import ChangeKind
 from tests.merging.modes import MODELLED, VALUES, Mode
 from tests.merging.rules import UNAVAILABLE, Record, Value
 from tests.merging.written_table import changes_of, with_written

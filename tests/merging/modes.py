@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from table.config import keys
-from table.config.table_properties import (
+from lakemark.config import keys
+from lakemark.config.table_properties import (
     MergeMode,
     TableProperties,
     TableType,
     new_table_properties,
 )
-from table.model.meta_columns import COMMIT_TIME
+from lakemark.model.meta_columns import COMMIT_TIME
 from tests.merging.rules import (
     UNAVAILABLE,
     Record,

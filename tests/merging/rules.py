@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from table.model.changes import ChangeKind
-from table.model.meta_columns import COMMIT_TIME
+from lakemark.model.changes import ChangeKind
+from lakemark.model.meta_columns import COMMIT_TIME
 
 Value: TypeAlias = object
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from table.model.changes import ChangeKind
-from table.model.meta_columns import COMMIT_TIME
+from lakemark.model.changes import ChangeKind
+from lakemark.model.meta_columns import COMMIT_TIME
 from tests.merging.rules import Record, Records, Rule, folded
 
 

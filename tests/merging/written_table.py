@@ -14,22 +14,22 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from lakemark.config.table_properties import PROPERTIES_PATH, TableProperties
+from lakemark.execution.runner import LocalRunner
+from lakemark.index.bucket import BucketIndex
+from lakemark.merge.custom.loading import load_merger
+from lakemark.merge.merge_stream import MergeStream
+from lakemark.model.changes import CHANGE_KIND_FIELD, WRITTEN_COLUMNS, ChangeKind
+from lakemark.model.commit_metadata import WriteStat
+from lakemark.model.meta_columns import META_COLUMNS, PARTITION_PATH, RECORD_KEY, with_meta_columns
+from lakemark.services.compaction import CompactionPolicy
+from lakemark.storage import StorageLocation, open_storage
+from lakemark.table import Table, open_table
+from lakemark.write.file_group_write import write_file_group
+from lakemark.write.partitioner import Bucket, divide
 from sinks.hudi.exchange import Target, Written
 from sinks.hudi.settings import SinkSettings
 from sinks.hudi.table_writer import TableWriter
-from table.config.table_properties import PROPERTIES_PATH, TableProperties
-from table.execution.runner import LocalRunner
-from table.hudi_table import HudiTable, open_table
-from table.index.bucket import BucketIndex
-from table.merge.custom.loading import load_merger
-from table.merge.merge_stream import MergeStream
-from table.model.changes import CHANGE_KIND_FIELD, WRITTEN_COLUMNS, ChangeKind
-from table.model.commit_metadata import WriteStat
-from table.model.meta_columns import META_COLUMNS, PARTITION_PATH, RECORD_KEY, with_meta_columns
-from table.services.compaction import CompactionPolicy
-from table.storage import StorageLocation, open_storage
-from table.write.file_group_write import write_file_group
-from table.write.partitioner import Bucket, divide
 
 Row: TypeAlias = Mapping[str, Any]
 
@@ -65,7 +65,7 @@ class WrittenTable:
         storage.create(PROPERTIES_PATH, properties.to_bytes())
         return cls(path, schema, merger_class)
 
-    def open(self) -> HudiTable:
+    def open(self) -> Table:
         """The table, as whoever just started sees it."""
         mergers = [load_merger(self.merger_class)] if self.merger_class else []
         return open_table(StorageLocation(str(self.path)), mergers=mergers)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_BOOK = ("tests/unit/checkpoints/test_book.py",)
+_BOOK = ("tests/unit/checkpoints/test_progress.py",)
 _RESUME = ("tests/unit/checkpoints/test_resume.py", *_BOOK)
 _CHECKPOINT = ("tests/unit/checkpoints/test_checkpoint.py", "tests/property/test_checkpoints.py")
 _OF_TABLE = ("tests/unit/checkpoints/test_of_table.py", *_BOOK)
@@ -26,14 +26,14 @@ OF_CHECKPOINTS = (
     ),
     Mutant(
         "sinks/hudi/sink.py",
-        "book.encode(known.with_progress(self._identity, progress), self._identity)",
-        "book.encode(book.Book().with_progress(self._identity, progress), self._identity)",
+        "encode_progress(known.with_progress(self._identity, progress), self._identity)",
+        "encode_progress(TableProgress().with_progress(self._identity, progress), self._identity)",
         "a commit forgets the other streamers: once theirs are archived they read all again",
         _SINK,
     ),
     Mutant(
         "sinks/hudi/sink.py",
-        "            obeyed=before.obeyed if before else {},\n",
+        "            applied=before.applied if before else {},\n",
         "",
         "Apache Hudi's streamer obeys a reset a second time",
         _SINK,
@@ -47,7 +47,7 @@ OF_CHECKPOINTS = (
     ),
     Mutant(
         "sinks/hudi/compactions.py",
-        "carried = codec.carried_forward(newest.extra_metadata) if newest else {}",
+        "carried = commit_keys.carried_forward(newest.extra_metadata) if newest else {}",
         "carried = dict[str, str]()",
         "a compaction carries no checkpoint: once the commits before it are archived, it is lost",
         _SINK,
@@ -96,8 +96,8 @@ OF_CHECKPOINTS = (
     ),
     Mutant(
         "checkpoints/resume.py",
-        "if i.requested_at <= newest and codec.checkpoint_key(extra) is not None",
-        "if codec.checkpoint_key(extra) is not None",
+        "if i.requested_at <= newest and commit_keys.checkpoint_key(extra) is not None",
+        "if commit_keys.checkpoint_key(extra) is not None",
         "archival keeps another commit than that which Apache Hudi's streamer goes on from",
         _BOOK,
     ),
@@ -110,14 +110,14 @@ OF_CHECKPOINTS = (
         _RESUME,
     ),
     Mutant(
-        "checkpoints/codec.py",
+        "checkpoints/commit_keys.py",
         "for k in (CHECKPOINT_KEY_V2, CHECKPOINT_KEY) if",
         "for k in (CHECKPOINT_KEY, CHECKPOINT_KEY_V2) if",
         "a run goes on from another place than Apache Hudi's streamer",
         _RESUME,
     ),
     Mutant(
-        "checkpoints/codec.py",
+        "checkpoints/commit_keys.py",
         "    if not checkpoint.offsets:\n"
         '        raise DamagedCheckpoint(commit, key, value or "")\n',
         "",
@@ -125,35 +125,35 @@ OF_CHECKPOINTS = (
         (*_RESUME, *_CHECKPOINT),
     ),
     Mutant(
-        "checkpoints/codec.py",
+        "checkpoints/commit_keys.py",
         "        kept[keys.CHECKPOINTS] = extra_metadata[keys.CHECKPOINTS]\n",
         "        pass\n",
         "a compaction forgets all streamers that have an identity",
         (*_RESUME, *_SINK),
     ),
     Mutant(
-        "checkpoints/book.py",
+        "checkpoints/progress.py",
         'known_at = instant.completed_at or "" if is_own else',
         'known_at = "" if is_own else',
         "a commit's own progress counts less than any that was carried",
         _RESUME,
     ),
     Mutant(
-        "checkpoints/book.py",
+        "checkpoints/progress.py",
         "    if told is not None and told.checkpoint == checkpoint:\n",
         "    if told is not None:\n",
         "the progress of Apache Hudi's streamer is overlooked beside an older book",
         _BOOK,
     ),
     Mutant(
-        "checkpoints/book.py",
+        "checkpoints/progress.py",
         'str(entry.get("known_at") or commit)',
         'str(entry.get("known_at") or instant.completed_at)',
         "a carried entry without its time counts as the newest",
         _RESUME,
     ),
     Mutant(
-        "checkpoints/book.py",
+        "checkpoints/progress.py",
         "    if identity == DEFAULT_IDENTITY and own.checkpoint is not None:\n",
         "    if own.checkpoint is not None:\n",
         "Apache Hudi's streamer goes on from the place of another streamer",
@@ -245,8 +245,8 @@ OF_CHECKPOINTS = (
     ),
     Mutant(
         "checkpoints/edit.py",
-        "{**self.table_keys, **book.encode(known, self.identity)}",
-        "{**book.encode(known, self.identity)}",
+        "{**self.table_keys, **encode_progress(known, self.identity)}",
+        "{**encode_progress(known, self.identity)}",
         "after a checkpoint is set by hand the table has no schema and no bucket count",
         _EDIT,
     ),

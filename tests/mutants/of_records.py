@@ -193,7 +193,7 @@ OF_RECORDS = (
         (*_JSON, "tests/property/test_epoch_units.py"),
     ),
     Mutant(
-        "transforms/decode/json_judge.py",
+        "transforms/decode/json_policy.py",
         'self.refusals.setdefault(index, f"{reason}, and decode.wider_values is fail")',
         "pass",
         "records that should stop the stream go to the dead letters",

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_CLEANING = "table/services/cleaning.py"
-_RESTORE = "table/services/restore.py"
-_SAVEPOINT = "table/services/savepoint.py"
-_COMPACTION = "table/services/compaction.py"
-_ARCHIVAL = "table/services/archival.py"
-_ARCHIVAL_PLAN = "table/services/archival_plan.py"
-_ARCHIVING = "table/timeline/archiving.py"
-_LSM_WRITER = "table/timeline/lsm_writer.py"
-_UNDOABLE = "table/transaction/undoable.py"
-_TAKEN_BACK = "table/timeline/taken_back.py"
-_UPGRADE = "table/upgrade/change.py"
-_TABLE = "table/hudi_table.py"
-_BOOTSTRAP = "table/metadata/bootstrap.py"
-_PROPERTIES = "table/metadata/property_file.py"
-_METADATA = "table/metadata/metadata_writer.py"
-_METADATA_COMPACTION = "table/metadata/metadata_compaction.py"
+_CLEANING = "lakemark/services/cleaning.py"
+_RESTORE = "lakemark/services/restore.py"
+_SAVEPOINT = "lakemark/services/savepoint.py"
+_COMPACTION = "lakemark/services/compaction.py"
+_ARCHIVAL = "lakemark/services/archival.py"
+_ARCHIVAL_PLAN = "lakemark/services/archival_plan.py"
+_ARCHIVING = "lakemark/timeline/archiving.py"
+_LSM_WRITER = "lakemark/timeline/lsm_writer.py"
+_UNDOABLE = "lakemark/transaction/rollback_checks.py"
+_TAKEN_BACK = "lakemark/timeline/taken_back.py"
+_UPGRADE = "lakemark/upgrade/change.py"
+_TABLE = "lakemark/table.py"
+_BOOTSTRAP = "lakemark/metadata/bootstrap.py"
+_PROPERTIES = "lakemark/storage/properties_file.py"
+_METADATA = "lakemark/metadata/metadata_writer.py"
+_METADATA_COMPACTION = "lakemark/metadata/metadata_compaction.py"
 
 _OF_CHECKS = ("tests/recovery/test_lease_checks.py",)
 _LATE_PLANS = ("tests/recovery/test_late_plans.py",)
@@ -506,14 +506,14 @@ _VERSIONS = (
         "            storage.replace(PROPERTIES_PATH, content, version)\n",
         "            storage.put(PROPERTIES_PATH, content)\n",
         "a process that was paused names a timeline that an upgrade has deleted",
-        ("tests/unit/metadata/test_property_file.py", "tests/unit/services"),
+        ("tests/unit/storage/test_properties_file.py", "tests/unit/services"),
     ),
     Mutant(
         _PROPERTIES,
         "    if TableProperties.parse(content).to_bytes() != before.to_bytes():\n",
         "    if False:\n",
         "on a local disk a process that was paused writes properties that were made from old ones",
-        ("tests/unit/metadata/test_property_file.py", "tests/unit/services"),
+        ("tests/unit/storage/test_properties_file.py", "tests/unit/services"),
     ),
     Mutant(
         _UPGRADE,
@@ -617,7 +617,7 @@ _METADATA_TABLES = (
         ("tests/unit/metadata",),
     ),
     Mutant(
-        "table/metadata/metadata_store.py",
+        "lakemark/metadata/metadata_store.py",
         "        self.instants.prepare(pending, content)\n        check_standing()\n",
         "        self.instants.prepare(pending, content)\n",
         "a commit of the metadata table is published without the lock",

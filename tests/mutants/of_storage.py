@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_LOCK = "table/timeline/lock.py"
-_LOCK_FILE = "table/timeline/lock_file.py"
-_DISK = "table/storage/disk.py"
-_LOCAL = "table/storage/local_storage.py"
-_OBJECTS = "table/storage/object_storage.py"
+_LOCK = "lakemark/timeline/lock.py"
+_LOCK_FILE = "lakemark/timeline/lock_file.py"
+_DISK = "lakemark/storage/disk.py"
+_LOCAL = "lakemark/storage/local_storage.py"
+_OBJECTS = "lakemark/storage/object_storage.py"
 
 _OF_LOCKS = ("tests/contract/test_lock.py", "tests/property/test_lock_interleavings.py")
 _TAKE_OVERS = ("tests/recovery/test_lost_lease.py",)
@@ -65,7 +65,7 @@ _LOCKS = (
         _TAKE_OVERS,
     ),
     Mutant(
-        "table/timeline/prepared.py",
+        "lakemark/timeline/prepared.py",
         'f".hoodie/metadata/{_FOLDER}"',
         '".hoodie/.none"',
         "a commit of the metadata table is published after its lock was taken over",

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_TRANSACTION = "table/transaction/transaction.py"
-_PUBLICATION = "table/transaction/publication.py"
-_ROLLBACK = "table/transaction/rollback.py"
-_CONFLICTS = "table/transaction/conflicts.py"
-_HEARTBEAT = "table/transaction/heartbeat.py"
-_SHARING = "table/transaction/sharing.py"
-_LOSS = "table/transaction/completion_loss.py"
-_ATTEMPT = "table/transaction/attempt.py"
+_TRANSACTION = "lakemark/transaction/transaction.py"
+_PUBLICATION = "lakemark/transaction/publication.py"
+_ROLLBACK = "lakemark/transaction/rollback.py"
+_CONFLICTS = "lakemark/transaction/conflicts.py"
+_HEARTBEAT = "lakemark/transaction/heartbeat.py"
+_SHARING = "lakemark/transaction/multi_writer.py"
+_LOSS = "lakemark/transaction/completion_loss.py"
+_ATTEMPT = "lakemark/transaction/attempt.py"
 
 _OF_CONFLICTS = ("tests/unit/transaction/test_conflicts.py",)
 _OF_HEARTBEATS = ("tests/unit/transaction/test_heartbeat.py",)

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.codec.avro_rows import decode_rows
-from table.errors import CorruptData
+from lakemark.codec.avro_rows import decode_rows
+from lakemark.errors import CorruptData
 from tests.depth import examples
 from transforms.decode.avro import AvroDecoder
 from transforms.decode.avro_differences import column_types

@@ -7,16 +7,16 @@ from dataclasses import dataclass, replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.model.action import Action, State
-from table.model.commit_metadata import CommitMetadata, WriteStat
-from table.model.compaction_plan import CompactionOperation, CompactionPlan
-from table.model.file_names import BaseFileName, LogFileName
-from table.model.file_slice import BaseFile, FileGroupId, LogFile, join
-from table.model.format_version import FormatVersion
-from table.model.instant import Instant
-from table.timeline.timeline import Timeline
-from table.view.file_lister import DataFile
-from table.view.file_system_view import FileSystemView
+from lakemark.model.action import Action, State
+from lakemark.model.commit_metadata import CommitMetadata, WriteStat
+from lakemark.model.compaction_plan import CompactionOperation, CompactionPlan
+from lakemark.model.file_names import BaseFileName, LogFileName
+from lakemark.model.file_slice import BaseFile, FileGroupId, LogFile, join
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.instant import Instant
+from lakemark.timeline.timeline import Timeline
+from lakemark.view.file_lister import DataFile
+from lakemark.view.file_system_view import FileSystemView
 
 _PARTITION = "p"
 _GROUPS = ("g0", "g1")

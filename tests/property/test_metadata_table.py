@@ -8,12 +8,12 @@ from uuid import uuid4
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from lakemark.config.table_properties import TableType
+from lakemark.execution.runner import LocalRunner
+from lakemark.model.changes import ChangeKind
+from lakemark.services.compaction import CompactionPolicy
+from lakemark.storage import Storage, StorageLocation, open_storage
 from sinks.hudi.table_writer import TableWriter
-from table.config.table_properties import TableType
-from table.execution.runner import LocalRunner
-from table.model.changes import ChangeKind
-from table.services.compaction import CompactionPolicy
-from table.storage import Storage, StorageLocation, open_storage
 from tests.depth import examples
 from tests.storages import FaultyStorage, SimulatedCrash
 from tests.tables import Row, commit, contents, data_files, make, write_files, writer

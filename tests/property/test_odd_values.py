@@ -22,7 +22,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.storage import StorageLocation
+from lakemark.storage import StorageLocation
 from tests.depth import examples
 from tests.json_stream import COLUMNS, JsonStream, present
 from transforms.decode.json import JsonDecoder

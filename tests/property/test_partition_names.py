@@ -13,19 +13,19 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from sinks.hudi.upkeep import clean
-from table.execution.runner import LocalRunner
-from table.hudi_table import HudiTable
-from table.keygen.partition_path import partition_paths
-from table.model.format_version import FormatVersion
-from table.services.cleaning_plan import CleaningPolicy
-from table.services.compaction import CompactionPolicy
-from table.services.restore import restore
-from table.services.savepoint import create_savepoint, delete_savepoint
-from table.storage import Storage, StorageLocation, open_storage
-from table.transaction.rollback import plan_rollback, roll_back_named
-from table.upgrade.change import change_version
-from table.view.file_lister import StorageFileLister
+from lakemark.execution.runner import LocalRunner
+from lakemark.keygen.partition_path import partition_paths
+from lakemark.model.format_version import FormatVersion
+from lakemark.services.cleaning_plan import CleaningPolicy
+from lakemark.services.compaction import CompactionPolicy
+from lakemark.services.restore import restore
+from lakemark.services.savepoint import create_savepoint, delete_savepoint
+from lakemark.storage import Storage, StorageLocation, open_storage
+from lakemark.table import Table
+from lakemark.transaction.rollback import plan_rollback, roll_back_named
+from lakemark.upgrade.change import change_version
+from lakemark.view.file_lister import StorageFileLister
+from sinks.hudi.table_services import clean
 from tests.depth import examples
 from tests.fixtures.quick_s3 import QuickS3
 from tests.tables import Row, commit, make, writer
@@ -107,7 +107,7 @@ def rows(names: Sequence[str], at: int) -> list[Row]:
     return [Row(f"of {name}", at, at, name) for name in names]
 
 
-def contents(table: HudiTable) -> list[tuple[str, str, int]]:
+def contents(table: Table) -> list[tuple[str, str, int]]:
     found = table.snapshot(["id", "region", "v"]).read_all().to_pylist()
     return sorted((row["id"], row["region"], row["v"]) for row in found)
 
@@ -116,7 +116,7 @@ def expected(names: Sequence[str], at: int) -> list[tuple[str, str, int]]:
     return sorted((row.id, row.region, row.v) for row in rows(names, at))
 
 
-def fresh(storage: Storage) -> HudiTable:
+def fresh(storage: Storage) -> Table:
     return writer(storage).table
 
 

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.merge.merge_stream import merge_streams
-from table.merge.record_merger import RecordMerger, commit_time_merger, event_time_merger
-from table.model.changes import CHANGE_KIND, CHANGE_KIND_FIELD, ChangeKind
-from table.model.meta_columns import RECORD_KEY
+from lakemark.merge.merge_stream import merge_streams
+from lakemark.merge.record_merger import RecordMerger, commit_time_merger, event_time_merger
+from lakemark.model.changes import CHANGE_KIND, CHANGE_KIND_FIELD, ChangeKind
+from lakemark.model.meta_columns import RECORD_KEY
 from tests.depth import examples
 
 Ordering: TypeAlias = tuple[int | None, ...]

@@ -13,9 +13,9 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lakemark.schema.evolution import Proposal, ValueKind, common_type, evolved
+from lakemark.storage import StorageLocation
 from sinks.hudi.sink import SchemaRefused
-from table.schema.evolution import Proposal, ValueKind, common_type, evolved
-from table.storage import StorageLocation
 from tests.depth import examples
 from tests.json_stream import JsonStream, present
 from transforms.decode.schema_policy import SchemaPolicy, UnknownFields, WiderValues

@@ -8,7 +8,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from table.read.where import InvalidWhere, parse_where
+from lakemark.read.where import InvalidWhere, parse_where
 
 SCHEMA = pa.schema([("row", pa.int64()), ("n", pa.int64()), ("s", pa.string())])
 

@@ -8,41 +8,41 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TypeAlias
 
-from checkpoints.book import DEFAULT_IDENTITY
 from checkpoints.checkpoint import KafkaCheckpoint
 from checkpoints.edit import write_checkpoint
+from checkpoints.progress import DEFAULT_IDENTITY
+from lakemark.config.table_properties import PROPERTIES_PATH, TableProperties, TableType
+from lakemark.errors import HudiError
+from lakemark.execution.runner import LocalRunner
+from lakemark.model.action import COMMITS, Action
+from lakemark.model.file_slice import FileSlice
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.instant import Instant
+from lakemark.services.archival_plan import ArchivalPolicy
+from lakemark.services.cleaning_plan import CleaningPolicy, Retention
+from lakemark.services.compaction import CompactionPolicy
+from lakemark.services.metadata_table_services import MetadataPolicies
+from lakemark.services.restore import restore
+from lakemark.services.savepoint import create_savepoint, delete_savepoint
+from lakemark.storage import Storage
+from lakemark.table import Table
+from lakemark.timeline.clock import UTC_CLOCK
+from lakemark.timeline.lock import open_lock
+from lakemark.timeline.timeline import Timeline
+from lakemark.transaction.heartbeat import HeartbeatPolicy
+from lakemark.transaction.multi_writer import MultiWriter
+from lakemark.transaction.rollback import roll_back_named
 from sinks.hudi.settings import SinkSettings
+from sinks.hudi.table_services import archive, clean, maintain_metadata_table_now
 from sinks.hudi.table_writer import TableWriter
-from sinks.hudi.upkeep import archive, clean, tend_metadata_table_now
 from sinks.hudi.version_change import take_to_version
-from table.config.table_properties import PROPERTIES_PATH, TableProperties, TableType
-from table.errors import HudiError
-from table.execution.runner import LocalRunner
-from table.hudi_table import HudiTable
-from table.model.action import COMMITS, Action
-from table.model.file_slice import FileSlice
-from table.model.format_version import FormatVersion
-from table.model.instant import Instant
-from table.services.archival_plan import ArchivalPolicy
-from table.services.cleaning_plan import CleaningPolicy, Retention
-from table.services.compaction import CompactionPolicy
-from table.services.metadata_upkeep import MetadataPolicies
-from table.services.restore import restore
-from table.services.savepoint import create_savepoint, delete_savepoint
-from table.storage import Storage
-from table.timeline.clock import UTC_CLOCK
-from table.timeline.lock import open_lock
-from table.timeline.timeline import Timeline
-from table.transaction.heartbeat import HeartbeatPolicy
-from table.transaction.rollback import roll_back_named
-from table.transaction.sharing import Sharing
 from tests.protocol.virtual_time import VirtualTime, VirtualTimelineClock
 from tests.tables import INDEX, SCHEMA, Row, commit, spec
 
 #: Ordering value and payload of a key.
 Rows: TypeAlias = Mapping[str, tuple[int, int]]
 
-SHARING = Sharing(HeartbeatPolicy(60.0, 2), clock_skew_ms=1)
+SHARING = MultiWriter(HeartbeatPolicy(60.0, 2), clock_skew_ms=1)
 A_LEASE_AND_MORE_S = 61.0
 A_HEARTBEAT_AND_MORE_S = 121.0
 
@@ -149,7 +149,7 @@ def open_writer(
     """A writer as a process that just started has it; nothing is recovered yet."""
     properties = TableProperties.parse(storage.read(PROPERTIES_PATH))
     timeline_clock = VirtualTimelineClock(UTC_CLOCK.zone, virtual=clock)
-    table = HudiTable(storage, properties, clock=timeline_clock)
+    table = Table(storage, properties, clock=timeline_clock)
     lock = open_lock(storage, lease_s=lease_s, clock=clock)
     sharing = SHARING if mode is Mode.MULTIPLE else None
     table.access = replace(table.access, lock=lock, sharing=sharing)
@@ -244,9 +244,9 @@ def change_to(to: TableWriter, version: FormatVersion) -> Acknowledged:
     return Acknowledged(undone=done.rolled_back, version=version)
 
 
-def tend_metadata(to: TableWriter) -> Acknowledged:
+def maintain_metadata(to: TableWriter) -> Acknowledged:
     """Compact, clean and archive the metadata table, as far as that is due."""
-    tend_metadata_table_now(to.table, METADATA)
+    maintain_metadata_table_now(to.table, METADATA)
     return Acknowledged()
 
 

@@ -11,16 +11,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from checkpoints.of_table import progress_of
-from table.index.bucket import bucket_of
-from table.metadata.opening import METADATA_FOLDER
-from table.metadata.property_file import read_properties
-from table.model.action import COMMITS
-from table.model.file_slice import join
-from table.services.savepoint import savepoints
-from table.storage import Storage
-from table.storage.folder_storage import FolderStorage
-from table.timeline.timeline_store import TimelineStore
-from table.transaction.heartbeat import HEARTBEAT_FOLDER
+from lakemark.index.bucket import bucket_of
+from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
+from lakemark.model.action import COMMITS
+from lakemark.model.file_slice import join
+from lakemark.services.savepoint import savepoints
+from lakemark.storage import Storage
+from lakemark.storage.folder_storage import FolderStorage
+from lakemark.storage.properties_file import read_properties
+from lakemark.timeline.timeline_store import TimelineStore
+from lakemark.transaction.heartbeat import HEARTBEAT_FOLDER
 from tests.protocol.actors import Acknowledged, Committed, Rows
 from tests.tables import Row, contents, writer
 from tests.upkeep import archived_names, as_of, since

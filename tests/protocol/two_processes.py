@@ -18,9 +18,8 @@ import pytest
 
 from checkpoints.checkpoint import KafkaCheckpoint
 from checkpoints.edit import WriterPending
-from sinks.hudi.table_writer import TableWriter
-from table.config.table_properties import TableType
-from table.errors import (
+from lakemark.config.table_properties import TableType
+from lakemark.errors import (
     CorruptData,
     Fenced,
     InvalidConfig,
@@ -29,10 +28,11 @@ from table.errors import (
     Retriable,
     StorageUnavailable,
 )
-from table.model.action import Action
-from table.model.format_version import FormatVersion
-from table.services.savepoint import delete_savepoint
-from table.storage import Storage
+from lakemark.model.action import Action
+from lakemark.model.format_version import FormatVersion
+from lakemark.services.savepoint import delete_savepoint
+from lakemark.storage import Storage
+from sinks.hudi.table_writer import TableWriter
 from tests.protocol import actors
 from tests.protocol.actors import (
     A_HEARTBEAT_AND_MORE_S,
@@ -208,7 +208,7 @@ _OF_PIPELINES: Mapping[str, Act] = {
     "compaction": lambda process: actors.compact(process.to),
     "clean": lambda process: actors.clean_up(process.to),
     "archive": lambda process: actors.put_away(process.to),
-    "metadata": lambda process: actors.tend_metadata(process.to),
+    "metadata": lambda process: actors.maintain_metadata(process.to),
 }
 #: Those of commands.
 _OF_COMMANDS: Mapping[str, Act] = {
@@ -459,7 +459,7 @@ def _begun(base: Laid, seed: str) -> Iterator[VirtualTime]:
 def _busy_metadata_table() -> Iterator[None]:
     """Its services are due after every second commit."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("table.metadata.metadata_compaction.EVERY_DELTA_COMMITS", 2)
+        patch.setattr("lakemark.metadata.metadata_compaction.EVERY_DELTA_COMMITS", 2)
         yield
 
 

@@ -6,12 +6,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from table.config.table_properties import PROPERTIES_PATH
-from table.hudi_table import HudiTable
-from table.metadata.opening import METADATA_FOLDER
-from table.storage import Storage, StorageLocation
-from table.transaction.access import LOCK_WAIT_S
-from table.transaction.heartbeat import HEARTBEAT_FOLDER
+from lakemark.config.table_properties import PROPERTIES_PATH
+from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
+from lakemark.storage import Storage, StorageLocation
+from lakemark.table import Table
+from lakemark.transaction.heartbeat import HEARTBEAT_FOLDER
+from lakemark.transaction.table_context import LOCK_WAIT_S
 from tests.recovery.places import Place, storage_at
 from tests.recovery.scenarios import Rows, Scenario
 from tests.storages import WatchedStorage
@@ -86,7 +86,7 @@ class Checked:
             assert table.metadata_differences() == [], what
 
 
-def _check_nothing_is_left(table: HudiTable, what: str) -> None:
+def _check_nothing_is_left(table: Table, what: str) -> None:
     """Nothing pending, no beat, no lock for longer than a dead owner's lease, no orphan."""
     storage, timeline = table.storage, table.timeline
     assert not timeline.pending(), what

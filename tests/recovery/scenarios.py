@@ -16,42 +16,42 @@ from uuid import uuid4
 
 import pytest
 
-from checkpoints.book import DEFAULT_IDENTITY
 from checkpoints.checkpoint import KafkaCheckpoint
 from checkpoints.edit import write_checkpoint
 from checkpoints.of_table import progress_of
+from checkpoints.progress import DEFAULT_IDENTITY
+from lakemark.config.table_properties import TableType
+from lakemark.config.table_spec import TableSpec
+from lakemark.errors import Refused, TableNotFound
+from lakemark.execution.runner import LocalRunner, Result, Task
+from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
+from lakemark.model.action import COMMITS, Action
+from lakemark.model.file_slice import FileSlice
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.instant import Instant
+from lakemark.services.archival import metadata_compacted_at
+from lakemark.services.archival_plan import ArchivalPolicy
+from lakemark.services.cleaning_plan import CleaningPolicy, Retention
+from lakemark.services.compaction import CompactionPolicy
+from lakemark.services.metadata_table_services import Maintained, maintain
+from lakemark.services.restore import restore
+from lakemark.services.savepoint import create_savepoint, delete_savepoint
+from lakemark.storage import Storage, StorageLocation
+from lakemark.storage.folder_storage import FolderStorage
+from lakemark.storage.properties_file import read_properties
+from lakemark.table import Table, create_on
+from lakemark.timeline.clock import UTC_CLOCK
+from lakemark.timeline.layout import LayoutV1
+from lakemark.timeline.lock import open_lock
+from lakemark.timeline.timeline import Timeline
+from lakemark.timeline.timeline_store import TimelineStore
+from lakemark.transaction.heartbeat import HeartbeatPolicy
+from lakemark.transaction.multi_writer import MultiWriter
+from lakemark.transaction.rollback import roll_back_named
+from sinks.hudi.table_services import archivable, archive, clean
 from sinks.hudi.table_writer import TableWriter
-from sinks.hudi.upkeep import archivable, archive, clean
 from sinks.hudi.version_change import take_to_version
-from streamer.compaction_beside import BesidePolicy, CompactionBeside
-from table.config.table_properties import TableType
-from table.config.table_spec import TableSpec
-from table.errors import Refused, TableNotFound
-from table.execution.runner import LocalRunner, Result, Task
-from table.hudi_table import HudiTable, create_on
-from table.metadata.opening import METADATA_FOLDER
-from table.metadata.property_file import read_properties
-from table.model.action import COMMITS, Action
-from table.model.file_slice import FileSlice
-from table.model.format_version import FormatVersion
-from table.model.instant import Instant
-from table.services.archival import metadata_compacted_at
-from table.services.archival_plan import ArchivalPolicy
-from table.services.cleaning_plan import CleaningPolicy, Retention
-from table.services.compaction import CompactionPolicy
-from table.services.metadata_upkeep import Tended, tend
-from table.services.restore import restore
-from table.services.savepoint import create_savepoint, delete_savepoint
-from table.storage import Storage, StorageLocation
-from table.storage.folder_storage import FolderStorage
-from table.timeline.clock import UTC_CLOCK
-from table.timeline.layout import LayoutV1
-from table.timeline.lock import open_lock
-from table.timeline.timeline import Timeline
-from table.timeline.timeline_store import TimelineStore
-from table.transaction.heartbeat import HeartbeatPolicy
-from table.transaction.rollback import roll_back_named
-from table.transaction.sharing import Sharing
+from streamer.async_compaction import AsyncCompactor, BesidePolicy
 from tests.clocks import SharedClock, on_clock
 from tests.json_stream import JsonStream, Record
 from tests.recovery.places import storage_at
@@ -149,7 +149,7 @@ class Scenario(Protocol):
         """A process that writes something else; what queries find then, by a model."""
         ...
 
-    def tables(self, root: StorageLocation) -> Iterator[HudiTable]:
+    def tables(self, root: StorageLocation) -> Iterator[Table]:
         """Each table, as a process that just opened it has it."""
         ...
 
@@ -171,7 +171,7 @@ class OfTable:
 
     prepare: Prepare
     step: Step
-    proves: Callable[[HudiTable], object]
+    proves: Callable[[Table], object]
     states: tuple[Rows, ...] = ()
     finish: Step | None = None
     has_metadata: bool = True
@@ -204,14 +204,14 @@ class OfTable:
         commit(self._started(root, unchanged), [Row("z", 9, 9)])
         return {**before, "z": (9, 9)}
 
-    def tables(self, root: StorageLocation) -> Iterator[HudiTable]:
+    def tables(self, root: StorageLocation) -> Iterator[Table]:
         yield _opened(unchanged, root.child(TABLE))
 
     def _started(self, root: StorageLocation, wrap: Wrap) -> TableWriter:
         to = on_clock(writer(wrap(storage_at(root.child(TABLE)))), CLOCK)
         to.settings = replace(to.settings, metadata_table=self.has_metadata)
         if self.is_shared:
-            sharing = Sharing(_SinceItsStart(), clock_skew_ms=0)
+            sharing = MultiWriter(_SinceItsStart(), clock_skew_ms=0)
             to.table.access = replace(to.table.access, sharing=sharing)
         if not to.table.timeline.pending(Action.RESTORE):
             to.recover()
@@ -272,7 +272,7 @@ class Pipeline:
         self._stream(root, unchanged).write([{"id": "z", "ts": 9, "n": 9}])
         return {**before, "z": 9}
 
-    def tables(self, root: StorageLocation) -> Iterator[HudiTable]:
+    def tables(self, root: StorageLocation) -> Iterator[Table]:
         for name in _TABLES:
             with suppress(TableNotFound):
                 yield _opened(unchanged, root.child(name))
@@ -292,11 +292,11 @@ _RECORDS: tuple[Record, ...] = (
 )
 
 
-def _opened(wrap: Wrap, location: StorageLocation, spec: TableSpec | None = None) -> HudiTable:
+def _opened(wrap: Wrap, location: StorageLocation, spec: TableSpec | None = None) -> Table:
     """A table, made where there is none and a spec is given."""
     storage = wrap(storage_at(location))
     try:
-        table = HudiTable(storage, read_properties(storage))
+        table = Table(storage, read_properties(storage))
     except TableNotFound:
         if spec is None:
             raise
@@ -482,8 +482,8 @@ def archive_again(to: TableWriter) -> object:
     return archive_it(to)
 
 
-def tend_it(to: TableWriter) -> Tended | None:
-    return tend(to.table.access, own_timeline(to.table.storage), to.table.timeline)
+def tend_it(to: TableWriter) -> Maintained | None:
+    return maintain(to.table.access, own_timeline(to.table.storage), to.table.timeline)
 
 
 def rebuild(to: TableWriter) -> None:
@@ -526,7 +526,7 @@ def compact_beside(to: TableWriter) -> None:
     """Batch by batch: one is committed while the new base files are written, in another thread."""
     runner = _Held()
     policy = BesidePolicy(CompactionPolicy(every_delta_commits=1), backoff_s=0.0)
-    beside = CompactionBeside(policy, runner, lambda _: None)
+    beside = AsyncCompactor(policy, runner, lambda _: None)
     try:
         with beside.turn:
             assert beside.advance(to)
@@ -602,19 +602,19 @@ def own_timeline(storage: Storage) -> Timeline:
 # What a table shows of a step
 
 
-def count_of(*actions: Action) -> Callable[[HudiTable], int]:
+def count_of(*actions: Action) -> Callable[[Table], int]:
     return lambda table: len(table.timeline.completed(*actions))
 
 
-def has_ingested(count: int) -> Callable[[HudiTable], bool]:
+def has_ingested(count: int) -> Callable[[Table], bool]:
     return lambda table: count_of(*COMMITS)(table) >= count
 
 
-def is_compacted(table: HudiTable) -> bool:
+def is_compacted(table: Table) -> bool:
     return not any(one.logs for one in table.view().latest_slices())
 
 
-def is_merged(table: HudiTable) -> bool:
+def is_merged(table: Table) -> bool:
     """Whether the history has a file of the second layer, and each instant is in one place."""
     before = storage_at(laid_down("archival").child(TABLE))
     archived, active = archived_names(table.storage), active_names(table.storage)
@@ -624,7 +624,7 @@ def is_merged(table: HudiTable) -> bool:
     return any(info.name.endswith("_1.parquet") for info in table.storage.list_tree(HISTORY))
 
 
-def is_of(version: FormatVersion, writes: int) -> Callable[[HudiTable], bool]:
+def is_of(version: FormatVersion, writes: int) -> Callable[[Table], bool]:
     """Whether it is of that version, knows its past, and no other timeline is left.
 
     Args:
@@ -632,7 +632,7 @@ def is_of(version: FormatVersion, writes: int) -> Callable[[HudiTable], bool]:
         writes: how many completed writes it knows, archived ones among them.
     """
 
-    def shows(table: HudiTable) -> bool:
+    def shows(table: Table) -> bool:
         names = {*archived_names(table.storage), *active_names(table.storage)}
         known = [action for _, action in names if Action(action).is_write]
         _, objects = table.storage.list_folder(".hoodie")
@@ -644,29 +644,29 @@ def is_of(version: FormatVersion, writes: int) -> Callable[[HudiTable], bool]:
     return shows
 
 
-def is_to_go_on_at(checkpoint: KafkaCheckpoint | None) -> Callable[[HudiTable], bool]:
-    def shows(table: HudiTable) -> bool:
+def is_to_go_on_at(checkpoint: KafkaCheckpoint | None) -> Callable[[Table], bool]:
+    def shows(table: Table) -> bool:
         progress = progress_of(table, table.timeline)
         return progress is not None and progress.checkpoint == checkpoint
 
     return shows
 
 
-def is_let_go(table: HudiTable) -> bool:
+def is_let_go(table: Table) -> bool:
     return not table.timeline.completed(Action.SAVEPOINT)
 
 
-def has_timeline_folder(table: HudiTable) -> bool:
+def has_timeline_folder(table: Table) -> bool:
     """Whether Apache Hudi, which lists it first of all, can read the table; S3 has no folders."""
     folders, _ = table.storage.list_folder(".hoodie")
     return table.storage.supports_compare_and_swap or ".hoodie/timeline" in folders
 
 
-def is_known(table: HudiTable) -> bool:
+def is_known(table: Table) -> bool:
     return bool(table.properties.metadata_partitions)
 
 
-def is_tended(table: HudiTable) -> bool:
+def is_tended(table: Table) -> bool:
     own = own_timeline(table.storage)
     return bool(own.completed(Action.CLEAN)) and own.has_history
 

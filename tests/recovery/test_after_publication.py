@@ -7,11 +7,11 @@ from typing import TypeVar
 
 import pytest
 
+from lakemark.errors import StorageUnavailable
+from lakemark.model.action import Action
+from lakemark.services.savepoint import create_savepoint
+from lakemark.storage import Storage
 from sinks.hudi.table_writer import TableWriter
-from table.errors import StorageUnavailable
-from table.model.action import Action
-from table.services.savepoint import create_savepoint
-from table.storage import Storage
 from tests.storages import WatchedStorage
 from tests.storages.wrapped_storage import WrappedStorage
 from tests.tables import Row, commit, contents, writer

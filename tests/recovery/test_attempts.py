@@ -14,23 +14,23 @@ from functools import cache
 import pyarrow as pa
 import pytest
 
-from checkpoints.codec import CHECKPOINT_KEY
+from checkpoints.commit_keys import CHECKPOINT_KEY
+from lakemark.config import keys
+from lakemark.errors import HudiError, Retriable
+from lakemark.execution.runner import LocalRunner
+from lakemark.model.action import Action
+from lakemark.model.format_version import FormatVersion
+from lakemark.services.archival_plan import ArchivalPolicy
+from lakemark.services.compaction import CompactionPolicy
+from lakemark.services.restore import restore
+from lakemark.storage import Storage
+from lakemark.timeline.lock import LeaseLost
+from lakemark.transaction.attempt import AttemptLost
+from lakemark.transaction.rollback import roll_back_named
+from lakemark.write.markers import drop_markers
 from sinks.hudi.compactions import Compaction, Planned, pending_compactions, request_compaction
+from sinks.hudi.table_services import archive
 from sinks.hudi.table_writer import TableWriter
-from sinks.hudi.upkeep import archive
-from table.config import keys
-from table.errors import HudiError, Retriable
-from table.execution.runner import LocalRunner
-from table.model.action import Action
-from table.model.format_version import FormatVersion
-from table.services.archival_plan import ArchivalPolicy
-from table.services.compaction import CompactionPolicy
-from table.services.restore import restore
-from table.storage import Storage
-from table.timeline.lock import LeaseLost
-from table.transaction.attempt import AttemptLost
-from table.transaction.rollback import roll_back_named
-from table.write.markers import drop_markers
 from tests.clocks import SharedClock, on_clock
 from tests.depth import sample
 from tests.storages.interrupted_storage import InterruptedStorage

@@ -7,10 +7,10 @@ from typing import TypeVar
 
 import pytest
 
-from table.errors import CorruptData, SnapshotChanged
-from table.metadata.bootstrap import drop
-from table.metadata.property_file import read_properties
-from table.storage import Storage
+from lakemark.errors import CorruptData, SnapshotChanged
+from lakemark.metadata.bootstrap import drop
+from lakemark.storage import Storage
+from lakemark.storage.properties_file import read_properties
 from tests.storages.wrapped_storage import WrappedStorage
 from tests.tables import Row, commit, contents, make, writer
 from tests.upkeep import new_storage

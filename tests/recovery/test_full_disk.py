@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from table.errors import HudiError
+from lakemark.errors import HudiError
 from tests.depth import sample
 from tests.recovery.checked import Checked
 from tests.recovery.places import OnDisk, transfer

@@ -8,21 +8,21 @@ from typing import TypeVar
 
 import pytest
 
+from lakemark.config.table_properties import PROPERTIES_PATH, TableType
+from lakemark.errors import OutcomeUnknown, StorageUnavailable
+from lakemark.execution.runner import LocalRunner
+from lakemark.model.action import COMMITS
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.instant import Instant
+from lakemark.services.compaction import CompactionPolicy
+from lakemark.services.restore import restore
+from lakemark.services.savepoint import create_savepoint
+from lakemark.storage import Storage
+from lakemark.transaction.heartbeat import HeartbeatPolicy
+from lakemark.transaction.multi_writer import MultiWriter
+from lakemark.transaction.rollback import roll_back_named
 from sinks.hudi.compactions import request_compaction
 from sinks.hudi.table_writer import TableWriter
-from table.config.table_properties import PROPERTIES_PATH, TableType
-from table.errors import OutcomeUnknown, StorageUnavailable
-from table.execution.runner import LocalRunner
-from table.model.action import COMMITS
-from table.model.format_version import FormatVersion
-from table.model.instant import Instant
-from table.services.compaction import CompactionPolicy
-from table.services.restore import restore
-from table.services.savepoint import create_savepoint
-from table.storage import Storage
-from table.transaction.heartbeat import HeartbeatPolicy
-from table.transaction.rollback import roll_back_named
-from table.transaction.sharing import Sharing
 from tests.clocks import SharedClock, on_clock
 from tests.storages import CountingStorage, SimulatedCrash
 from tests.storages.wrapped_storage import WrappedStorage
@@ -32,7 +32,7 @@ from tests.upkeep import new_storage
 T = TypeVar("T")
 
 CLOCK = SharedClock()
-SHARING = Sharing(HeartbeatPolicy(60.0, 2), clock_skew_ms=1)
+SHARING = MultiWriter(HeartbeatPolicy(60.0, 2), clock_skew_ms=1)
 
 VERSIONS = [FormatVersion.V6, FormatVersion.V9]
 OLD = {"a": (1, 1)}

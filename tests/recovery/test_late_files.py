@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 
+from lakemark.config.table_properties import TableType
+from lakemark.errors import Fenced
+from lakemark.execution.runner import LocalRunner
+from lakemark.model.action import Action
+from lakemark.model.format_version import FormatVersion
+from lakemark.services.archival_plan import ArchivalPolicy
+from lakemark.services.compaction import CompactionPolicy
+from lakemark.storage import Storage, StorageLocation, open_storage
+from lakemark.transaction.rollback import roll_back_named
+from lakemark.write.file_group_write import write_file_group
+from lakemark.write.partitioner import divide
 from sinks.hudi.compactions import Compaction, request_compaction
+from sinks.hudi.table_services import archive
 from sinks.hudi.table_writer import TableWriter
-from sinks.hudi.upkeep import archive
-from table.config.table_properties import TableType
-from table.errors import Fenced
-from table.execution.runner import LocalRunner
-from table.model.action import Action
-from table.model.format_version import FormatVersion
-from table.services.archival_plan import ArchivalPolicy
-from table.services.compaction import CompactionPolicy
-from table.storage import Storage, StorageLocation, open_storage
-from table.transaction.rollback import roll_back_named
-from table.write.file_group_write import write_file_group
-from table.write.partitioner import divide
 from tests.clocks import SharedClock, on_clock
 from tests.recovery.scenarios import ARCHIVAL, CLEANING
 from tests.storages import CountingStorage

@@ -8,20 +8,20 @@ from typing import TypeVar
 
 import pytest
 
+from lakemark.config.table_properties import TableType
+from lakemark.execution.runner import LocalRunner
+from lakemark.model.action import COMMITS
+from lakemark.model.format_version import FormatVersion
+from lakemark.services.cleaning_plan import CleaningPolicy, Retention
+from lakemark.services.compaction import CompactionPolicy
+from lakemark.services.restore import restore
+from lakemark.services.savepoint import create_savepoint
+from lakemark.storage import Storage
+from lakemark.timeline.lock import LeaseLost
+from lakemark.transaction.rollback import roll_back_named
 from sinks.hudi.compactions import request_compaction
+from sinks.hudi.table_services import clean
 from sinks.hudi.table_writer import TableWriter
-from sinks.hudi.upkeep import clean
-from table.config.table_properties import TableType
-from table.execution.runner import LocalRunner
-from table.model.action import COMMITS
-from table.model.format_version import FormatVersion
-from table.services.cleaning_plan import CleaningPolicy, Retention
-from table.services.compaction import CompactionPolicy
-from table.services.restore import restore
-from table.services.savepoint import create_savepoint
-from table.storage import Storage
-from table.timeline.lock import LeaseLost
-from table.transaction.rollback import roll_back_named
 from tests.clocks import SharedClock, on_clock
 from tests.storages import SimulatedCrash
 from tests.storages.wrapped_storage import WrappedStorage

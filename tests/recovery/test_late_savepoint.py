@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import pytest
 
-from sinks.hudi.upkeep import archive
-from table.config.table_properties import TableType
-from table.model.action import Action, State
-from table.model.format_version import FormatVersion
-from table.model.instant import Instant
-from table.services.archival_plan import ArchivalPolicy
-from table.services.savepoint import delete_savepoint
+from lakemark.config.table_properties import TableType
+from lakemark.model.action import Action, State
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.instant import Instant
+from lakemark.services.archival_plan import ArchivalPolicy
+from lakemark.services.savepoint import delete_savepoint
+from sinks.hudi.table_services import archive
 from tests.tables import Row, commit, contents, writer
 from tests.upkeep import active_names, make_plain, new_storage
 

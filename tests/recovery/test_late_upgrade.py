@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from lakemark.config.table_properties import PROPERTIES_PATH, TableType
+from lakemark.errors import WriteConflict
+from lakemark.execution.runner import LocalRunner
+from lakemark.model.format_version import FormatVersion
+from lakemark.storage import Storage
+from lakemark.timeline.lock import LeaseLost
 from sinks.hudi.table_writer import TableWriter
 from sinks.hudi.version_change import take_to_version
-from table.config.table_properties import PROPERTIES_PATH, TableType
-from table.errors import WriteConflict
-from table.execution.runner import LocalRunner
-from table.model.format_version import FormatVersion
-from table.storage import Storage
-from table.timeline.lock import LeaseLost
 from tests.clocks import SharedClock, on_clock
 from tests.storages.interrupted_storage import InterruptedStorage
 from tests.tables import Row, commit, contents, writer

@@ -12,24 +12,24 @@ from itertools import pairwise
 
 import pytest
 
+from lakemark.config.table_properties import TableType
+from lakemark.execution.runner import LocalRunner
+from lakemark.model.action import COMMITS, Action, State
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.instant import Instant
+from lakemark.services.archival_plan import ArchivalPolicy
+from lakemark.services.cleaning import take_up
+from lakemark.services.cleaning_plan import CleaningPolicy, Retention
+from lakemark.services.compaction import CompactionPolicy
+from lakemark.services.restore import restore
+from lakemark.services.savepoint import create_savepoint, delete_savepoint
+from lakemark.storage import Storage
+from lakemark.timeline.lock_file import LOCK_PATH
+from lakemark.transaction.heartbeat import HEARTBEAT_FOLDER
+from lakemark.transaction.rollback import roll_back_named
+from lakemark.upgrade.change import change_version
+from sinks.hudi.table_services import archive, clean
 from sinks.hudi.table_writer import TableWriter
-from sinks.hudi.upkeep import archive, clean
-from table.config.table_properties import TableType
-from table.execution.runner import LocalRunner
-from table.model.action import COMMITS, Action, State
-from table.model.format_version import FormatVersion
-from table.model.instant import Instant
-from table.services.archival_plan import ArchivalPolicy
-from table.services.cleaning import take_up
-from table.services.cleaning_plan import CleaningPolicy, Retention
-from table.services.compaction import CompactionPolicy
-from table.services.restore import restore
-from table.services.savepoint import create_savepoint, delete_savepoint
-from table.storage import Storage
-from table.timeline.lock_file import LOCK_PATH
-from table.transaction.heartbeat import HEARTBEAT_FOLDER
-from table.transaction.rollback import roll_back_named
-from table.upgrade.change import change_version
 from tests.storages import CountingStorage
 from tests.tables import Row, commit, write_files, writer
 from tests.upkeep import copy_of, make_plain, new_storage

@@ -6,15 +6,15 @@ from contextlib import suppress
 
 import pytest
 
+from lakemark.config.table_properties import TableType
+from lakemark.errors import Refused
+from lakemark.model.action import State
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.instant import Instant
+from lakemark.services.savepoint import create_savepoint
+from lakemark.storage import Storage
+from lakemark.transaction.rollback import roll_back_named
 from sinks.hudi.compactions import request_compaction
-from table.config.table_properties import TableType
-from table.errors import Refused
-from table.model.action import State
-from table.model.format_version import FormatVersion
-from table.model.instant import Instant
-from table.services.savepoint import create_savepoint
-from table.storage import Storage
-from table.transaction.rollback import roll_back_named
 from tests.recovery.scenarios import slices_as_of
 from tests.storages import SimulatedCrash, WatchedStorage
 from tests.tables import Row, commit, contents, data_files, make, write_files, writer

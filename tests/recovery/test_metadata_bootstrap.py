@@ -9,12 +9,12 @@ from typing import TypeVar
 
 import pytest
 
+from lakemark.config.table_properties import TableType
+from lakemark.errors import Retriable, SnapshotChanged, WriteConflict
+from lakemark.services.cleaning_plan import CleaningPolicy
+from lakemark.storage import Storage
+from sinks.hudi.table_services import clean
 from sinks.hudi.table_writer import TableWriter
-from sinks.hudi.upkeep import clean
-from table.config.table_properties import TableType
-from table.errors import Retriable, SnapshotChanged, WriteConflict
-from table.services.cleaning_plan import CleaningPolicy
-from table.storage import Storage
 from tests.clocks import SharedClock, on_clock
 from tests.storages.wrapped_storage import WrappedStorage
 from tests.tables import Row, commit, contents, writer

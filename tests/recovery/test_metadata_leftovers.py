@@ -7,25 +7,30 @@ from typing import TypeVar
 
 import pytest
 
+from lakemark.config.table_properties import PROPERTIES_PATH
+from lakemark.execution.runner import LocalRunner
+from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
+from lakemark.model.action import Action, State
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.instant import Instant
+from lakemark.model.rollback_plan import RollbackPlan
+from lakemark.services.archival_plan import ArchivalPolicy
+from lakemark.services.cleaning_plan import CleaningPolicy
+from lakemark.services.compaction import CompactionPolicy
+from lakemark.services.metadata_table_services import MetadataPolicies
+from lakemark.storage import Storage
+from lakemark.storage.folder_storage import FolderStorage
+from lakemark.storage.properties_file import read_properties
+from lakemark.timeline.lock import LeaseLost
+from lakemark.timeline.timeline import Timeline
+from lakemark.timeline.timeline_store import TimelineStore, rollback_plan_content
+from sinks.hudi.table_services import (
+    archive,
+    clean,
+    maintain_metadata_table,
+    maintain_metadata_table_now,
+)
 from sinks.hudi.table_writer import TableWriter
-from sinks.hudi.upkeep import archive, clean, tend_metadata_table, tend_metadata_table_now
-from table.config.table_properties import PROPERTIES_PATH
-from table.execution.runner import LocalRunner
-from table.metadata.opening import METADATA_FOLDER
-from table.metadata.property_file import read_properties
-from table.model.action import Action, State
-from table.model.format_version import FormatVersion
-from table.model.instant import Instant
-from table.model.rollback import RollbackPlan
-from table.services.archival_plan import ArchivalPolicy
-from table.services.cleaning_plan import CleaningPolicy
-from table.services.compaction import CompactionPolicy
-from table.services.metadata_upkeep import MetadataPolicies
-from table.storage import Storage
-from table.storage.folder_storage import FolderStorage
-from table.timeline.lock import LeaseLost
-from table.timeline.timeline import Timeline
-from table.timeline.timeline_store import TimelineStore, rollback_plan_content
 from tests.clocks import SharedClock, on_clock
 from tests.storages import SimulatedCrash
 from tests.storages.wrapped_storage import WrappedStorage
@@ -107,7 +112,7 @@ def live_on(storage: Storage, commits: int) -> None:
         to.compact_if_due(CompactionPolicy(3), LocalRunner(1))
         clean(to.table, CLEANING)
         archive(to.table, ARCHIVAL, CLEANING)
-        tend_metadata_table_now(to.table, POLICIES)
+        maintain_metadata_table_now(to.table, POLICIES)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -117,11 +122,11 @@ def test_a_commit_that_appears_after_its_rollback_is_undone(
 ) -> None:
     storage = new_table(version)
     pending = leave_commit(storage, suffix)
-    tended = tend_metadata_table_now(started(storage).table, POLICIES)
-    assert tended is not None
-    assert [i.requested_at for i in tended.undone] == [pending.requested_at]
-    assert not tended.timeline.pending()
-    assert tended.timeline == metadata_timeline(storage)
+    maintained = maintain_metadata_table_now(started(storage).table, POLICIES)
+    assert maintained is not None
+    assert [i.requested_at for i in maintained.undone] == [pending.requested_at]
+    assert not maintained.timeline.pending()
+    assert maintained.timeline == metadata_timeline(storage)
     paths = [info.path for info in storage.list_tree(METADATA_FOLDER)]
     assert not [path for path in paths if pending.requested_at in path]
     assert contents(storage) == {"z": (1, 1), "new": (9, 9)}
@@ -147,7 +152,7 @@ def test_the_rollback_of_apache_hudi_is_not_anticipated() -> None:
     at = store.clock.next_instant(store.load().newest_time)
     plan = RollbackPlan(pending.requested_at, Action.DELTA_COMMIT, {})
     store.create(Instant(at, Action.ROLLBACK, State.REQUESTED), rollback_plan_content(plan))
-    tend_metadata_table_now(started(storage).table, POLICIES)
+    maintain_metadata_table_now(started(storage).table, POLICIES)
     assert metadata_timeline(storage).find(pending.requested_at) == pending
 
 
@@ -163,7 +168,7 @@ def test_a_commit_whose_data_instant_is_pending_stays() -> None:
     with pytest.raises(SimulatedCrash):
         commit(started(Dies(storage)), [Row("old", 9, 9)])
     (pending,) = metadata_timeline(storage).pending()
-    assert tend_metadata_table_now(started(storage).table, POLICIES) is None
+    assert maintain_metadata_table_now(started(storage).table, POLICIES) is None
     assert metadata_timeline(storage).pending() == (pending,)
     started(storage).recover()
     assert not metadata_timeline(storage).pending()
@@ -191,5 +196,5 @@ def test_nothing_is_undone_under_a_lock_that_was_lost() -> None:
     table.compact_metadata_table()
     armed.append(True)
     with pytest.raises(LeaseLost):
-        tend_metadata_table(table, POLICIES)
+        maintain_metadata_table(table, POLICIES)
     assert metadata_timeline(storage).pending() == (pending,)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from uuid import uuid4
 
 from checkpoints.of_table import commits_kept_active, progress_of
+from lakemark.model.action import Action
+from lakemark.services.restore import restore
+from lakemark.storage import StorageLocation
+from lakemark.table import open_table
 from sinks.hudi.compactions import request_compaction
-from table.hudi_table import open_table
-from table.model.action import Action
-from table.services.restore import restore
-from table.storage import StorageLocation
 from tests.json_stream import JsonStream
 
 

@@ -8,20 +8,20 @@ from functools import cache
 
 import pytest
 
+from lakemark.config.table_properties import TableType
+from lakemark.errors import Fenced, InvalidConfig, Refused
+from lakemark.execution.runner import LocalRunner
+from lakemark.model.action import Action, State
+from lakemark.model.file_slice import FileSlice
+from lakemark.model.instant import Instant
+from lakemark.services.compaction import CompactionPolicy
+from lakemark.services.restore import plan_restore, restore
+from lakemark.services.savepoint import create_savepoint, delete_savepoint, savepoints
+from lakemark.storage import Storage
+from lakemark.timeline.timeline import Timeline
+from lakemark.transaction.rollback import plan_rollback, roll_back_named
 from sinks.hudi.compactions import request_compaction
 from sinks.hudi.table_writer import TableWriter
-from table.config.table_properties import TableType
-from table.errors import Fenced, InvalidConfig, Refused
-from table.execution.runner import LocalRunner
-from table.model.action import Action, State
-from table.model.file_slice import FileSlice
-from table.model.instant import Instant
-from table.services.compaction import CompactionPolicy
-from table.services.restore import plan_restore, restore
-from table.services.savepoint import create_savepoint, delete_savepoint, savepoints
-from table.storage import Storage
-from table.timeline.timeline import Timeline
-from table.transaction.rollback import plan_rollback, roll_back_named
 from tests.clocks import SharedClock, on_clock
 from tests.storages import FaultyStorage, SimulatedCrash
 from tests.tables import Row, commit, contents, data_files, write_files, writer

@@ -11,27 +11,27 @@ from typing import TypeVar
 
 import pytest
 
-from sinks.hudi.upkeep import clean
-from table.config.table_properties import TableType
-from table.errors import CorruptData, Refused, Unsupported, WriteConflict
-from table.execution.runner import LocalRunner
-from table.hudi_table import HudiTable
-from table.model.action import Action, State
-from table.model.compaction_plan import CompactionPlan
-from table.model.file_slice import FileSlice
-from table.model.format_version import FormatVersion
-from table.model.instant import Instant
-from table.services.cleaning_plan import CleaningPolicy, Retention
-from table.services.compaction import CompactionPolicy, request
-from table.services.restore import restore
-from table.services.savepoint import create_savepoint
-from table.storage import Storage, StorageLocation, open_storage
-from table.timeline.clock import UTC_CLOCK
-from table.timeline.timeline import Timeline
-from table.timeline.timeline_store import compaction_plan_content
-from table.transaction.instant_files import files_of, names_of
-from table.transaction.rollback import recover, roll_back_named
-from table.upgrade.change import change_version
+from lakemark.config.table_properties import TableType
+from lakemark.errors import CorruptData, Refused, Unsupported, WriteConflict
+from lakemark.execution.runner import LocalRunner
+from lakemark.model.action import Action, State
+from lakemark.model.compaction_plan import CompactionPlan
+from lakemark.model.file_slice import FileSlice
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.instant import Instant
+from lakemark.services.cleaning_plan import CleaningPolicy, Retention
+from lakemark.services.compaction import CompactionPolicy, request
+from lakemark.services.restore import restore
+from lakemark.services.savepoint import create_savepoint
+from lakemark.storage import Storage, StorageLocation, open_storage
+from lakemark.table import Table
+from lakemark.timeline.clock import UTC_CLOCK
+from lakemark.timeline.timeline import Timeline
+from lakemark.timeline.timeline_store import compaction_plan_content
+from lakemark.transaction.instant_files import files_of, names_of
+from lakemark.transaction.rollback import recover, roll_back_named
+from lakemark.upgrade.change import change_version
+from sinks.hudi.table_services import clean
 from tests.storages import SimulatedCrash, WholeSeconds
 from tests.storages.wrapped_storage import WrappedStorage
 from tests.tables import Row, commit, contents, data_files, make, write_files, writer
@@ -49,7 +49,7 @@ def table_with_logs() -> Storage:
     return storage
 
 
-def planned_by_others(table: HudiTable, plan: CompactionPlan) -> Instant:
+def planned_by_others(table: Table, plan: CompactionPlan) -> Instant:
     """A compaction, planned while somebody writes, as another release may do."""
     at = table.store.clock.next_instant(table.store.load().newest_time)
     requested = Instant(at, Action.COMPACTION, State.REQUESTED)

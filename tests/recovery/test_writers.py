@@ -14,34 +14,34 @@ from pathlib import Path
 
 import pytest
 
-from sinks.hudi.exchange import Written
-from sinks.hudi.table_writer import TableWriter
-from sinks.hudi.upkeep import archive
-from table.config.table_properties import TableType
-from table.errors import Fenced, WriteConflict
-from table.execution.runner import LocalRunner
-from table.model.action import Action, State
-from table.model.commit_metadata import CommitMetadata
-from table.model.instant import Instant
-from table.services.archival_plan import ArchivalPolicy
-from table.services.compaction import CompactionPolicy
-from table.storage import Storage, StorageLocation, open_storage
-from table.timeline import clock
-from table.timeline.clock import UTC_CLOCK
-from table.timeline.lock import LockProvider
-from table.timeline.timeline_store import commit_content, rollback_plan_content
-from table.transaction import heartbeat
-from table.transaction.access import LOCK_WAIT_S
-from table.transaction.conflicts import ClusteringPlanned
-from table.transaction.heartbeat import (
+from lakemark.config.table_properties import TableType
+from lakemark.errors import Fenced, WriteConflict
+from lakemark.execution.runner import LocalRunner
+from lakemark.model.action import Action, State
+from lakemark.model.commit_metadata import CommitMetadata
+from lakemark.model.instant import Instant
+from lakemark.services.archival_plan import ArchivalPolicy
+from lakemark.services.compaction import CompactionPolicy
+from lakemark.storage import Storage, StorageLocation, open_storage
+from lakemark.timeline import clock
+from lakemark.timeline.clock import UTC_CLOCK
+from lakemark.timeline.lock import LockProvider
+from lakemark.timeline.timeline_store import commit_content, rollback_plan_content
+from lakemark.transaction import heartbeat
+from lakemark.transaction.conflicts import ClusteringPlanned
+from lakemark.transaction.heartbeat import (
     HEARTBEAT_FOLDER,
     HeartbeatExpired,
     HeartbeatPolicy,
     WriterAlive,
     beating,
 )
-from table.transaction.rollback import plan_rollback
-from table.transaction.sharing import Sharing
+from lakemark.transaction.multi_writer import MultiWriter
+from lakemark.transaction.rollback import plan_rollback
+from lakemark.transaction.table_context import LOCK_WAIT_S
+from sinks.hudi.exchange import Written
+from sinks.hudi.table_services import archive
+from sinks.hudi.table_writer import TableWriter
 from tests.fixtures.quick_s3 import QuickS3
 from tests.storages import CountingStorage
 from tests.tables import Row, commit, contents, data_files, write_files, writer
@@ -62,7 +62,7 @@ from tests.writers import (
 )
 
 #: Nobody beats a second time within a test, and whoever is silent for two hours is dead.
-HOURLY_SHARING = Sharing(HeartbeatPolicy(3600.0, 1), clock_skew_ms=1)
+HOURLY_SHARING = MultiWriter(HeartbeatPolicy(3600.0, 1), clock_skew_ms=1)
 
 
 class _AnHourAgo(datetime):
@@ -154,7 +154,7 @@ def test_a_living_writer_is_left_alone_and_a_dead_one_is_not(
     local: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_shared(local)
-    living = shared_writer(local, sharing=Sharing(HeartbeatPolicy(0.05, 12_000), 1))
+    living = shared_writer(local, sharing=MultiWriter(HeartbeatPolicy(0.05, 12_000), 1))
     dead = shared_writer(local)  # it beats once, and never again
     with monkeypatch.context() as changed:
         changed.setattr(clock, "datetime", _AnHourAgo)
@@ -354,7 +354,7 @@ def test_nobody_is_waited_for_longer_than_a_writer_may_be_silent(local: Storage)
     make_shared(local, TableType.COPY_ON_WRITE)
     theirs = requested_as_apache(local, Action.COMMIT)
     policy = HeartbeatPolicy(0.5, 6)
-    ours = commit(shared_writer(local, sharing=Sharing(policy, 1)), [Row("a", 1, 1)])
+    ours = commit(shared_writer(local, sharing=MultiWriter(policy, 1)), [Row("a", 1, 1)])
     waited = UTC_CLOCK.parse(ours.completed_at or "") - UTC_CLOCK.parse(theirs.requested_at)
     assert waited.total_seconds() >= policy.expires_after_s
     assert contents(local) == {"a": (1, 1)}

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
+from lakemark.config.table_properties import TableType
+from lakemark.model.action import Action
+from lakemark.model.format_version import FormatVersion
+from lakemark.services.savepoint import delete_savepoint
 from sinks.hudi.table_writer import TableWriter
-from table.config.table_properties import TableType
-from table.model.action import Action
-from table.model.format_version import FormatVersion
-from table.services.savepoint import delete_savepoint
 from tests.protocol import actors
 from tests.protocol.clocked_store import ClockedStore
 from tests.protocol.invariants import (
@@ -58,7 +58,7 @@ _ACTS = (
     actors.compact,
     actors.clean_up,
     actors.put_away,
-    actors.tend_metadata,
+    actors.maintain_metadata,
 )
 _RATES = (0.002, 0.005, 0.01, 0.03)
 _MOST_LIVES = 3

@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import count
 
+from lakemark.config.table_properties import PROPERTIES_PATH, TableProperties
+from lakemark.errors import Fenced, InvalidConfig, OutcomeUnknown, Refused, Retriable
+from lakemark.model.action import COMMITS, Action
+from lakemark.model.format_version import FormatVersion
+from lakemark.read.queries import Incremental, Snapshot
+from lakemark.storage import Storage
+from lakemark.table import Table
+from lakemark.timeline.clock import UTC_CLOCK
 from sinks.hudi.table_writer import TableWriter
-from table.config.table_properties import PROPERTIES_PATH, TableProperties
-from table.errors import Fenced, InvalidConfig, OutcomeUnknown, Refused, Retriable
-from table.hudi_table import HudiTable
-from table.model.action import COMMITS, Action
-from table.model.format_version import FormatVersion
-from table.read.queries import Incremental, Snapshot
-from table.storage import Storage
-from table.timeline.clock import UTC_CLOCK
 from tests.protocol import actors
 from tests.protocol.actors import Acknowledged, open_writer
 from tests.protocol.virtual_time import VirtualTime, VirtualTimelineClock
@@ -103,11 +103,11 @@ class Program:
         """A writer that has recovered nothing."""
         return open_writer(self.storage, self.world.time, has_metadata=self.world.has_metadata)
 
-    def table(self) -> HudiTable:
+    def table(self) -> Table:
         """For reading."""
         properties = TableProperties.parse(self.storage.read(PROPERTIES_PATH))
         clock = VirtualTimelineClock(UTC_CLOCK.zone, virtual=self.world.time)
-        return HudiTable(self.storage, properties, clock=clock)
+        return Table(self.storage, properties, clock=clock)
 
     def told(self, what: str, told: Acknowledged) -> None:
         """An act ended well."""
@@ -174,7 +174,7 @@ _SERVICES = {
     _act(actors.compact): 3,
     _act(actors.clean_up): 3,
     _act(actors.put_away): 3,
-    _act(actors.tend_metadata): 1,
+    _act(actors.maintain_metadata): 1,
     _act(actors.recover): 1,
 }
 
@@ -292,7 +292,7 @@ def _follower(program: Program) -> Act:
     return read
 
 
-def _contents(table: HudiTable, as_of: str | None = None) -> dict[str, tuple[int, int]]:
+def _contents(table: Table, as_of: str | None = None) -> dict[str, tuple[int, int]]:
     found = table.scan(Snapshot(as_of), ["id", "ts", "v"]).to_reader(1).read_all().to_pylist()
     assert len({row["id"] for row in found}) == len(found), f"a key is there twice: {found}"
     return {row["id"]: (row["ts"], row["v"]) for row in found}

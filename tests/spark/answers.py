@@ -8,8 +8,8 @@ from typing import TypeAlias
 
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from table.read.queries import Incremental, Query, ReadOptimized, Snapshot
-from table.spark.read import read_table
+from lakemark.read.queries import Incremental, Query, ReadOptimized, Snapshot
+from lakemark.spark.read import read_table
 from tests.golden.golden_table import GoldenTable
 
 Door: TypeAlias = Callable[[SparkSession, GoldenTable, Query], DataFrame]

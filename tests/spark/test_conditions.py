@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from table.read.where import parse_where
-from table.spark.conditions import spark_condition
-from table.spark.types import spark_schema
+from lakemark.read.where import parse_where
+from lakemark.spark.conditions import spark_condition
+from lakemark.spark.types import spark_schema
 
 pytestmark = pytest.mark.spark
 

@@ -11,8 +11,8 @@ import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
-from table.read.queries import Incremental, Query, ReadOptimized
-from table.spark.read import read_slice
+from lakemark.read.queries import Incremental, Query, ReadOptimized
+from lakemark.spark.read import read_slice
 from tests.golden.golden_table import GoldenTable, unpack
 from tests.spark.answers import apaches, queries_of, sorted_rows
 
@@ -24,7 +24,7 @@ spark_4 = pytest.mark.skipif(not _HAS_SOURCES, reason="Spark 3.5 has no data sou
 
 @pytest.fixture(scope="module")
 def registered(spark: SparkSession) -> SparkSession:
-    importlib.import_module("table.spark.data_source").register(spark)
+    importlib.import_module("lakemark.spark.data_source").register(spark)
     return spark
 
 
@@ -36,7 +36,7 @@ def compacted(tmp_path_factory: pytest.TempPathFactory) -> GoldenTable:
 @pytest.mark.skipif(_HAS_SOURCES, reason="Spark 4 has data sources in Python")
 def test_spark_35_is_told_what_reads_tables_there() -> None:
     with pytest.raises(ImportError, match="read_table"):
-        importlib.import_module("table.spark.data_source")
+        importlib.import_module("lakemark.spark.data_source")
 
 
 @spark_4
@@ -101,7 +101,7 @@ def test_a_type_of_the_users_own_is_refused(
 
 @spark_4
 def test_a_worker_gets_no_more_than_it_reads(compacted: GoldenTable) -> None:
-    source = importlib.import_module("table.spark.data_source")
+    source = importlib.import_module("lakemark.spark.data_source")
     scan = compacted.table.scan(columns=["id"])
     reader = source.SliceReader(scan)
     partitions = [pickle.loads(pickle.dumps(one)) for one in reader.partitions()]

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from lakemark.storage import StorageLocation
+from lakemark.table import open_table
 from sinks.batch import KafkaBatch
 from sinks.hudi.exchange import OpenWrite, Prepare, Written
 from sinks.hudi.partition_rule import PartitionChange
 from sinks.hudi.spark_exchange import SparkExchange
-from table.hudi_table import open_table
-from table.storage import StorageLocation
 from tests.json_stream import InThisProcess, JsonStream
 
 pytestmark = pytest.mark.spark

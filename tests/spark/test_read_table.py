@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from table.errors import InvalidConfig, SnapshotChanged
-from table.read.queries import ReadOptimized, Snapshot
-from table.spark.plain_slices import plain_slices
-from table.spark.read import ReadSlices, read_table
-from table.storage import StorageLocation, open_storage
+from lakemark.errors import InvalidConfig, SnapshotChanged
+from lakemark.read.queries import ReadOptimized, Snapshot
+from lakemark.spark.plain_slices import plain_slices
+from lakemark.spark.read import ReadSlices, read_table
+from lakemark.storage import StorageLocation, open_storage
 from tests import tables
 from tests.fixtures.s3 import S3Server
 from tests.golden.golden_table import GoldenTable, unpack

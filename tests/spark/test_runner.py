@@ -14,12 +14,12 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from lakemark.errors import Permanent
+from lakemark.execution.runner import Cancelled
+from lakemark.spark.versions import versions
 from sinks.hudi.spark_exchange import SparkExchange
 from streamer.cluster_runner import ClusterRunner, ClusterRunnerBeside
 from streamer.stream_failure import translated
-from table.errors import Permanent
-from table.execution.runner import Cancelled
-from table.spark.versions import versions
 from tests.waiting import until
 
 pytestmark = pytest.mark.spark

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from table.merge.custom.buffered_record import BufferedRecord, Operation
-from table.merge.custom.buffered_record_merger import BufferedRecordMerger
-from table.merge.custom.record_context import RecordContext
+from lakemark.merge.custom.buffered_record import BufferedRecord, Operation
+from lakemark.merge.custom.buffered_record_merger import BufferedRecordMerger
+from lakemark.merge.custom.record_context import RecordContext
 
 #: Each is written by one service, and null in the records of the other.
 PARTS = ("order_info", "payment_info")

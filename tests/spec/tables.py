@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from table.config.table_properties import (
+from lakemark.config.table_properties import (
     MergeMode,
     TableProperties,
     TableType,

@@ -9,15 +9,15 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from table.config import keys
-from table.config.merger_name import MergerName
-from table.config.table_properties import MergeMode, TableType
-from table.config.table_spec import TableSpec
-from table.errors import InvalidConfig, Unsupported
-from table.hudi_table import open_table
-from table.merge.custom import BufferedRecord, BufferedRecordMerger, RecordContext, load_merger
-from table.model.changes import ChangeKind
-from table.storage import StorageLocation
+from lakemark.config import keys
+from lakemark.config.merger_name import MergerName
+from lakemark.config.table_properties import MergeMode, TableType
+from lakemark.config.table_spec import TableSpec
+from lakemark.errors import InvalidConfig, Unsupported
+from lakemark.merge.custom import BufferedRecord, BufferedRecordMerger, RecordContext, load_merger
+from lakemark.model.changes import ChangeKind
+from lakemark.storage import StorageLocation
+from lakemark.table import open_table
 from tests.merging.written_table import KEY, Row, WrittenTable, changes_of
 from tests.spec.order_mergers import (
     DeletingMerger,

@@ -13,12 +13,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from lakemark.config import keys
+from lakemark.config.table_properties import MergeMode, TableProperties, TableType
+from lakemark.config.table_spec import TableSpec
+from lakemark.errors import CorruptData, InvalidConfig
+from lakemark.model.changes import ChangeKind
 from streamer.config.load import validated
-from table.config import keys
-from table.config.table_properties import MergeMode, TableProperties, TableType
-from table.config.table_spec import TableSpec
-from table.errors import CorruptData, InvalidConfig
-from table.model.changes import ChangeKind
 from tests.golden.golden_table import unpack
 from tests.merging.written_table import KEY, Row, WrittenTable, changes_of
 from tests.spec.tables import (

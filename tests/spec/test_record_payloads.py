@@ -11,12 +11,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from table.config import keys
-from table.config.merge_settings import PAYLOAD_CLASSES, merge_settings, payload_settings
-from table.config.table_properties import TableProperties, TableType
-from table.config.table_spec import TableSpec
-from table.errors import InvalidConfig
-from table.model.changes import ChangeKind
+from lakemark.config import keys
+from lakemark.config.merge_settings import PAYLOAD_CLASSES, merge_settings, payload_settings
+from lakemark.config.table_properties import TableProperties, TableType
+from lakemark.config.table_spec import TableSpec
+from lakemark.errors import InvalidConfig
+from lakemark.model.changes import ChangeKind
 from tests.merging.written_table import KEY, Row, WrittenTable
 from tests.spec.tables import COPY_ON_WRITE, MERGE_ON_READ, PRICES
 

@@ -9,14 +9,14 @@ from typing import Any
 import pyarrow as pa
 
 from checkpoints.checkpoint import KafkaCheckpoint
-from checkpoints.codec import decode
+from checkpoints.commit_keys import decode
+from lakemark.config import keys
+from lakemark.model.action import Action
+from lakemark.storage import StorageLocation
+from lakemark.table import open_table
 from streamer.config.load import validated
 from streamer.config.pipeline import PipelineConfig
 from streamer.demo import ExpectedOrders
-from table.config import keys
-from table.hudi_table import open_table
-from table.model.action import Action
-from table.storage import StorageLocation
 
 COLUMNS = {
     "order_id": "string",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow.compute as pc
 
-from table.merge.custom import Records, VectorMerge, VectorMerger, chosen
+from lakemark.merge.custom import Records, VectorMerge, VectorMerger, chosen
 
 
 class QuantityMerger(VectorMerger):

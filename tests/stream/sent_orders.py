@@ -8,10 +8,10 @@ from pathlib import Path
 
 import yaml
 
-from checkpoints.codec import decode
+from checkpoints.commit_keys import decode
+from lakemark.storage import StorageLocation, open_storage
+from lakemark.table import open_table
 from streamer.demo import expected_orders, produce
-from table.hudi_table import open_table
-from table.storage import StorageLocation, open_storage
 from tests.fixtures.kafka import Kafka
 from tests.stream.orders_pipeline import assert_holds, assert_offsets_chain, pipeline_tree
 from tests.tables import data_files

@@ -13,12 +13,12 @@ import fastavro
 import pytest
 from pyspark.sql import SparkSession
 
-import table
+import lakemark
+from lakemark.execution.runner import LocalRunner
 from sinks.hudi.exchange import DriverExchange, Exchange
 from sinks.hudi.spark_exchange import SparkExchange
 from streamer import pipeline
 from streamer.config.load import validated
-from table.execution.runner import LocalRunner
 from tests.fixtures.kafka import Kafka
 from tests.fixtures.schema_registry import Apicurio
 from tests.schema_registry import FaultyRegistry
@@ -130,10 +130,10 @@ def test_writers_that_change_their_schema_change_the_table(
     _run(config, IN_WORKERS)
     up.join()
 
-    rows = table.open(str(path)).snapshot(["id", "n", "note"]).read_all()
+    rows = lakemark.open(str(path)).snapshot(["id", "n", "note"]).read_all()
     found = {row["id"]: (row["n"], row["note"]) for row in rows.to_pylist()}
     assert found == {f"o{n}": (n + 2**40, "b") if n < 10 else (n, None) for n in range(19)}
-    dead = table.open(f"{path}_dead_letters").snapshot(["reason"]).read_all()
+    dead = lakemark.open(f"{path}_dead_letters").snapshot(["reason"]).read_all()
     reasons = sorted(dead.column("reason").to_pylist())
     assert len(reasons) == 2
     assert all("has no schemas/ids/" in reason for reason in reasons), reasons
@@ -168,7 +168,7 @@ def test_a_registry_that_stays_down_stops_the_run_and_nothing_is_lost(
         _run(config, IN_DRIVER)
     gateway.start()
     _run(config, IN_DRIVER)
-    assert table.open(str(path)).snapshot(["id"]).read_all().to_pylist() == [{"id": "a"}]
+    assert lakemark.open(str(path)).snapshot(["id"]).read_all().to_pylist() == [{"id": "a"}]
 
 
 def _send(kafka: Kafka, topic: str, key_id: int, records: list[tuple[str, bytes | None]]) -> None:

@@ -15,8 +15,8 @@ from urllib.error import URLError
 import pytest
 
 import streamer.__main__
+from lakemark.storage import open_storage
 from streamer.broker.data_folder import free_ports
-from table.storage import open_storage
 from tests.fixtures.kafka import Kafka
 from tests.fixtures.s3 import S3Server
 from tests.stream import held_driver

@@ -10,6 +10,11 @@ from pyspark.sql import SparkSession
 
 from checkpoints.checkpoint import KafkaCheckpoint
 from checkpoints.of_table import progress_of
+from lakemark.config import keys
+from lakemark.execution.runner import LocalRunner
+from lakemark.model.action import Action
+from lakemark.storage import StorageLocation
+from lakemark.table import open_table
 from sinks.hudi.exchange import DriverExchange, Exchange
 from sinks.hudi.sink import TooManyRejects
 from sinks.hudi.spark_exchange import SparkExchange
@@ -17,11 +22,6 @@ from streamer import pipeline
 from streamer.demo import expected_orders, produce
 from streamer.events import BatchWritten, CompactionDone, Event, OffsetsSkipped
 from streamer.sources.errors import LostOffsets
-from table.config import keys
-from table.execution.runner import LocalRunner
-from table.hudi_table import open_table
-from table.model.action import Action
-from table.storage import StorageLocation
 from tests.fixtures.kafka import Kafka
 from tests.stream.orders_pipeline import assert_holds, assert_offsets_chain, pipeline_config
 

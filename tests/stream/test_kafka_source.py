@@ -9,6 +9,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 
 from checkpoints.checkpoint import KafkaCheckpoint
+from lakemark.storage.scratch import scratch_folder
 from streamer.config.load import validated
 from streamer.config.source import SourceConfig
 from streamer.events import Event, GroupCommitFailed
@@ -26,7 +27,6 @@ from streamer.sources.errors import (
 )
 from streamer.sources.kafka import KafkaSource
 from streamer.sources.offset_log import planned_end
-from table.storage.scratch import scratch_folder
 from tests.fixtures.kafka import Kafka
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from checkpoints.codec import decode
+from checkpoints.commit_keys import decode
+from lakemark.storage import StorageLocation
+from lakemark.table import open_table
 from streamer.demo import expected_orders, produce
-from table.hudi_table import open_table
-from table.storage import StorageLocation
 from tests.fixtures.kafka import Kafka
 from tests.short_lived import short_lived
 from tests.stream.orders_pipeline import assert_holds, assert_offsets_chain, pipeline_tree

@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-import table
+import lakemark
+from lakemark.execution.runner import LocalRunner
+from lakemark.model.action import Action
+from lakemark.spark.read import read_table
+from lakemark.storage import StorageLocation
+from lakemark.table import open_table
 from sinks.hudi.exchange import DriverExchange, Exchange
 from sinks.hudi.spark_exchange import SparkExchange
 from streamer import pipeline
 from streamer.config.pipeline import PipelineConfig
 from streamer.events import CompactionDone, Event, SchemaEvolved
-from table.execution.runner import LocalRunner
-from table.hudi_table import open_table
-from table.model.action import Action
-from table.spark.read import read_table
-from table.storage import StorageLocation
 from tests.fixtures.kafka import Kafka
 from tests.stream.orders_pipeline import pipeline_config
 from tests.stream.quantity_merger import QuantityMerger
@@ -72,7 +72,7 @@ def test_a_schema_that_grows_in_the_middle_of_a_batch_loses_no_row(
     assert found == {
         str(o["order_id"]): {name: o.get(name) for name in columns} for o in [*before, *after]
     }
-    assert not table.open(f"{path}_dead_letters").timeline.completed(Action.COMMIT)
+    assert not lakemark.open(f"{path}_dead_letters").timeline.completed(Action.COMMIT)
 
 
 def test_a_merger_of_ones_own_merges_in_the_workers_in_compactions_and_in_queries(
@@ -86,7 +86,7 @@ def test_a_merger_of_ones_own_merges_in_the_workers_in_compactions_and_in_querie
         _send(kafka, topic, orders)
         events = _run(config, exchange)
         compacted += sum(isinstance(event, CompactionDone) for event in events)
-        rows = table.open(str(path), mergers=[QuantityMerger()]).snapshot().read_all()
+        rows = lakemark.open(str(path), mergers=[QuantityMerger()]).snapshot().read_all()
         assert rows.num_rows == 40
         assert set(rows["quantity"].to_pylist()) == {111 * run}
     assert compacted

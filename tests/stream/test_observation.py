@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 
 from streamer import pipeline
 from streamer.events import Alive, BatchWritten, Event, MetricsServed
-from streamer.life_signs import telling_of_life
-from streamer.metrics.observation import observed
+from streamer.keepalive import telling_of_life
+from streamer.metrics.server import observed
 from tests.fixtures.kafka import Kafka
 from tests.stream.monitoring import get, scraped
 from tests.stream.orders_pipeline import pipeline_config

@@ -17,15 +17,15 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from lakemark.storage import Storage, StorageLocation, open_storage
+from lakemark.table import create_table, open_table
+from lakemark.timeline.lock import Lease, open_lock
 from sinks.batch import KafkaBatch
 from sinks.hudi.exchange import OpenWrite, Prepare, Written
 from streamer import pipeline
 from streamer.config.load import load
 from streamer.events import ignore
 from streamer.table_setup import table_spec
-from table.hudi_table import create_table, open_table
-from table.storage import Storage, StorageLocation, open_storage
-from table.timeline.lock import Lease, open_lock
 from tests.fixtures.kafka import Kafka
 from tests.short_lived import short_lived
 from tests.stream.sent_orders import SentOrders

@@ -20,6 +20,13 @@ from pyspark.sql import SparkSession
 
 from checkpoints.checkpoint import KafkaCheckpoint
 from checkpoints.of_table import progress_of
+from lakemark.config import keys
+from lakemark.errors import Permanent, StorageUnavailable, WriteConflict
+from lakemark.execution.runner import LocalRunner
+from lakemark.model.action import COMMITS, Action
+from lakemark.model.instant import Instant
+from lakemark.storage import StorageLocation
+from lakemark.table import Table, open_table
 from sinks.batch import KafkaBatch
 from sinks.hudi.exchange import DriverExchange, OpenWrite, Prepare, Written
 from streamer import pipeline
@@ -36,13 +43,6 @@ from streamer.sources.errors import LostOffsets, OffsetsWithoutRecord
 from streamer.sources.kafka import KafkaSource
 from streamer.sources.kafka_admin import KafkaAdmin
 from streamer.sources.kafka_offsets import OffsetRange
-from table.config import keys
-from table.errors import Permanent, StorageUnavailable, WriteConflict
-from table.execution.runner import LocalRunner
-from table.hudi_table import HudiTable, open_table
-from table.model.action import COMMITS, Action
-from table.model.instant import Instant
-from table.storage import StorageLocation
 from tests.fixtures.kafka import Kafka, Message
 from tests.stream.orders_pipeline import assert_offsets_chain, pipeline_config
 from tests.stream.test_kafka_source import config
@@ -92,13 +92,13 @@ def offsets_left(bootstrap: str, topic: str, end: int) -> list[int]:
     return found
 
 
-def contents(table: HudiTable) -> dict[str, int]:
+def contents(table: Table) -> dict[str, int]:
     rows = table.snapshot(["order_id", "updated_at"]).read_all().to_pylist()
     assert len({row["order_id"] for row in rows}) == len(rows), "an order is there twice"
     return {row["order_id"]: row["updated_at"] for row in rows}
 
 
-def audits(table: HudiTable) -> list[dict[str, int]]:
+def audits(table: Table) -> list[dict[str, int]]:
     commits = table.timeline.completed(Action.DELTA_COMMIT)
     return [json.loads(table.store.read_commit(i).extra_metadata[keys.AUDIT]) for i in commits]
 

@@ -33,10 +33,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from table.codec.byte_strings import byte_strings
-from table.errors import InvalidConfig
-from table.schema.avro import to_avro
-from table.schema.evolution import Path, Proposal, Sighting
+from lakemark.codec.byte_strings import byte_strings
+from lakemark.errors import InvalidConfig
+from lakemark.schema.avro import to_avro
+from lakemark.schema.evolution import Path, Proposal, Sighting
 from transforms.decode.avro_decoding import AvroDecoding, differences, groups_of
 from transforms.decode.avro_differences import Differences
 from transforms.decode.avro_framing import Framing, WriterSchema

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from table.codec.avro_rows import decode_rows
-from table.codec.byte_strings import ByteStrings, byte_strings
-from table.errors import CorruptData
+from lakemark.codec.avro_rows import decode_rows
+from lakemark.codec.byte_strings import ByteStrings, byte_strings
+from lakemark.errors import CorruptData
 from transforms.decode.aliases import fold_aliases
 from transforms.decode.avro_differences import (
     Differences,

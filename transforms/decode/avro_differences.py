@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from table.errors import InvalidConfig
-from table.schema.canonical import canonical
-from table.schema.evolution import (
+from lakemark.errors import InvalidConfig
+from lakemark.schema.canonical import canonical
+from lakemark.schema.evolution import (
     ELEMENT,
     MAX_EVOLVED_DEPTH,
     DeclaredType,

@@ -15,11 +15,11 @@ from typing import ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from table.codec.avro_bounds import check_bounded
-from table.codec.avro_columnar import without_null_fields
-from table.codec.avro_nodes import Node, root_of
-from table.codec.byte_strings import ByteStrings
-from table.errors import HudiError
+from lakemark.codec.avro_bounds import check_bounded
+from lakemark.codec.avro_columnar import without_null_fields
+from lakemark.codec.avro_nodes import Node, root_of
+from lakemark.codec.byte_strings import ByteStrings
+from lakemark.errors import HudiError
 from transforms.decode.avro_references import StoredSchema
 from transforms.decode.avro_sizes import RecordSizes
 from transforms.decode.decoded import Indices

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from table.codec.avro_nodes import Node
-from table.codec.avro_walk import BrokenDatum, Walk
+from lakemark.codec.avro_nodes import Node
+from lakemark.codec.avro_walk import BrokenDatum, Walk
 
 
 def reason_against(datum: bytes, root: Node) -> str | None:

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from table.errors import CorruptData
+from lakemark.errors import CorruptData
 
 _NAMED = ("record", "error", "enum", "fixed")
 

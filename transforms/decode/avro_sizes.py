@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from table.codec.avro_nodes import Node
-from table.codec.avro_walk import BrokenDatum, Walk
+from lakemark.codec.avro_nodes import Node
+from lakemark.codec.avro_walk import BrokenDatum, Walk
 
 _OFFSET_BYTES = 4
 

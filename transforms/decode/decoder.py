@@ -8,8 +8,8 @@ from typing import Literal
 
 import pyarrow as pa
 
-from table.errors import InvalidConfig
-from table.schema.evolution import Path, Proposal
+from lakemark.errors import InvalidConfig
+from lakemark.schema.evolution import Path, Proposal
 from transforms.decode.decoded import Decoded
 from transforms.decode.schema_policy import SchemaPolicy, UnknownFields
 

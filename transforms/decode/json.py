@@ -33,12 +33,12 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from table.errors import InvalidConfig
-from table.schema.evolution import Path, Proposal
+from lakemark.errors import InvalidConfig
+from lakemark.schema.evolution import Path, Proposal
 from transforms.decode.decoded import Decoded
 from transforms.decode.decoder import ColumnDecoder
 from transforms.decode.json_decoding import JsonDecoding
-from transforms.decode.json_judge import Judge
+from transforms.decode.json_policy import Judge
 from transforms.decode.json_record import LEAF_TYPES
 
 

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from transforms.decode.aliases import fold_aliases
 from transforms.decode.decoded import Decoded, Indices
 from transforms.decode.json_block import BlockReader, Forms, TimestampForm, count_timestamps
-from transforms.decode.json_judge import Judge
 from transforms.decode.json_overflow import find_possible_overflows
+from transforms.decode.json_policy import Judge
 from transforms.decode.json_record import Finding, RecordInspector, SeenForms, merge_forms
 from transforms.decode.json_rescue import (
     count_unknown,

@@ -36,9 +36,9 @@ from decimal import Decimal
 
 import pyarrow as pa
 
-from table.errors import InvalidConfig
-from table.model.meta_columns import is_reserved
-from table.schema.evolution import ELEMENT, MAX_EVOLVED_DEPTH, Path, dotted
+from lakemark.errors import InvalidConfig
+from lakemark.model.meta_columns import is_reserved
+from lakemark.schema.evolution import ELEMENT, MAX_EVOLVED_DEPTH, Path, dotted
 from transforms.decode.json_record import (
     LongInteger,
     count_digits,

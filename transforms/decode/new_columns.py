@@ -10,7 +10,7 @@ from collections.abc import Set
 
 import pyarrow as pa
 
-from table.schema.evolution import MAX_EVOLVED_COLUMNS, Sighting, column_count, evolved
+from lakemark.schema.evolution import MAX_EVOLVED_COLUMNS, Sighting, column_count, evolved
 from transforms.decode.schema_policy import SchemaPolicy
 
 #: Columns that one JSON record may add, counting those inside structs.

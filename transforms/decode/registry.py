@@ -24,7 +24,7 @@ from http.client import HTTPException, HTTPMessage
 from typing import IO
 from urllib.parse import quote, urlsplit
 
-from table.errors import HudiError, InvalidConfig, Permanent, Retriable
+from lakemark.errors import HudiError, InvalidConfig, Permanent, Retriable
 from transforms.decode.avro_references import Reference, StoredSchema
 
 _LOG = logging.getLogger(__name__)

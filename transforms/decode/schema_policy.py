@@ -8,9 +8,9 @@ from typing import Literal
 
 import pyarrow as pa
 
-from table.errors import InvalidConfig
-from table.model.meta_columns import is_reserved
-from table.schema.evolution import Path, Proposal, Sighting, dotted
+from lakemark.errors import InvalidConfig
+from lakemark.model.meta_columns import is_reserved
+from lakemark.schema.evolution import Path, Proposal, Sighting, dotted
 
 #: Of fields that no column is declared for: leave them out, keep them in the rescue column, make
 #: columns of them, turn the record away, stop.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from checkpoints.book import DEFAULT_IDENTITY
 from checkpoints.checkpoint import KafkaCheckpoint
+from checkpoints.progress import DEFAULT_IDENTITY
 from checkpoints.resume import Commits, newest_progress
 
 

@@ -7,29 +7,28 @@ from uuid import uuid4
 
 import pytest
 
-from checkpoints import book
-from checkpoints.book import Book, Progress
 from checkpoints.checkpoint import KafkaCheckpoint
 from checkpoints.edit import write_checkpoint
-from checkpoints.of_table import book_of, progress_of
-from table.config import keys
-from table.config.table_spec import TableSpec
-from table.hudi_table import HudiTable, create_table, open_table
-from table.model.action import Action
-from table.model.commit_metadata import CommitMetadata
-from table.model.format_version import FormatVersion
-from table.storage import Storage, StorageLocation
-from table.timeline.lock_file import LOCK_PATH
-from table.transaction.transaction import Transaction
+from checkpoints.of_table import progress_of, table_progress_of
+from checkpoints.progress import Progress, TableProgress, encode_progress
+from lakemark.config import keys
+from lakemark.config.table_spec import TableSpec
+from lakemark.model.action import Action
+from lakemark.model.commit_metadata import CommitMetadata
+from lakemark.model.format_version import FormatVersion
+from lakemark.storage import Storage, StorageLocation
+from lakemark.table import Table, create_table, open_table
+from lakemark.timeline.lock_file import LOCK_PATH
+from lakemark.transaction.transaction import Transaction
 from tests.json_stream import JsonStream
 from tests.storages import WatchedStorage, WholeSeconds
 
 
-def publish(table: HudiTable, identity: str, known: Book) -> str:
+def publish(table: Table, identity: str, known: TableProgress) -> str:
     """A commit of a streamer that knows this of the others; its requested time."""
     one, _ = Transaction.begin(table.access, Action.DELTA_COMMIT, table.refresh)
     name = one.instant.requested_at
-    told = book.encode(known.with_progress(identity, Progress(None, name)), identity)
+    told = encode_progress(known.with_progress(identity, Progress(None, name)), identity)
     one.commit(CommitMetadata(extra_metadata=told), lambda _: None)
     return name
 
@@ -38,7 +37,7 @@ def test_no_streamer_goes_back_when_another_writer_archives_its_newest_commit() 
     stream = JsonStream(StorageLocation(f"memory://{uuid4().hex}/orders"), identity="a")
     stream.write([{"id": "x", "ts": 1}])
     table = open_table(stream.location)
-    before = book_of(table, table.timeline)
+    before = table_progress_of(table, table.timeline)
     newest = stream.write([{"id": "y", "ts": 1}])
 
     table.refresh()
@@ -52,7 +51,7 @@ def test_no_streamer_goes_back_when_another_writer_archives_its_newest_commit() 
     progress = progress_of(table, table.timeline, "a")
     assert progress is not None
     assert progress.commit == newest.instant
-    assert book_of(table, table.timeline).streamers["a"] == progress
+    assert table_progress_of(table, table.timeline).streamers["a"] == progress
     again = JsonStream(stream.location, identity="a")
     again.write([{"id": "z", "ts": 1}])
     assert set(again.read()) == set("xyz")
@@ -67,21 +66,21 @@ def test_a_commit_that_waited_for_the_lock_counts_in_version_6(
     made = create_table(StorageLocation(url), spec)
     storage = made.storage if is_local else WholeSeconds(made.storage)
 
-    def opened(at: Storage = storage) -> HudiTable:
-        return HudiTable(at, made.properties)
+    def opened(at: Storage = storage) -> Table:
+        return Table(at, made.properties)
 
-    def known() -> Book:
+    def known() -> TableProgress:
         table = opened()
-        return book_of(table, table.timeline)
+        return table_progress_of(table, table.timeline)
 
-    met: list[Book] = []
+    met: list[TableProgress] = []
 
     def others_come_first(method: str, path: str) -> None:
         if path.startswith(LOCK_PATH) and not met:
             publish(opened(), "b", known())
             met.append(known())
 
-    publish(opened(), "a", Book())
+    publish(opened(), "a", TableProgress())
     publish(opened(), "b", known())
     waited = publish(opened(WatchedStorage(storage, others_come_first)), "a", known())
     publish(opened(), "b", met[0])

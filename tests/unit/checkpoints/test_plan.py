@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from checkpoints.book import Progress
 from checkpoints.checkpoint import KafkaCheckpoint
 from checkpoints.plan import PartitionMove, plan_checkpoint
+from checkpoints.progress import Progress
 
 READ = Progress(KafkaCheckpoint("orders", {0: 5, 1: 9}), "1", topic_id="id")
 

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 
 import pytest
 
-from checkpoints import codec
+from checkpoints import commit_keys
 from checkpoints.checkpoint import KafkaCheckpoint
-from checkpoints.codec import CHECKPOINT_KEY, CHECKPOINT_KEY_V2, DamagedCheckpoint
-from table.model.action import Action, State
-from table.model.instant import Instant
+from checkpoints.commit_keys import CHECKPOINT_KEY, CHECKPOINT_KEY_V2, DamagedCheckpoint
+from lakemark.model.action import Action, State
+from lakemark.model.instant import Instant
 from tests.unit.checkpoints.newest import newest_checkpoint
 
 Commit = tuple[Instant, Mapping[str, str]]
@@ -19,7 +19,7 @@ def commit(
     requested: int, completed: int, offset: int | None, action: Action = Action.DELTA_COMMIT
 ) -> Commit:
     instant = Instant(at(requested), action, State.COMPLETED, at(completed))
-    return instant, {} if offset is None else codec.encode(orders(offset))
+    return instant, {} if offset is None else commit_keys.encode(orders(offset))
 
 
 def at(second: int) -> str:
@@ -62,22 +62,22 @@ def test_pending_instants_and_services_without_rows_do_not_count() -> None:
     commits: list[Commit] = [
         commit(1, 2, 10),
         commit(5, 6, 50, Action.CLEAN),
-        (pending, codec.encode(orders(70))),
+        (pending, commit_keys.encode(orders(70))),
     ]
     assert newest_checkpoint(commits) == orders(10)
 
 
 def test_the_second_key_is_read_before_the_first() -> None:
     extra = {CHECKPOINT_KEY: "orders,0:1", CHECKPOINT_KEY_V2: "orders,0:2"}
-    assert codec.decode(extra) == orders(2)
-    assert codec.carried_forward(extra) == {CHECKPOINT_KEY: "orders,0:2"}
+    assert commit_keys.decode(extra) == orders(2)
+    assert commit_keys.carried_forward(extra) == {CHECKPOINT_KEY: "orders,0:2"}
 
 
 def test_resets_of_the_other_streamer_are_carried_too() -> None:
-    extra = {CHECKPOINT_KEY_V2: "orders,0:2", codec.RESET_KEY: "orders,0:0", "schema": "{}"}
-    assert codec.carried_forward(extra) == {
+    extra = {CHECKPOINT_KEY_V2: "orders,0:2", commit_keys.RESET_KEY: "orders,0:0", "schema": "{}"}
+    assert commit_keys.carried_forward(extra) == {
         CHECKPOINT_KEY: "orders,0:2",
-        codec.RESET_KEY: "orders,0:0",
+        commit_keys.RESET_KEY: "orders,0:0",
     }
 
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.codec.avro_bounds import check_bounded
-from table.codec.avro_container import decode, encode, load_schema
-from table.errors import CorruptData
+from lakemark.codec.avro_bounds import check_bounded
+from lakemark.codec.avro_container import decode, encode, load_schema
+from lakemark.errors import CorruptData
 from tests.depth import examples
 
 GOLDEN = sorted((Path(__file__).parent / "golden").glob("*.avro"))

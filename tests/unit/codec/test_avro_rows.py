@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.codec.avro_rows import decode_rows, encode_rows
-from table.errors import CorruptData, InvalidRecords
-from table.schema.avro import to_arrow, to_avro
+from lakemark.codec.avro_rows import decode_rows, encode_rows
+from lakemark.errors import CorruptData, InvalidRecords
+from lakemark.schema.avro import to_arrow, to_avro
 from tests.depth import examples
 from tests.unit.schema.strategies import SCHEMAS, rows
 

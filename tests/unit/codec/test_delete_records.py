@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.codec.avro_container import load_schema
-from table.codec.delete_records import decode, encode
-from table.codec.ordering_wrappers import Wrapper, wrapper_of
-from table.errors import CorruptData, InvalidConfig, InvalidRecords
+from lakemark.codec.avro_container import load_schema
+from lakemark.codec.delete_records import decode, encode
+from lakemark.codec.ordering_wrappers import Wrapper, wrapper_of
+from lakemark.errors import CorruptData, InvalidConfig, InvalidRecords
 from tests.depth import examples
 
 KEY, PATH = pa.array(["k1"]), pa.array(["p"])

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from table.codec.hfile import Entries, HFileReader
-from table.codec.hfile.trailer import TRAILER_BYTES
-from table.errors import CorruptData, Unsupported
+from lakemark.codec.hfile import Entries, HFileReader
+from lakemark.codec.hfile.trailer import TRAILER_BYTES
+from lakemark.errors import CorruptData, Unsupported
 from tests.depth import examples
 from tests.unit.codec.hfiles import GZ, NONE, Entry, HFileBuilder, hadoop_vint
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.codec.java_hash import list_hash, string_hash
-from table.errors import InvalidRecords
+from lakemark.codec.java_hash import list_hash, string_hash
+from lakemark.errors import InvalidRecords
 from tests.depth import examples
 
 TEXTS = st.lists(st.none() | st.text(max_size=8), max_size=8)

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from table.config import keys
-from table.config.property_check import check_allows, problems
-from table.config.property_rule import Purpose
-from table.config.property_rules import RULES, rule_of
-from table.config.table_properties import TableProperties
-from table.errors import Unsupported
-from table.hudi_table import open_table
-from table.storage import StorageLocation
+from lakemark.config import keys
+from lakemark.config.property_check import check_allows, problems
+from lakemark.config.property_rule import Purpose
+from lakemark.config.property_rules import RULES, rule_of
+from lakemark.config.table_properties import TableProperties
+from lakemark.errors import Unsupported
+from lakemark.storage import StorageLocation
+from lakemark.table import open_table
 from tests.golden.golden_table import ALL_TABLES, ARCHIVES, GoldenTable, unpack
 
 READ, MAINTAIN, WRITE = Purpose

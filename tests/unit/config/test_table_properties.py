@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from table.config import keys
-from table.config.table_properties import (
+from lakemark.config import keys
+from lakemark.config.table_properties import (
     MergeMode,
     TableProperties,
     TableType,
@@ -15,7 +15,7 @@ from table.config.table_properties import (
     new_table_properties,
     parse_properties,
 )
-from table.errors import CorruptData
+from lakemark.errors import CorruptData
 
 # What Apache Hudi 1.2.0 wrote for a merge-on-read table.
 APACHE = b"""#Updated at 2026-11-21T13:40:02.023435441Z

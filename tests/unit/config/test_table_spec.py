@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from table.config import keys
-from table.config.merge_settings import (
+from lakemark.config import keys
+from lakemark.config.merge_settings import (
     PAYLOAD_CLASSES,
     MergeSettings,
     PartialUpdateMode,
     merge_settings,
 )
-from table.config.merger_name import MergerName
-from table.config.table_properties import MergeMode, TableProperties
-from table.config.table_spec import TableSpec
-from table.errors import InvalidConfig, Unsupported
-from table.model.changes import DeleteMarker
-from table.model.format_version import FormatVersion
+from lakemark.config.merger_name import MergerName
+from lakemark.config.table_properties import MergeMode, TableProperties
+from lakemark.config.table_spec import TableSpec
+from lakemark.errors import InvalidConfig, Unsupported
+from lakemark.model.changes import DeleteMarker
+from lakemark.model.format_version import FormatVersion
 from tests.golden.golden_table import unpack
 
 MODELS = "org.apache.hudi.common.model."

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from table.errors import InvalidConfig
-from table.index.bucket import BucketIndex, bucket_of, file_id, groups_by_bucket, hashed_values
-from table.model.file_slice import FileGroupId
+from lakemark.errors import InvalidConfig
+from lakemark.index.bucket import BucketIndex, bucket_of, file_id, groups_by_bucket, hashed_values
+from lakemark.model.file_slice import FileGroupId
 
 
 def bucket_in_java(values: list[str | None], bucket_count: int) -> int:

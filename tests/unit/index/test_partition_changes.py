@@ -15,24 +15,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lakemark.config.merge_settings import merge_settings
+from lakemark.config.merger_name import MergerName
+from lakemark.config.table_properties import TableType
+from lakemark.execution.runner import LocalRunner
+from lakemark.index.key_search import SearchedGroup, keys_live_after, live_keys
+from lakemark.index.partition_changes import deciding_columns, find_partition_changes
+from lakemark.merge.custom import Records, VectorMerge, VectorMerger
+from lakemark.model.changes import ChangeKind
+from lakemark.model.file_slice import FileSlice
+from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY, with_meta_columns
+from lakemark.schema import avro
+from lakemark.services.compaction import CompactionPolicy
+from lakemark.storage import StorageLocation, open_storage
+from lakemark.table import create_table
+from lakemark.write.partitioner import Bucket
 from sinks.hudi.compactions import write_context
 from sinks.hudi.settings import SinkSettings
 from sinks.hudi.table_writer import TableWriter
-from table.config.merge_settings import merge_settings
-from table.config.merger_name import MergerName
-from table.config.table_properties import TableType
-from table.execution.runner import LocalRunner
-from table.hudi_table import create_table
-from table.index.key_search import SearchedGroup, keys_live_after, live_keys
-from table.index.partition_changes import deciding_columns, find_partition_changes
-from table.merge.custom import Records, VectorMerge, VectorMerger
-from table.model.changes import ChangeKind
-from table.model.file_slice import FileSlice
-from table.model.meta_columns import PARTITION_PATH, RECORD_KEY, with_meta_columns
-from table.schema import avro
-from table.services.compaction import CompactionPolicy
-from table.storage import StorageLocation, open_storage
-from table.write.partitioner import Bucket
 from tests.depth import examples
 from tests.merging.written_table import WrittenTable, changes_of
 from tests.tables import INDEX, SCHEMA, Row, changes, commit, make, spec, writer

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.index.repeated_keys import RepeatedKey, RepeatedKeys, find_repeated_keys
-from table.model.changes import ChangeKind
-from table.model.meta_columns import RECORD_KEY
-from table.read.record_keys import RecordKeys
-from table.storage import StorageLocation, open_storage
+from lakemark.index.repeated_keys import RepeatedKey, RepeatedKeys, find_repeated_keys
+from lakemark.model.changes import ChangeKind
+from lakemark.model.meta_columns import RECORD_KEY
+from lakemark.read.record_keys import RecordKeys
+from lakemark.storage import StorageLocation, open_storage
 from tests.depth import examples
 from tests.golden.golden_table import unpack
 from tests.tables import INDEX, Row, commit, make, writer

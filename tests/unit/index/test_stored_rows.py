@@ -10,23 +10,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from lakemark.config import keys
+from lakemark.config.table_properties import TableProperties
+from lakemark.config.table_spec import TableSpec
+from lakemark.errors import InvalidConfig, Unsupported
+from lakemark.index.bucket import BucketIndex
+from lakemark.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
+from lakemark.model.changes import CHANGE_KIND, CHANGE_KIND_FIELD, ChangeKind
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY, with_meta_columns
+from lakemark.storage import Storage, StorageLocation, open_storage
+from lakemark.table import Table, create_on
+from lakemark.write.file_group_write import write_file_group
+from lakemark.write.partitioner import divide
 from sinks.hudi.exchange import Target, Written
 from sinks.hudi.row_check import check_stored_rows
 from sinks.hudi.settings import SinkSettings
 from sinks.hudi.table_writer import TableWriter
-from table.config import keys
-from table.config.table_properties import TableProperties
-from table.config.table_spec import TableSpec
-from table.errors import InvalidConfig, Unsupported
-from table.hudi_table import HudiTable, create_on
-from table.index.bucket import BucketIndex
-from table.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
-from table.model.changes import CHANGE_KIND, CHANGE_KIND_FIELD, ChangeKind
-from table.model.format_version import FormatVersion
-from table.model.meta_columns import PARTITION_PATH, RECORD_KEY, with_meta_columns
-from table.storage import Storage, StorageLocation, open_storage
-from table.write.file_group_write import write_file_group
-from table.write.partitioner import divide
 
 AT = datetime(2026, 1, 2, 3, tzinfo=UTC)
 ROWS = pa.table(
@@ -54,11 +54,11 @@ def table_of(record_key: Sequence[str], partition_by: Sequence[str] = ()) -> Sto
     return storage
 
 
-def opened(storage: Storage, changed: Mapping[str, str] | None = None) -> HudiTable:
+def opened(storage: Storage, changed: Mapping[str, str] | None = None) -> Table:
     stored = TableProperties.parse(storage.read(".hoodie/hoodie.properties"))
     properties = TableProperties({**stored.values, **(changed or {})})
     storage.put(".hoodie/hoodie.properties", properties.to_bytes())
-    return HudiTable(storage, properties)
+    return Table(storage, properties)
 
 
 def write(
@@ -68,7 +68,7 @@ def write(
     paths: pa.Array | None = None,
     kind: ChangeKind = ChangeKind.UPSERT,
     rows: pa.Table = ROWS,
-) -> HudiTable:
+) -> Table:
     """Commit the rows as another writer may have: with these keys and paths, ours when None."""
     table = opened(storage)
     config = KeyGeneratorConfig.of(table.properties, "t")

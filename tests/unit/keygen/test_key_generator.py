@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.config.key_generators import KeyGeneratorType
-from table.errors import InvalidConfig
-from table.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
-from table.keygen.partition_path import DEFAULT_PARTITION, escape
-from table.storage.storage import check_path
+from lakemark.config.key_generators import KeyGeneratorType
+from lakemark.errors import InvalidConfig
+from lakemark.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
+from lakemark.keygen.partition_path import DEFAULT_PARTITION, escape
+from lakemark.storage.storage import check_path
 
 _SIMPLE = KeyGenerator(KeyGeneratorConfig(("id",), ("region",)))
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
-from table.log.log_block import BlockType, Header, HeaderKey, LogBlock, encode
-from table.log.log_reader import read_blocks
+from lakemark.log.log_block import BlockType, Header, HeaderKey, LogBlock, encode
+from lakemark.log.log_reader import read_blocks
 
 GOLDEN = Path(__file__).parent / "golden"
 GOLDEN_FILES = sorted(GOLDEN.glob("*.log"))

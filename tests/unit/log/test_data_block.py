@@ -16,12 +16,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.codec.avro_rows import encode_rows
-from table.errors import CorruptData, HudiError, StorageUnavailable, Unsupported
-from table.log.data_block import encode_avro, encode_parquet, read_rows
-from table.log.log_block import BlockType, HeaderKey, LogBlock, encode
-from table.log.log_reader import read_blocks
-from table.schema.avro import to_arrow, to_avro, to_json
+from lakemark.codec.avro_rows import encode_rows
+from lakemark.errors import CorruptData, HudiError, StorageUnavailable, Unsupported
+from lakemark.log.data_block import encode_avro, encode_parquet, read_rows
+from lakemark.log.log_block import BlockType, HeaderKey, LogBlock, encode
+from lakemark.log.log_reader import read_blocks
+from lakemark.schema.avro import to_arrow, to_avro, to_json
 from tests.unit.codec.hfiles import HFileBuilder
 from tests.unit.log.blocks import GOLDEN, block_of, mutations, read_all
 

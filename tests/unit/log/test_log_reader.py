@@ -7,9 +7,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from table.errors import CorruptData, Unsupported
-from table.log.log_block import MAGIC, BlockType, HeaderKey, LogBlock, encode
-from table.log.log_reader import read_blocks
+from lakemark.errors import CorruptData, Unsupported
+from lakemark.log.log_block import MAGIC, BlockType, HeaderKey, LogBlock, encode
+from lakemark.log.log_reader import read_blocks
 from tests.unit.log.blocks import (
     GOLDEN_FILES,
     WRITABLE_TYPES,

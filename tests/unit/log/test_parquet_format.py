@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from table.log.parquet_format import open_parquet, parquet_writer
+from lakemark.log.parquet_format import open_parquet, parquet_writer
 
 ROWS = pa.table({"id": [f"k{number}" for number in range(50)], "v": list(range(50))})
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from table.codec.java_hash import byte_hash, string_hash
-from table.merge.key_codes import NO_ROW
-from table.merge.key_lookup import KeyLookup
+from lakemark.codec.java_hash import byte_hash, string_hash
+from lakemark.merge.key_codes import NO_ROW
+from lakemark.merge.key_lookup import KeyLookup
 
 #: Of two characters "Aa" and "BB", "C#" and "Bb" have one hash each, and so have their sequences.
 _COLLIDING = st.lists(st.sampled_from(["Aa", "BB", "C#", "Bb", "x"]), max_size=3).map("".join)

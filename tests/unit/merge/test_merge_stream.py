@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from table.codec.java_hash import list_hash
-from table.merge.merge_stream import fold_stream, in_batches, merge_streams
-from table.merge.record_merger import commit_time_merger, event_time_merger
-from table.merge.spill import DIVISION_COUNT, SpilledDivisions, divisions
-from table.model.changes import CHANGE_KIND_FIELD
-from table.model.meta_columns import RECORD_KEY
+from lakemark.codec.java_hash import list_hash
+from lakemark.merge.merge_stream import fold_stream, in_batches, merge_streams
+from lakemark.merge.record_merger import commit_time_merger, event_time_merger
+from lakemark.merge.spill import DIVISION_COUNT, SpilledDivisions, divisions
+from lakemark.model.changes import CHANGE_KIND_FIELD
+from lakemark.model.meta_columns import RECORD_KEY
 
 _MERGER = event_time_merger(["ts"])
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from table.errors import InvalidConfig
-from table.merge.ordering import default_ordering, ordering_ranks
+from lakemark.errors import InvalidConfig
+from lakemark.merge.ordering import default_ordering, ordering_ranks
 
 _BIG = Decimal(10) ** 25
 

@@ -7,10 +7,10 @@ from itertools import product
 import pyarrow as pa
 import pytest
 
-from table.errors import InvalidConfig, InvalidRecords
-from table.merge.record_merger import commit_time_merger, event_time_merger
-from table.model.changes import CHANGE_KIND, CHANGE_KIND_FIELD, ChangeKind
-from table.model.meta_columns import PARTITION_PATH, RECORD_KEY
+from lakemark.errors import InvalidConfig, InvalidRecords
+from lakemark.merge.record_merger import commit_time_merger, event_time_merger
+from lakemark.model.changes import CHANGE_KIND, CHANGE_KIND_FIELD, ChangeKind
+from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY
 
 
 def changes(*rows: tuple[str | None, int], partitions: Sequence[str] | None = None) -> pa.Table:

@@ -5,16 +5,16 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from table.config import keys
-from table.config.merge_settings import MergeSettings, PartialUpdateMode, Payload, merge_settings
-from table.config.property_check import check_allows
-from table.config.property_rule import Purpose
-from table.config.table_properties import MergeMode, TableProperties
-from table.errors import Unsupported
-from table.merge.record_merger import commit_time_merger, event_time_merger
-from table.merge.table_merger import table_merger
-from table.model.changes import CHANGE_KIND_FIELD, ChangeKind, DeleteMarker
-from table.model.meta_columns import RECORD_KEY
+from lakemark.config import keys
+from lakemark.config.merge_settings import MergeSettings, PartialUpdateMode, Payload, merge_settings
+from lakemark.config.property_check import check_allows
+from lakemark.config.property_rule import Purpose
+from lakemark.config.table_properties import MergeMode, TableProperties
+from lakemark.errors import Unsupported
+from lakemark.merge.record_merger import commit_time_merger, event_time_merger
+from lakemark.merge.table_merger import table_merger
+from lakemark.model.changes import CHANGE_KIND_FIELD, ChangeKind, DeleteMarker
+from lakemark.model.meta_columns import RECORD_KEY
 
 MODELS = "org.apache.hudi.common.model."
 EVENT_TIME_STRATEGY = "eeb8d96f-b1e4-49fd-bbf8-28ac514178e5"

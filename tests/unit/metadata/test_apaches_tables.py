@@ -8,17 +8,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from table.errors import CorruptData
-from table.metadata.bloom_filters import BloomFilters
-from table.metadata.column_statistics import ColumnStatistics, PartitionStatistics
-from table.metadata.file_lister import MetadataFileLister
-from table.metadata.opening import open_metadata_table
-from table.metadata.partition_kind import PartitionKind
-from table.metadata.record_index import RecordIndex
-from table.model.file_slice import BaseFile
-from table.timeline.clock import UTC_CLOCK
-from table.timeline.timeline_store import TimelineStore
-from table.view.file_lister import DataFile, StorageFileLister
+from lakemark.errors import CorruptData
+from lakemark.metadata.bloom_filters import BloomFilters
+from lakemark.metadata.column_stats.lookup import ColumnStatistics, PartitionStatistics
+from lakemark.metadata.metadata_file_lister import MetadataFileLister
+from lakemark.metadata.metadata_table_opener import open_metadata_table
+from lakemark.metadata.partition_kind import PartitionKind
+from lakemark.metadata.record_index import RecordIndex
+from lakemark.model.file_slice import BaseFile
+from lakemark.timeline.clock import UTC_CLOCK
+from lakemark.timeline.timeline_store import TimelineStore
+from lakemark.view.file_lister import DataFile, StorageFileLister
 from tests.unit.metadata.metadata_tables import ApachesTable, names_with_metadata, unpack
 
 NAMES = names_with_metadata()

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, tzinfo
 
 import pytest
 
-from table.timeline import clock
+from lakemark.timeline import clock
 from tests.storages import CountingStorage
 from tests.tables import Row, commit, contents, writer
 from tests.upkeep import make_plain, new_storage

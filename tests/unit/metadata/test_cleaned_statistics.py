@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from sinks.hudi.upkeep import clean
-from table.config.table_properties import TableType
-from table.metadata.column_statistics import ColumnStatistics
-from table.metadata.opening import MetadataTableOpener
-from table.services.cleaning_plan import CleaningPolicy, Retention
+from lakemark.config.table_properties import TableType
+from lakemark.metadata.column_stats.lookup import ColumnStatistics
+from lakemark.metadata.metadata_table_opener import MetadataTableOpener
+from lakemark.services.cleaning_plan import CleaningPolicy, Retention
+from sinks.hudi.table_services import clean
 from tests.tables import Row, commit, data_files, make, writer
 from tests.upkeep import new_storage
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.metadata.file_lister import MetadataFileLister
-from table.metadata.file_records import FilesOfPartition, encode_files
-from table.metadata.record_changes import RecordChanges
-from table.model.file_slice import ALL_PARTITIONS
+from lakemark.metadata.file_records import FilesOfPartition, encode_files
+from lakemark.metadata.metadata_file_lister import MetadataFileLister
+from lakemark.metadata.record_changes import RecordChanges
+from lakemark.model.file_slice import ALL_PARTITIONS
 from tests.depth import examples
 from tests.unit.metadata.written_tables import decoded, keys_of, written_table
 

@@ -14,18 +14,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.codec.bloom import BloomFilterBuilder
-from table.errors import CorruptData, InvalidConfig
-from table.metadata.expression_index import ExpressionIndex
-from table.metadata.index_definition import IndexDefinition, parse_definitions
-from table.metadata.index_keys import (
+from lakemark.codec.bloom import BloomFilterBuilder
+from lakemark.errors import CorruptData, InvalidConfig
+from lakemark.metadata.expression_index import ExpressionIndex
+from lakemark.metadata.index_definition import IndexDefinition, parse_definitions
+from lakemark.metadata.index_keys import (
     bloom_filter_key,
     column_prefix,
     column_stats_key,
 )
-from table.metadata.record_index import LOCATIONS, RecordIndex
-from table.metadata.secondary_index import SecondaryIndex, escape
-from table.metadata.shards import shards_of
+from lakemark.metadata.record_index import LOCATIONS, RecordIndex
+from lakemark.metadata.secondary_index import SecondaryIndex, escape
+from lakemark.metadata.shards import shards_of
 from tests.depth import examples
 from tests.unit.metadata.metadata_tables import Changes, MadeUpTable, Record, statistics
 

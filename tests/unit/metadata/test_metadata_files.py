@@ -9,14 +9,14 @@ import tarfile
 import pyarrow as pa
 import pytest
 
-from table.codec.hfile import Entries, HFileReader
-from table.codec.hfile.file_info import CREATED_MS, SCHEMA
-from table.log.delete_block import read_deletes
-from table.log.log_block import BlockType, HeaderKey
-from table.log.log_reader import read_blocks
-from table.metadata.file_records import FilesOfPartition, encode_files
-from table.metadata.metadata_files import base_file, first_log_file, log_file
-from table.metadata.record_changes import RecordChanges, is_stored_schema, stored_schema
+from lakemark.codec.hfile import Entries, HFileReader
+from lakemark.codec.hfile.file_info import CREATED_MS, SCHEMA
+from lakemark.log.delete_block import read_deletes
+from lakemark.log.log_block import BlockType, HeaderKey
+from lakemark.log.log_reader import read_blocks
+from lakemark.metadata.file_records import FilesOfPartition, encode_files
+from lakemark.metadata.metadata_files import base_file, first_log_file, log_file
+from lakemark.metadata.record_changes import RecordChanges, is_stored_schema, stored_schema
 from tests.unit.metadata.metadata_tables import ARCHIVES
 from tests.unit.metadata.written_tables import keys_of
 

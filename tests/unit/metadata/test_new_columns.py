@@ -11,14 +11,14 @@ from typing import TypeVar
 import pyarrow as pa
 import pytest
 
-from table.config import keys
-from table.hudi_table import HudiTable, open_table
-from table.metadata.column_statistics import PartitionStatistics
-from table.metadata.opening import open_metadata_table
-from table.model.action import COMMITS
-from table.storage import Storage, StorageLocation
-from table.timeline.clock import UTC_CLOCK
-from table.timeline.timeline_store import commit_content
+from lakemark.config import keys
+from lakemark.metadata.column_stats.lookup import PartitionStatistics
+from lakemark.metadata.metadata_table_opener import open_metadata_table
+from lakemark.model.action import COMMITS
+from lakemark.storage import Storage, StorageLocation
+from lakemark.table import Table, open_table
+from lakemark.timeline.clock import UTC_CLOCK
+from lakemark.timeline.timeline_store import commit_content
 from tests.clocks import SharedClock, on_clock
 from tests.interop.lakemark import LakemarkWriter
 from tests.interop.oracle import ApacheTable
@@ -86,7 +86,7 @@ def test_other_partitions_have_no_value_of_a_new_column_after_a_crash(tmp_path: 
         dying = LakemarkWriter.open(path, TABLE, WIDER)
         whole = dying.writer.table
         new = pa.table({"id": ["b"], "p": ["p"], "ts": [2], "more": ["new"]}, WIDER)
-        dying.writer.table = HudiTable(DiesAt(whole.storage, deaths), whole.properties)
+        dying.writer.table = Table(DiesAt(whole.storage, deaths), whole.properties)
         try:
             dying.upsert(new)
             has_died = False

@@ -8,23 +8,23 @@ from pathlib import Path
 
 import pytest
 
+from lakemark.errors import CorruptData, Unsupported
+from lakemark.log.log_block import MAGIC
+from lakemark.metadata import metadata_store
+from lakemark.metadata.metadata_files import first_log_file, log_file
+from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
+from lakemark.metadata.metadata_writer import MetadataTableBehind
+from lakemark.metadata.record_changes import RecordChanges
+from lakemark.metadata.recorded_files import RecordedFiles
+from lakemark.metadata.valid_instants import ValidInstants
+from lakemark.model.file_names import LogFileName
+from lakemark.model.file_slice import FileSlice
+from lakemark.model.format_version import FormatVersion
+from lakemark.storage import Storage
+from lakemark.timeline.clock import UTC_CLOCK
+from lakemark.timeline.timeline_store import TimelineStore
+from lakemark.view.file_lister import DataFile
 from sinks.hudi.table_writer import TableWriter
-from table.errors import CorruptData, Unsupported
-from table.log.log_block import MAGIC
-from table.metadata import metadata_store
-from table.metadata.metadata_files import first_log_file, log_file
-from table.metadata.metadata_writer import MetadataTableBehind
-from table.metadata.opening import METADATA_FOLDER
-from table.metadata.record_changes import RecordChanges
-from table.metadata.recorded_files import RecordedFiles
-from table.metadata.valid_instants import ValidInstants
-from table.model.file_names import LogFileName
-from table.model.file_slice import FileSlice
-from table.model.format_version import FormatVersion
-from table.storage import Storage
-from table.timeline.clock import UTC_CLOCK
-from table.timeline.timeline_store import TimelineStore
-from table.view.file_lister import DataFile
 from tests.storages import CountingStorage
 from tests.tables import Row, commit, contents, writer
 from tests.unit.metadata.metadata_tables import ApachesTable, names_with_metadata, unpack

@@ -8,33 +8,34 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
+from lakemark.config.table_properties import TableType
+from lakemark.errors import Unsupported
+from lakemark.execution.runner import LocalRunner
+from lakemark.metadata import metadata_writer
+from lakemark.metadata.column_stats import partition_records
+from lakemark.metadata.column_stats.lookup import PartitionStatistics
+from lakemark.metadata.column_stats.partition_records import RangesOf
+from lakemark.metadata.consistency import disagreement
+from lakemark.metadata.index_definition import define_column_statistics, read_definitions
+from lakemark.metadata.metadata_table_opener import METADATA_FOLDER, open_metadata_table
+from lakemark.metadata.metadata_writer import MetadataTableBehind
+from lakemark.metadata.record_changes import RecordChanges
+from lakemark.model.action import Action, State
+from lakemark.model.changes import ChangeKind
+from lakemark.model.column_ranges import ColumnRanges
+from lakemark.model.file_slice import FileSlice
+from lakemark.model.instant import Instant
+from lakemark.read.queries import Snapshot
+from lakemark.services import compaction
+from lakemark.services.cleaning_plan import CleaningPolicy
+from lakemark.services.compaction import CompactionPolicy
+from lakemark.storage import Storage
+from lakemark.timeline.clock import UTC_CLOCK
+from lakemark.timeline.timeline import Timeline
+from lakemark.transaction.participant import NoParticipant
 from sinks.hudi.compactions import Compaction, pending_compactions, request_compaction
+from sinks.hudi.table_services import clean
 from sinks.hudi.table_writer import TableWriter
-from sinks.hudi.upkeep import clean
-from table.config.table_properties import TableType
-from table.errors import Unsupported
-from table.execution.runner import LocalRunner
-from table.metadata import metadata_writer, range_records
-from table.metadata.agreement import disagreement
-from table.metadata.column_statistics import PartitionStatistics
-from table.metadata.index_definition import define_column_statistics, read_definitions
-from table.metadata.metadata_writer import MetadataTableBehind
-from table.metadata.opening import METADATA_FOLDER, open_metadata_table
-from table.metadata.range_records import RangesOf
-from table.metadata.record_changes import RecordChanges
-from table.model.action import Action, State
-from table.model.changes import ChangeKind
-from table.model.column_ranges import ColumnRanges
-from table.model.file_slice import FileSlice
-from table.model.instant import Instant
-from table.read.queries import Snapshot
-from table.services import compaction
-from table.services.cleaning_plan import CleaningPolicy
-from table.services.compaction import CompactionPolicy
-from table.storage import Storage
-from table.timeline.clock import UTC_CLOCK
-from table.timeline.timeline import Timeline
-from table.transaction.participant import NoParticipant
 from tests.storages import CountingStorage
 from tests.tables import Row, commit, contents, make, writer
 from tests.upkeep import as_of, make_plain, new_storage, since
@@ -273,7 +274,7 @@ def test_a_column_that_a_partition_has_no_statistics_of_is_looked_up_in_its_file
     def without_ts(partitions: Sequence[RangesOf], version: str) -> RecordChanges:
         rows = ColumnRanges.of(pa.table({"_hoodie_record_key": ["k"]}), ["_hoodie_record_key"])
         told = [one._replace(ranges=rows) for one in partitions]
-        return range_records.partition_statistics(told, version)
+        return partition_records.partition_statistics(told, version)
 
     with monkeypatch.context() as patch:
         patch.setattr(metadata_writer, "partition_statistics", without_ts)
@@ -292,7 +293,7 @@ def test_bounds_that_are_not_tight_and_files_that_are_gone_are_differences(
 
     def widened(partitions: Sequence[RangesOf], version: str) -> RecordChanges:
         both = [one._replace(ranges=ColumnRanges.united([one.ranges, wide])) for one in partitions]
-        return range_records.partition_statistics(both, version)
+        return partition_records.partition_statistics(both, version)
 
     with monkeypatch.context() as patch:
         patch.setattr(metadata_writer, "partition_statistics", widened)

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from table.model.bounds import MAX_LENGTH
-from table.model.column_ranges import ColumnRanges
+from lakemark.model.bounds import MAX_LENGTH
+from lakemark.model.column_ranges import ColumnRanges
 
 LAST = chr(sys.maxunicode)
 LONG = MAX_LENGTH + 1

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from table.errors import Unsupported
-from table.model.format_version import FormatVersion
+from lakemark.errors import Unsupported
+from lakemark.model.format_version import FormatVersion
 
 
 def test_what_differs_between_the_versions() -> None:

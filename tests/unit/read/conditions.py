@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from hypothesis import strategies as st
 
-from table.model.meta_columns import PARTITION_PATH
+from lakemark.model.meta_columns import PARTITION_PATH
 
 SCHEMA = pa.schema(
     [

@@ -9,16 +9,16 @@ from uuid import uuid4
 
 from hypothesis import strategies as st
 
+from lakemark.config.merge_settings import merge_settings
+from lakemark.execution.runner import LocalRunner
+from lakemark.merge.table_merger import table_merger
+from lakemark.model.changes import ChangeKind
+from lakemark.model.instant import Instant
+from lakemark.read.file_group_reader import FileGroupReader
+from lakemark.services.compaction import CompactionPolicy, request
+from lakemark.storage import StorageLocation, open_storage
+from lakemark.table import Table, open_table
 from sinks.hudi.table_writer import TableWriter
-from table.config.merge_settings import merge_settings
-from table.execution.runner import LocalRunner
-from table.hudi_table import HudiTable, open_table
-from table.merge.table_merger import table_merger
-from table.model.changes import ChangeKind
-from table.model.instant import Instant
-from table.read.file_group_reader import FileGroupReader
-from table.services.compaction import CompactionPolicy, request
-from table.storage import StorageLocation, open_storage
 from tests.tables import Row, commit, make, writer
 
 KEYS = tuple("abcdef")
@@ -45,7 +45,7 @@ class History:
         instants: of the commits.
     """
 
-    table: HudiTable
+    table: Table
     batches: list[Batch]
     instants: list[Instant]
 

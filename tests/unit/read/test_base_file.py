@@ -15,12 +15,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from table.model.file_names import BaseFileName
-from table.model.file_slice import BaseFile
-from table.read.base_file import read_base_file
-from table.read.row_filter import matching
-from table.storage.local_storage import LocalStorage
-from table.storage.storage import StorageLocation
+from lakemark.model.file_names import BaseFileName
+from lakemark.model.file_slice import BaseFile
+from lakemark.read.base_file import read_base_file
+from lakemark.read.row_filter import matching
+from lakemark.storage.local_storage import LocalStorage
+from lakemark.storage.storage import StorageLocation
 from tests.depth import examples
 
 SCHEMA = pa.schema(

@@ -11,16 +11,16 @@ from uuid import uuid4
 import pytest
 from hypothesis import given, settings
 
-from table.config import keys
-from table.config.table_properties import TableProperties, TableType
-from table.errors import InvalidConfig
-from table.hudi_table import HudiTable, open_table
-from table.model.changes import ChangeKind
-from table.read import cdc
-from table.read.cdc import Inference
-from table.read.span import Span
-from table.storage import Storage, StorageLocation, open_storage
-from table.timeline.timeline_store import commit_content
+from lakemark.config import keys
+from lakemark.config.table_properties import TableProperties, TableType
+from lakemark.errors import InvalidConfig
+from lakemark.model.changes import ChangeKind
+from lakemark.read import cdc
+from lakemark.read.cdc import Inference
+from lakemark.read.instant_range import Span
+from lakemark.storage import Storage, StorageLocation, open_storage
+from lakemark.table import Table, open_table
+from lakemark.timeline.timeline_store import commit_content
 from tests.depth import examples
 from tests.tables import Row, commit, make, writer
 from tests.unit.read.histories import Batch, History, Service, batches, compacted, outcome, write
@@ -117,7 +117,7 @@ def _emptied() -> History:
     return History(_as_delete(storage, location), [inserted, deleted], instants)
 
 
-def _as_delete(storage: Storage, location: StorageLocation) -> HudiTable:
+def _as_delete(storage: Storage, location: StorageLocation) -> Table:
     table = open_table(location)
     last = table.timeline.completed()[-1]
     metadata = replace(table.store.read_commit(last), operation="DELETE")
@@ -125,7 +125,7 @@ def _as_delete(storage: Storage, location: StorageLocation) -> HudiTable:
     return open_table(location)
 
 
-def _with_cdc(table: HudiTable) -> TableProperties:
+def _with_cdc(table: Table) -> TableProperties:
     return TableProperties({**table.properties.values, keys.CDC_ENABLED: "true"})
 
 

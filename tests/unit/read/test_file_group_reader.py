@@ -10,15 +10,15 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from table.errors import CorruptData, HudiError, InvalidConfig, SnapshotChanged, Unsupported
-from table.log.log_block import BlockType, HeaderKey
-from table.merge.record_merger import commit_time_merger, event_time_merger
-from table.model.file_names import BaseFileName
-from table.model.file_slice import BaseFile, FileGroupId, FileSlice
-from table.model.meta_columns import with_meta_columns
-from table.read import log_changes
-from table.read.file_group_reader import FileGroupReader
-from table.read.log_changes import DeleteMarker
+from lakemark.errors import CorruptData, HudiError, InvalidConfig, SnapshotChanged, Unsupported
+from lakemark.log.log_block import BlockType, HeaderKey
+from lakemark.merge.record_merger import commit_time_merger, event_time_merger
+from lakemark.model.file_names import BaseFileName
+from lakemark.model.file_slice import BaseFile, FileGroupId, FileSlice
+from lakemark.model.meta_columns import with_meta_columns
+from lakemark.read import log_changes
+from lakemark.read.file_group_reader import FileGroupReader
+from lakemark.read.log_changes import DeleteMarker
 from tests.depth import examples
 from tests.unit.read.slices import (
     SCHEMA,

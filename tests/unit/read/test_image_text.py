@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.errors import Unsupported
-from table.read.cdc.image_text import AVRO, JACKSON
-from table.read.cdc.java_text import number_text
+from lakemark.errors import Unsupported
+from lakemark.read.cdc.image_text import AVRO, JACKSON
+from lakemark.read.cdc.java_text import number_text
 from tests.depth import examples
 
 _SHORT_ESCAPES = {'"': '"', "\\": "\\", "\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t"}

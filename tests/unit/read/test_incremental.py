@@ -7,27 +7,27 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sinks.hudi.upkeep import clean
-from table.config import keys
-from table.config.table_properties import TableProperties
-from table.errors import InvalidConfig
-from table.hudi_table import open_table
-from table.metadata.property_file import replace_properties
-from table.model.action import Action, State
-from table.model.commit_metadata import CommitMetadata
-from table.model.format_version import FormatVersion
-from table.model.instant import Instant
-from table.model.meta_columns import COMMIT_TIME
-from table.read import incremental
-from table.read.queries import Incremental
-from table.read.span import Span
-from table.services.cleaning_plan import CleaningPolicy
-from table.storage import StorageLocation, open_storage
-from table.timeline.layout import LayoutV1
-from table.timeline.timeline import Timeline
-from table.timeline.timeline_store import TimelineStore
-from table.transaction.transaction import Transaction
-from table.view.file_system_view import FileSystemView
+from lakemark.config import keys
+from lakemark.config.table_properties import TableProperties
+from lakemark.errors import InvalidConfig
+from lakemark.model.action import Action, State
+from lakemark.model.commit_metadata import CommitMetadata
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.instant import Instant
+from lakemark.model.meta_columns import COMMIT_TIME
+from lakemark.read import incremental
+from lakemark.read.instant_range import Span
+from lakemark.read.queries import Incremental
+from lakemark.services.cleaning_plan import CleaningPolicy
+from lakemark.storage import StorageLocation, open_storage
+from lakemark.storage.properties_file import replace_properties
+from lakemark.table import open_table
+from lakemark.timeline.layout import LayoutV1
+from lakemark.timeline.timeline import Timeline
+from lakemark.timeline.timeline_store import TimelineStore
+from lakemark.transaction.transaction import Transaction
+from lakemark.view.file_system_view import FileSystemView
+from sinks.hudi.table_services import clean
 from tests import plans
 from tests.depth import examples
 from tests.tables import Row, commit, writer

@@ -10,15 +10,15 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from table.codec.avro_rows import encode_rows
-from table.errors import CorruptData, InvalidRecords, Unsupported
-from table.log.log_block import BlockType, HeaderKey, encode
-from table.merge.record_merger import RecordMerger, commit_time_merger, event_time_merger
-from table.model.file_names import BaseFileName
-from table.model.file_slice import BaseFile, FileGroupId, FileSlice
-from table.model.meta_columns import with_meta_columns
-from table.read.record_keys import RecordKeys
-from table.schema.avro import to_avro, to_json
+from lakemark.codec.avro_rows import encode_rows
+from lakemark.errors import CorruptData, InvalidRecords, Unsupported
+from lakemark.log.log_block import BlockType, HeaderKey, encode
+from lakemark.merge.record_merger import RecordMerger, commit_time_merger, event_time_merger
+from lakemark.model.file_names import BaseFileName
+from lakemark.model.file_slice import BaseFile, FileGroupId, FileSlice
+from lakemark.model.meta_columns import with_meta_columns
+from lakemark.read.record_keys import RecordKeys
+from lakemark.schema.avro import to_avro, to_json
 from tests.unit.codec.hfiles import HFileBuilder
 from tests.unit.read.slices import (
     SCHEMA,

@@ -14,16 +14,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.config.merger_name import MergerName
-from table.config.table_properties import TableType
-from table.config.table_spec import TableSpec
-from table.merge.custom import BufferedRecord, BufferedRecordMerger, RecordContext
-from table.model.file_names import BaseFileName, LogFileName
-from table.model.file_slice import BaseFile, FileGroupId, FileSlice, LogFile
-from table.read.file_statistics import statistics_schema
-from table.read.pruning import Pruning
-from table.read.row_filter import matching
-from table.storage import StorageLocation, open_storage
+from lakemark.config.merger_name import MergerName
+from lakemark.config.table_properties import TableType
+from lakemark.config.table_spec import TableSpec
+from lakemark.merge.custom import BufferedRecord, BufferedRecordMerger, RecordContext
+from lakemark.model.file_names import BaseFileName, LogFileName
+from lakemark.model.file_slice import BaseFile, FileGroupId, FileSlice, LogFile
+from lakemark.read.file_statistics import statistics_schema
+from lakemark.read.pruning import Pruning
+from lakemark.read.row_filter import matching
+from lakemark.storage import StorageLocation, open_storage
 from tests.depth import examples
 from tests.merging.written_table import WrittenTable
 from tests.tables import Row, commit, make, writer

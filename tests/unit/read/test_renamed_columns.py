@@ -6,10 +6,10 @@ from uuid import uuid4
 
 import pytest
 
-from table.errors import CorruptData, Unsupported
-from table.hudi_table import HudiTable
-from table.read.renamed_columns import LATEST_SCHEMA
-from table.storage import StorageLocation, open_storage
+from lakemark.errors import CorruptData, Unsupported
+from lakemark.read.renamed_columns import LATEST_SCHEMA
+from lakemark.storage import StorageLocation, open_storage
+from lakemark.table import Table
 from tests.tables import Row, commit, make, writer
 
 Column = tuple[int, str]
@@ -23,7 +23,7 @@ ITEMS: dict[str, Any] = {
 }
 
 
-def table_of(*versions: list[Column], items: dict[str, Any] = ITEMS) -> HudiTable:
+def table_of(*versions: list[Column], items: dict[str, Any] = ITEMS) -> Table:
     """A table whose schema went through these versions."""
     storage = open_storage(StorageLocation(f"memory://{uuid4().hex}/orders"))
     make(storage)

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.model.meta_columns import PARTITION_PATH
-from table.read.partition_pruning import guarantee_of
-from table.read.row_filter import columns_of, matching, may_hold, row_groups_of
+from lakemark.model.meta_columns import PARTITION_PATH
+from lakemark.read.partition_pruning import guarantee_of
+from lakemark.read.row_filter import columns_of, matching, may_hold, row_groups_of
 from tests.depth import examples
 from tests.unit.read.conditions import CONDITIONS, ROWS, SCHEMA
 

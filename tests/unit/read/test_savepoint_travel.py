@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
+from lakemark.config.table_properties import TableType
+from lakemark.errors import InvalidConfig
+from lakemark.execution.runner import LocalRunner
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.instant import Instant
+from lakemark.services.archival_plan import ArchivalPolicy
+from lakemark.services.cleaning_plan import CleaningPolicy
+from lakemark.services.compaction import CompactionPolicy
+from lakemark.services.savepoint import create_savepoint, delete_savepoint
+from lakemark.storage import Storage
+from sinks.hudi.table_services import archive, clean
 from sinks.hudi.table_writer import TableWriter
-from sinks.hudi.upkeep import archive, clean
-from table.config.table_properties import TableType
-from table.errors import InvalidConfig
-from table.execution.runner import LocalRunner
-from table.model.format_version import FormatVersion
-from table.model.instant import Instant
-from table.services.archival_plan import ArchivalPolicy
-from table.services.cleaning_plan import CleaningPolicy
-from table.services.compaction import CompactionPolicy
-from table.services.savepoint import create_savepoint, delete_savepoint
-from table.storage import Storage
 from tests.tables import Row, commit, writer
 from tests.upkeep import as_of, make_plain, new_storage
 

@@ -10,18 +10,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sinks.hudi.upkeep import archive, clean
-from table.config.table_properties import TableType
-from table.errors import InvalidConfig
-from table.hudi_table import open_table
-from table.model.action import Action
-from table.model.format_version import FormatVersion
-from table.read import time_travel
-from table.read.time_travel import query_instant
-from table.services.archival_plan import ArchivalPolicy
-from table.services.cleaning_plan import CleaningPolicy
-from table.storage import StorageLocation, open_storage
-from table.timeline.clock import UTC_CLOCK, TimelineClock
+from lakemark.config.table_properties import TableType
+from lakemark.errors import InvalidConfig
+from lakemark.model.action import Action
+from lakemark.model.format_version import FormatVersion
+from lakemark.read import time_travel
+from lakemark.read.time_travel import query_instant
+from lakemark.services.archival_plan import ArchivalPolicy
+from lakemark.services.cleaning_plan import CleaningPolicy
+from lakemark.storage import StorageLocation, open_storage
+from lakemark.table import open_table
+from lakemark.timeline.clock import UTC_CLOCK, TimelineClock
+from sinks.hudi.table_services import archive, clean
 from tests import plans
 from tests.depth import examples
 from tests.tables import Row, commit, make, write_files, writer

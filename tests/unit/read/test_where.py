@@ -6,7 +6,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from table.read.where import InvalidWhere, parse_where
+from lakemark.read.where import InvalidWhere, parse_where
 
 ROWS = pa.table(
     {

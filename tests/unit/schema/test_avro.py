@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.errors import CorruptData, InvalidConfig, Unsupported
-from table.model.meta_columns import without_meta_columns
-from table.schema.avro import canonical, record_name, to_arrow, to_avro, to_json
+from lakemark.errors import CorruptData, InvalidConfig, Unsupported
+from lakemark.model.meta_columns import without_meta_columns
+from lakemark.schema.avro import canonical, record_name, to_arrow, to_avro, to_json
 from tests.depth import examples
 from tests.unit.schema.strategies import SCHEMAS
 

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 
-from table.errors import InvalidConfig
-from table.schema.avro import canonical, to_avro
+from lakemark.errors import InvalidConfig
+from lakemark.schema.avro import canonical, to_avro
 from tests.depth import examples
 from tests.unit.schema.strategies import SCHEMAS
 

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from table.errors import InvalidConfig
-from table.model.action import Action, State
-from table.model.instant import Instant
-from table.services.archival_plan import ArchivalPolicy, is_due, limit_of_metadata_table, plan
-from table.services.cleaning_plan import CleaningPolicy, commits_by_request
-from table.timeline.clock import UTC_CLOCK
-from table.timeline.timeline import Timeline
+from lakemark.errors import InvalidConfig
+from lakemark.model.action import Action, State
+from lakemark.model.instant import Instant
+from lakemark.services.archival_plan import ArchivalPolicy, is_due, limit_of_metadata_table, plan
+from lakemark.services.cleaning_plan import CleaningPolicy, commits_by_request
+from lakemark.timeline.clock import UTC_CLOCK
+from lakemark.timeline.timeline import Timeline
 
 POLICY = ArchivalPolicy(2, 4, delta_commits_to_compact=2)
 

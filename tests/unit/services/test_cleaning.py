@@ -7,19 +7,19 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from lakemark.config.table_properties import TableType
+from lakemark.errors import InvalidConfig, Refused
+from lakemark.model.action import Action, State
+from lakemark.model.instant import Instant
+from lakemark.model.restore import RestorePlan
+from lakemark.services.archival_plan import ArchivalPolicy
+from lakemark.services.cleaning import request, take_up
+from lakemark.services.cleaning_plan import CleaningPolicy
+from lakemark.services.savepoint import check_not_cleaned
+from lakemark.timeline.timeline_store import restore_plan_content
+from lakemark.transaction.multi_writer import MultiWriter
+from sinks.hudi.table_services import archive, clean
 from sinks.hudi.table_writer import TableWriter
-from sinks.hudi.upkeep import archive, clean
-from table.config.table_properties import TableType
-from table.errors import InvalidConfig, Refused
-from table.model.action import Action, State
-from table.model.instant import Instant
-from table.model.restore import RestorePlan
-from table.services.archival_plan import ArchivalPolicy
-from table.services.cleaning import request, take_up
-from table.services.cleaning_plan import CleaningPolicy
-from table.services.savepoint import check_not_cleaned
-from table.timeline.timeline_store import restore_plan_content
-from table.transaction.sharing import Sharing
 from tests.tables import Row, commit, contents, data_files, write_files, writer
 from tests.upkeep import as_of, make_plain, new_storage
 
@@ -49,7 +49,7 @@ def test_nothing_is_planned_beside_a_plan() -> None:
 
 def test_where_writers_share_the_table_every_clock_passes_the_plans_time() -> None:
     table = expired().table
-    access = replace(table.access, sharing=Sharing(clock_skew_ms=300))
+    access = replace(table.access, sharing=MultiWriter(clock_skew_ms=300))
     assert request(access, lambda _: table.view(), ONE_COMMIT) is not None
     planned_at = table.store.load().pending(Action.CLEAN)[0].requested_at
     assert datetime.now(UTC) - table.store.clock.parse(planned_at) >= timedelta(milliseconds=300)
@@ -81,7 +81,7 @@ def test_a_plan_of_another_writer_that_is_being_written_is_not_removed() -> None
     at = table.store.clock.next_instant(table.store.load().newest_time)
     pending = Instant(at, Action.CLEAN, State.REQUESTED)
     table.store.create(pending)
-    shared = replace(table.access, sharing=Sharing())
+    shared = replace(table.access, sharing=MultiWriter())
     assert take_up(shared, pending) is None
     assert table.store.load().find(at) == pending
     assert take_up(table.access, pending) is None

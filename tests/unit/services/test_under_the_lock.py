@@ -6,20 +6,20 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from lakemark.config.table_properties import PROPERTIES_PATH, TableProperties, TableType
+from lakemark.errors import Refused
+from lakemark.execution.runner import LocalRunner
+from lakemark.model.action import Action, State
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.instant import Instant
+from lakemark.services.compaction import CompactionPolicy
+from lakemark.storage import Storage
+from lakemark.timeline.lock import LeaseLost
+from lakemark.transaction.rollback import roll_back_named
+from lakemark.upgrade.change import change_version
 from sinks.hudi.compactions import request_compaction
+from sinks.hudi.table_services import archive, clean
 from sinks.hudi.table_writer import TableWriter
-from sinks.hudi.upkeep import archive, clean
-from table.config.table_properties import PROPERTIES_PATH, TableProperties, TableType
-from table.errors import Refused
-from table.execution.runner import LocalRunner
-from table.model.action import Action, State
-from table.model.format_version import FormatVersion
-from table.model.instant import Instant
-from table.services.compaction import CompactionPolicy
-from table.storage import Storage
-from table.timeline.lock import LeaseLost
-from table.transaction.rollback import roll_back_named
-from table.upgrade.change import change_version
 from tests.protocol.actors import A_HEARTBEAT_AND_MORE_S, A_LEASE_AND_MORE_S, ARCHIVAL, CLEANING
 from tests.protocol.virtual_time import VirtualTime, on_virtual_time
 from tests.storages import SimulatedCrash
@@ -292,7 +292,7 @@ def test_a_compaction_of_the_metadata_table_is_not_published_without_the_lock(
     assert table.open().table.keep_metadata_table()
     for value in range(6, 9):
         commit(table.open(), [Row("a", value, value)])
-    monkeypatch.setattr("table.metadata.metadata_compaction.EVERY_DELTA_COMMITS", 2)
+    monkeypatch.setattr("lakemark.metadata.metadata_compaction.EVERY_DELTA_COMMITS", 2)
     to = losing_the_lock(table, at("put", ".hoodie/metadata/.hoodie/.aux/prepared"))
     with pytest.raises(LeaseLost):
         to.table.compact_metadata_table()

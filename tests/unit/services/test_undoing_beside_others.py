@@ -6,33 +6,33 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from checkpoints.codec import CHECKPOINT_KEY
-from sinks.hudi.table_writer import TableWriter
-from sinks.hudi.upkeep import clean
-from table.config.table_properties import PROPERTIES_PATH, TableProperties, TableType
-from table.errors import Fenced, HudiError, Refused
-from table.execution.runner import LocalRunner
-from table.model.action import COMMITS, Action, State
-from table.model.clean import CleanPlan
-from table.model.format_version import FormatVersion
-from table.model.instant import Instant
-from table.model.rollback import RollbackPlan
-from table.services import archival, cleaning
-from table.services.archival_plan import ArchivalPolicy
-from table.services.compaction import CompactionPolicy
-from table.services.restore import restore
-from table.services.savepoint import create_savepoint
-from table.timeline.taken_back import taken_back
-from table.timeline.timeline import Timeline
-from table.timeline.timeline_store import (
+from checkpoints.commit_keys import CHECKPOINT_KEY
+from lakemark.config.table_properties import PROPERTIES_PATH, TableProperties, TableType
+from lakemark.errors import Fenced, HudiError, Refused
+from lakemark.execution.runner import LocalRunner
+from lakemark.model.action import COMMITS, Action, State
+from lakemark.model.clean import CleanPlan
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.instant import Instant
+from lakemark.model.rollback_plan import RollbackPlan
+from lakemark.services import archival, cleaning
+from lakemark.services.archival_plan import ArchivalPolicy
+from lakemark.services.compaction import CompactionPolicy
+from lakemark.services.restore import restore
+from lakemark.services.savepoint import create_savepoint
+from lakemark.timeline.taken_back import taken_back
+from lakemark.timeline.timeline import Timeline
+from lakemark.timeline.timeline_store import (
     clean_metadata_content,
     rollback_metadata_content,
     rollback_plan_content,
 )
-from table.transaction.heartbeat import HEARTBEAT_FOLDER
-from table.transaction.rollback import plan_rollback, roll_back_named
-from table.upgrade.change import change_version
-from table.view.file_system_view import FileSystemView
+from lakemark.transaction.heartbeat import HEARTBEAT_FOLDER
+from lakemark.transaction.rollback import plan_rollback, roll_back_named
+from lakemark.upgrade.change import change_version
+from lakemark.view.file_system_view import FileSystemView
+from sinks.hudi.table_services import clean
+from sinks.hudi.table_writer import TableWriter
 from tests.protocol.actors import CLEANING, slices_as_of
 from tests.protocol.virtual_time import VirtualTime, on_virtual_time
 from tests.storages.interrupted_storage import InterruptedStorage
@@ -262,7 +262,7 @@ def test_the_metadata_table_is_not_compacted_while_a_commit_that_it_has_is_pendi
 ) -> None:
     table = with_commits(clock)
     assert table.open().table.keep_metadata_table()
-    monkeypatch.setattr("table.metadata.metadata_compaction.EVERY_DELTA_COMMITS", 2)
+    monkeypatch.setattr("lakemark.metadata.metadata_compaction.EVERY_DELTA_COMMITS", 2)
 
     class Stopped(HudiError):
         pass

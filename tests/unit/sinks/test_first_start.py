@@ -8,13 +8,13 @@ from uuid import uuid4
 import pytest
 
 from checkpoints.checkpoint import KafkaCheckpoint
+from lakemark.config import keys
+from lakemark.config.table_properties import TableType
+from lakemark.errors import Fenced
+from lakemark.model.action import COMMITS
+from lakemark.storage import StorageLocation
+from lakemark.table import open_table
 from sinks.audit import NOTHING_READ, Audit
-from table.config import keys
-from table.config.table_properties import TableType
-from table.errors import Fenced
-from table.hudi_table import open_table
-from table.model.action import COMMITS
-from table.storage import StorageLocation
 from tests.json_stream import TOPIC, JsonStream
 
 START = KafkaCheckpoint(TOPIC, {0: 7})

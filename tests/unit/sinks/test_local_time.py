@@ -13,25 +13,25 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from lakemark.config import keys
+from lakemark.config.table_properties import TableProperties
+from lakemark.execution.runner import LocalRunner
+from lakemark.model.action import COMMITS, State
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.instant import Instant
+from lakemark.read.queries import Snapshot
+from lakemark.services.cleaning_plan import CleaningPolicy, Retention, earliest_retained
+from lakemark.services.compaction import CompactionPolicy
+from lakemark.storage import StorageLocation, open_storage
+from lakemark.storage.properties_file import read_properties, replace_properties
+from lakemark.table import Table, create_on, open_table
+from lakemark.timeline.clock import TimelineClock, TimelineZoneUnknown
+from lakemark.transaction.heartbeat import HeartbeatPolicy, is_fresh
 from sinks.hudi.settings import SinkSettings
 from sinks.hudi.table_writer import TableWriter
 from sinks.hudi.version_change import take_to_version
 from streamer.cli import MISUSED, OK, main
 from streamer.table_setup import find_table
-from table.config import keys
-from table.config.table_properties import TableProperties
-from table.execution.runner import LocalRunner
-from table.hudi_table import HudiTable, create_on, open_table
-from table.metadata.property_file import read_properties, replace_properties
-from table.model.action import COMMITS, State
-from table.model.format_version import FormatVersion
-from table.model.instant import Instant
-from table.read.queries import Snapshot
-from table.services.cleaning_plan import CleaningPolicy, Retention, earliest_retained
-from table.services.compaction import CompactionPolicy
-from table.storage import StorageLocation, open_storage
-from table.timeline.clock import TimelineClock, TimelineZoneUnknown
-from table.transaction.heartbeat import HeartbeatPolicy, is_fresh
 from tests.tables import INDEX, SCHEMA, Row, commit, contents, spec
 
 ZONES = ["America/New_York", "Asia/Tokyo", "Asia/Kathmandu"]
@@ -63,7 +63,7 @@ def make_local(folder: Path, version: FormatVersion = V9) -> None:
     replace_properties(storage, properties, TableProperties(in_local_time))
 
 
-def opened(folder: Path, zone: str | None = None) -> HudiTable:
+def opened(folder: Path, zone: str | None = None) -> Table:
     return open_table(StorageLocation(str(folder)), timezone=zone)
 
 
@@ -149,7 +149,7 @@ def files(folder: Path) -> set[tuple[str, int]]:
     return {(str(path), path.stat().st_mtime_ns) for path in found}
 
 
-def contents_as_of(table: HudiTable, as_of: str) -> dict[str, int]:
+def contents_as_of(table: Table, as_of: str) -> dict[str, int]:
     read = table.scan(Snapshot(as_of), ["id", "v"]).to_reader().read_all().to_pylist()
     return {row["id"]: row["v"] for row in read}
 
@@ -213,7 +213,7 @@ def test_a_change_of_version_keeps_the_moments_and_what_shows_the_zone(
     assert rows(tmp_path) == {"a": (3, 3), "b": (3, 3)}
 
 
-def times(table: HudiTable) -> dict[str, str | None]:
+def times(table: Table) -> dict[str, str | None]:
     return {i.requested_at: i.completed_at for i in table.timeline.completed(*COMMITS)}
 
 

@@ -6,10 +6,10 @@ from uuid import uuid4
 
 import pytest
 
+from lakemark.storage import StorageLocation
+from lakemark.table import open_table
 from sinks.hudi.partition_rule import PartitionChange
 from sinks.hudi.sink import RejectLimit, TooManyRejects
-from table.hudi_table import open_table
-from table.storage import StorageLocation
 from tests.json_stream import JsonStream
 
 COLUMNS = {"id": "string", "ts": "bigint", "region": "string"}

@@ -17,14 +17,14 @@ import pyarrow as pa
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from lakemark.config.table_properties import TableType
+from lakemark.execution.runner import LocalRunner
+from lakemark.services.compaction import CompactionPolicy
+from lakemark.storage import StorageLocation
+from lakemark.table import open_table
 from sinks.hudi.compactions import Planned
 from sinks.hudi.partition_rule import PartitionChange
 from sinks.hudi.sink import RejectLimit
-from table.config.table_properties import TableType
-from table.execution.runner import LocalRunner
-from table.hudi_table import open_table
-from table.services.compaction import CompactionPolicy
-from table.storage import StorageLocation
 from tests.depth import examples
 from tests.json_stream import INDEX, JsonStream
 

@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from checkpoints.book import DEFAULT_IDENTITY
 from checkpoints.edit import write_checkpoint
+from checkpoints.progress import DEFAULT_IDENTITY
+from lakemark.errors import Refused
+from lakemark.execution.runner import LocalRunner
+from lakemark.model.action import Action
+from lakemark.model.format_version import FormatVersion
+from lakemark.storage import StorageLocation
+from lakemark.table import open_table
+from lakemark.transaction.conflicts import ClusteringPlanned
+from lakemark.transaction.heartbeat import HEARTBEAT_FOLDER
+from lakemark.transaction.multi_writer import MultiWriter
 from sinks.hudi.version_change import plan_version, take_to_version
 from streamer.cli import FAILED, OK, main
 from streamer.stream_failure import is_transient
-from table.errors import Refused
-from table.execution.runner import LocalRunner
-from table.hudi_table import open_table
-from table.model.action import Action
-from table.model.format_version import FormatVersion
-from table.storage import StorageLocation
-from table.transaction.conflicts import ClusteringPlanned
-from table.transaction.heartbeat import HEARTBEAT_FOLDER
-from table.transaction.sharing import Sharing
 from tests.json_stream import JsonStream
 from tests.writers import plan_clustering
 
@@ -87,7 +87,7 @@ def test_a_plan_stops_neither_compaction_nor_checkpoints_nor_looks_like_a_dead_w
     tmp_path: Path, version: FormatVersion
 ) -> None:
     location = StorageLocation(str(tmp_path / "t"))
-    stream = JsonStream(location, version=version, sharing=Sharing(clock_skew_ms=0))
+    stream = JsonStream(location, version=version, sharing=MultiWriter(clock_skew_ms=0))
     stream.write(ROWS)
     table = stream.rows.table
     groups = [one.group for one in table.view().latest_slices()]

@@ -9,19 +9,19 @@ from uuid import uuid4
 import pyarrow as pa
 import pytest
 
+from lakemark.config import keys
+from lakemark.config.table_properties import TableProperties, TableType
+from lakemark.errors import Unsupported
+from lakemark.execution.runner import LocalRunner
+from lakemark.index.bucket import BucketIndex
+from lakemark.model.meta_columns import without_meta_columns
+from lakemark.services.cleaning_plan import CleaningPolicy
+from lakemark.services.compaction import CompactionPolicy
+from lakemark.storage import Storage, StorageLocation, open_storage
+from lakemark.table import Table, open_table
 from sinks.hudi.settings import SinkSettings
+from sinks.hudi.table_services import clean
 from sinks.hudi.table_writer import TableWriter
-from sinks.hudi.upkeep import clean
-from table.config import keys
-from table.config.table_properties import TableProperties, TableType
-from table.errors import Unsupported
-from table.execution.runner import LocalRunner
-from table.hudi_table import HudiTable, open_table
-from table.index.bucket import BucketIndex
-from table.model.meta_columns import without_meta_columns
-from table.services.cleaning_plan import CleaningPolicy
-from table.services.compaction import CompactionPolicy
-from table.storage import Storage, StorageLocation, open_storage
 from tests.golden.golden_table import sorted_rows, unpack
 from tests.tables import Row, commit, contents, make, writer
 
@@ -42,7 +42,7 @@ def change(storage: Storage, values: Mapping[str, str]) -> None:
     storage.put(".hoodie/hoodie.properties", changed.to_bytes())
 
 
-def golden_writer(table: HudiTable) -> TableWriter:
+def golden_writer(table: Table) -> TableWriter:
     assert table.schema is not None
     columns: pa.Schema = without_meta_columns(table.schema)
     return TableWriter(table, columns, SinkSettings(BucketIndex(2, ("id",))))
@@ -111,7 +111,7 @@ def test_property_that_refuses_rows_stops_the_next_commit_of_rows_alone(
 def test_index_that_is_being_built_is_not_trusted() -> None:
     storage = new_table()
     change(storage, {INFLIGHT: "column_stats"})
-    table = HudiTable(storage, TableProperties.parse(storage.read(".hoodie/hoodie.properties")))
+    table = Table(storage, TableProperties.parse(storage.read(".hoodie/hoodie.properties")))
     assert table.properties.metadata_partitions == ("files", "partition_stats")
     assert table.scan(where="id = 'a'").to_reader().read_all().num_rows == 1
 
@@ -120,7 +120,7 @@ def test_index_that_is_being_built_is_not_trusted() -> None:
 def test_dropping_the_metadata_table_drops_a_half_built_index(complete: str) -> None:
     storage = new_table()
     change(storage, {INFLIGHT: "record_index", keys.METADATA_PARTITIONS: complete})
-    table = HudiTable(storage, TableProperties.parse(storage.read(".hoodie/hoodie.properties")))
+    table = Table(storage, TableProperties.parse(storage.read(".hoodie/hoodie.properties")))
     table.drop_metadata_table()
     assert not table.properties.names_metadata_table
     assert not storage.list_tree(".hoodie/metadata")

@@ -11,23 +11,23 @@ from uuid import uuid4
 import pyarrow as pa
 import pytest
 
+from lakemark.config.table_properties import TableType
+from lakemark.errors import InvalidConfig, StorageUnavailable, WriteConflict
+from lakemark.execution.runner import LocalRunner
+from lakemark.model.action import Action
+from lakemark.model.meta_columns import without_meta_columns
+from lakemark.schema.evolution import MAX_EVOLVED_COLUMNS
+from lakemark.services.cleaning_plan import CleaningPolicy, Retention
+from lakemark.services.compaction import CompactionPolicy
+from lakemark.storage import Storage, StorageLocation
+from lakemark.table import open_table
 from sinks.batch import KafkaBatch
 from sinks.hudi.compactions import carried_metadata
 from sinks.hudi.exchange import OpenWrite, Prepare, Written
 from sinks.hudi.settings import SinkSettings
 from sinks.hudi.sink import SchemaRefused, TooManyColumns
+from sinks.hudi.table_services import clean
 from sinks.hudi.table_writer import TableWriter
-from sinks.hudi.upkeep import clean
-from table.config.table_properties import TableType
-from table.errors import InvalidConfig, StorageUnavailable, WriteConflict
-from table.execution.runner import LocalRunner
-from table.hudi_table import open_table
-from table.model.action import Action
-from table.model.meta_columns import without_meta_columns
-from table.schema.evolution import MAX_EVOLVED_COLUMNS
-from table.services.cleaning_plan import CleaningPolicy, Retention
-from table.services.compaction import CompactionPolicy
-from table.storage import Storage, StorageLocation
 from tests.json_stream import COLUMNS, INDEX, InThisProcess, JsonStream, Record
 from tests.storages.wrapped_storage import T, WrappedStorage
 from tests.tables import Row, commit, writer

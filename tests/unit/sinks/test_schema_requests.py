@@ -11,9 +11,8 @@ from uuid import uuid4
 import pyarrow as pa
 import pytest
 
-from sinks.hudi.sink import SchemaRefused, TooManyColumns
-from table.errors import InvalidConfig
-from table.schema.evolution import (
+from lakemark.errors import InvalidConfig
+from lakemark.schema.evolution import (
     ELEMENT,
     MAX_EVOLVED_COLUMNS,
     MAX_EVOLVED_DEPTH,
@@ -21,7 +20,8 @@ from table.schema.evolution import (
     evolved,
     united,
 )
-from table.storage import StorageLocation
+from lakemark.storage import StorageLocation
+from sinks.hudi.sink import SchemaRefused, TooManyColumns
 from tests.json_stream import COLUMNS, JsonStream, Record
 from transforms.decode.decoded import Decoded
 from transforms.decode.json import JsonDecoder

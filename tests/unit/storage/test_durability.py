@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from table.errors import StorageUnavailable
-from table.spark.durable_task import DurableTask
-from table.storage import Storage, StorageLocation, open_storage
-from table.storage.folder_storage import FolderStorage
+from lakemark.errors import StorageUnavailable
+from lakemark.spark.durable_task import DurableTask
+from lakemark.storage import Storage, StorageLocation, open_storage
+from lakemark.storage.folder_storage import FolderStorage
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def test_what_is_of_use_to_running_processes_alone_is_not_forced(
 def test_a_folder_above_is_forced_again_only_if_it_changed(
     storage: Storage, forced: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("table.storage.durability._CLOCK_STEP_S", -1.0)
+    monkeypatch.setattr("lakemark.storage.durability._CLOCK_STEP_S", -1.0)
     storage.create("a/b/1", b"1", may_be_cut=True)
     storage.make_durable()
     forced.clear()

@@ -11,10 +11,10 @@ from threading import Event, Thread
 
 import pytest
 
-from table.errors import InvalidConfig, StorageUnavailable, Unsupported
-from table.storage import Storage, StorageLocation, open_storage
-from table.storage.disk import typed_errors
-from table.storage.storage import AlreadyExists, InvalidPath
+from lakemark.errors import InvalidConfig, StorageUnavailable, Unsupported
+from lakemark.storage import Storage, StorageLocation, open_storage
+from lakemark.storage.disk import typed_errors
+from lakemark.storage.storage import AlreadyExists, InvalidPath
 
 
 @pytest.fixture

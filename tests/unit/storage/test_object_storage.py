@@ -12,10 +12,10 @@ from uuid import uuid4
 
 import pytest
 
-from table.errors import HudiError, InvalidConfig, StorageUnavailable, Unsupported
-from table.storage import Storage, StorageLocation, open_storage
-from table.storage.storage import AlreadyExists, InvalidPath, NotFound
-from table.storage.store_errors import StoreErrors
+from lakemark.errors import HudiError, InvalidConfig, StorageUnavailable, Unsupported
+from lakemark.storage import Storage, StorageLocation, open_storage
+from lakemark.storage.storage import AlreadyExists, InvalidPath, NotFound
+from lakemark.storage.store_errors import StoreErrors
 from tests.fixtures.s3 import S3Server
 from tests.unit.storage.http_servers import answering, losing_answers, serving
 

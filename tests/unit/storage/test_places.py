@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from table.errors import InvalidConfig
-from table.storage import StorageLocation, open_storage, place_of
-from table.storage.probe import check_conditional_puts
-from table.storage.storage import InvalidPath
+from lakemark.errors import InvalidConfig
+from lakemark.storage import StorageLocation, open_storage, place_of
+from lakemark.storage.probe import check_conditional_puts
+from lakemark.storage.storage import InvalidPath
 
 
 @pytest.mark.parametrize(

@@ -15,19 +15,19 @@ from typing import BinaryIO
 import pyarrow as pa
 import pytest
 
-from table.errors import StorageUnavailable
-from table.merge.spill import DIVISION_COUNT, SpilledDivisions
-from table.model.meta_columns import RECORD_KEY
-from table.storage import scratch, spooled_file
-from table.storage.scratch import scratch_folder, temporary_writes
-from table.timeline import lsm_writer
-from table.timeline.lsm_history import LsmHistory
+from lakemark.errors import StorageUnavailable
+from lakemark.merge.spill import DIVISION_COUNT, SpilledDivisions
+from lakemark.model.meta_columns import RECORD_KEY
+from lakemark.storage import scratch, spooled_file
+from lakemark.storage.scratch import scratch_folder, temporary_writes
+from lakemark.timeline import lsm_writer
+from lakemark.timeline.lsm_history import LsmHistory
 from tests.unit.timeline.archives import HISTORY, new_storage
 
 #: Opens a folder, tells its name, and holds it until it is told to end.
 _HOLDER = """
 import sys
-from table.storage.scratch import scratch_folder
+from lakemark.storage.scratch import scratch_folder
 with scratch_folder("held") as folder:
     (folder / "rows").write_text("spilled")
     print(folder, flush=True)
@@ -36,7 +36,7 @@ with scratch_folder("held") as folder:
 
 #: Opens one folder after the other beside others that do so, each time as a process that is new.
 _IN_TURN = """
-from table.storage import scratch
+from lakemark.storage import scratch
 for turn in range(100):
     scratch._remove_abandoned.cache_clear()
     with scratch.scratch_folder("turn") as folder:
@@ -48,7 +48,7 @@ for turn in range(100):
 
 _ONE_OF_THE_PROCESS = """
 import os, sys
-from table.storage.scratch import scratch_of_this_process
+from lakemark.storage.scratch import scratch_of_this_process
 folder = scratch_of_this_process("spark")
 assert folder == scratch_of_this_process("spark")
 (folder / "block").write_text("shuffled")

@@ -6,8 +6,8 @@ from uuid import uuid4
 
 import pytest
 
-from table.errors import StorageUnavailable
-from table.storage import Storage, StorageLocation, open_storage
+from lakemark.errors import StorageUnavailable
+from lakemark.storage import Storage, StorageLocation, open_storage
 from tests.storages import CountingStorage, FaultyStorage, SimulatedCrash, WatchedStorage
 
 

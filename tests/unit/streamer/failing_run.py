@@ -12,17 +12,17 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
+from lakemark.execution.runner import LocalRunner, Result, Task
+from lakemark.services.compaction import CompactionPolicy
+from lakemark.storage import StorageLocation, open_storage
 from sinks.hudi.sink import NO_REJECTS, HudiSink
 from streamer import cli, pipeline
-from streamer.compaction_beside import BesidePolicy, CompactionBeside
+from streamer.async_compaction import AsyncCompactor, BesidePolicy
 from streamer.config.pipeline import PipelineConfig
 from streamer.events import Listener
 from streamer.loop import StreamLoop
 from streamer.services import ServicePolicies, TableServices
 from streamer.sources.errors import TopicNotFound
-from table.execution.runner import LocalRunner, Result, Task
-from table.services.compaction import CompactionPolicy
-from table.storage import StorageLocation, open_storage
 from tests.tables import Row, commit, make, writer
 
 TOPIC = "orders"
@@ -70,7 +70,7 @@ def build(config: PipelineConfig, listener: Listener) -> Iterator[pipeline.Pipel
     for number in (1, 2):
         commit(rows, [Row("a", number), Row("b", number, region="south")])
     runner, compaction = HeldRunner(), CompactionPolicy(1)
-    beside = CompactionBeside(BesidePolicy(compaction), runner, listener)
+    beside = AsyncCompactor(BesidePolicy(compaction), runner, listener)
     services = TableServices([rows], ServicePolicies(compaction), runner, listener, beside)
     sink = HudiSink(rows, None, cast(Any, None), NO_REJECTS)
     source = cast(Any, GoneTopic(runner.begun))

@@ -10,25 +10,25 @@ from typing import Any
 
 import pytest
 
-from checkpoints import codec
+from checkpoints import commit_keys
 from checkpoints.edit import write_checkpoint
+from lakemark.config import keys
+from lakemark.config.table_properties import TableType
+from lakemark.errors import Fenced, LockTimeout, WriteConflict
+from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
+from lakemark.model.action import COMMITS, Action, State
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.instant import Instant
+from lakemark.storage import StorageLocation, open_storage
+from lakemark.storage.folder_storage import FolderStorage
+from lakemark.storage.properties_file import read_properties
+from lakemark.table import Table, open_table
+from lakemark.timeline.timeline import Timeline
+from lakemark.timeline.timeline_store import TimelineStore
+from lakemark.transaction import transaction
+from lakemark.transaction.transaction import Transaction
 from streamer.cli import FAILED, MISUSED, OK, main
 from streamer.commands.table import timeline_rows
-from table.config import keys
-from table.config.table_properties import TableType
-from table.errors import Fenced, LockTimeout, WriteConflict
-from table.hudi_table import HudiTable, open_table
-from table.metadata.opening import METADATA_FOLDER
-from table.metadata.property_file import read_properties
-from table.model.action import COMMITS, Action, State
-from table.model.format_version import FormatVersion
-from table.model.instant import Instant
-from table.storage import StorageLocation, open_storage
-from table.storage.folder_storage import FolderStorage
-from table.timeline.timeline import Timeline
-from table.timeline.timeline_store import TimelineStore
-from table.transaction import transaction
-from table.transaction.transaction import Transaction
 from tests.json_stream import TOPIC, JsonStream
 from tests.tables import Row, commit, make, writer
 
@@ -58,7 +58,7 @@ def run(stream: JsonStream, capsys: pytest.CaptureFixture[str]) -> Run:
     return on_table
 
 
-def newest(stream: JsonStream) -> HudiTable:
+def newest(stream: JsonStream) -> Table:
     return open_table(stream.location)
 
 
@@ -70,7 +70,7 @@ def test_it_tells_the_offsets_the_commit_and_the_key(stream: JsonStream, run: Ru
         "offsets": {"0": 3},
         "checkpoint": f"{TOPIC},0:3",
         "set_by": written.requested_at,
-        "key": codec.CHECKPOINT_KEY,
+        "key": commit_keys.CHECKPOINT_KEY,
         "topic_id": None,
         "other_ids": [],
     }
@@ -86,7 +86,7 @@ def test_what_is_set_is_where_the_next_run_goes_on(stream: JsonStream, run: Run)
     assert (told["commit"], told["checkpoint"]) == (written.requested_at, f"{TOPIC},0:2")
     metadata = table.store.read_commit(written)
     assert metadata.write_stats == ()
-    assert codec.decode(metadata.extra_metadata, "") is not None
+    assert commit_keys.decode(metadata.extra_metadata, "") is not None
     assert stream.read() == before, "the rows are as they were"
     again = JsonStream(stream.location, table_type=stream.table_type)
     assert again.offset == 2
@@ -175,7 +175,7 @@ def test_a_run_whose_place_was_changed_publishes_nothing_more(stream: JsonStream
 def test_a_damaged_checkpoint_is_mended(stream: JsonStream, run: Run) -> None:
     context = stream.rows.begin()
     assert context.instant
-    stream.rows.commit([], {codec.CHECKPOINT_KEY: "damaged"})
+    stream.rows.commit([], {commit_keys.CHECKPOINT_KEY: "damaged"})
     assert main(["checkpoint", "get", stream.location.url]) == FAILED
     run("set", f"{TOPIC},0:1")
     assert run("get")["offsets"] == {"0": 1}
@@ -278,13 +278,15 @@ def test_another_pipeline_may_commit_meanwhile_where_it_is_known_when(
     assert again.offset == 1, "what the other has read is not lost"
 
 
-@pytest.mark.parametrize("meanwhile", [{codec.CHECKPOINT_KEY: "t,0:2"}, {keys.SCHEMA: "other"}])
+@pytest.mark.parametrize(
+    "meanwhile", [{commit_keys.CHECKPOINT_KEY: "t,0:2"}, {keys.SCHEMA: "other"}]
+)
 def test_what_was_committed_meanwhile_is_not_overruled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, meanwhile: dict[str, str]
 ) -> None:
     storage = open_storage(StorageLocation(str(tmp_path / "orders")))
     make(storage)
-    commit(writer(storage), [Row("a")], {codec.CHECKPOINT_KEY: "t,0:1"})
+    commit(writer(storage), [Row("a")], {commit_keys.CHECKPOINT_KEY: "t,0:1"})
     table = open_table(storage.location)
     before_publication(monkeypatch, lambda: commit(writer(storage), [Row("b")], meanwhile))
     with pytest.raises(WriteConflict, match="meanwhile"):

@@ -15,29 +15,29 @@ from pathlib import Path
 
 import pytest
 
-from sinks.hudi.table_writer import TableWriter
-from streamer.cli import FAILED, MISUSED, OK, main
-from table.config.table_properties import PROPERTIES_PATH, TableType
-from table.config.table_spec import TableSpec
-from table.errors import HudiError
-from table.hudi_table import HudiTable, open_table
-from table.metadata.opening import METADATA_FOLDER
-from table.metadata.partition_kind import PartitionKind
-from table.model.action import COMMITS, Action, State
-from table.model.changes import ChangeKind
-from table.model.compaction_plan import CompactionPlan
-from table.model.format_version import FormatVersion
-from table.model.instant import Instant
-from table.model.meta_columns import without_meta_columns
-from table.services.restore import plan_restore
-from table.storage import Storage, StorageLocation, open_storage
-from table.timeline.clock import Turn
-from table.timeline.timeline_store import (
+from lakemark.config.table_properties import PROPERTIES_PATH, TableType
+from lakemark.config.table_spec import TableSpec
+from lakemark.errors import HudiError
+from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
+from lakemark.metadata.partition_kind import PartitionKind
+from lakemark.model.action import COMMITS, Action, State
+from lakemark.model.changes import ChangeKind
+from lakemark.model.compaction_plan import CompactionPlan
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.instant import Instant
+from lakemark.model.meta_columns import without_meta_columns
+from lakemark.services.restore import plan_restore
+from lakemark.storage import Storage, StorageLocation, open_storage
+from lakemark.table import Table, open_table
+from lakemark.timeline.clock import ClockTurn
+from lakemark.timeline.timeline_store import (
     compaction_plan_content,
     restore_plan_content,
     rollback_plan_content,
 )
-from table.transaction.rollback import plan_rollback
+from lakemark.transaction.rollback import plan_rollback
+from sinks.hudi.table_writer import TableWriter
+from streamer.cli import FAILED, MISUSED, OK, main
 from tests.depth import EVERYTHING
 from tests.golden.golden_table import unpack
 from tests.tables import Row, commit, spec, write_files, writer
@@ -174,7 +174,7 @@ class Making:
     def request(self, action: Action, content: bytes = b"") -> Instant:
         """What a process leaves that dies right after it asked for something."""
         store = open_named(self.folder).store
-        name = store.clock.next_instant(store.load().newest_time, Turn.SERVICE)
+        name = store.clock.next_instant(store.load().newest_time, ClockTurn.SERVICE)
         requested = Instant(name, action, State.REQUESTED)
         store.create(requested, content)
         return requested
@@ -441,13 +441,13 @@ class Told:
             return cls(None, False)
 
 
-def rows_of(table: HudiTable) -> list[str]:
+def rows_of(table: Table) -> list[str]:
     """Without the columns that say in which file they lie."""
     rows = table.snapshot().read_all()
     return sorted(map(str, rows.select(without_meta_columns(rows.schema).names).to_pylist()))
 
 
-def open_named(folder: Path) -> HudiTable:
+def open_named(folder: Path) -> Table:
     return open_table(StorageLocation(str(folder)))
 
 

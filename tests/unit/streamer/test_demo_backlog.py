@@ -6,6 +6,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from rich.console import Console
 
+from lakemark.storage import StorageLocation
+from lakemark.table import create_table
 from streamer.commands import demo
 from streamer.config.load import validated
 from streamer.demo.backlog import StopWhenCaughtUp, TopicSilent, answered
@@ -13,8 +15,6 @@ from streamer.demo.order_messages import orders
 from streamer.demo.sender import Sender
 from streamer.events import BatchPlanned, BatchWritten, Event, RunStarted, RunStopped
 from streamer.table_setup import table_spec
-from table.hudi_table import create_table
-from table.storage import StorageLocation
 from tests.fixtures.kafka import Kafka
 from transforms.decode.json import JsonDecoder
 

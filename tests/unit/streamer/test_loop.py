@@ -12,8 +12,12 @@ from typing import Any, cast
 
 import pytest
 
-from checkpoints.book import Progress
 from checkpoints.checkpoint import KafkaCheckpoint
+from checkpoints.progress import Progress
+from lakemark.errors import HudiError, OutcomeUnknown, Permanent, StorageUnavailable
+from lakemark.execution.runner import LocalRunner, Result, Runner, Task
+from lakemark.services.compaction import CompactionPolicy
+from lakemark.timeline.clock import ClockBehind
 from sinks.hudi.sink import NO_REJECTS, HudiSink
 from streamer.backoff import pause_after
 from streamer.config.run import RetryConfig, RunConfig
@@ -23,10 +27,6 @@ from streamer.services import ServicePolicies, TableServices
 from streamer.sources.errors import BrokerUnreachable
 from streamer.sources.kafka_offsets import LostRange, OffsetRange, Start
 from streamer.stopping import ends_on_signals
-from table.errors import HudiError, OutcomeUnknown, Permanent, StorageUnavailable
-from table.execution.runner import LocalRunner, Result, Runner, Task
-from table.services.compaction import CompactionPolicy
-from table.timeline.clock import ClockBehind
 from tests.tables import Row, commit, make, write_files, writer
 from tests.upkeep import new_storage
 

@@ -12,22 +12,22 @@ from typing import cast
 import pyarrow as pa
 import pytest
 
+from lakemark.config import keys
+from lakemark.config.table_properties import TableProperties
+from lakemark.errors import InvalidConfig
+from lakemark.model.changes import CHANGE_KIND_FIELD, ChangeKind
+from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY, with_meta_columns
+from lakemark.storage import StorageLocation, open_storage
+from lakemark.storage.properties_file import read_properties, replace_properties
+from lakemark.table import open_table
+from lakemark.write.file_group_write import write_file_group
+from lakemark.write.partitioner import divide
 from sinks.hudi.exchange import Target, Written
 from sinks.hudi.sink import HudiSink
 from streamer.config.errors import ConfigError
 from streamer.config.load import validated
 from streamer.pipeline import open_sink
 from streamer.sources.kafka import KafkaSource
-from table.config import keys
-from table.config.table_properties import TableProperties
-from table.errors import InvalidConfig
-from table.hudi_table import open_table
-from table.metadata.property_file import read_properties, replace_properties
-from table.model.changes import CHANGE_KIND_FIELD, ChangeKind
-from table.model.meta_columns import PARTITION_PATH, RECORD_KEY, with_meta_columns
-from table.storage import StorageLocation, open_storage
-from table.write.file_group_write import write_file_group
-from table.write.partitioner import divide
 from tests.json_stream import InThisProcess, kafka_batch
 
 

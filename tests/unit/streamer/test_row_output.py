@@ -12,6 +12,7 @@ import pyarrow.parquet
 import pytest
 from rich.console import Console
 
+from lakemark.errors import InvalidConfig
 from streamer.row_output import (
     check_file,
     first_rows,
@@ -19,7 +20,6 @@ from streamer.row_output import (
     write_file,
     write_json_lines,
 )
-from table.errors import InvalidConfig
 
 ROWS = pa.table(
     {

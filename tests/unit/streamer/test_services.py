@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from checkpoints import codec
+from checkpoints import commit_keys
 from checkpoints.checkpoint import KafkaCheckpoint
+from lakemark.execution.runner import LocalRunner
+from lakemark.metadata.metadata_compaction import EVERY_DELTA_COMMITS
+from lakemark.model.action import COMMITS, Action
+from lakemark.services.archival_plan import ArchivalPolicy
+from lakemark.services.cleaning_plan import CleaningPolicy
+from lakemark.services.compaction import CompactionPolicy
+from lakemark.services.metadata_table_services import MetadataPolicies
+from lakemark.services.savepoint import create_savepoint
+from lakemark.timeline.layout import LayoutV2
+from lakemark.timeline.timeline_store import TimelineStore
+from lakemark.transaction.multi_writer import MultiWriter
+from sinks.hudi.table_services import maintain_metadata_table
 from sinks.hudi.table_writer import TableWriter
-from sinks.hudi.upkeep import tend_metadata_table
 from streamer.events import CompactionDone, Event, ServiceDone
 from streamer.services import ServicePolicies, TableServices
-from table.execution.runner import LocalRunner
-from table.metadata.metadata_compaction import EVERY_DELTA_COMMITS
-from table.model.action import COMMITS, Action
-from table.services.archival_plan import ArchivalPolicy
-from table.services.cleaning_plan import CleaningPolicy
-from table.services.compaction import CompactionPolicy
-from table.services.metadata_upkeep import MetadataPolicies
-from table.services.savepoint import create_savepoint
-from table.timeline.layout import LayoutV2
-from table.timeline.timeline_store import TimelineStore
-from table.transaction.sharing import Sharing
 from tests.storages import CountingStorage
 from tests.tables import Row, commit, contents, make, writer
 from tests.upkeep import archived_names, make_plain, new_storage
@@ -100,13 +100,13 @@ def test_what_is_switched_off_is_left_to_others() -> None:
 def test_the_last_checkpoint_stays_in_the_active_timeline() -> None:
     storage, to = table()
     checkpoint = KafkaCheckpoint.parse("orders,0:17")
-    kept = commit(to, [Row("a", 0, 0)], codec.encode(checkpoint))
+    kept = commit(to, [Row("a", 0, 0)], commit_keys.encode(checkpoint))
     policies = ServicePolicies(archival=POLICIES.archival)
     for number in range(1, 10):  # of a writer that knows of no checkpoints
         commit(to, [Row("a", number, number)])
         run(to, policies)
         assert to.table.timeline.find(kept.requested_at) is not None
-    commit(to, [Row("a", 10, 10)], codec.encode(checkpoint))
+    commit(to, [Row("a", 10, 10)], commit_keys.encode(checkpoint))
     run(to, policies)
     assert to.table.timeline.find(kept.requested_at) is None
     assert (kept.requested_at, "deltacommit") in archived_names(storage)
@@ -167,12 +167,12 @@ def test_times_of_a_shared_tables_metadata_table_pass_on_all_clocks_as_well() ->
         commit(to, [Row("a", number, number)])
     waits: list[float] = []
 
-    class Noted(Sharing):
+    class Noted(MultiWriter):
         def let_clocks_pass(self) -> None:
             waits.append(self.clock_skew_ms)
 
     to.table.access = replace(to.table.access, sharing=Noted())
-    tended = tend_metadata_table(to.table, MetadataPolicies.beside())
-    assert tended is not None
-    assert len(tended.timeline.completed(Action.CLEAN)) == 1
+    maintained = maintain_metadata_table(to.table, MetadataPolicies.beside())
+    assert maintained is not None
+    assert len(maintained.timeline.completed(Action.CLEAN)) == 1
     assert len(waits) == 2, "its request and its completion"

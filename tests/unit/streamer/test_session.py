@@ -12,7 +12,7 @@ import pytest
 import yaml
 from pyspark.sql import SparkSession
 
-from streamer.jvm_end import log_file
+from streamer.jvm_exit import log_file
 from streamer.session import driver_memory_bytes, local_settings
 from streamer.toolchain import cache_home, find_java
 from tests.waiting import until
@@ -71,7 +71,7 @@ KILLED = """
 import os, signal
 from pyspark import SparkContext
 from streamer import session
-from streamer.jvm_end import jvm_end_told
+from streamer.jvm_exit import report_jvm_exit
 
 def launched_and_killed():
     initialized()
@@ -80,7 +80,7 @@ def launched_and_killed():
 initialized = SparkContext._ensure_initialized
 SparkContext._ensure_initialized = launched_and_killed
 try:
-    with jvm_end_told():
+    with report_jvm_exit():
         session.plain_session("killed")
 except Exception as error:
     print(type(error).__name__, error)

@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from lakemark.errors import HudiError, InvalidConfig, StorageUnavailable, Unsupported
+from lakemark.table import create_table
 from streamer import start_checks
 from streamer.config.errors import ConfigError
 from streamer.config.load import validated
@@ -22,8 +24,6 @@ from streamer.sources import topic_check
 from streamer.sources.errors import BrokerUnreachable
 from streamer.start_checks import check_locally, check_start, remote_checks
 from streamer.table_setup import dead_letters_table, table_spec
-from table.errors import HudiError, InvalidConfig, StorageUnavailable, Unsupported
-from table.hudi_table import create_table
 from tests.fixtures.kafka import Kafka
 from tests.schema_registry import FaultyRegistry
 from transforms.decode.registry import RegistryRefused, RegistryUnavailable

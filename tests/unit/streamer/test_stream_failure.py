@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from pyspark.errors import PySparkException
 
+from lakemark.errors import CorruptData, Permanent, Retriable
+from lakemark.write.new_file import ContentMismatch
 from streamer.stream_failure import DataLoss, StreamFailed, StreamInterrupted, translated
-from table.errors import CorruptData, Permanent, Retriable
-from table.write.new_file import OtherBytes
 
 _TRACEBACK = """
   An exception was thrown from the Python worker. Please see the stack trace below.
@@ -31,13 +31,17 @@ ModuleNotFoundError: No module named 'streamer'
     [
         (_TRACEBACK.format("ValueError: odd"), StreamFailed, "ValueError: odd"),
         (_FROM_AN_EXECUTOR, StreamFailed, "ModuleNotFoundError: No module named 'streamer'"),
-        (_TRACEBACK.format("table.errors.StorageUnavailable: busy"), Retriable, "busy"),
+        (_TRACEBACK.format("lakemark.errors.StorageUnavailable: busy"), Retriable, "busy"),
         (
-            _TRACEBACK.format("table.write.new_file.OtherBytes: other bytes"),
-            OtherBytes,
+            _TRACEBACK.format("lakemark.write.new_file.ContentMismatch: other bytes"),
+            ContentMismatch,
             "other bytes",
         ),
-        (_TRACEBACK.format("table.spark.versions.ExecutorsDiffer: h: 1 not 2"), Permanent, "1 not"),
+        (
+            _TRACEBACK.format("lakemark.spark.versions.ExecutorsDiffer: h: 1 not 2"),
+            Permanent,
+            "1 not",
+        ),
         ("first\nsecond", StreamFailed, "first"),
         ("", StreamFailed, "PySparkException"),
         ("Job aborted: ExecutorLostFailure\nmore", StreamInterrupted, "Job aborted: Executor"),

@@ -9,12 +9,12 @@ from pathlib import Path
 import pyarrow.parquet
 import pytest
 
+from lakemark.config import keys
+from lakemark.config.table_properties import TableProperties
+from lakemark.storage import StorageLocation
+from lakemark.storage.properties_file import replace_properties
+from lakemark.table import create_table
 from streamer.cli import FAILED, MISUSED, OK, main
-from table.config import keys
-from table.config.table_properties import TableProperties
-from table.hudi_table import create_table
-from table.metadata.property_file import replace_properties
-from table.storage import StorageLocation
 from tests.golden.golden_table import GoldenTable, unpack
 from tests.tables import spec
 

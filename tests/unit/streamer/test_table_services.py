@@ -12,19 +12,19 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from lakemark.config.table_properties import TableType
+from lakemark.execution.runner import LocalRunner, Result, Task
+from lakemark.metadata.metadata_compaction import EVERY_DELTA_COMMITS
+from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
+from lakemark.model.action import Action
+from lakemark.storage import Storage, StorageLocation, open_storage
+from lakemark.storage.folder_storage import FolderStorage
+from lakemark.timeline.timeline import Timeline
+from lakemark.timeline.timeline_store import TimelineStore
+from lakemark.transaction.heartbeat import HEARTBEAT_FOLDER
+from lakemark.transaction.multi_writer import MultiWriter
 from streamer.cli import FAILED, MISUSED, OK, main
 from streamer.commands import table_compact
-from table.config.table_properties import TableType
-from table.execution.runner import LocalRunner, Result, Task
-from table.metadata.metadata_compaction import EVERY_DELTA_COMMITS
-from table.metadata.opening import METADATA_FOLDER
-from table.model.action import Action
-from table.storage import Storage, StorageLocation, open_storage
-from table.storage.folder_storage import FolderStorage
-from table.timeline.timeline import Timeline
-from table.timeline.timeline_store import TimelineStore
-from table.transaction.heartbeat import HEARTBEAT_FOLDER
-from table.transaction.sharing import Sharing
 from tests.golden.golden_table import unpack
 from tests.tables import Row, commit, contents, data_files, make, write_files, writer
 
@@ -370,7 +370,7 @@ def test_a_command_shows_a_heartbeat_and_heeds_those_of_others(
     assert storage.list_folder(HEARTBEAT_FOLDER)[1] == []
 
     other = writer(storage)
-    other.table.access = replace(other.table.access, sharing=Sharing(clock_skew_ms=0))
+    other.table.access = replace(other.table.access, sharing=MultiWriter(clock_skew_ms=0))
     written = write_files(other, [Row("c", 4, 4)])
     undo = ["table", "rollback", str(tmp_path / "t"), other.pending_instant, "--run"]
     assert main(undo) == FAILED

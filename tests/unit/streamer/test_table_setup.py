@@ -11,6 +11,15 @@ from uuid import uuid4
 import pyarrow as pa
 import pytest
 
+from lakemark.config import keys
+from lakemark.config.key_generators import KeyGeneratorType
+from lakemark.config.table_properties import TableProperties
+from lakemark.errors import HudiError, InvalidConfig, Unsupported
+from lakemark.index.bucket import BucketIndex
+from lakemark.keygen.key_generator import KeyGenerator
+from lakemark.model.format_version import FormatVersion
+from lakemark.storage import StorageLocation, open_storage
+from lakemark.table import Table, create_table, open_table
 from sinks.hudi.settings import SinkSettings
 from streamer.config.load import validated
 from streamer.config.pipeline import PipelineConfig
@@ -20,15 +29,6 @@ from streamer.table_setup import (
     columns_with,
     table_spec,
 )
-from table.config import keys
-from table.config.key_generators import KeyGeneratorType
-from table.config.table_properties import TableProperties
-from table.errors import HudiError, InvalidConfig, Unsupported
-from table.hudi_table import HudiTable, create_table, open_table
-from table.index.bucket import BucketIndex
-from table.keygen.key_generator import KeyGenerator
-from table.model.format_version import FormatVersion
-from table.storage import StorageLocation, open_storage
 from tests.tables import INDEX, SCHEMA, Row, commit, make, spec, writer
 from tests.unit.merge.custom.mergers import ByEventTime
 from transforms.decode.schema_policy import SchemaPolicy
@@ -50,18 +50,18 @@ def pipeline(table: Mapping[str, object]) -> PipelineConfig:
     )
 
 
-def existing(changes: Mapping[str, str] | None = None) -> HudiTable:
+def existing(changes: Mapping[str, str] | None = None) -> Table:
     """A table with one commit, and with some of its properties changed afterwards."""
     storage = open_storage(StorageLocation(f"memory://{uuid4().hex}/orders"))
     make(storage)
     commit(to := writer(storage), [Row("a", 1, 1)], to.settings.bucket_metadata())
     values = {**to.table.properties.values, **(changes or {})}
     storage.put(".hoodie/hoodie.properties", TableProperties(values).to_bytes())
-    return HudiTable(storage, TableProperties(values))
+    return Table(storage, TableProperties(values))
 
 
 def check(
-    table: HudiTable,
+    table: Table,
     settings: Mapping[str, object] | None = None,
     index: BucketIndex = INDEX,
     columns: pa.Schema = SCHEMA,
@@ -161,7 +161,7 @@ def test_another_bucket_count_is_found_where_others_have_written(is_first_ours: 
     other = writer(storage)
     other.settings = OthersSettings(INDEX)
     commit(other, rows[:5])
-    table = HudiTable(storage, other.table.properties)
+    table = Table(storage, other.table.properties)
     check(table)
     for count in (1, 4):
         with pytest.raises(InvalidConfig, match=f"does not fit the {count} buckets"):

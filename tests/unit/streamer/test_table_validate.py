@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from lakemark.metadata import bootstrap
+from lakemark.metadata.metadata_compaction import EVERY_DELTA_COMMITS
+from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
+from lakemark.metadata.partition_kind import PartitionKind
+from lakemark.model.action import Action
+from lakemark.storage import Storage, StorageLocation, open_storage
+from lakemark.storage.folder_storage import FolderStorage
+from lakemark.timeline.timeline_store import TimelineStore
+from lakemark.view.file_lister import StorageFileLister
 from streamer.cli import main
-from table.metadata import bootstrap
-from table.metadata.metadata_compaction import EVERY_DELTA_COMMITS
-from table.metadata.opening import METADATA_FOLDER
-from table.metadata.partition_kind import PartitionKind
-from table.model.action import Action
-from table.storage import Storage, StorageLocation, open_storage
-from table.storage.folder_storage import FolderStorage
-from table.timeline.timeline_store import TimelineStore
-from table.view.file_lister import StorageFileLister
 from tests.tables import Row, commit, data_files, make, writer
 
 

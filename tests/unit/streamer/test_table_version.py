@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from lakemark.model.action import Action, State
+from lakemark.model.instant import Instant
+from lakemark.storage import StorageLocation
+from lakemark.table import open_table
 from streamer.cli import FAILED, MISUSED, OK, main
-from table.hudi_table import open_table
-from table.model.action import Action, State
-from table.model.instant import Instant
-from table.storage import StorageLocation
 from tests.golden.golden_table import unpack
 
 

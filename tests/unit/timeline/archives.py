@@ -13,14 +13,14 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from table.codec.avro_container import load_schema
-from table.log.log_block import BlockType, HeaderKey, encode
-from table.model.action import Action, State
-from table.model.commit_metadata import CommitMetadata
-from table.model.instant import Instant
-from table.storage import StorageLocation, open_storage
-from table.storage.storage import Storage
-from table.timeline.timeline_store import commit_content
+from lakemark.codec.avro_container import load_schema
+from lakemark.log.log_block import BlockType, HeaderKey, encode
+from lakemark.model.action import Action, State
+from lakemark.model.commit_metadata import CommitMetadata
+from lakemark.model.instant import Instant
+from lakemark.storage import StorageLocation, open_storage
+from lakemark.storage.storage import Storage
+from lakemark.timeline.timeline_store import commit_content
 
 HISTORY = ".hoodie/timeline/history"
 ARCHIVED = ".hoodie/archived"

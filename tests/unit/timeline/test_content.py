@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from table.errors import CorruptData
-from table.model.action import Action
-from table.model.commit_metadata import CommitMetadata, WriteStat
-from table.timeline.content import commit_json, decode_as, decode_commit
-from table.timeline.timeline_store import commit_content
+from lakemark.errors import CorruptData
+from lakemark.model.action import Action
+from lakemark.model.commit_metadata import CommitMetadata, WriteStat
+from lakemark.timeline.content import commit_json, decode_as, decode_commit
+from lakemark.timeline.timeline_store import commit_content
 
 texts = st.text(st.characters(codec="utf-8"), max_size=8)
 stats = st.builds(

@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from table.config import keys
-from table.config.table_properties import TableProperties
-from table.model.action import Action, State
-from table.model.format_version import FormatVersion
-from table.model.instant import Instant
-from table.storage import StorageLocation, open_storage
-from table.storage.storage import ObjectInfo
-from table.timeline.clock import UTC_CLOCK
-from table.timeline.layout import LayoutV1, LayoutV2, TimelineLayout, layout_of
-from table.timeline.timeline_store import TimelineStore
+from lakemark.config import keys
+from lakemark.config.table_properties import TableProperties
+from lakemark.model.action import Action, State
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.instant import Instant
+from lakemark.storage import StorageLocation, open_storage
+from lakemark.storage.storage import ObjectInfo
+from lakemark.timeline.clock import UTC_CLOCK
+from lakemark.timeline.layout import LayoutV1, LayoutV2, TimelineLayout, layout_of
+from lakemark.timeline.timeline_store import TimelineStore
 
 times = st.integers(min_value=20200101000000000, max_value=20991231235959999).map(str)
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from table.errors import CorruptData, SnapshotChanged
-from table.model.action import Action
-from table.timeline.lsm_history import LsmHistory
-from table.timeline.timeline_store import TimelineStore
+from lakemark.errors import CorruptData, SnapshotChanged
+from lakemark.model.action import Action
+from lakemark.timeline.lsm_history import LsmHistory
+from lakemark.timeline.timeline_store import TimelineStore
 from tests.storages import CountingStorage
 from tests.unit.log.blocks import mutations
 from tests.unit.timeline.archives import (

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.errors import CorruptData
-from table.model.action import Action
-from table.model.instant import Instant
-from table.storage import Storage
-from table.timeline.lsm_history import LsmHistory, ManifestFile
-from table.timeline.lsm_writer import ArchivedInstant, HistorySettings, LsmWriter, mergeable
-from table.timeline.timeline_store import TimelineStore, commit_content
+from lakemark.errors import CorruptData
+from lakemark.model.action import Action
+from lakemark.model.instant import Instant
+from lakemark.storage import Storage
+from lakemark.timeline.lsm_history import LsmHistory, ManifestFile
+from lakemark.timeline.lsm_writer import ArchivedInstant, HistorySettings, LsmWriter, mergeable
+from lakemark.timeline.timeline_store import TimelineStore, commit_content
 from tests.depth import examples
 from tests.unit.timeline.archives import (
     HISTORY,

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from table.errors import InvalidConfig
-from table.model.action import Action, State
-from table.model.instant import Instant
-from table.timeline.clock import TimelineClock, TimelineZoneUnknown
-from table.timeline.zone import Sighting, ZoneEvidence, find_clock
+from lakemark.errors import InvalidConfig
+from lakemark.model.action import Action, State
+from lakemark.model.instant import Instant
+from lakemark.timeline.clock import TimelineClock, TimelineZoneUnknown
+from lakemark.timeline.zone import Sighting, ZoneEvidence, find_clock
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 ZONES = ["America/New_York", "Asia/Tokyo", "Asia/Kathmandu", "UTC", "Pacific/Kiritimati"]

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from lakemark.config.table_properties import TableType
+from lakemark.model.commit_metadata import CommitMetadata
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.instant import Instant
+from lakemark.storage import Storage
+from lakemark.timeline.timeline_store import commit_content
+from lakemark.transaction.heartbeat import HEARTBEAT_FOLDER
 from sinks.hudi.exchange import Written
 from sinks.hudi.table_writer import TableWriter
-from table.config.table_properties import TableType
-from table.model.commit_metadata import CommitMetadata
-from table.model.format_version import FormatVersion
-from table.model.instant import Instant
-from table.storage import Storage
-from table.timeline.timeline_store import commit_content
-from table.transaction.heartbeat import HEARTBEAT_FOLDER
 from tests.protocol.actors import Mode, lay_down, open_writer
 from tests.protocol.clocked_store import ClockedStore
 from tests.protocol.virtual_time import VirtualTime

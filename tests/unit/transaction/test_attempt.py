@@ -6,19 +6,19 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from lakemark.config.table_properties import TableType
+from lakemark.errors import HudiError
+from lakemark.execution.runner import LocalRunner
+from lakemark.model.action import Action
+from lakemark.model.commit_metadata import WriteStat
+from lakemark.services.compaction import CompactionPolicy
+from lakemark.storage import Storage
+from lakemark.storage.storage import NotFound
+from lakemark.timeline.lock import LeaseLost
+from lakemark.transaction.attempt import AttemptLost, discard
+from lakemark.transaction.rollback import roll_back, roll_back_named
 from sinks.hudi.compactions import Compaction, pending_compactions
 from sinks.hudi.table_writer import TableWriter
-from table.config.table_properties import TableType
-from table.errors import HudiError
-from table.execution.runner import LocalRunner
-from table.model.action import Action
-from table.model.commit_metadata import WriteStat
-from table.services.compaction import CompactionPolicy
-from table.storage import Storage
-from table.storage.storage import NotFound
-from table.timeline.lock import LeaseLost
-from table.transaction.attempt import AttemptLost, discard
-from table.transaction.rollback import roll_back, roll_back_named
 from tests.protocol.actors import A_HEARTBEAT_AND_MORE_S, A_LEASE_AND_MORE_S
 from tests.protocol.virtual_time import VirtualTime, on_virtual_time
 from tests.storages.interrupted_storage import InterruptedStorage

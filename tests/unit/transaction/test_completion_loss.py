@@ -6,22 +6,22 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from table.codec import avro_container
-from table.config import keys
-from table.errors import Refused
-from table.model.action import Action, State
-from table.model.commit_metadata import CommitMetadata, WriteStat
-from table.model.compaction_plan import CompactionOperation, CompactionPlan
-from table.model.file_slice import FileGroupId
-from table.model.format_version import FormatVersion
-from table.model.instant import Instant
-from table.timeline.lock import open_lock
-from table.timeline.timeline import Timeline
-from table.timeline.timeline_store import commit_content, compaction_plan_content
-from table.transaction.access import TableAccess
-from table.transaction.completion_loss import check_never_completed
-from table.transaction.participant import NoParticipant
-from table.write.markers import mark
+from lakemark.codec import avro_container
+from lakemark.config import keys
+from lakemark.errors import Refused
+from lakemark.model.action import Action, State
+from lakemark.model.commit_metadata import CommitMetadata, WriteStat
+from lakemark.model.compaction_plan import CompactionOperation, CompactionPlan
+from lakemark.model.file_slice import FileGroupId
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.instant import Instant
+from lakemark.timeline.lock import open_lock
+from lakemark.timeline.timeline import Timeline
+from lakemark.timeline.timeline_store import commit_content, compaction_plan_content
+from lakemark.transaction.completion_loss import check_never_completed
+from lakemark.transaction.participant import NoParticipant
+from lakemark.transaction.table_context import TableContext
+from lakemark.write.markers import mark
 from tests.unit.transaction.timelines import TimelineInMaking, written
 
 V6, V9 = FormatVersion.V6, FormatVersion.V9
@@ -75,7 +75,7 @@ class Case:
         self.at.publish(savepoint, content)
 
     def check(self, *, is_told: bool = False) -> Timeline:
-        access = TableAccess(
+        access = TableContext(
             self.at.storage,
             self.at.store,
             open_lock(self.at.storage),

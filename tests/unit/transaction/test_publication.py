@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from table.errors import Fenced, LockTimeout, Refused
-from table.model.action import Action, State
-from table.model.instant import Instant
-from table.storage import Storage
-from table.timeline.lock import LeaseLost, open_lock
-from table.timeline.timeline_store import TimelineStore
-from table.transaction.publication import Publication
+from lakemark.errors import Fenced, LockTimeout, Refused
+from lakemark.model.action import Action, State
+from lakemark.model.instant import Instant
+from lakemark.storage import Storage
+from lakemark.timeline.lock import LeaseLost, open_lock
+from lakemark.timeline.timeline_store import TimelineStore
+from lakemark.transaction.publication import Publication
 from tests.clocks import SharedClock
 from tests.storages.interrupted_storage import InterruptedStorage
 from tests.upkeep import new_storage

@@ -6,24 +6,24 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from lakemark.config.table_properties import TableType
+from lakemark.errors import Fenced, HudiError, Refused, WriteConflict
+from lakemark.execution.runner import LocalRunner
+from lakemark.model.action import Action, State
+from lakemark.model.commit_metadata import CommitMetadata
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.instant import Instant
+from lakemark.services.compaction import CompactionPolicy
+from lakemark.storage import Storage
+from lakemark.storage.storage import NotFound
+from lakemark.timeline.lock import LeaseLost
+from lakemark.timeline.timeline_store import rollback_plan_content
+from lakemark.transaction.heartbeat import HEARTBEAT_FOLDER, HeartbeatExpired, WriterAlive
+from lakemark.transaction.rollback import plan_rollback, recover, roll_back, roll_back_named
+from lakemark.transaction.transaction import Transaction
+from lakemark.write.markers import marked_files
 from sinks.hudi.exchange import Written
 from sinks.hudi.table_writer import TableWriter
-from table.config.table_properties import TableType
-from table.errors import Fenced, HudiError, Refused, WriteConflict
-from table.execution.runner import LocalRunner
-from table.model.action import Action, State
-from table.model.commit_metadata import CommitMetadata
-from table.model.format_version import FormatVersion
-from table.model.instant import Instant
-from table.services.compaction import CompactionPolicy
-from table.storage import Storage
-from table.storage.storage import NotFound
-from table.timeline.lock import LeaseLost
-from table.timeline.timeline_store import rollback_plan_content
-from table.transaction.heartbeat import HEARTBEAT_FOLDER, HeartbeatExpired, WriterAlive
-from table.transaction.rollback import plan_rollback, recover, roll_back, roll_back_named
-from table.transaction.transaction import Transaction
-from table.write.markers import marked_files
 from tests.protocol.actors import A_HEARTBEAT_AND_MORE_S, A_LEASE_AND_MORE_S, Mode, open_writer
 from tests.protocol.virtual_time import VirtualTime, on_virtual_time
 from tests.storages import SimulatedCrash

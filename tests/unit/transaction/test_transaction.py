@@ -8,21 +8,21 @@ from typing import TypeVar
 
 import pytest
 
+from lakemark.config.table_properties import TableType
+from lakemark.errors import Fenced, LockTimeout, OutcomeUnknown, StorageUnavailable, WriteConflict
+from lakemark.execution.runner import LocalRunner
+from lakemark.model.action import Action, State
+from lakemark.model.commit_metadata import CommitMetadata
+from lakemark.model.instant import Instant
+from lakemark.services.compaction import CompactionPolicy
+from lakemark.storage import Storage
+from lakemark.timeline.clock import UTC_CLOCK
+from lakemark.timeline.timeline_store import rollback_plan_content
+from lakemark.transaction.heartbeat import HEARTBEAT_FOLDER
+from lakemark.transaction.rollback import plan_rollback, roll_back
+from lakemark.transaction.transaction import Transaction
+from lakemark.write.markers import mark, marked_files
 from sinks.hudi.table_writer import TableWriter
-from table.config.table_properties import TableType
-from table.errors import Fenced, LockTimeout, OutcomeUnknown, StorageUnavailable, WriteConflict
-from table.execution.runner import LocalRunner
-from table.model.action import Action, State
-from table.model.commit_metadata import CommitMetadata
-from table.model.instant import Instant
-from table.services.compaction import CompactionPolicy
-from table.storage import Storage
-from table.timeline.clock import UTC_CLOCK
-from table.timeline.timeline_store import rollback_plan_content
-from table.transaction.heartbeat import HEARTBEAT_FOLDER
-from table.transaction.rollback import plan_rollback, roll_back
-from table.transaction.transaction import Transaction
-from table.write.markers import mark, marked_files
 from tests.protocol.actors import A_HEARTBEAT_AND_MORE_S, SHARING, Mode, open_writer
 from tests.protocol.virtual_time import VirtualTime, on_virtual_time
 from tests.storages.interrupted_storage import InterruptedStorage

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from table.codec import avro_container
-from table.model.action import Action, State
-from table.model.commit_metadata import CommitMetadata, WriteStat
-from table.model.compaction_plan import CompactionOperation, CompactionPlan
-from table.model.file_slice import FileGroupId
-from table.model.format_version import FormatVersion
-from table.model.instant import Instant
-from table.storage import Storage
-from table.timeline.layout import LayoutV1, LayoutV2
-from table.timeline.timeline import Timeline
-from table.timeline.timeline_store import TimelineStore, commit_content, compaction_plan_content
+from lakemark.codec import avro_container
+from lakemark.model.action import Action, State
+from lakemark.model.commit_metadata import CommitMetadata, WriteStat
+from lakemark.model.compaction_plan import CompactionOperation, CompactionPlan
+from lakemark.model.file_slice import FileGroupId
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.instant import Instant
+from lakemark.storage import Storage
+from lakemark.timeline.layout import LayoutV1, LayoutV2
+from lakemark.timeline.timeline import Timeline
+from lakemark.timeline.timeline_store import TimelineStore, commit_content, compaction_plan_content
 from tests.upkeep import new_storage
 
 #: A partition and a file id.

@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pytest
 
-from table.errors import InvalidConfig
-from table.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
-from table.model.changes import CHANGE_KIND, WRITTEN_COLUMNS, ChangeKind, DeleteMarker
-from table.model.meta_columns import IS_DELETED, META_COLUMNS, PARTITION_PATH, RECORD_KEY
-from table.model.written_columns import is_written
+from lakemark.errors import InvalidConfig
+from lakemark.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
+from lakemark.model.changes import CHANGE_KIND, WRITTEN_COLUMNS, ChangeKind, DeleteMarker
+from lakemark.model.meta_columns import IS_DELETED, META_COLUMNS, PARTITION_PATH, RECORD_KEY
+from lakemark.model.written_columns import is_written
 from transforms.decode.avro import AvroDecoder
 from transforms.decode.avro_framing import PlainFraming
 from transforms.decode.avro_references import StoredSchema

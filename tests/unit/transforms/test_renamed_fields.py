@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
-from table.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
-from table.model.changes import WRITTEN_COLUMNS
-from table.model.meta_columns import META_COLUMNS
-from table.model.written_columns import is_written
+from lakemark.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
+from lakemark.model.changes import WRITTEN_COLUMNS
+from lakemark.model.meta_columns import META_COLUMNS
+from lakemark.model.written_columns import is_written
 from transforms.decode.json import JsonDecoder
 from transforms.decode.schema_policy import SchemaPolicy
 from transforms.kafka_changes import ToChanges

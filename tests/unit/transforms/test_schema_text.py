@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.errors import InvalidConfig
-from table.schema.canonical import canonical
+from lakemark.errors import InvalidConfig
+from lakemark.schema.canonical import canonical
 from transforms.schema_text import (
     TYPES,
     ColumnType,

@@ -7,14 +7,14 @@ from uuid import uuid4
 import pyarrow as pa
 import pytest
 
+from lakemark.config.table_spec import TableSpec
+from lakemark.errors import Refused
+from lakemark.execution.runner import LocalRunner
+from lakemark.index.bucket import BucketIndex
+from lakemark.model.format_version import FormatVersion
+from lakemark.storage import StorageLocation, open_storage
+from lakemark.table import create_on
 from sinks.hudi.version_change import take_to_version
-from table.config.table_spec import TableSpec
-from table.errors import Refused
-from table.execution.runner import LocalRunner
-from table.hudi_table import create_on
-from table.index.bucket import BucketIndex
-from table.model.format_version import FormatVersion
-from table.storage import StorageLocation, open_storage
 from tests.unit.index.test_stored_rows import opened, write
 
 ROWS = pa.table(

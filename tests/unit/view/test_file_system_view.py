@@ -4,16 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from table.errors import CorruptData
-from table.model.action import Action, State
-from table.model.commit_metadata import CommitMetadata, WriteStat
-from table.model.compaction_plan import CompactionOperation, CompactionPlan
-from table.model.file_slice import FileGroupId
-from table.model.instant import Instant
-from table.storage import StorageLocation, open_storage
-from table.timeline.timeline import Timeline
-from table.view.file_lister import DataFile, StorageFileLister, data_file
-from table.view.file_system_view import FileSystemView
+from lakemark.errors import CorruptData
+from lakemark.model.action import Action, State
+from lakemark.model.commit_metadata import CommitMetadata, WriteStat
+from lakemark.model.compaction_plan import CompactionOperation, CompactionPlan
+from lakemark.model.file_slice import FileGroupId
+from lakemark.model.instant import Instant
+from lakemark.storage import StorageLocation, open_storage
+from lakemark.timeline.timeline import Timeline
+from lakemark.view.file_lister import DataFile, StorageFileLister, data_file
+from lakemark.view.file_system_view import FileSystemView
 
 
 def completed(requested_at: str, completed_at: str, action: Action = Action.COMMIT) -> Instant:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pickle
 
-from table.model.action import Action, State
-from table.model.compaction_plan import CompactionOperation, CompactionPlan
-from table.model.file_slice import FileGroupId, FileSlice
-from table.model.format_version import FormatVersion
-from table.model.instant import Instant
-from table.timeline.timeline import Timeline
-from table.view.file_lister import DataFile, data_file
-from table.view.file_system_view import FileSystemView
+from lakemark.model.action import Action, State
+from lakemark.model.compaction_plan import CompactionOperation, CompactionPlan
+from lakemark.model.file_slice import FileGroupId, FileSlice
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.instant import Instant
+from lakemark.timeline.timeline import Timeline
+from lakemark.view.file_lister import DataFile, data_file
+from lakemark.view.file_system_view import FileSystemView
 
 GROUP = FileGroupId("p", "g")
 

@@ -7,21 +7,21 @@ from uuid import uuid4
 
 import pytest
 
-from table.codec import avro_container
-from table.errors import SnapshotChanged
-from table.model.action import Action, State
-from table.model.commit_metadata import CommitMetadata
-from table.model.compaction_plan import CompactionOperation, CompactionPlan
-from table.model.file_slice import FileGroupId
-from table.model.format_version import FormatVersion
-from table.model.instant import Instant
-from table.storage import StorageLocation, open_storage
-from table.storage.storage import Storage
-from table.timeline.timeline_store import TimelineStore, commit_content, compaction_plan_content
-from table.view.file_lister import DataFile, StorageFileLister, data_file
-from table.view.file_system_view import FileSystemView
-from table.view.late_files import without_late_files
-from table.view.view_loader import load_view
+from lakemark.codec import avro_container
+from lakemark.errors import SnapshotChanged
+from lakemark.model.action import Action, State
+from lakemark.model.commit_metadata import CommitMetadata
+from lakemark.model.compaction_plan import CompactionOperation, CompactionPlan
+from lakemark.model.file_slice import FileGroupId
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.instant import Instant
+from lakemark.storage import StorageLocation, open_storage
+from lakemark.storage.storage import Storage
+from lakemark.timeline.timeline_store import TimelineStore, commit_content, compaction_plan_content
+from lakemark.view.file_lister import DataFile, StorageFileLister, data_file
+from lakemark.view.file_system_view import FileSystemView
+from lakemark.view.late_files import without_late_files
+from lakemark.view.view_loader import load_view
 
 BASE, NEWER = "p/g_0-1-2_10.parquet", "p/g_0-1-2_20.parquet"
 LOG = "p/.g_12.log.1_0-1-2"

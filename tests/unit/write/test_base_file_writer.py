@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.codec.bloom import BloomFilter
-from table.errors import InvalidRecords, WriteConflict
-from table.storage import Storage
-from table.write.base_file_writer import BaseFileWriter
-from table.write.row_groups import row_bytes
-from table.write.write_status import WriteStatus
+from lakemark.codec.bloom import BloomFilter
+from lakemark.errors import InvalidRecords, WriteConflict
+from lakemark.storage import Storage
+from lakemark.write.base_file_writer import BaseFileWriter
+from lakemark.write.row_groups import row_bytes
+from lakemark.write.write_status import WriteStatus
 from tests.depth import examples
 from tests.unit.write.tables import AVRO_SCHEMA, SCHEMA, memory, records, rows_of
 

@@ -7,19 +7,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.log.data_block import read_rows
-from table.log.delete_block import read_deletes
-from table.log.log_block import BlockType, HeaderKey, LogBlock
-from table.log.log_reader import read_blocks
-from table.model.changes import CHANGE_KIND_FIELD, ChangeKind
-from table.model.file_names import LogFileName
-from table.model.meta_columns import PARTITION_PATH, RECORD_KEY
-from table.schema.avro import to_json
-from table.schema.field_path import column_at
-from table.storage import Storage
-from table.write.log_file_writer import LogFileWriter
-from table.write.row_groups import row_bytes
-from table.write.write_status import WriteStatus
+from lakemark.log.data_block import read_rows
+from lakemark.log.delete_block import read_deletes
+from lakemark.log.log_block import BlockType, HeaderKey, LogBlock
+from lakemark.log.log_reader import read_blocks
+from lakemark.model.changes import CHANGE_KIND_FIELD, ChangeKind
+from lakemark.model.file_names import LogFileName
+from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY
+from lakemark.schema.avro import to_json
+from lakemark.schema.field_path import column_at
+from lakemark.storage import Storage
+from lakemark.write.log_file_writer import LogFileWriter
+from lakemark.write.row_groups import row_bytes
+from lakemark.write.write_status import WriteStatus
 from tests.depth import examples
 from tests.unit.write.tables import (
     AVRO_SCHEMA,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from table.model.format_version import FormatVersion
+from lakemark.model.format_version import FormatVersion
 from tests.tables import Row, commit, writer
 from tests.upkeep import make_plain, new_storage
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from table.config.table_properties import MergeMode, TableType, new_table_properties
-from table.log.log_reader import read_blocks
-from table.write.file_group_write import MAX_COLUMN_SETS
+from lakemark.config.table_properties import MergeMode, TableType, new_table_properties
+from lakemark.log.log_reader import read_blocks
+from lakemark.write.file_group_write import MAX_COLUMN_SETS
 from tests.merging.written_table import Row, WrittenTable
 
 COLUMNS = [f"c{number}" for number in range(7)]

@@ -14,13 +14,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from table.config import keys
-from table.config.merge_settings import PartialUpdateMode
-from table.config.merger_name import MergerName
-from table.config.table_properties import MergeMode, TableProperties, TableType
-from table.config.table_spec import TableSpec
-from table.merge.custom import CustomMerger
-from table.model.changes import ChangeKind, DeleteMarker
+from lakemark.config import keys
+from lakemark.config.merge_settings import PartialUpdateMode
+from lakemark.config.merger_name import MergerName
+from lakemark.config.table_properties import MergeMode, TableProperties, TableType
+from lakemark.config.table_spec import TableSpec
+from lakemark.merge.custom import CustomMerger
+from lakemark.model.changes import ChangeKind, DeleteMarker
 from tests.merging.written_table import WrittenTable, changes_of, with_written
 from tests.unit.merge.custom.mergers import ByEventTime, ByEventTimeRecords
 

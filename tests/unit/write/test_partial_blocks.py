@@ -9,19 +9,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.log.data_block import read_rows
-from table.log.log_block import HeaderKey, LogBlock
-from table.log.log_reader import read_blocks
-from table.model.changes import CHANGE_KIND_FIELD, WRITTEN_COLUMNS, ChangeKind
-from table.model.file_names import LogFileName
-from table.model.file_slice import LogFile
-from table.model.meta_columns import META_COLUMNS, PARTITION_PATH, RECORD_KEY
-from table.model.written_columns import pack
-from table.read.file_group_reader import every_instant
-from table.read.log_changes import LogChanges
-from table.schema.avro import to_avro
-from table.storage import Storage
-from table.write.log_file_writer import LogFileWriter
+from lakemark.log.data_block import read_rows
+from lakemark.log.log_block import HeaderKey, LogBlock
+from lakemark.log.log_reader import read_blocks
+from lakemark.model.changes import CHANGE_KIND_FIELD, WRITTEN_COLUMNS, ChangeKind
+from lakemark.model.file_names import LogFileName
+from lakemark.model.file_slice import LogFile
+from lakemark.model.meta_columns import META_COLUMNS, PARTITION_PATH, RECORD_KEY
+from lakemark.model.written_columns import pack
+from lakemark.read.file_group_reader import every_instant
+from lakemark.read.log_changes import LogChanges
+from lakemark.schema.avro import to_avro
+from lakemark.storage import Storage
+from lakemark.write.log_file_writer import LogFileWriter
 from tests.depth import examples
 from tests.golden.golden_table import unpack
 from tests.unit.write.tables import (

@@ -6,10 +6,10 @@ from itertools import product
 
 import pyarrow as pa
 
-from table.index.bucket import BucketIndex
-from table.model.file_slice import FileGroupId
-from table.model.meta_columns import PARTITION_PATH, RECORD_KEY
-from table.write.partitioner import Bucket, divide, task_number
+from lakemark.index.bucket import BucketIndex
+from lakemark.model.file_slice import FileGroupId
+from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY
+from lakemark.write.partitioner import Bucket, divide, task_number
 
 OF_A_BUCKET = FileGroupId("eu", "00000007-5f1c-4b7e-9d53-0242ac120002-0")
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.errors import InvalidRecords
-from table.write.row_groups import RowGroups, cut, row_bytes
+from lakemark.errors import InvalidRecords
+from lakemark.write.row_groups import RowGroups, cut, row_bytes
 from tests.depth import examples
 from tests.unit.write.tables import SCHEMA, records, rows_of
 

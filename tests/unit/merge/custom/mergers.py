@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from table.merge.custom import (
+from lakemark.merge.custom import (
     BufferedRecord,
     BufferedRecordMerger,
     Operation,

@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.merge.custom import Records, VectorMerge
-from table.merge.custom.adapter import custom_record_merger
-from table.merge.custom.custom_merger import CustomMerger
-from table.merge.filling import UnwrittenColumns
-from table.merge.merge_stream import merge_streams
-from table.merge.partial_rows import settled
-from table.merge.record_merger import RecordMerger, event_time_merger
-from table.model.changes import CHANGE_KIND, CHANGE_KIND_FIELD, WRITTEN_COLUMNS, ChangeKind
-from table.model.meta_columns import COMMIT_TIME, RECORD_KEY
-from table.model.written_columns import pack
+from lakemark.merge.custom import Records, VectorMerge
+from lakemark.merge.custom.adapter import custom_record_merger
+from lakemark.merge.custom.custom_merger import CustomMerger
+from lakemark.merge.merge_stream import merge_streams
+from lakemark.merge.partial_update.missing_columns import UnwrittenColumns
+from lakemark.merge.partial_update.partial_rows import settled
+from lakemark.merge.record_merger import RecordMerger, event_time_merger
+from lakemark.model.changes import CHANGE_KIND, CHANGE_KIND_FIELD, WRITTEN_COLUMNS, ChangeKind
+from lakemark.model.meta_columns import COMMIT_TIME, RECORD_KEY
+from lakemark.model.written_columns import pack
 from tests.depth import examples
 from tests.unit.merge.custom.mergers import (
     Appending,

@@ -11,19 +11,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-import table as lakemark
+import lakemark
+from lakemark.config.merger_name import MergerName
+from lakemark.config.table_properties import TableType
+from lakemark.errors import Unsupported
+from lakemark.execution.runner import LocalRunner
+from lakemark.merge.custom import Records, VectorMerge, VectorMerger, chosen
+from lakemark.model.changes import ChangeKind
+from lakemark.services.compaction import CompactionPolicy
+from lakemark.storage import StorageLocation
+from lakemark.table import create_table
 from sinks.hudi.settings import SinkSettings
 from sinks.hudi.table_writer import TableWriter
 from streamer import cli
-from table.config.merger_name import MergerName
-from table.config.table_properties import TableType
-from table.errors import Unsupported
-from table.execution.runner import LocalRunner
-from table.hudi_table import create_table
-from table.merge.custom import Records, VectorMerge, VectorMerger, chosen
-from table.model.changes import ChangeKind
-from table.services.compaction import CompactionPolicy
-from table.storage import StorageLocation
 from tests import tables
 from tests.tables import Row
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from examples.order_merger import OrderMerger
-from table.config.merge_settings import MergeSettings
-from table.config.table_properties import MergeMode
-from table.errors import InvalidConfig, Unsupported
-from table.merge.custom import CustomMerger, VectorMerger, load_merger
-from table.merge.table_merger import table_merger
+from lakemark.config.merge_settings import MergeSettings
+from lakemark.config.table_properties import MergeMode
+from lakemark.errors import InvalidConfig, Unsupported
+from lakemark.merge.custom import CustomMerger, VectorMerger, load_merger
+from lakemark.merge.table_merger import table_merger
 from tests.unit.merge.custom.mergers import Appending, ByEventTime, ByEventTimeRecords
 
 HERE = "tests.unit.merge.custom.test_loading"

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from table.errors import InvalidConfig
-from table.merge.custom import (
+from lakemark.errors import InvalidConfig
+from lakemark.merge.custom import (
     BufferedRecord,
     BufferedRecordMerger,
     RecordContext,
@@ -19,8 +19,8 @@ from table.merge.custom import (
     VectorMerge,
     VectorMerger,
 )
-from table.merge.custom.adapter import custom_record_merger
-from table.model.changes import CHANGE_KIND, ChangeKind
+from lakemark.merge.custom.adapter import custom_record_merger
+from lakemark.model.changes import CHANGE_KIND, ChangeKind
 from tests.unit.merge.custom.mergers import deleted
 from tests.unit.merge.custom.test_adapter import Change, table_of
 

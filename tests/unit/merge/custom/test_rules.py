@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 import pytest
 
 from examples.order_merger import OrderMerger, OrderRecordMerger
-from table.errors import InvalidConfig
-from table.merge.custom import (
+from lakemark.errors import InvalidConfig
+from lakemark.merge.custom import (
     BufferedRecord,
     BufferedRecordMerger,
     CustomMerger,
@@ -23,7 +23,7 @@ from table.merge.custom import (
     check_merger,
     chosen,
 )
-from table.merge.custom.rules import BrokenRule
+from lakemark.merge.custom.rules import BrokenRule
 from tests.unit.merge.custom.mergers import ByEventTime, ByEventTimeRecords
 
 SCHEMA = pa.schema([("id", pa.string()), ("ts", pa.int64()), ("v", pa.int64())])

@@ -4,7 +4,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.merge.custom.same_rows import same_rows
+from lakemark.merge.custom.same_rows import same_rows
 
 KINDS = {
     "number": (pa.float64(), st.sampled_from([None, 1.0, 2.0])),

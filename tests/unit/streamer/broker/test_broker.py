@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from lakemark.errors import InvalidConfig
 from streamer.broker import BrokerFailed, EmbeddedBroker, start_detached, status, stop_detached
 from streamer.broker.data_folder import HOST, Ports, free_ports, prepare
 from streamer.broker.process import ProcessIdentity
 from streamer.cli import MISUSED, main
-from table.errors import InvalidConfig
 from tests.fixtures.kafka import Kafka
 from tests.waiting import until
 

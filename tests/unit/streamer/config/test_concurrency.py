@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from lakemark.timeline.lock import LockProvider
+from lakemark.transaction.heartbeat import HeartbeatPolicy
+from lakemark.transaction.multi_writer import MultiWriter
 from streamer.config.concurrency import ConcurrencyConfig, LockConfig
-from table.timeline.lock import LockProvider
-from table.transaction.heartbeat import HeartbeatPolicy
-from table.transaction.sharing import Sharing
-from tests.unit.streamer.config.test_contradictions import told
+from tests.unit.streamer.config.test_cross_checks import told
 
 
 def test_a_pipeline_is_the_only_writer_unless_it_says_otherwise() -> None:
@@ -17,10 +17,10 @@ def test_a_pipeline_is_the_only_writer_unless_it_says_otherwise() -> None:
 
 
 def test_apaches_defaults_are_the_defaults_of_several() -> None:
-    assert ConcurrencyConfig(mode="multiple").sharing() == Sharing()
-    assert Sharing().heartbeats == HeartbeatPolicy(60.0, 2)
-    assert Sharing().heartbeats.expires_after_s == 120
-    assert Sharing().clock_skew_ms == 200
+    assert ConcurrencyConfig(mode="multiple").sharing() == MultiWriter()
+    assert MultiWriter().heartbeats == HeartbeatPolicy(60.0, 2)
+    assert MultiWriter().heartbeats.expires_after_s == 120
+    assert MultiWriter().clock_skew_ms == 200
 
 
 def test_settings_become_the_policy() -> None:
@@ -31,7 +31,7 @@ def test_settings_become_the_policy() -> None:
         clock_skew_ms=0,
         lock=LockConfig(provider="file_system"),
     )
-    assert config.sharing() == Sharing(HeartbeatPolicy(5.0, 3), 0)
+    assert config.sharing() == MultiWriter(HeartbeatPolicy(5.0, 3), 0)
     assert config.provider() is LockProvider.FILE_SYSTEM
 
 

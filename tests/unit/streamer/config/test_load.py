@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from lakemark.errors import StorageUnavailable
 from streamer.config.errors import ConfigError
 from streamer.config.load import load
 from streamer.config.pipeline import PipelineConfig
 from streamer.config.printed import json_schema, resolved_yaml
 from streamer.config.source import StartingTime
-from table.errors import StorageUnavailable
 
 SMALLEST = """
 source: {bootstrap: "localhost:9092", topic: orders}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from lakemark.services.archival_plan import ArchivalPolicy
+from lakemark.services.cleaning_plan import CleaningPolicy, Retention
 from streamer.config.archival import ArchivalConfig
 from streamer.config.cleaning import CleaningConfig
-from table.services.archival_plan import ArchivalPolicy
-from table.services.cleaning_plan import CleaningPolicy, Retention
-from tests.unit.streamer.config.test_contradictions import told
+from tests.unit.streamer.config.test_cross_checks import told
 
 
 def test_apaches_defaults_are_the_defaults() -> None:

@@ -7,10 +7,10 @@ import pytest
 from prometheus_client import CollectorRegistry, Gauge, Metric
 from prometheus_client.registry import Collector
 
+from lakemark.errors import InvalidConfig
 from streamer.events import BatchPlanned, RunStarted
 from streamer.health import Health
 from streamer.metrics.endpoint import CannotListen, endpoint
-from table.errors import InvalidConfig
 from tests.stream.monitoring import get
 
 STARTED = RunStarted("p", "orders", "/t", {0: 0}, False)

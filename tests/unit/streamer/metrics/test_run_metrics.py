@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from lakemark.timeline.clock import TimelineClock
 from streamer.events import (
     BatchPlanned,
     BatchWritten,
@@ -36,7 +37,6 @@ from streamer.events import (
 from streamer.metrics.families import BoundedLabel
 from streamer.metrics.run_metrics import RunMetrics
 from streamer.metrics.table_shape import DEAD_LETTERS, ROWS, TableShape
-from table.timeline.clock import TimelineClock
 from tests.depth import examples
 from tests.unit.streamer.event_samples import CLASSES, of_class
 
@@ -169,7 +169,7 @@ def test_troubles_and_services_are_counted_by_kind(watched: Watched) -> None:
     watched.metrics(OffsetsSkipped("orders", ("a", "b"), (lost, {**lost, "count": None})))
     watched.metrics(CompactionDone("20260501120000500", 2, 70, 800, 1.5))
     watched.metrics(ServiceDone("rollback", "1 instant", 0.5))
-    watched.metrics(PartWarned("warning", "table.timeline.lock", "it stays"))
+    watched.metrics(PartWarned("warning", "lakemark.timeline.lock", "it stays"))
     assert watched("warnings_total") == 1
     assert watched("failures_total", type="StreamInterrupted") == 1
     assert watched("failures_total", type="DataLoss") == 1

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 from uuid import uuid4
 
+from lakemark.model.action import Action, State
+from lakemark.model.instant import Instant
+from lakemark.storage import StorageLocation, open_storage
 from streamer.metrics.table_shape import shape_of
-from table.model.action import Action, State
-from table.model.instant import Instant
-from table.storage import StorageLocation, open_storage
 from tests.tables import Row, commit, make, writer
 
 

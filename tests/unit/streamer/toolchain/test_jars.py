@@ -9,6 +9,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
+from lakemark.errors import InvalidConfig
 from streamer.toolchain import (
     JarsUnavailable,
     cache_home,
@@ -17,7 +18,6 @@ from streamer.toolchain import (
     spark_kafka_packages,
 )
 from streamer.toolchain.jars import IVY_SETTINGS_VARIABLE
-from table.errors import InvalidConfig
 
 
 @pytest.fixture

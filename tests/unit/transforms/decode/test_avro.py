@@ -11,8 +11,8 @@ import fastavro
 import pyarrow as pa
 import pytest
 
-from table.errors import InvalidConfig
-from table.schema.evolution import evolved
+from lakemark.errors import InvalidConfig
+from lakemark.schema.evolution import evolved
 from tests.schema_registry import FaultyRegistry
 from transforms.decode.avro import AvroDecoder
 from transforms.decode.avro_differences import column_types

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.errors import InvalidConfig
+from lakemark.errors import InvalidConfig
 from transforms.decode.json import JsonDecoder
 from transforms.decode.json_inference import InferredSchema, infer_schema
 from transforms.schema_text import print_schema

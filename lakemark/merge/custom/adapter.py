@@ -1,0 +1,171 @@
+"""A user's merger as a ``RecordMerger``.
+
+A key with one change costs nothing; in which order several are merged is said in
+``lakemark.merge.custom.folding``.
+
+Both kinds of deletes reach the merger, and what it returns decides: Apache Hudi 1.2.0 asks it in
+the same way (``BufferedRecordMergerFactory.CustomRecordMerger``), but of a delete block's record
+that wins it stores the record itself rather than what was returned.
+
+Meta columns are not the merger's: a row has those of the newer change, or of the older where it
+comes out as the older was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakemark.merge.change_index import ChangeIndex, Merged
+from lakemark.merge.custom.buffered_record_merger import BufferedRecordMerger
+from lakemark.merge.custom.custom_merger import CustomMerger
+from lakemark.merge.custom.folding import folded
+from lakemark.merge.custom.outcome import (
+    Outcome,
+    are_null,
+    check_outcome,
+    combined,
+    data_columns,
+    order_columns,
+)
+from lakemark.merge.custom.record_calls import merge_records
+from lakemark.merge.custom.records import Records
+from lakemark.merge.custom.same_rows import same_rows
+from lakemark.merge.custom.vector_calls import merge_columns
+from lakemark.merge.custom.vector_merger import VectorMerger
+from lakemark.merge.join import Joined, Pairs
+from lakemark.merge.key_codes import KeyCodes, Mask, key_codes
+from lakemark.merge.partial_update.missing_columns import Filling
+from lakemark.merge.precedence import Kinds
+from lakemark.merge.record_merger import RecordMerger
+from lakemark.model.changes import (
+    CHANGE_COLUMNS,
+    CHANGE_KIND,
+    CHANGE_KIND_FIELD,
+    WRITTEN_COLUMNS,
+    ChangeKind,
+)
+from lakemark.model.meta_columns import META_COLUMNS, RECORD_KEY
+from lakemark.model.written_columns import all_written, pack
+
+
+def custom_record_merger(merger: CustomMerger, ordering_fields: Sequence[str] = ()) -> RecordMerger:
+    """The merger of a table whose records a user's merger merges.
+
+    Args:
+        merger: the user's.
+        ordering_fields: of the table.
+    """
+    return _CustomRecordMerger(merger, tuple(ordering_fields))
+
+
+@dataclass(frozen=True, slots=True)
+class _CustomRecordMerger:
+    filling: ClassVar[Filling | None] = None
+    needs_whole_rows: ClassVar[bool] = True
+
+    merger: CustomMerger
+    ordering_fields: tuple[str, ...]
+
+    def fold(self, changes: pa.Table, key_columns: Sequence[str] = (RECORD_KEY,)) -> pa.Table:
+        keys = key_codes(changes, key_columns)
+        if keys.are_unique:
+            return changes
+        is_alone = _are_merged_in_place(Records(changes, self.ordering_fields), keys)
+        return folded(changes, keys, is_alone, lambda older, newer: self._merge(older, newer)[0])
+
+    def join(self, pairs: Pairs) -> Joined:
+        newer = pairs.newer()
+        older = _as_changes(pairs.older(), newer.schema)
+        merged, is_older = self._merge(older, newer)
+        stays: Mask = merged.column(CHANGE_KIND).to_numpy() == ChangeKind.UPSERT
+        updated = stays & ~is_older
+        rows = merged.select(pairs.base.column_names).filter(pa.array(updated))
+        return Joined(updated, ~stays, rows)
+
+    def apply(self, base: pa.Table, changes: pa.Table) -> Merged:
+        return ChangeIndex(changes, self).merge_all(base)
+
+    def _merge(self, older: pa.Table, newer: pa.Table) -> tuple[pa.Table, Mask]:
+        """Changes side by side as one, and which of them came out as the older was."""
+        before, after = (Records(rows, self.ordering_fields) for rows in (older, newer))
+        outcome = self._outcome(before, after)
+        check_outcome(self.merger, before, after, outcome)
+        is_older = same_rows(outcome.rows, before.rows) & (outcome.keep == ~before.is_delete)
+        is_newer = same_rows(outcome.rows, after.rows) & (outcome.keep == ~after.is_delete)
+        is_older &= ~is_newer
+        columns = {name: outcome.rows.column(name) for name in outcome.rows.column_names}
+        columns |= _meta_columns(older, newer, is_older | (~after.has_data & ~is_newer))
+        columns[CHANGE_KIND] = pa.chunked_array([pa.array(_kinds(before, after, outcome))])
+        if outcome.written is not None:
+            columns[WRITTEN_COLUMNS] = pa.chunked_array([pack(outcome.written)])
+        return pa.table([columns[n] for n in older.column_names], schema=newer.schema), is_older
+
+    def _outcome(self, older: Records, newer: Records) -> Outcome:
+        # A delete is whole: it is merged as such, as Apache Hudi does.
+        in_part = (older.is_partial | newer.is_partial) & newer.has_data
+        if not in_part.any() or in_part.all():
+            return self._call(older, newer, in_part=bool(in_part.any()))
+        some, others = np.flatnonzero(in_part), np.flatnonzero(~in_part)
+        return combined(
+            in_part,
+            self._call(older.take(some), newer.take(some), in_part=True),
+            self._call(older.take(others), newer.take(others), in_part=False),
+        )
+
+    def _call(self, older: Records, newer: Records, *, in_part: bool) -> Outcome:
+        if isinstance(self.merger, VectorMerger):
+            return merge_columns(self.merger, older, newer, in_part=in_part)
+        assert isinstance(self.merger, BufferedRecordMerger), self.merger
+        return merge_records(self.merger, older, newer, in_part=in_part)
+
+
+def _are_merged_in_place(changes: Records, keys: KeyCodes) -> Mask:
+    """Deletes, and all changes of keys of which one was written in part."""
+    in_part: Mask = np.zeros(keys.key_count, np.bool_)
+    in_part[keys.codes[changes.is_partial]] = True
+    in_place: Mask = changes.is_delete | in_part[keys.codes]
+    return in_place
+
+
+def _as_changes(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Rows of the table as changes that were written whole."""
+    kinds = pa.array(np.full(rows.num_rows, ChangeKind.UPSERT, np.int8))
+    own = [name for name in schema.names if name not in CHANGE_COLUMNS]
+    changes = rows.select(own).append_column(CHANGE_KIND_FIELD, kinds)
+    if WRITTEN_COLUMNS in schema.names:
+        bits = all_written(rows.num_rows, len(own))
+        changes = changes.append_column(schema.field(WRITTEN_COLUMNS), bits)
+    return changes
+
+
+def _meta_columns(
+    older: pa.Table, newer: pa.Table, takes_older: Mask
+) -> dict[str, pa.ChunkedArray]:
+    names = [n for n in older.column_names if n in META_COLUMNS and n != RECORD_KEY]
+    mask = pa.array(takes_older)
+    return {name: pc.if_else(mask, older.column(name), newer.column(name)) for name in names}
+
+
+def _kinds(older: Records, newer: Records, outcome: Outcome) -> Kinds:
+    """What the results are as changes."""
+    kinds = np.where(outcome.keep, ChangeKind.UPSERT, ChangeKind.FLAGGED_DELETE).astype(np.int8)
+    deletes = np.flatnonzero(~outcome.keep)
+    if len(deletes) == 0:
+        return kinds
+    rows = outcome.rows.take(deletes)
+    is_empty = are_null(rows, data_columns(older))
+    is_unordered = are_null(rows, order_columns(older))
+    by_commit = [
+        records.kinds[deletes] == ChangeKind.COMMIT_TIME_DELETE for records in (older, newer)
+    ]
+    kinds[deletes[is_empty]] = ChangeKind.DELETE
+    kinds[deletes[is_empty & is_unordered & (by_commit[0] | by_commit[1])]] = (
+        ChangeKind.COMMIT_TIME_DELETE
+    )
+    return kinds

@@ -1,0 +1,147 @@
+"""Which changes of a key are merged with which.
+
+Merging is associative, so neighbours may be merged first: changes of a key are halved until one is
+left, in as many rounds as their count has binary digits, each with one call for all keys. What the
+merger is asked then is not what came of all before, so this is done only within runs of upserts
+that were written whole. Deletes, which an unconditional one makes other than associative in Hudi's
+own rules, and keys with records written in part, where what fills a column depends on who met whom,
+are merged one by one, oldest first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from lakemark.merge.key_codes import KeyCodes, Mask, Rows
+
+#: Merges older changes with newer ones of the same keys, side by side.
+Merge: TypeAlias = Callable[[pa.Table, pa.Table], pa.Table]
+
+
+def folded(changes: pa.Table, keys: KeyCodes, is_alone: Mask, merge: Merge) -> pa.Table:
+    """One change per key, keys as they are numbered.
+
+    Args:
+        changes: oldest first; at least one.
+        keys: of the changes.
+        is_alone: changes that are merged with all before them, and not with a neighbour first.
+        merge: what two changes of each of several keys come to.
+    """
+    runs = _Runs.of(keys, is_alone)
+    halved = _by_halves(changes.take(runs.order), runs.run_of_row, merge)
+    return _one_by_one(halved, KeyCodes(runs.key_of_run, keys.key_count), merge)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Runs:
+    """Neighbouring changes of a key that may be merged first.
+
+    Attributes:
+        order: the changes, key by key.
+        run_of_row: ascending, for each change in that order.
+        key_of_run: ascending too.
+    """
+
+    order: Rows
+    run_of_row: Rows
+    key_of_run: Rows
+
+    @classmethod
+    def of(cls, keys: KeyCodes, is_alone: Mask) -> _Runs:
+        order = np.argsort(keys.codes, kind="stable")
+        codes, alone = keys.codes[order], is_alone[order]
+        begins = _begins(codes) | alone
+        begins[1:] |= alone[:-1]
+        return cls(order, np.cumsum(begins) - 1, codes[begins])
+
+
+def _by_halves(rows: pa.Table, runs: Rows, merge: Merge) -> pa.Table:
+    """One row per run; rows come, and go, in the order of their runs."""
+    finished: list[pa.Table] = []
+    finished_runs: list[Rows] = []
+    while True:
+        begins, ends = _begins(runs), _begins(runs[::-1])[::-1]
+        alone = np.flatnonzero(begins & ends)
+        finished.append(rows.take(alone))
+        finished_runs.append(runs[alone])
+        is_even = _places(begins) % 2 == 0
+        older, odd = (np.flatnonzero(is_even & one) for one in (~ends, ends & ~begins))
+        if len(older) == 0:
+            break
+        merged = merge(rows.take(older), rows.take(older + 1))
+        runs = np.concatenate([runs[older], runs[odd]])
+        order = np.argsort(runs, kind="stable")
+        rows, runs = pa.concat_tables([merged, rows.take(odd)]).take(order), runs[order]
+    return pa.concat_tables(finished).take(np.argsort(np.concatenate(finished_runs)))
+
+
+def _one_by_one(changes: pa.Table, keys: KeyCodes, merge: Merge) -> pa.Table:
+    """Round ``k`` merges the ``k``-th change of every key that has one with its earlier ones."""
+    if keys.are_unique:
+        return changes
+    rounds = _Rounds.of(keys)
+    merged = changes.take(rounds.rows(0))
+    finished = []
+    for number in range(1, rounds.count):
+        newer = changes.take(rounds.rows(number))
+        finished.append(merged.slice(len(newer)))
+        merged = merge(merged.slice(0, len(newer)), newer)
+    # Those of the fewest changes were finished first, and stand last.
+    return pa.concat_tables([merged, *finished[::-1]]).take(rounds.place_of_key)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Rounds:
+    """Rows of keys in rounds; keys of the most rows come first in each, so each is a prefix.
+
+    Attributes:
+        order: rows, key by key as ``keys_by_count`` has them, each key's in their order.
+        starts: where in ``order`` each key's rows begin.
+        counts: rows of each key, descending.
+        place_of_key: where each key, by its number, stands in a round.
+    """
+
+    order: Rows
+    starts: Rows
+    counts: Rows
+    place_of_key: Rows
+
+    @classmethod
+    def of(cls, keys: KeyCodes) -> _Rounds:
+        counts = np.bincount(keys.codes, minlength=keys.key_count)
+        keys_by_count = np.argsort(-counts, kind="stable")
+        place_of_key = np.empty(keys.key_count, np.int64)
+        place_of_key[keys_by_count] = np.arange(keys.key_count)
+        order = np.argsort(place_of_key[keys.codes], kind="stable")
+        descending = counts[keys_by_count]
+        starts = np.cumsum(descending) - descending
+        return cls(order, starts, descending, place_of_key)
+
+    @property
+    def count(self) -> int:
+        return int(self.counts[0])
+
+    def rows(self, number: int) -> Rows:
+        """The rows of a round: of every key that has that many before it."""
+        has_one = np.searchsorted(-self.counts, -number, side="left")
+        rows: Rows = self.order[self.starts[:has_one] + number]
+        return rows
+
+
+def _begins(numbers: Rows) -> Mask:
+    """Where a number differs from the one before it."""
+    begins: Mask = np.ones(len(numbers), np.bool_)
+    begins[1:] = numbers[1:] != numbers[:-1]
+    return begins
+
+
+def _places(begins: Mask) -> Rows:
+    """How far behind the beginning of its run each row stands."""
+    rows = np.arange(len(begins))
+    places: Rows = rows - np.maximum.accumulate(np.where(begins, rows, 0))
+    return places

@@ -1,0 +1,100 @@
+"""Finds a user's merger by the path of its class."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from lakemark.config.merge_settings import MODE_STRATEGIES, PAYLOAD_STRATEGY
+from lakemark.errors import InvalidConfig, Unsupported
+from lakemark.merge.custom.buffered_record_merger import BufferedRecordMerger
+from lakemark.merge.custom.class_path import object_at
+from lakemark.merge.custom.custom_merger import CustomMerger
+from lakemark.merge.custom.vector_merger import VectorMerger
+
+_KINDS = f"{VectorMerger.__name__} or {BufferedRecordMerger.__name__}"
+
+
+def load_merger(class_path: str) -> CustomMerger:
+    """The merger at ``package.module:Class``; or an object of such a class at that path.
+
+    Raises:
+        InvalidConfig: the path names nothing that this process can import, no merger, or one
+            without a strategy id of its own.
+    """
+    found = object_at(class_path)
+    if isinstance(found, type) and issubclass(found, CustomMerger):
+        found = _made(class_path, found)
+    if not isinstance(found, VectorMerger | BufferedRecordMerger):
+        message = (
+            f"merger {class_path} is {_what(found)}; inherit from {_KINDS} of lakemark.merge.custom"
+        )
+        raise InvalidConfig(message)
+    check_strategy(found)
+    return found
+
+
+def check_strategy(merger: CustomMerger) -> None:
+    """Pass a merger with a strategy id of its own.
+
+    Raises:
+        InvalidConfig: it has none, or not a UUID, or one that Hudi gave a meaning.
+    """
+    strategy = getattr(merger, "merging_strategy", None)
+    try:
+        is_uuid = isinstance(strategy, str) and str(UUID(strategy)) == strategy.lower()
+    except ValueError:
+        is_uuid = False
+    if not is_uuid:
+        message = (
+            f"merger {merger.name}: merging_strategy is {strategy!r}, not a UUID; "
+            "make one with uuid.uuid4() and keep it"
+        )
+        raise InvalidConfig(message)
+    if strategy in (*MODE_STRATEGIES, PAYLOAD_STRATEGY):
+        message = (
+            f"merger {merger.name}: merging_strategy {strategy} is one of Hudi's own; "
+            "make one with uuid.uuid4() and keep it"
+        )
+        raise InvalidConfig(message)
+
+
+def merger_of_strategy(strategy_id: str | None, mergers: Sequence[CustomMerger]) -> CustomMerger:
+    """Of some mergers the first whose strategy is a table's.
+
+    Args:
+        strategy_id: the table's; None for one that is still to be made, any will do.
+        mergers: in order of preference.
+
+    Raises:
+        InvalidConfig: one of them has no strategy id.
+        Unsupported: none has this one.
+    """
+    for merger in mergers:
+        check_strategy(merger)
+        if strategy_id is None or merger.merging_strategy.lower() == strategy_id.lower():
+            return merger
+    given = ", ".join(f"{m.name} ({m.merging_strategy})" for m in mergers) or "none was given"
+    message = (
+        f"the table merges by strategy {strategy_id}, which its own merger has: {given}; give the "
+        "one with this merging_strategy (table.open(…, mergers=[…]), lakemark query --merger, "
+        "table.merger of a pipeline)"
+    )
+    raise Unsupported(message)
+
+
+def _made(class_path: str, kind: type[CustomMerger]) -> object:
+    try:
+        return kind()
+    except TypeError as error:
+        message = (
+            f"merger {class_path} cannot be made without arguments ({error}); give every argument "
+            "a default, define merge, or name an object of the class"
+        )
+        raise InvalidConfig(message) from error
+
+
+def _what(found: object) -> str:
+    if isinstance(found, type):
+        return f"a class without that interface ({found.__name__})"
+    return f"an object of {type(found).__name__}"

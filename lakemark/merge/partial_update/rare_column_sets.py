@@ -1,0 +1,95 @@
+"""Partial rows of rare sets of columns, completed from the rows that stand.
+
+A log has a block for each set of columns, and a block costs a schema and a file of its own: with
+many sets more than the rows do. So the largest sets keep their blocks, and a row of any other is
+written whole, its other columns as they stand.
+
+The rows must win against what stands when they are written (``settled`` drops all others). Then a
+whole row reads as the partial one does, for now and for every change that comes after: a newer one
+leads either way. Of a late change it takes nothing, as of any whole row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakemark.merge.key_codes import Mask
+from lakemark.merge.partial_update.missing_columns import UnwrittenColumns
+from lakemark.model.changes import WRITTEN_COLUMNS
+from lakemark.model.meta_columns import RECORD_KEY
+from lakemark.model.written_columns import all_written, own_columns
+
+#: Rows of these record keys as they stand: the given columns.
+StandingRows: TypeAlias = Callable[[pa.ChunkedArray, Sequence[str]], pa.Table]
+
+
+def complete_rare(
+    changes: pa.Table, standing: StandingRows, largest: int, touched: Sequence[pa.ChunkedArray]
+) -> pa.Table:
+    """The changes with rows of all but the largest sets of columns made whole.
+
+    A row stays as it is where no one row can complete it: that of its key was changed since, or
+    stands more than once.
+
+    Args:
+        changes: at most one for each key, each partial one of a record that stands.
+        standing: reads the rows that stand.
+        largest: how many sets stay sets, besides that of all columns.
+        touched: record keys that were changed after what ``standing`` reads.
+    """
+    is_rare = _find_rare(changes, largest)
+    if not is_rare.any():
+        return changes
+    for keys in touched:
+        is_touched = pc.is_in(changes.column(RECORD_KEY), value_set=keys.combine_chunks())
+        is_rare &= ~is_touched.to_numpy()
+    rare = changes.column(RECORD_KEY).filter(pa.array(is_rare))
+    return _completed(changes, is_rare, _of_single_keys(standing(rare, own_columns(changes))))
+
+
+def _find_rare(changes: pa.Table, largest: int) -> Mask:
+    """Which rows carry a set of columns that is none of the largest."""
+    sets = changes.column(WRITTEN_COLUMNS).combine_chunks().dictionary_encode()
+    codes = sets.indices.to_numpy()
+    counts = np.bincount(codes, minlength=len(sets.dictionary))
+    whole = all_written(1, len(own_columns(changes)))
+    is_partial = np.asarray(pc.invert(pc.is_in(sets.dictionary, value_set=whole)))
+    by_size = np.argsort(-counts, kind="stable")
+    rare = by_size[is_partial[by_size]][largest:]
+    is_rare: Mask = np.isin(codes, rare)
+    return is_rare
+
+
+def _of_single_keys(rows: pa.Table) -> pa.Table:
+    """Without the rows of keys that stand more than once."""
+    keys = rows.column(RECORD_KEY).combine_chunks().dictionary_encode()
+    codes = keys.indices.to_numpy()
+    is_single = np.bincount(codes, minlength=len(keys.dictionary))[codes] == 1
+    return rows if is_single.all() else rows.filter(pa.array(is_single))
+
+
+def _completed(changes: pa.Table, is_rare: Mask, standing: pa.Table) -> pa.Table:
+    keys = standing.column(RECORD_KEY).combine_chunks()
+    found = pc.fill_null(pc.index_in(changes.column(RECORD_KEY), value_set=keys), -1).to_numpy()
+    is_completed = is_rare & (found >= 0)
+    rows, from_standing = np.arange(changes.num_rows), found + changes.num_rows
+    completed = changes
+    for place, field in enumerate(changes.schema):
+        if field.name in standing.column_names:
+            is_open = UnwrittenColumns()(changes, field.name) & is_completed
+            other = standing.column(field.name)
+        elif field.name == WRITTEN_COLUMNS:
+            is_open = is_completed
+            other = pa.chunked_array([all_written(standing.num_rows, len(own_columns(changes)))])
+        else:
+            continue
+        if is_open.any():
+            both = pa.chunked_array([*changes.column(place).chunks, *other.chunks], field.type)
+            values = both.take(np.where(is_open, from_standing, rows))
+            completed = completed.set_column(place, field, values)
+    return completed

@@ -1,0 +1,101 @@
+"""Payloads of older tables whose rules no merge mode has.
+
+Apache Hudi 1.2.0 still merges them through the payload's ``combineAndGetUpdateValue``, in logs and
+onto the base file alike (``HoodieAvroRecordMerger``). For both of them a delete wins whatever its
+ordering value, and is forgotten by what comes after it.
+
+- ``OverwriteNonDefaultsWithLatestAvroPayload``: the later record wins.
+- ``PartialUpdateAvroPayload``: the larger ordering value wins, of equal ones the later; meta
+  columns are those of the later record, whoever wins. Values are compared only where Hudi holds
+  both in one Java class, which it does not for strings, dates, decimals and binaries: then the
+  later record wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from lakemark.merge.change_index import ChangeIndex, Merged
+from lakemark.merge.join import Joined, Pairs, join_winners
+from lakemark.merge.key_codes import Mask, key_codes
+from lakemark.merge.ordering import Ranks, ordering_ranks
+from lakemark.merge.partial_update.missing_columns import Filling, filling_of
+from lakemark.merge.precedence import by_payload, unconditional_deletes
+from lakemark.merge.record_merger import RecordMerger
+from lakemark.model.changes import CHANGE_KIND, ChangeKind
+from lakemark.model.meta_columns import RECORD_KEY
+from lakemark.schema.field_path import column_at
+
+
+def payload_merger(
+    ordering_fields: Sequence[str], filling: Filling, *, is_ordered: bool
+) -> RecordMerger:
+    """A merger that fills.
+
+    Args:
+        ordering_fields: what unconditional deletes are known by, and what data is ordered by.
+        filling: how columns that one record leaves open come from another.
+        is_ordered: whether data is ordered by them, or by arrival.
+    """
+    return _PayloadMerger(tuple(ordering_fields), filling, is_ordered)
+
+
+@dataclass(frozen=True, slots=True)
+class _PayloadMerger:
+    needs_whole_rows: ClassVar[bool] = False
+
+    ordering_fields: tuple[str, ...]
+    filling: Filling
+    is_ordered: bool
+
+    def fold(self, changes: pa.Table, key_columns: Sequence[str] = (RECORD_KEY,)) -> pa.Table:
+        keys = key_codes(changes, key_columns)
+        if keys.are_unique:
+            return changes
+        kinds = changes.column(CHANGE_KIND).to_numpy()
+        unconditional = unconditional_deletes(changes, self.ordering_fields)
+        precedence = by_payload(kinds, keys, self._ranks(changes), unconditional)
+        filling = filling_of(changes, self.filling) or self.filling
+        return filling.fold(changes, keys, precedence)
+
+    def newer_wins(self, base: pa.Table, changes: pa.Table) -> Mask:
+        if not self._compares:
+            return np.ones(changes.num_rows, dtype=np.bool_)
+        both = pa.concat_tables([rows.select(self.ordering_fields) for rows in (base, changes)])
+        ranks = self._ranks(both)
+        deletes = changes.column(CHANGE_KIND).to_numpy() != ChangeKind.UPSERT
+        wins: Mask = deletes | (ranks[base.num_rows :] >= ranks[: base.num_rows])
+        return wins
+
+    def join(self, pairs: Pairs) -> Joined:
+        return join_winners(pairs, self)
+
+    def apply(self, base: pa.Table, changes: pa.Table) -> Merged:
+        return ChangeIndex(changes, self).merge_all(base)
+
+    def _ranks(self, rows: pa.Table) -> Ranks:
+        fields = self.ordering_fields
+        if not self._compares or not (
+            len(fields) > 1 or _has_one_java_class(column_at(rows, fields[0]).type)
+        ):
+            return np.zeros(rows.num_rows, dtype=np.int64)
+        return ordering_ranks(rows, fields)
+
+    @property
+    def _compares(self) -> bool:
+        return self.is_ordered and bool(self.ordering_fields)
+
+
+def _has_one_java_class(kind: pa.DataType) -> bool:
+    """Whether Spark's rows and Avro's records hold such a value as the same class."""
+    return bool(
+        pa.types.is_integer(kind)
+        or pa.types.is_floating(kind)
+        or pa.types.is_boolean(kind)
+        or pa.types.is_timestamp(kind)
+    )

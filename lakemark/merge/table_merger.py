@@ -1,0 +1,102 @@
+"""The merger that a table's properties ask for, whatever its version."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from lakemark.config.merge_settings import MergeSettings, PartialUpdateMode, Payload
+from lakemark.config.table_properties import MergeMode
+from lakemark.merge.custom.adapter import custom_record_merger
+from lakemark.merge.custom.custom_merger import CustomMerger
+from lakemark.merge.custom.loading import load_merger, merger_of_strategy
+from lakemark.merge.partial_update.missing_columns import (
+    Default,
+    DefaultValues,
+    Filling,
+    UnavailableText,
+)
+from lakemark.merge.payload_merger import payload_merger
+from lakemark.merge.record_merger import RecordMerger, commit_time_merger, event_time_merger
+
+#: Java keeps one object for each of these integers, so that they are found equal by reference.
+_CACHED_INTEGERS = range(-128, 128)
+
+
+def table_merger(
+    settings: MergeSettings,
+    avro_schema: Mapping[str, object] | None = None,
+    mergers: Sequence[CustomMerger] = (),
+) -> RecordMerger:
+    """The merger of a table.
+
+    Args:
+        settings: what its properties say.
+        avro_schema: of its rows, for the defaults of columns; without it they are null.
+        mergers: of users, besides the one that the settings name; a table in mode ``CUSTOM`` is
+            merged by the first that has its strategy.
+
+    Raises:
+        InvalidConfig: a merger that cannot be imported, or breaks its interface.
+        Unsupported: the table has a strategy that none of the mergers has.
+    """
+    if settings.mode is MergeMode.CUSTOM:
+        own = [] if settings.merger_class is None else [load_merger(settings.merger_class)]
+        merger = merger_of_strategy(settings.strategy_id, [*own, *mergers])
+        return custom_record_merger(merger, settings.ordering_fields)
+    filling = _filling(settings, _fields(avro_schema))
+    if settings.payload in (Payload.OVERWRITE_NON_DEFAULTS, Payload.PARTIAL_UPDATE):
+        assert filling is not None, settings
+        is_ordered = settings.payload is Payload.PARTIAL_UPDATE
+        return payload_merger(settings.ordering_fields, filling, is_ordered=is_ordered)
+    if settings.mode is MergeMode.COMMIT_TIME:
+        return commit_time_merger(filling)
+    return event_time_merger(
+        settings.ordering_fields, filling, deletes_are_unconditional=settings.payload is not None
+    )
+
+
+def _filling(settings: MergeSettings, fields: Sequence[Mapping[str, object]]) -> Filling | None:
+    if settings.payload is Payload.PARTIAL_UPDATE:
+        return Filling(DefaultValues(), newest_meta=True)
+    if settings.partial_update is PartialUpdateMode.IGNORE_DEFAULTS:
+        is_found = _is_same_object if settings.payload is None else _is_equal
+        return Filling(DefaultValues(_defaults(fields, is_found)))
+    if settings.partial_update is PartialUpdateMode.FILL_UNAVAILABLE and settings.unavailable_value:
+        return Filling(UnavailableText(settings.unavailable_value), settings.payload is None)
+    return None
+
+
+def _fields(avro_schema: Mapping[str, object] | None) -> list[Mapping[str, object]]:
+    fields = (avro_schema or {}).get("fields")
+    return [f for f in fields if isinstance(f, Mapping)] if isinstance(fields, list) else []
+
+
+def _defaults(
+    fields: Sequence[Mapping[str, object]], is_found: Callable[[object, object], bool]
+) -> dict[str, Default | None]:
+    """Defaults of columns where they are not null; None for one that no value is found equal to."""
+    found: dict[str, Default | None] = {}
+    for field in fields:
+        kind, default = field.get("type"), field.get("default")
+        if isinstance(default, bool | int | float | str) and is_found(kind, default):
+            found[str(field.get("name"))] = default
+        elif default is not None:
+            found[str(field.get("name"))] = None
+    return found
+
+
+def _is_equal(kind: object, default: object) -> bool:
+    """Whether a payload finds values equal to the default: by value, but of texts see below."""
+    first = _first(kind)
+    # A text that may be null is compared as Avro's own class of strings with Java's.
+    return isinstance(first, str) and (first != "string" or kind == "string") and first != "bytes"
+
+
+def _is_same_object(kind: object, default: object) -> bool:
+    """Whether ``PartialUpdateHandler``, which compares references, finds the default in a row."""
+    return _first(kind) in ("int", "long", "boolean") and default in _CACHED_INTEGERS
+
+
+def _first(kind: object) -> object:
+    """The type that a default is of: in a union the first one."""
+    return kind[0] if isinstance(kind, list) and kind else kind

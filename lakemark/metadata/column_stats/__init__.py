@@ -1,0 +1,1 @@
+"""Column and partition statistics of the metadata table."""

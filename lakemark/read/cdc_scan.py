@@ -1,0 +1,38 @@
+"""The changes of a span of commits as a scan, in parts that any worker may read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+
+import pyarrow as pa
+
+from lakemark.read import cdc
+from lakemark.read.arrow_stream import ArrowStream
+from lakemark.read.cdc import CdcPlan, ChangeSplit
+from lakemark.read.file_group_reader import FileGroupReader
+
+
+@dataclass(frozen=True)
+class CdcScan(ArrowStream):
+    """Changes, as ``Scan`` has rows.
+
+    Attributes:
+        reader: reads file slices of the table.
+        plan: which files tell of the changes, and how.
+    """
+
+    reader: FileGroupReader
+    plan: CdcPlan
+
+    @property
+    def schema(self) -> pa.Schema:
+        """``op``, ``ts_ms``, ``before`` and ``after``."""
+        return cdc.SCHEMA
+
+    def _parts(self) -> list[Callable[[], Iterator[pa.RecordBatch]]]:
+        return [partial(self._read, split) for split in self.plan.splits]
+
+    def _read(self, split: ChangeSplit) -> Iterator[pa.RecordBatch]:
+        return cdc.read(replace(self.plan, splits=(split,)), self.reader)

@@ -1,0 +1,217 @@
+"""Reads one file slice: base file and logs, merged into live rows, in bounded memory.
+
+The one reader of file groups: queries, compaction and copy-on-write use it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakemark.merge.merge_stream import (
+    DEFAULT_MEMORY_BUDGET_BYTES,
+    MAX_BATCH_BYTES,
+    MergeStream,
+    in_batches,
+    merge_streams,
+)
+from lakemark.merge.record_merger import RecordMerger
+from lakemark.model.changes import CHANGE_KIND, CHANGE_KIND_FIELD, WRITTEN_COLUMNS, ChangeKind
+from lakemark.model.file_slice import BaseFile, FileSlice
+from lakemark.model.meta_columns import RECORD_KEY
+from lakemark.read.base_file import read_base_file
+from lakemark.read.log_changes import DeleteMarker, IsVisible, LogChanges
+from lakemark.read.path_columns import PathColumns
+from lakemark.read.projection import conform, projected
+from lakemark.read.record_keys import RecordKeys
+from lakemark.read.row_filter import matching
+from lakemark.storage.storage import Storage
+
+
+def every_instant(instant: str) -> bool:
+    """For table version 8 and later, whose slices hold only files of completed commits."""
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class FileGroupReader:
+    """Reads file slices of one table.
+
+    Attributes:
+        storage: the table's root.
+        schema: the table's columns now, meta columns first; older files are read into it.
+        merger: which record wins.
+        is_visible: whether log blocks of an instant count (table version 6 keeps blocks of
+            several commits in one file).
+        delete_marker: marks deletes among data rows, besides Hudi's own columns.
+        memory_budget_bytes: memory for the changes of one slice; more of them go to disk.
+        record_keys: makes the record keys of a table whose rows do not carry them.
+        path_columns: columns that the files lack and the path holds; such a table has no logs.
+    """
+
+    storage: Storage
+    schema: pa.Schema
+    merger: RecordMerger
+    is_visible: IsVisible = every_instant
+    delete_marker: DeleteMarker | None = None
+    memory_budget_bytes: int = DEFAULT_MEMORY_BUDGET_BYTES
+    record_keys: RecordKeys | None = None
+    path_columns: PathColumns | None = None
+
+    def read(
+        self,
+        file_slice: FileSlice,
+        columns: Sequence[str] | None = None,
+        condition: pc.Expression | None = None,
+    ) -> Iterator[pa.Table]:
+        """The live rows, in batches of at most 64 MiB, none of them empty.
+
+        Args:
+            file_slice: what to read.
+            columns: the columns of the result, in this order; all when None.
+            condition: on these columns; it is asked of merged rows only, since a change decides
+                what its key is, not what it was.
+
+        Raises:
+            SnapshotChanged: a file of the slice is gone.
+            CorruptData: bytes that disagree with the format.
+            Unsupported: a file or a block of a kind that is not read here.
+            InvalidConfig: the table has no such column.
+        """
+        names = self.schema.names if columns is None else list(columns)
+        live: Iterator[pa.Table]
+        if file_slice.logs:
+            live = self.merge(file_slice, columns)
+        elif self.path_columns is not None:
+            stored = self._base_rows(file_slice.base, projected(self.schema, names))
+            path = file_slice.group.partition_path
+            live = (self.path_columns.put_into(rows, path) for rows in stored)
+        else:
+            live = self._base_rows(file_slice.base, projected(self.schema, names), condition)
+        for rows in live:
+            found = matching(rows.select(names), condition)
+            yield from in_batches(found, MAX_BATCH_BYTES)
+
+    def merge(self, file_slice: FileSlice, columns: Sequence[str] | None = None) -> MergeStream:
+        """As ``read``, with the counts; the columns that the merge needs stay in the result."""
+        schema = self._merge_schema(columns)
+        changes = self._log_changes(schema).read(file_slice.logs)
+        base = self._keyed_base_rows(file_slice.base, schema)
+        return merge_streams(base, changes, self.merger, self.memory_budget_bytes)
+
+    def changes(self, file_slice: FileSlice) -> Iterator[pa.Table]:
+        """What the logs hold, as tables of changes in all columns, oldest first, not folded."""
+        return self._log_changes(self._merge_schema(None)).read(file_slice.logs)
+
+    def sample(
+        self, file_slice: FileSlice, columns: Sequence[str], row_count: int
+    ) -> Iterator[pa.Table]:
+        """Some rows as writers stored them, not merged: of the base file, then of the newest log.
+
+        Rows that delete, and rows with only some of the columns, are left out.
+
+        Args:
+            file_slice: what to look into.
+            columns: of the result; the record key is among them.
+            row_count: the most rows of one file.
+
+        Raises:
+            HudiError: as for ``read``.
+        """
+        schema = projected(self.schema, columns)
+        if file_slice.base is not None:
+            rows = read_base_file(self.storage, file_slice.base, schema, batch_rows=row_count)
+            yield from (batch.select(columns) for batch in islice(rows, 1))
+        changes = self._log_changes(self._merge_schema(columns)).read(file_slice.logs[-1:])
+        complete = (batch for batch in changes if WRITTEN_COLUMNS not in batch.column_names)
+        for batch in complete:
+            upserts = batch.filter(pc.equal(batch[CHANGE_KIND], ChangeKind.UPSERT))
+            if upserts.num_rows:
+                yield upserts.slice(0, row_count).select(columns)
+                return
+
+    def changed_keys(self, file_slice: FileSlice) -> Iterator[pa.Table]:
+        """What the logs hold, deletes included, in the columns that a merge of the keys needs."""
+        return self._log_changes(self._merge_schema([RECORD_KEY])).read(file_slice.logs)
+
+    def merge_keys(
+        self,
+        file_slice: FileSlice,
+        record_keys: pa.Array,
+        newer: pa.Table | None = None,
+        base: Iterable[pa.Table] | None = None,
+    ) -> MergeStream:
+        """The live rows of some keys, in the columns that a merge of the keys needs.
+
+        Args:
+            file_slice: where the keys are.
+            record_keys: which ones.
+            newer: folded changes of these keys that follow those of the logs.
+            base: rows in these columns to read in place of the base file.
+
+        Raises:
+            HudiError: as for ``read``.
+        """
+        schema, wanted = self._merge_schema([RECORD_KEY]), pc.field(RECORD_KEY).isin(record_keys)
+        stored = self._base_rows(file_slice.base, schema, wanted) if base is None else base
+        changes_schema = schema.append(CHANGE_KIND_FIELD)
+        logged = self._log_changes(schema).read(file_slice.logs)
+        changes = (
+            # Which columns a row was written with does not decide whether it is live.
+            conform(part, changes_schema, "")
+            for part in chain(
+                (some.filter(wanted) for some in logged), () if newer is None else (newer,)
+            )
+            if part.num_rows
+        )
+        found = (rows.filter(wanted) for rows in stored)
+        return merge_streams(found, changes, self.merger, self.memory_budget_bytes)
+
+    def _base_rows(
+        self, base: BaseFile | None, schema: pa.Schema, condition: pc.Expression | None = None
+    ) -> Iterator[pa.Table]:
+        if base is not None:
+            yield from read_base_file(self.storage, base, schema, condition)
+
+    def _keyed_base_rows(self, base: BaseFile | None, schema: pa.Schema) -> Iterator[pa.Table]:
+        if self.record_keys is None:
+            yield from self._base_rows(base, schema)
+            return
+        stored = set(schema.names) & set(self.schema.names) | set(self.record_keys.columns)
+        for rows in self._base_rows(base, projected(self.schema, stored)):
+            yield self.record_keys.put_into(conform(rows, schema, ""), rows)
+
+    def _log_changes(self, schema: pa.Schema) -> LogChanges:
+        return LogChanges(
+            self.storage,
+            schema,
+            self.merger.ordering_fields,
+            self.is_visible,
+            self.delete_marker,
+            self.record_keys,
+        )
+
+    def _merge_schema(self, columns: Sequence[str] | None) -> pa.Schema:
+        """The columns that a merge needs for these ones; the record key is among them."""
+        if self.merger.needs_whole_rows:
+            columns = None
+        if columns is None and RECORD_KEY in self.schema.names:
+            return self.schema
+        names = self.schema.names if columns is None else columns
+        ordering = (_column_of(name, self.schema) for name in self.merger.ordering_fields)
+        schema = projected(self.schema, {*ordering, *names, *_present(RECORD_KEY, self.schema)})
+        key = pa.field(RECORD_KEY, pa.string())
+        return schema if RECORD_KEY in schema.names else pa.schema([key, *schema])
+
+
+def _present(name: str, schema: pa.Schema) -> tuple[str, ...]:
+    return (name,) if name in schema.names else ()
+
+
+def _column_of(field: str, schema: pa.Schema) -> str:
+    """The column that holds a field, which may lie inside a struct."""
+    return field if field in schema.names else field.split(".")[0]

@@ -1,0 +1,70 @@
+"""What a partition's path says about the rows in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date
+from functools import reduce
+from operator import and_
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakemark.keygen.partition_path import DEFAULT_PARTITION
+from lakemark.model.meta_columns import PARTITION_PATH
+
+
+def guarantee_of(
+    path: str,
+    fields: Sequence[str],
+    schema: pa.Schema,
+    *,
+    is_url_encoded: bool,
+    is_hive_style: bool,
+) -> pc.Expression:
+    """An expression that is true of every row of a partition.
+
+    Args:
+        path: of the partition, from the table's root.
+        fields: the columns whose values make the path, one folder each; empty where a folder is
+            not simply a value, as with key generators of timestamps.
+        schema: the table's columns.
+        is_url_encoded: whether special characters in it are written ``%XX``.
+        is_hive_style: whether folders are named ``field=value``. In other tables nothing is known
+            of a folder that begins with ``field=``, because a value may begin like that, too.
+    """
+    known = [pc.field(PARTITION_PATH) == path] if PARTITION_PATH in schema.names else []
+    folders = path.split("/")
+    if len(folders) == len(fields):
+        for name, folder in zip(fields, folders, strict=True):
+            if folder.startswith(f"{name}=") and not is_hive_style:
+                continue
+            text = folder.removeprefix(f"{name}=")
+            known += _value_guarantee(name, unquote(text) if is_url_encoded else text, schema)
+    return reduce(and_, known, pc.scalar(True))
+
+
+def _value_guarantee(name: str, text: str, schema: pa.Schema) -> list[pc.Expression]:
+    if name not in schema.names:
+        return []
+    column, data_type = pc.field(name), schema.field(name).type
+    if text == DEFAULT_PARTITION:
+        nothing = column.is_null()
+        return [nothing | column.isin(["", text])] if data_type == pa.string() else [nothing]
+    try:
+        value = _parsed(text, data_type)
+    except (ValueError, pa.ArrowInvalid):
+        return []
+    return [] if value is None else [column == value]
+
+
+def _parsed(text: str, data_type: pa.DataType) -> pa.Scalar | None:
+    """The value that a folder spells; None for types that are spelled in more than one way."""
+    if data_type == pa.string():
+        return pa.scalar(text)
+    if pa.types.is_integer(data_type):
+        return pa.scalar(int(text), data_type)
+    if pa.types.is_date32(data_type):
+        return pa.scalar(date.fromisoformat(text))
+    return None

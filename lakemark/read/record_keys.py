@@ -1,0 +1,52 @@
+"""Record keys of tables whose rows do not carry them (``hoodie.populate.meta.fields=false``).
+
+Source: ``RecordContext.virtualKeyExtractor`` of Apache Hudi 1.2.0: the value itself of one field,
+``f1:v1,f2:v2`` of several, whatever the key generator.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from lakemark.errors import Unsupported
+from lakemark.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
+from lakemark.model.meta_columns import RECORD_KEY
+
+
+@dataclass(frozen=True, slots=True)
+class RecordKeys:
+    """Makes record keys out of fields.
+
+    Attributes:
+        fields: the fields of the record key; a dotted name goes into a struct.
+    """
+
+    fields: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if not self.fields:
+            message = (
+                "the table keeps no meta columns and names no record key fields "
+                "(hoodie.table.recordkey.fields); its logs cannot be merged"
+            )
+            raise Unsupported(message)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that hold the fields."""
+        return tuple(name.split(".")[0] for name in self.fields)
+
+    def of(self, rows: pa.Table) -> pa.Array:
+        """One string per row.
+
+        Raises:
+            InvalidConfig: a field is missing, or of a type that makes no key.
+        """
+        return KeyGenerator(KeyGeneratorConfig(self.fields)).record_keys(rows)
+
+    def put_into(self, target: pa.Table, rows: pa.Table) -> pa.Table:
+        """``target`` with the keys of ``rows`` as its record key column."""
+        place = target.schema.get_field_index(RECORD_KEY)
+        return target.set_column(place, target.schema.field(place), self.of(rows))

@@ -1,0 +1,238 @@
+"""From a query to what is read for it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakemark.config import keys
+from lakemark.config.merge_settings import merge_settings
+from lakemark.config.table_properties import MergeMode, TableProperties
+from lakemark.errors import InvalidConfig
+from lakemark.merge.custom.custom_merger import CustomMerger
+from lakemark.merge.record_merger import commit_time_merger
+from lakemark.merge.table_merger import table_merger
+from lakemark.model.file_slice import FileSlice
+from lakemark.model.meta_columns import (
+    COMMIT_TIME,
+    RECORD_KEY,
+    with_meta_columns,
+    without_meta_columns,
+)
+from lakemark.read import cdc, incremental, time_travel
+from lakemark.read.cdc_scan import CdcScan
+from lakemark.read.file_group_reader import FileGroupReader
+from lakemark.read.file_statistics import FileStatistics
+from lakemark.read.instant_range import Span
+from lakemark.read.key_locations import KeyLocations, holding
+from lakemark.read.path_columns import PathColumns
+from lakemark.read.projection import projected
+from lakemark.read.pruning import Pruning
+from lakemark.read.queries import Incremental, Query, ReadOptimized
+from lakemark.read.record_keys import RecordKeys
+from lakemark.read.scan import Scan
+from lakemark.schema import avro
+from lakemark.storage import Storage
+from lakemark.timeline.timeline_store import TimelineStore
+from lakemark.view.file_system_view import FileSystemView
+from lakemark.view.visible_instants import VisibleInstants
+
+AvroSchema = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class ScanPlanner:
+    """Plans queries of one table at one moment.
+
+    Attributes:
+        storage: the table's root.
+        properties: of the table.
+        store: reads its instants.
+        view: its file slices now.
+        avro_schema: its columns now, without the meta columns.
+        statistics: of its files, if there are any.
+        key_locations: of its records now, if an index knows them.
+        mergers: of users, for a table that is merged by one of its own.
+    """
+
+    storage: Storage
+    properties: TableProperties
+    store: TimelineStore
+    view: FileSystemView
+    avro_schema: AvroSchema
+    statistics: FileStatistics | None = None
+    key_locations: KeyLocations | None = None
+    mergers: Sequence[CustomMerger] = ()
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The table's columns now."""
+        return table_schema(self.avro_schema, self.properties)
+
+    def plan(
+        self,
+        query: Query,
+        columns: Sequence[str] | None,
+        condition: pc.Expression | None,
+        record_keys: pa.Array | None = None,
+    ) -> Scan:
+        """What a query reads.
+
+        Args:
+            query: what is asked.
+            columns: the columns of the result, in this order; all when None.
+            condition: on rows.
+            record_keys: only rows of these keys; any when None.
+
+        Raises:
+            InvalidConfig: a column that the table does not have, or one that is named twice, or
+                keys that its rows do not carry; or a moment or span that names none, or that was
+                cleaned away.
+            SnapshotChanged: the table changed meanwhile; load it again.
+            CorruptData: an instant or statistics are damaged.
+            Unsupported: the table merges in a way that is not known here.
+        """
+        if record_keys is not None:
+            condition = self._with_keys(condition, record_keys)
+        if isinstance(query, Incremental):
+            return self._incremental(query, columns, condition)
+        if query.as_of is not None:
+            return self._as_of(query, query.as_of, columns, condition)
+        if isinstance(query, ReadOptimized):
+            return self._scan(self.view.read_optimized(), columns, condition)
+        slices = self.view.latest_slices()
+        if record_keys is not None and self.key_locations is not None:
+            slices = holding(slices, self.key_locations, record_keys)
+        return self._scan(slices, columns, condition)
+
+    def changes(self, begin: str, end: str | None) -> CdcScan:
+        """What each commit of a span did to each record; errors as for ``plan``.
+
+        Args:
+            begin: requested time after which the span begins, or ``earliest``.
+            end: the last in it; None has no end.
+        """
+        if self.properties.drops_partition_columns:
+            message = (
+                f"table {self.properties.table_name}: its files do not hold the partition columns "
+                f"({keys.DROP_PARTITION_COLUMNS}), so changes are not read from them; ask for an "
+                "incremental query instead"
+            )
+            raise InvalidConfig(message)
+        span = Span.of(begin, end, self.store.clock)
+        plan = cdc.plan(self.view, self.store, self.properties, span)
+        return CdcScan(self._reader(self.avro_schema, self.view.visible_instants), plan)
+
+    def _with_keys(self, condition: pc.Expression | None, record_keys: pa.Array) -> pc.Expression:
+        if not self.properties.populates_meta_columns:
+            message = f"rows of this table do not carry their key: it keeps no {RECORD_KEY}"
+            raise InvalidConfig(message)
+        wanted = pc.field(RECORD_KEY).isin(record_keys)
+        return wanted if condition is None else wanted & condition
+
+    def _as_of(
+        self,
+        query: Query,
+        as_of: str,
+        columns: Sequence[str] | None,
+        condition: pc.Expression | None,
+    ) -> Scan:
+        is_optimized = isinstance(query, ReadOptimized)
+        past = time_travel.plan(self.view, self.store, as_of, read_optimized=is_optimized)
+        schema = self.avro_schema if past.schema is None else json.loads(past.schema)
+        planner = replace(self, avro_schema=schema)
+        return planner._scan(past.slices, columns, condition, past.visible)
+
+    def _incremental(
+        self, query: Incremental, columns: Sequence[str] | None, condition: pc.Expression | None
+    ) -> Scan:
+        if not self.properties.populates_meta_columns:
+            message = f"rows of this table do not name their commit: it keeps no {COMMIT_TIME}"
+            raise InvalidConfig(message)
+        span = Span.of(query.begin, query.end, self.store.clock)
+        plan = incremental.plan(self.view, self.store, span)
+        both = plan.condition if condition is None else plan.condition & condition
+        return self._scan(plan.slices, columns, both, plan.visible)
+
+    def _scan(
+        self,
+        slices: Sequence[FileSlice],
+        columns: Sequence[str] | None,
+        condition: pc.Expression | None,
+        visible: VisibleInstants | None = None,
+    ) -> Scan:
+        reader = self._reader(self.avro_schema, visible or self.view.visible_instants, slices)
+        names = reader.schema.names if columns is None else list(columns)
+        _check_named_once(names)
+        projected(reader.schema, names)
+        if condition is not None:
+            slices = self._pruning(reader.schema, slices).left(slices, condition)
+        return Scan(reader, tuple(slices), tuple(names), condition)
+
+    def _reader(
+        self,
+        avro_schema: AvroSchema,
+        visible: VisibleInstants,
+        slices: Sequence[FileSlice] | None = None,
+    ) -> FileGroupReader:
+        columns = table_schema(avro_schema, self.properties)
+        if slices is not None and not any(file_slice.logs for file_slice in slices):
+            # Where nothing is merged, it does not matter if how is not known here.
+            path_columns = PathColumns.of(self.properties)
+            return FileGroupReader(
+                self.storage, columns, commit_time_merger(), path_columns=path_columns
+            )
+        settings = merge_settings(self.properties)
+        return FileGroupReader(
+            self.storage,
+            columns,
+            table_merger(settings, avro_schema, self.mergers),
+            visible,
+            settings.delete_marker,
+            record_keys=self._record_keys(),
+        )
+
+    def _record_keys(self) -> RecordKeys | None:
+        """Makes the keys of rows that do not carry them."""
+        if self.properties.populates_meta_columns:
+            return None
+        return RecordKeys(self.properties.record_key_fields)
+
+    def _pruning(self, schema: pa.Schema, slices: Sequence[FileSlice]) -> Pruning:
+        properties = self.properties
+        fields = properties.partition_fields if properties.folders_are_values else ()
+        # Of columns that are in no file, statistics say nothing.
+        statistics = None if properties.drops_partition_columns else self.statistics
+        is_merged = any(file_slice.logs for file_slice in slices)
+        is_custom = is_merged and merge_settings(properties).mode is MergeMode.CUSTOM
+        return Pruning(
+            schema,
+            fields,
+            properties.url_encode,
+            properties.hive_style,
+            statistics,
+            is_custom,
+        )
+
+
+def _check_named_once(columns: Sequence[str]) -> None:
+    twice = sorted(name for name, times in Counter(columns).items() if times > 1)
+    if twice:
+        message = f"columns {twice} are asked for more than once; name each column once"
+        raise InvalidConfig(message)
+
+
+def table_schema(avro_schema: AvroSchema, properties: TableProperties) -> pa.Schema:
+    """The columns of a table whose commits carry this schema, meta columns first if it has them."""
+    schema = avro.to_arrow(avro_schema)
+    path_columns = PathColumns.of(properties)
+    if path_columns is not None:
+        schema = path_columns.append_to(schema)
+    populated = properties.populates_meta_columns
+    return with_meta_columns(schema) if populated else without_meta_columns(schema)

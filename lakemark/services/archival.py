@@ -1,0 +1,210 @@
+"""Archival: old instants move from the active timeline into its history.
+
+The order is safe at every step. First go files of instants that were rolled back, and that a late
+writer has left: once the timeline starts later, they would count as committed. Then the instants
+are added to the history; until its manifest names the new file nobody sees that. Only then they
+leave the active timeline, pending states before completed ones and the oldest first, so that
+nothing seems pending again and the timeline has no holes. In between an instant is in both, with
+the same content; whoever archives next finds it in the history and only deletes. Source:
+``TimelineArchiverV2`` of Apache Hudi 1.2.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from lakemark.metadata.metadata_compaction import last_compaction
+from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
+from lakemark.model.action import Action
+from lakemark.model.instant import Instant
+from lakemark.services.archival_plan import ArchivalPolicy, is_due, plan
+from lakemark.services.cleaning import last_clean
+from lakemark.services.cleaning_plan import CleaningPolicy, commits_by_request
+from lakemark.storage.folder_storage import FolderStorage
+from lakemark.storage.properties_file import read_properties
+from lakemark.storage.storage import Storage
+from lakemark.timeline.clock import TimelineClock
+from lakemark.timeline.lock import Lease
+from lakemark.timeline.timeline import Timeline
+from lakemark.timeline.timeline_store import TimelineStore
+from lakemark.transaction.instant_files import files_by_instant, is_taken_back
+from lakemark.transaction.rollback_checks import check_no_restore
+from lakemark.transaction.table_context import LOCK_WAIT_S, TableContext
+from lakemark.write.markers import drop_markers_before
+
+#: Requested times from the earliest of which on nothing may be archived.
+KeepFrom = Callable[[Timeline], Iterable[str]]
+
+_REPLACING = (Action.REPLACE_COMMIT, Action.CLUSTERING)
+
+
+@dataclass(frozen=True, slots=True)
+class Archived:
+    """What an archival did.
+
+    Attributes:
+        instants: that left the active timeline, oldest first.
+        timeline: the one that is left.
+        leftovers: paths of files of rolled back instants, deleted on the way.
+    """
+
+    instants: tuple[Instant, ...]
+    timeline: Timeline
+    leftovers: tuple[str, ...] = ()
+
+
+def propose(
+    store: TimelineStore,
+    timeline: Timeline,
+    policy: ArchivalPolicy,
+    cleaning: CleaningPolicy | None,
+    keep_from: KeepFrom,
+) -> tuple[Instant, ...]:
+    """The instants that are to be archived now; maybe none.
+
+    Reads nothing while the active timeline is short enough.
+
+    Args:
+        store: reads the timeline's instants.
+        timeline: the active one.
+        policy: how long it may be.
+        cleaning: the policy of the table's cleans, whose commits stay; None without cleans.
+        keep_from: says what else must stay.
+    """
+    beside = policy.beside(cleaning, timeline, store.clock)
+    if not is_due(timeline, beside):
+        return ()
+    limits = list(_replaced_and_not_cleaned(store, timeline))
+    if not plan(timeline, beside, limits):
+        return ()
+    return plan(timeline, beside, [*limits, *keep_from(timeline)])
+
+
+def archive(
+    access: TableContext,
+    policy: ArchivalPolicy,
+    cleaning: CleaningPolicy | None,
+    keep_from: KeepFrom,
+) -> Archived | None:
+    """Archive what is due, or finish what a dead archiver began; None when there is nothing.
+
+    Args:
+        access: the table.
+        policy: how long the active timeline may be.
+        cleaning: the policy of the table's cleans, whose commits stay; None without cleans.
+        keep_from: says what else must stay; asked under the lock.
+
+    Raises:
+        Refused: a restore is pending.
+    """
+    store = access.timeline
+    with access.lock.hold(LOCK_WAIT_S) as lease:
+        timeline = store.load()
+        check_no_restore(timeline)
+        instants = propose(store, timeline, policy, cleaning, keep_from)  # model: plan archival
+        if not instants:
+            return None
+        left = store.without(timeline, set(instants))
+        leftovers = _delete_leftovers(access, timeline, left, lease)
+        lease.check()
+        drop_markers_before(access.storage, left)
+        store.archive(instants, lease.check)
+        return Archived(instants, left, leftovers)
+
+
+def metadata_compacted_at(storage: Storage, clock: TimelineClock) -> str:
+    """When a data table's metadata table was compacted last; "" for never. Lists its timeline.
+
+    Args:
+        storage: the data table's root.
+        clock: the data table's.
+    """
+    own = FolderStorage(storage, METADATA_FOLDER)
+    store = TimelineStore.of_table(own, read_properties(own), clock=clock)
+    return last_compaction(store.load())
+
+
+def metadata_table_limit(compacted_at: str, timeline: Timeline) -> list[str]:
+    """From where on a data table keeps its instants for the sake of its metadata table.
+
+    Instants that completed after the metadata table's newest compaction say which of its log
+    blocks count. Without a compaction all stay.
+
+    Args:
+        compacted_at: the metadata table's newest compaction; one before it keeps more.
+        timeline: the data table's, active.
+    """
+    since = (i for i in commits_by_request(timeline) if (i.completed_at or "") > compacted_at)
+    return [i.requested_at for i in since][:1]
+
+
+def _replaced_and_not_cleaned(store: TimelineStore, timeline: Timeline) -> Iterator[str]:
+    """The oldest instant that replaced file groups whose files may still be there.
+
+    Without it on the timeline they would be read again (``ClusteringUtils
+    .getEarliestInstantToRetainForClustering``).
+    """
+    replacing = [i for i in timeline.instants if i.action in _REPLACING]
+    if not replacing:
+        return
+    last = last_clean(timeline)
+    clean = store.read_clean(last) if last else None
+    if last is None or clean is None:
+        yield replacing[0].requested_at
+        return
+    cleaned_until = min([clean.earliest_retained or last.requested_at, *clean.savepoints])
+    for instant in replacing:
+        is_late = (instant.completed_at or last.requested_at) >= last.requested_at
+        if instant.requested_at >= cleaned_until or is_late:
+            yield instant.requested_at
+
+
+def _delete_leftovers(
+    access: TableContext, before: Timeline, after: Timeline, lease: Lease
+) -> tuple[str, ...]:
+    """Delete what late writers left in the names of instants that were taken back.
+
+    Only names that a rollback or a restore took back count, so that a history that others have
+    lost costs no data; and the folders are listed only when there are such names.
+    """
+    names = _taken_back(access.timeline, before, after)
+    files = files_by_instant(access, names) if names else {}
+    found = [
+        path
+        for name, paths in files.items()
+        for path in paths
+        if not is_taken_back(access, path, name)
+    ]
+    found += _lost_attempts(access, before, after)
+    lease.check()
+    access.delete_files(found)
+    return tuple(found)
+
+
+def _lost_attempts(access: TableContext, before: Timeline, after: Timeline) -> list[str]:
+    """Base files that the commits of compactions between the two starts do not name.
+
+    Attempts that were rolled back wrote them late. Only compactions that were rolled back and then
+    executed again are looked at.
+    """
+    store, end = access.timeline, after.start or ""
+    undone = {store.read_rollback(one).instant for one in before.completed(Action.ROLLBACK)}
+    commits = (i for i in before.completed(Action.COMMIT) if i.requested_at < end)
+    again = [i for i in commits if i.requested_at in undone and store.read_commit(i).compacted]
+    files = files_by_instant(access, [i.requested_at for i in again]) if again else {}
+    named = {stat.path for i in again for stat in store.read_commit(i).write_stats}
+    return sorted({path for paths in files.values() for path in paths}.difference(named))
+
+
+def _taken_back(store: TimelineStore, before: Timeline, after: Timeline) -> list[str]:
+    """Instants between the two starts that were rolled back or restored away."""
+    start, end = before.start or "", after.start or ""
+    rollbacks, restores = before.completed(Action.ROLLBACK), before.completed(Action.RESTORE)
+    targets = {store.read_rollback(rollback).instant for rollback in rollbacks}
+    for restore in restores:
+        plan = store.read_restore_plan(restore.requested_at)
+        targets |= {undone.requested_at for undone in plan.instants}
+    gone = [name for name in targets if start <= name < end and before.find(name) is None]
+    archive = store.load_archived() if gone else None
+    return sorted(name for name in gone if archive is None or archive.find(name) is None)

@@ -1,0 +1,289 @@
+"""Cleaning: files that no query within the retention can ask for are deleted.
+
+``propose`` is pure but for what it must read of the timeline. ``request`` writes a plan down under
+the lock. ``execute`` may be done by whoever finds the plan, Apache Hudi included, and again after a
+crash: the files go first, and the clean is published once they are gone. Source:
+``CleanPlanActionExecutor``, ``CleanActionExecutor`` of Apache Hudi 1.2.0.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection
+from datetime import UTC, datetime, timedelta
+
+from lakemark.errors import Fenced
+from lakemark.model.action import Action, State
+from lakemark.model.clean import CleanMetadata, CleanPlan
+from lakemark.model.file_slice import join
+from lakemark.model.instant import Instant
+from lakemark.model.savepoint import SavepointMetadata
+from lakemark.services.cleaning_plan import (
+    CleaningPolicy,
+    Retention,
+    Savepointed,
+    commits_by_request,
+    earliest_retained,
+    plan,
+)
+from lakemark.storage.storage import Storage
+from lakemark.timeline.clock import ClockTurn, TimelineClock
+from lakemark.timeline.timeline import Timeline
+from lakemark.timeline.timeline_store import (
+    TimelineStore,
+    clean_metadata_content,
+    clean_plan_content,
+)
+from lakemark.transaction.heartbeat import is_fresh
+from lakemark.transaction.multi_writer import has_heartbeat
+from lakemark.transaction.publication import Publication
+from lakemark.transaction.rollback_checks import check_no_restore
+from lakemark.transaction.table_context import LOCK_WAIT_S, TableContext
+from lakemark.view.file_lister import PARTITION_METAFILE
+from lakemark.view.file_system_view import FileSystemView
+
+_log = logging.getLogger(__name__)
+
+
+def propose(
+    store: TimelineStore,
+    timeline: Timeline,
+    view: Callable[[], FileSystemView],
+    policy: CleaningPolicy,
+    now: datetime | None = None,
+) -> CleanPlan | None:
+    """What a clean would delete now; None when there is nothing to write down.
+
+    Reads the newest clean, commits since, and savepoints, the first two once; nothing at all while
+    there are fewer commits than the policy retains.
+
+    Args:
+        store: reads the timeline's instants.
+        timeline: of the table.
+        view: the latest state as of it.
+        policy: what stays.
+        now: the time; of this machine when left out.
+    """
+    moment = now or datetime.now(UTC)
+    earliest = earliest_retained(timeline, policy, moment, store.clock)
+    if earliest is None and policy.retention is not Retention.FILE_VERSIONS:
+        return None
+    last = last_clean(timeline)
+    # After a clean whose content is lost, every partition is searched.
+    metadata = (store.read_clean(last) if last else None) or CleanMetadata()
+    new = [i for i in commits_by_request(timeline) if i.requested_at > metadata.last_completed]
+    if len(new) < policy.every_commits:
+        return None
+    savepointed = _savepointed(store, timeline)
+    partitions = _touched(store, timeline, metadata, savepointed, earliest)
+    proposed = plan(timeline, view(), policy, earliest, partitions, savepointed)
+    is_worth_noting = earliest is not None and _is_empty_clean_due(
+        last, policy, moment, store.clock
+    )
+    return proposed if proposed.files or is_worth_noting else None
+
+
+def request(
+    access: TableContext,
+    view_at: Callable[[Timeline], FileSystemView],
+    policy: CleaningPolicy,
+) -> tuple[Instant, CleanPlan] | None:
+    """Write a plan down; None when there is nothing to delete, or a plan has not ended.
+
+    Args:
+        access: the table.
+        view_at: the view of the latest state as of a timeline.
+        policy: what stays.
+
+    Raises:
+        Refused: a restore is pending, which needs files that are not the newest.
+        LeaseLost: the lock was lost before the plan was there; ``take_up`` judges it.
+    """
+    with access.lock.hold(LOCK_WAIT_S) as lease:
+        timeline = access.timeline.load()
+        check_no_restore(timeline)
+        if timeline.pending(Action.CLEAN):  # it may have the same files
+            return None
+        proposed = propose(access.timeline, timeline, lambda: view_at(timeline), policy)
+        if proposed is None:
+            return None
+        name = access.generate_time(timeline.newest_time, ClockTurn.SERVICE)
+        requested = Instant(name, Action.CLEAN, State.REQUESTED)
+        lease.check()
+        root = access.storage.location.url
+        access.timeline.create(requested, clean_plan_content(proposed, root))
+        lease.check()  # created late, it is for ``take_up`` to judge
+        return requested, proposed
+
+
+def execute(access: TableContext, pending: Instant, planned: CleanPlan) -> tuple[Instant, Timeline]:
+    """Delete a plan's files and publish that they are gone.
+
+    Returns:
+        The completed instant, and the timeline that holds it.
+
+    Raises:
+        Fenced: the instant is gone from the timeline.
+    """
+    with access.alive(pending.requested_at):
+        return _execute(access, pending, planned)
+
+
+def take_up(access: TableContext, pending: Instant) -> CleanPlan | None:
+    """The plan of a pending clean, if it may be executed; None if it was removed or has ended.
+
+    A plan is removed if its content is lost. It is also removed if, after its time, the table was
+    restored, an older instant was rolled back, or a savepoint began to keep some of the files.
+    Restores, savepoints and rollbacks of completed commits refuse to begin beside a plan that they
+    see, so the plan was created by a writer that had lost the lock, and may name files that are
+    needed again. The rollback of an instant that was requested after the plan removes nothing: the
+    plan does not count on that instant, and may have been executed in part, which only its
+    completion records. Source for lost plans: ``CleanActionExecutor.execute``,
+    ``deleteEmptyInstantIfExists`` of Apache Hudi 1.2.0.
+    """
+    with access.lock.hold(LOCK_WAIT_S) as lease:
+        timeline = access.timeline.load()
+        standing = next((i for i in timeline.pending(Action.CLEAN) if _is_same(i, pending)), None)
+        if standing is None:
+            return None
+        planned = access.timeline.read_clean_plan(pending.requested_at)
+        reason = _obsolete(planned, pending, timeline, access.timeline)
+        if not reason:
+            return planned
+        # The plan of a living writer may be empty while it is being written.
+        clock, sharing = access.timeline.clock, access.sharing
+        if planned is None and sharing and is_fresh(pending, sharing.heartbeats, clock):
+            return None
+        _log.warning("%s is removed, and deletes nothing: %s", pending, reason)
+        lease.check()
+        access.timeline.forget(standing)
+    return None
+
+
+def is_free(access: TableContext, pending: Instant) -> bool:
+    """Whether no other writer of a shared table is at work on a planned clean."""
+    return access.sharing is None or not has_heartbeat(access.storage, pending, access.sharing)
+
+
+def _execute(
+    access: TableContext, pending: Instant, planned: CleanPlan
+) -> tuple[Instant, Timeline]:
+    started = time.monotonic()
+    inflight = pending.inflight()
+    if pending.state is State.REQUESTED:
+        access.timeline.create(inflight)
+    access.delete_files(planned.paths)
+    for partition in planned.dropped_partitions:
+        _drop_if_empty(access.storage, partition)
+    took_ms = int((time.monotonic() - started) * 1000)
+    content = clean_metadata_content(planned, pending.requested_at, took_ms)
+    completed, timeline = _publish(access, inflight, planned, content)
+    access.timeline.withdraw(inflight)
+    access.timeline.note_clean(completed, CleanMetadata.of(planned))
+    return completed, timeline
+
+
+def last_clean(timeline: Timeline) -> Instant | None:
+    """The newest completed clean, by its request."""
+    cleans = timeline.completed(Action.CLEAN)
+    return max(cleans, key=lambda instant: instant.requested_at, default=None)
+
+
+def _savepointed(store: TimelineStore, timeline: Timeline) -> Savepointed:
+    savepoints = sorted(timeline.completed(Action.SAVEPOINT), key=lambda i: i.requested_at)
+    kept = (names for i in savepoints for names in store.read_savepoint(i).files.values())
+    return Savepointed(
+        tuple(i.requested_at for i in savepoints),
+        frozenset(name for names in kept for name in names),
+    )
+
+
+def _touched(
+    store: TimelineStore,
+    timeline: Timeline,
+    last: CleanMetadata,
+    savepointed: Savepointed,
+    earliest: Instant | None,
+) -> Collection[str] | None:
+    """Partitions in which slices may have expired since the last clean; None for all of them.
+
+    All of them, too, when commits that the last clean did not look at were archived since, and
+    when a savepoint is gone, whose files that clean passed over.
+    """
+    start = timeline.start
+    if not last.earliest_retained or start is None or earliest is None:
+        return None
+    if last.earliest_retained < start or not set(last.savepoints) <= set(savepointed.instants):
+        return None
+    touched: set[str] = set()
+    for commit in commits_by_request(timeline):
+        if last.earliest_retained <= commit.requested_at < earliest.requested_at:
+            metadata = store.read_commit(commit)
+            touched.update(stat.partition_path or "" for stat in metadata.write_stats)
+            touched.update(metadata.replaced_file_ids)
+    return touched
+
+
+def _is_empty_clean_due(
+    last: Instant | None, policy: CleaningPolicy, now: datetime, clock: TimelineClock
+) -> bool:
+    if policy.empty_clean_after_h is None:
+        return False
+    interval = timedelta(hours=policy.empty_clean_after_h)
+    return last is None or now - clock.parse(last.requested_at) > interval
+
+
+def _publish(
+    access: TableContext, inflight: Instant, planned: CleanPlan, content: bytes
+) -> tuple[Instant, Timeline]:
+    with access.lock.hold(LOCK_WAIT_S) as lease:
+        timeline = access.timeline.load()
+        standing = next((i for i in timeline.instants if _is_same(i, inflight)), None)
+        if standing is None:
+            raise Fenced(inflight.requested_at, "its plan was removed; clean again")
+        if standing.is_completed:  # another executor of the same plan was faster
+            return standing, timeline
+        publication = Publication(access.timeline, lease, inflight)
+        publication.prepare(content)
+        with publication.telling():
+            access.participant.on_clean(inflight, planned.files, timeline)
+        completed = publication.publish(access.generate_time(timeline.newest_time))
+    return completed, timeline.with_instant(completed)
+
+
+def _obsolete(
+    planned: CleanPlan | None, pending: Instant, timeline: Timeline, store: TimelineStore
+) -> str:
+    """Why a plan must not be executed; empty if it may be."""
+    if planned is None:
+        return "its plan is empty or missing"
+    later = (i for i in timeline.completed() if (i.completed_at or "") > pending.requested_at)
+    for change in later:
+        if change.action is Action.RESTORE or (
+            change.action is Action.ROLLBACK
+            and store.read_rollback(change).instant < pending.requested_at
+        ):
+            return f"{change} came after it"
+        if change.action is Action.SAVEPOINT and _keeps_any(store.read_savepoint(change), planned):
+            return f"{change}, which came after it, keeps some of its files"
+    return ""
+
+
+def _keeps_any(savepoint: SavepointMetadata, planned: CleanPlan) -> bool:
+    return any(
+        not set(names).isdisjoint(savepoint.files.get(partition, ()))
+        for partition, names in planned.files.items()
+    )
+
+
+def _is_same(instant: Instant, other: Instant) -> bool:
+    return instant.requested_at == other.requested_at and instant.action is other.action
+
+
+def _drop_if_empty(storage: Storage, partition: str) -> None:
+    """Delete the metafile of a partition in which nothing else lies."""
+    _, objects = storage.list_folder(partition)
+    names = [info.name for info in objects]
+    if partition and names and all(name.startswith(PARTITION_METAFILE) for name in names):
+        storage.delete([join(partition, name) for name in names])

@@ -1,0 +1,230 @@
+"""Keeps the metadata table itself small: old slices are deleted, old instants archived.
+
+It is a table like any other, one folder down; whoever changes it holds its data table's lock. How
+much of it stays follows from what stays of the data table, and its timeline reaches back as far as
+that one's does. Source: ``HoodieBackedTableMetadataWriter.performTableServices`` and
+``HoodieMetadataWriteUtils.createMetadataWriteConfig`` of Apache Hudi 1.2.0.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from math import ceil
+
+from lakemark.metadata.abandoned_commits import abandoned_commits
+from lakemark.metadata.consistency import TOLD
+from lakemark.metadata.metadata_compaction import EVERY_DELTA_COMMITS
+from lakemark.metadata.metadata_store import MetadataStore
+from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
+from lakemark.metadata.valid_instants import INITIAL, MILLIS_DIGITS, first_initial
+from lakemark.model.action import COMMITS, Action
+from lakemark.model.instant import Instant
+from lakemark.services import archival, cleaning
+from lakemark.services.archival_plan import ArchivalPolicy, limit_of_metadata_table, plan
+from lakemark.services.cleaning_plan import CleaningPolicy, Retention, earliest_retained
+from lakemark.storage.folder_storage import FolderStorage
+from lakemark.storage.properties_file import read_properties
+from lakemark.timeline.clock import TimelineClock
+from lakemark.timeline.timeline import Timeline
+from lakemark.timeline.timeline_store import TimelineStore
+from lakemark.transaction.table_context import LOCK_WAIT_S, TableContext
+from lakemark.view.file_lister import StorageFileLister
+from lakemark.view.file_system_view import FileSystemView
+from lakemark.view.view_loader import load_view
+
+_MIN_COMMITS, _FACTOR = 20, 1.2
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataPolicies:
+    """How much of a metadata table stays.
+
+    Attributes:
+        cleaning: which of its files.
+        archival: how long its active timeline may be.
+    """
+
+    cleaning: CleaningPolicy
+    archival: ArchivalPolicy
+
+    @classmethod
+    def beside(
+        cls, cleaning: CleaningPolicy | None = None, archival: ArchivalPolicy | None = None
+    ) -> MetadataPolicies:
+        """Those of a data table's metadata table.
+
+        A fifth more than of the data table, but no fewer than twenty commits
+        (``hoodie.metadata.derive.from.datatable.clean.policy``); one instant more stays active than
+        there, and one more than cleans look at.
+
+        Args:
+            cleaning: of the data table; None when it is left to others, which may have any.
+            archival: the same.
+        """
+        of_data, active = cleaning or CleaningPolicy(), archival or ArchivalPolicy()
+        own = CleaningPolicy(
+            of_data.retention,
+            commits=max(_MIN_COMMITS, int(of_data.commits * _FACTOR)),
+            hours=ceil(of_data.hours * _FACTOR),
+            file_versions=ceil(of_data.file_versions * _FACTOR),
+        )
+        least = active.min_commits + 1
+        if own.retention is Retention.COMMITS:
+            least = max(least, own.commits + 1)
+        most = least + active.max_commits - active.min_commits
+        return cls(own, ArchivalPolicy(least, most, EVERY_DELTA_COMMITS))
+
+
+class _MetadataAccess(TableContext):
+    """To a metadata table. Times pass on all clocks; who is at work on it, nobody asks."""
+
+    @contextmanager
+    def alive(self, instant: str) -> Iterator[None]:
+        """Shows nothing."""
+        yield
+
+
+@dataclass(frozen=True, slots=True)
+class Maintained:
+    """What was done to a metadata table.
+
+    Attributes:
+        deleted: paths of old files, from its own root.
+        archived: instants that left its active timeline.
+        timeline: its own, afterwards.
+        undone: pending commits of dead writers that were undone.
+    """
+
+    deleted: tuple[str, ...]
+    archived: tuple[Instant, ...]
+    timeline: Timeline
+    undone: tuple[Instant, ...] = ()
+
+
+def maintain(
+    access: TableContext, own: Timeline, data: Timeline, policies: MetadataPolicies | None = None
+) -> Maintained | None:
+    """Clean and archive a metadata table; None when neither is due, and then nothing is read.
+
+    First undoes the pending commits that nobody will complete: they would end both for ever.
+
+    Args:
+        access: the data table.
+        own: the metadata table's timeline, as last known.
+        data: the data table's, as last known; an older one keeps more.
+        policies: how much stays; beside Apache's defaults for the data table when left out.
+    """
+    policies = policies or MetadataPolicies.beside()
+    clock = access.timeline.clock
+    undone: tuple[Instant, ...] = ()
+    if abandoned_commits(own, data):
+        own, undone = _undo_abandoned(access)
+    is_clean_due = _is_clean_due(own, policies.cleaning, clock)
+    archival_policy = policies.archival.beside(policies.cleaning, own, clock)
+    is_long = bool(plan(own, archival_policy, _keep_from(own, data)))
+    if not (is_clean_due or is_long):
+        return Maintained((), (), own, undone) if undone else None
+    metadata = _as_table(access)
+    deleted = _clean(metadata, own, policies.cleaning) if is_clean_due else ()
+    archived = _archive(metadata, data, policies) if is_long else ()
+    return Maintained(deleted, archived, metadata.timeline.load(), undone)
+
+
+def _undo_abandoned(access: TableContext) -> tuple[Timeline, tuple[Instant, ...]]:
+    """Undo commits of the metadata table that nobody will complete.
+
+    Returns:
+        The metadata table's timeline afterwards, and the commits.
+    """
+    metadata = _as_table(access)
+    with access.lock.hold(LOCK_WAIT_S) as lease:
+        store = MetadataStore(metadata.storage, metadata.timeline, metadata.timeline.load())
+        rollbacks = store.timeline.pending(Action.ROLLBACK)
+        plans = [store.instants.read_rollback_plan(i.requested_at) for i in rollbacks]
+        in_rollback = {plan.instant for plan in plans}
+        data = access.timeline.load()  # after the metadata table's: a data instant is there first
+        found = abandoned_commits(store.timeline, data, in_rollback)
+        for commit in found:
+            store.undo(commit.requested_at, lease.check)
+            _log.warning("%s of the metadata table was undone: its writer died", commit)
+        return store.timeline, tuple(found)
+
+
+def _is_clean_due(own: Timeline, policy: CleaningPolicy, clock: TimelineClock) -> bool:
+    """Whether a compaction has made versions that need not stay, or a clean was left undone."""
+    if own.pending(Action.CLEAN):
+        return True
+    compactions, last = own.completed(Action.COMMIT), cleaning.last_clean(own)
+    if policy.retention is Retention.FILE_VERSIONS:
+        new = (i for i in compactions if last is None or i.requested_at > last.requested_at)
+        # Archival may take compactions away as fast as they come.
+        is_over = len(compactions) >= policy.file_versions or own.has_history
+        return is_over and any(new)
+    until, since = _retained_from(own, policy, clock), ""
+    if last is not None:
+        then = Timeline.of(i for i in own.instants if i.requested_at < last.requested_at)
+        since = _retained_from(then, policy, clock)
+    return any(since <= i.requested_at < until for i in compactions)
+
+
+def _retained_from(own: Timeline, policy: CleaningPolicy, clock: TimelineClock) -> str:
+    """The commit as of which all stays, as of the newest one; "" when that is everything."""
+    newest = max((i.requested_at for i in own.completed(*COMMITS)), default=INITIAL)
+    if newest.startswith(INITIAL):
+        return ""
+    earliest = earliest_retained(own, policy, clock.parse(newest[:MILLIS_DIGITS]), clock)
+    return earliest.requested_at if earliest else ""
+
+
+def _keep_from(own: Timeline, data: Timeline) -> Iterator[str]:
+    """What the data table's timeline still speaks of.
+
+    The instant that made the metadata table stays while there is something from before it: it says
+    that this need not be told of.
+    """
+    yield from limit_of_metadata_table(data)
+    made = first_initial(own)
+    if made is not None:
+        at = made.completed_at or ""
+        if any((i.completed_at or "") <= at for i in data.completed(*TOLD)):
+            yield made.requested_at
+
+
+def _as_table(access: TableContext) -> TableContext:
+    """The metadata table, under its data table's lock; nobody is to be told of its changes."""
+    storage = FolderStorage(access.storage, METADATA_FOLDER)
+    clock = access.timeline.clock
+    instants = TimelineStore.of_table(storage, read_properties(storage), clock=clock)
+    return _MetadataAccess(storage, instants, access.lock, sharing=access.sharing)
+
+
+def _clean(metadata: TableContext, own: Timeline, policy: CleaningPolicy) -> tuple[str, ...]:
+    """Finish what was planned, or plan; returns what was deleted."""
+    taken_up = ((one, cleaning.take_up(metadata, one)) for one in own.pending(Action.CLEAN))
+    todo = [(one, plan) for one, plan in taken_up if plan is not None]
+    if not todo:
+        requested = cleaning.request(metadata, partial(_view_at, metadata), policy)
+        todo = [requested] if requested else []
+    for pending, planned in todo:
+        cleaning.execute(metadata, pending, planned)
+    return tuple(path for _, planned in todo for path in planned.paths)
+
+
+def _view_at(metadata: TableContext, own: Timeline) -> FileSystemView:
+    lister = StorageFileLister(metadata.storage)
+    return load_view(metadata.timeline, own, lister, metadata.timeline.version)
+
+
+def _archive(
+    metadata: TableContext, data: Timeline, policies: MetadataPolicies
+) -> tuple[Instant, ...]:
+    archived = archival.archive(
+        metadata, policies.archival, policies.cleaning, lambda own: _keep_from(own, data)
+    )
+    return archived.instants if archived else ()

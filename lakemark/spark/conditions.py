@@ -1,0 +1,101 @@
+"""Conditions as Spark columns, with the meaning that ``lakemark.read.where`` gives them.
+
+The text itself would not do: Spark reads a time in the session's zone, compares a float with a
+double, takes NaN for the largest number, and, before version 4, two quotes for none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import pyarrow as pa
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType
+
+from lakemark.read.where import parse_condition
+from lakemark.spark.types import spark_schema
+
+
+def spark_condition(where: str, schema: pa.Schema) -> Column:
+    """The filter that a text describes.
+
+    Args:
+        where: in the language of ``lakemark.read.where``.
+        schema: the columns it may name, and their types.
+
+    Raises:
+        InvalidWhere: as ``parse_where``.
+    """
+    return parse_condition(where, schema, _SparkConditions())
+
+
+def column_named(*names: str) -> Column:
+    """A column, or a field inside it, whatever characters its name has."""
+    return F.col(".".join("`" + name.replace("`", "``") + "`" for name in names))
+
+
+class _SparkConditions:
+    def compared(self, column: Sequence[str], comparison: str, literal: pa.Scalar) -> Column:
+        left, right = _value(column, literal.type), _literal(literal)
+        match comparison:
+            case "=":
+                return left == right
+            case "<":
+                return left < right
+            case "<=":
+                return left <= right
+            case ">":
+                return _of_numbers(left > right, left, literal.type)
+            case ">=":
+                return _of_numbers(left >= right, left, literal.type)
+            case _:
+                return left != right
+
+    def is_null(self, column: Sequence[str]) -> Column:
+        return column_named(*column).isNull()
+
+    def both(self, one: Column, other: Column) -> Column:
+        return one & other
+
+    def either(self, one: Column, other: Column) -> Column:
+        return one | other
+
+    def negated(self, condition: Column) -> Column:
+        return ~condition
+
+
+def _value(column: Sequence[str], data_type: pa.DataType) -> Column:
+    """The value of a column; of a float a sum, which keeps its zeros equal and is not pushed down.
+
+    Parquet's statistics and dictionaries tell -0 from 0 and know no NaN: Spark would leave out row
+    groups that hold such rows.
+    """
+    named = column_named(*column)
+    if pa.types.is_floating(data_type):
+        return named + F.lit(0.0).cast(_spark_type(data_type))
+    return named
+
+
+def _of_numbers(condition: Column, value: Column, data_type: pa.DataType) -> Column:
+    """Not of NaN, which is larger than all numbers in Spark."""
+    return condition & ~F.isnan(value) if pa.types.is_floating(data_type) else condition
+
+
+def _literal(literal: pa.Scalar) -> Column:
+    """The value in its own type: texts that are cast do not depend on settings of the session."""
+    value, data_type = literal.as_py(), literal.type
+    if pa.types.is_timestamp(data_type) or pa.types.is_decimal(data_type):
+        value = _isoformat(value) if isinstance(value, datetime) else str(value)
+    elif pa.types.is_date(data_type):
+        value = value.isoformat()
+    return F.lit(value).cast(_spark_type(data_type))
+
+
+def _isoformat(time: datetime) -> str:
+    return time.isoformat(" ", "microseconds")
+
+
+def _spark_type(data_type: pa.DataType) -> DataType:
+    return spark_schema(pa.schema([("literal", data_type)])).fields[0].dataType

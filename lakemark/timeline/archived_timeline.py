@@ -1,0 +1,141 @@
+"""Instants that left the active timeline, found without reading the whole archive.
+
+An archive is a set of immutable files, each with the instants of a range of requested times. What a
+file holds is read when somebody asks for an instant or a range that may lie in it, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from lakemark.errors import CorruptData
+from lakemark.model.action import Action
+from lakemark.model.commit_metadata import CommitMetadata
+from lakemark.model.instant import Instant
+from lakemark.timeline.content import Record, commit_of
+
+
+class Part(StrEnum):
+    """What an archive keeps of an instant; the value is the column of its history.
+
+    Attributes:
+        METADATA: the content of the completed file.
+        PLAN: that of the requested one, of a compaction, a clean or a clustering.
+    """
+
+    METADATA = "metadata"
+    PLAN = "plan"
+
+
+class ArchiveFile(Protocol):
+    """One file of an archive."""
+
+    def may_hold(self, since: str, until: str | None) -> bool:
+        """Whether an instant requested in that range may be in it, as far as its name tells.
+
+        Args:
+            since: the first requested time.
+            until: the first one after the range; None for an open end.
+        """
+        ...
+
+    def instants(self) -> Sequence[Instant]:
+        """Completed instants in it.
+
+        Raises:
+            SnapshotChanged: the archive was rewritten meanwhile; load it again.
+            CorruptData: it disagrees with the format, or is missing.
+        """
+        ...
+
+    def read(self, instant: Instant, part: Part) -> Record | None:
+        """Content of a completed instant in it; empty if it has none, None if it is not here.
+
+        Errors as for ``instants``.
+        """
+        ...
+
+
+class Archive(Protocol):
+    """Where a table version keeps its archived instants."""
+
+    def load(self) -> ArchivedTimeline:
+        """The archive as it is now.
+
+        Raises:
+            SnapshotChanged: it was rewritten at this very moment; call again.
+            CorruptData: what names its files is damaged.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedTimeline:
+    """An archive at one moment; its files are read on demand.
+
+    Attributes:
+        files: those with the newest instants first.
+    """
+
+    files: tuple[ArchiveFile, ...] = ()
+
+    def instants(self, since: str = "", until: str | None = None) -> tuple[Instant, ...]:
+        """Completed instants requested from ``since`` on and before ``until``, oldest first.
+
+        Raises:
+            SnapshotChanged: the archive was rewritten meanwhile; load it again.
+            CorruptData: a file disagrees with the format, or is missing.
+        """
+        found = {
+            (instant.requested_at, instant.action): instant
+            for file in self.files
+            if file.may_hold(since, until)
+            for instant in file.instants()
+            if since <= instant.requested_at and (until is None or instant.requested_at < until)
+        }
+        return tuple(found[name] for name in sorted(found))
+
+    def find(self, requested_at: str) -> Instant | None:
+        """The instant of that name; a savepoint where there is no other. Errors as above."""
+        ranked = sorted(self._named(requested_at), key=lambda i: i.action is Action.SAVEPOINT)
+        return ranked[0] if ranked else None
+
+    def read_commit(self, instant: Instant) -> CommitMetadata | None:
+        """Metadata of an archived commit; None when it is not here. Errors as above."""
+        record = self.read(instant, Part.METADATA)
+        if record is None:
+            return None
+        place = f"archived instant {instant}"
+        if not record:
+            raise CorruptData(place, None, "commit metadata", "an empty field")
+        return commit_of(record, place)
+
+    def read(self, instant: Instant, part: Part) -> Record | None:
+        """Content of an archived instant; empty if it has none, None if it is not here.
+
+        Args:
+            instant: in any state; it is here if it has completed.
+            part: of its content.
+
+        Raises:
+            SnapshotChanged: the archive was rewritten meanwhile; load it again.
+            CorruptData: a file disagrees with the format, or is missing.
+        """
+        completed = instant.completed(instant.completed_at or instant.requested_at)
+        for file in self.files:
+            if file.may_hold(instant.requested_at, just_after(instant.requested_at)):
+                record = file.read(completed, part)
+                if record is not None:
+                    return record
+        return None
+
+    def _named(self, requested_at: str) -> tuple[Instant, ...]:
+        return self.instants(requested_at, just_after(requested_at))
+
+
+def just_after(requested_at: str) -> str:
+    """The end of the range that holds this time alone: no digit sorts before a space."""
+    return requested_at + " "

@@ -1,0 +1,162 @@
+"""What the timeline's files hold: bytes to values.
+
+Plans, and whatever is no commit, are Avro containers of one record in every version. Commits, delta
+commits and replace commits are such containers from layout 2 on, and JSON text with the same field
+names in layout 1. Source: ``CommitMetadataSerDeV1``, ``…V2`` of Apache Hudi 1.2.0.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from lakemark.codec import avro_container
+from lakemark.errors import CorruptData
+from lakemark.model.commit_metadata import CommitMetadata
+
+T = TypeVar("T")
+
+#: A stored record, under Apache's field names.
+Record = Mapping[str, Any]
+
+#: Fields of a write stat that JSON has for logs alone, and such as it has not.
+_ONLY_LOGS = frozenset({"logVersion", "logOffset", "baseFile", "logFiles"})
+_ONLY_AVRO = frozenset({"totalLogFiles"})
+
+
+def decode_record(data: bytes, path: str) -> Record:
+    """The record of a plan, a clean, a rollback, a restore, a savepoint.
+
+    Raises:
+        CorruptData: no Avro container of one record.
+    """
+    if not data:
+        raise CorruptData(path, 0, "an Avro container of one record", "an empty file")
+    return avro_container.decode(data, path)
+
+
+def decode_as(build: Callable[[Record], T], data: bytes, path: str) -> T:
+    """The value of such a file.
+
+    Args:
+        build: makes the value of the record.
+        data: the file.
+        path: names it in errors.
+
+    Raises:
+        CorruptData: no Avro container of one record, or one with other fields.
+    """
+    return value_of(build, decode_record(data, path), path)
+
+
+def value_of(build: Callable[[Record], T], record: Record, path: str) -> T:
+    """The value of a stored record; see ``decode_as``.
+
+    Raises:
+        CorruptData: it has other fields.
+    """
+    try:
+        return build(record)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        reason = f"{type(error).__name__}: {error}"[:200]
+        raise CorruptData(path, None, "a record with Apache Hudi's fields", reason) from error
+
+
+def decode_any(data: bytes, path: str) -> Record:
+    """The record of an instant's content, an Avro container or JSON.
+
+    Raises:
+        CorruptData: neither of the two.
+    """
+    is_avro = data.startswith(avro_container.MAGIC) or not data
+    return decode_record(data, path) if is_avro else _decode_json(data, path)
+
+
+def decode_commit(data: bytes, path: str) -> CommitMetadata:
+    """Metadata of a completed commit, delta commit or replace commit, of either layout.
+
+    Raises:
+        CorruptData: neither an Avro container nor a JSON object, or one of other fields.
+    """
+    return commit_of(decode_any(data, path), path)
+
+
+def commit_json(record: Record) -> bytes:
+    """Stored bytes of a commit in layout 1.
+
+    A stat of a base file leaves out what only stats of logs have: readers tell them apart by that.
+    """
+    grouped = record["partitionToWriteStats"]
+    stats = {path: [_json_stat(stat) for stat in stats] for path, stats in grouped.items()}
+    kept = {name: value for name, value in record.items() if name != "version"}
+    return json.dumps({**kept, "partitionToWriteStats": stats}, indent=2).encode()
+
+
+def commit_of(record: Record, path: str) -> CommitMetadata:
+    """Commit metadata of a stored record.
+
+    Raises:
+        CorruptData: a field is of another kind.
+    """
+    _check_commit(record, path)
+    return CommitMetadata.from_record(record)
+
+
+def _json_stat(stat: Record) -> Record:
+    is_log = stat["logVersion"] is not None
+    left_out = _ONLY_AVRO if is_log else _ONLY_AVRO | _ONLY_LOGS
+    return {name: value for name, value in stat.items() if name not in left_out}
+
+
+def _decode_json(data: bytes, path: str) -> Record:
+    try:
+        record = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        expected = "commit metadata, as an Avro container or as JSON"
+        raise CorruptData(path, None, expected, str(error)[:200]) from error
+    if not isinstance(record, dict):
+        raise CorruptData(path, None, "a JSON object", type(record).__name__)
+    return record
+
+
+def _check_commit(record: Record, path: str) -> None:
+    """JSON has no schema, so the kinds of its fields are checked here."""
+    for stats in _values(record.get("partitionToWriteStats"), path):
+        for stat in _list(stats, path):
+            _check_stat(stat, path)
+    for file_ids in _values(record.get("partitionToReplaceFileIds"), path):
+        for file_id in _list(file_ids, path):
+            _check_kind(file_id, str, path)
+    for text in _values(record.get("extraMetadata"), path):
+        _check_kind(text, str, path)
+
+
+def _check_stat(stat: object, path: str) -> None:
+    if not isinstance(stat, Mapping):
+        raise _unlike(Mapping, stat, path)
+    for name in ("path", "fileId", "partitionPath", "prevCommit", "baseFile"):
+        _check_kind(stat.get(name), str, path)
+    _check_kind(stat.get("fileSizeInBytes"), int, path)
+
+
+def _values(value: object, path: str) -> Iterable[object]:
+    """Values of a map that may be null."""
+    _check_kind(value, Mapping, path)
+    return value.values() if isinstance(value, Mapping) else ()
+
+
+def _list(value: object, path: str) -> Iterable[object]:
+    if not isinstance(value, list):
+        raise _unlike(list, value, path)
+    return value
+
+
+def _check_kind(value: object, kind: type, path: str) -> None:
+    if value is not None and not isinstance(value, kind):
+        raise _unlike(kind, value, path)
+
+
+def _unlike(kind: type, actual: object, path: str) -> CorruptData:
+    expected = f"commit metadata with a {kind.__name__} in this place"
+    return CorruptData(path, None, expected, repr(actual)[:80])

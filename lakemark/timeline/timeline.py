@@ -1,0 +1,143 @@
+"""The active timeline at one moment: which instants there are, and which of them count."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TypeAlias
+
+from lakemark.model.action import Action, State
+from lakemark.model.instant import Instant
+
+#: Completion time of an archived instant by its requested time; None when it is not known.
+ArchivedTime: TypeAlias = Callable[[str], str | None]
+
+_RANK = {State.REQUESTED: 0, State.INFLIGHT: 1, State.COMPLETED: 2}
+_MILLIS_DIGITS, _OLD_TIME_END = 17, "999"
+
+
+def _unknown(requested_at: str) -> None:
+    return None
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Instants by requested time, each in the furthest state that storage shows.
+
+    A savepoint has the requested time of the commit that it keeps; both are here.
+
+    Attributes:
+        instants: those that are active.
+        has_history: whether older ones may have been archived.
+        archived_time: what the archive knows of older ones, read when it is asked for.
+    """
+
+    instants: tuple[Instant, ...]
+    has_history: bool = True
+    archived_time: ArchivedTime = field(default=_unknown, compare=False, repr=False)
+
+    @classmethod
+    def of(
+        cls,
+        seen: Iterable[Instant],
+        has_history: bool = True,
+        archived_time: ArchivedTime = _unknown,
+    ) -> Timeline:
+        """The timeline of all files seen; an instant has one file for every state it reached."""
+        furthest: dict[tuple[str, Action], Instant] = {}
+        for instant in seen:
+            name = (instant.requested_at, instant.action.completes_as)
+            known = furthest.get(name)
+            if known is None or _RANK[instant.state] > _RANK[known.state]:
+                furthest[name] = instant
+        return cls(tuple(furthest[n] for n in sorted(furthest)), has_history, archived_time)
+
+    def with_instant(self, instant: Instant) -> Timeline:
+        """The timeline once the instant is in this state."""
+        return Timeline.of([*self.instants, instant], self.has_history, self.archived_time)
+
+    def without_archive(self) -> Timeline:
+        """The same instants without access to the archive; pickles to workers."""
+        return replace(self, archived_time=_unknown)
+
+    def completed(self, *actions: Action) -> tuple[Instant, ...]:
+        """Completed instants (of these actions, or of all), oldest completion first."""
+        chosen = (
+            i for i in self.instants if i.is_completed and (not actions or i.action in actions)
+        )
+        return tuple(sorted(chosen, key=lambda i: (i.completed_at or "", i.requested_at)))
+
+    def pending(self, *actions: Action) -> tuple[Instant, ...]:
+        """Requested and inflight instants (of these actions, or of all), oldest first."""
+        pending = (i for i in self.instants if not i.is_completed)
+        return tuple(i for i in pending if not actions or i.action in actions)
+
+    def find(self, requested_at: str) -> Instant | None:
+        """The instant of that name, in its furthest state; else a completed savepoint.
+
+        A name of 14 digits is found under its 17 digits, too: the end of its second.
+        """
+        found = self._by_name.get(requested_at)
+        if found is None and len(requested_at) == _MILLIS_DIGITS:
+            if requested_at.endswith(_OLD_TIME_END):
+                return self._by_name.get(requested_at.removesuffix(_OLD_TIME_END))
+        return found
+
+    def is_committed(self, requested_at: str) -> bool:
+        """Whether files of that instant may be read.
+
+        An instant requested before the first write of the active timeline was archived, so it did
+        complete (``CompletionTimeQueryViewV2.isCompleted``). Where nothing was ever archived it
+        was rolled back: what a late writer still leaves in its name stays unseen.
+        """
+        instant = self.find(requested_at)
+        return instant.is_completed if instant else self.is_archived(requested_at)
+
+    def is_archived(self, requested_at: str) -> bool:
+        """Whether the instant left the active timeline; of one that never was, too, if so old."""
+        return self.has_history and self.start is not None and requested_at < self.start
+
+    def completed_at(self, requested_at: str) -> str | None:
+        """When the instant became visible; None while it is pending, or when it never was.
+
+        Of an archived instant the archive is asked. Where that does not know it, its requested
+        time stands in.
+
+        Raises:
+            SnapshotChanged: the archive was rewritten meanwhile; load the timeline again.
+            CorruptData: the archive is damaged.
+        """
+        instant = self.find(requested_at)
+        if instant is not None:
+            return instant.completed_at
+        if not self.is_archived(requested_at):
+            return None
+        return self.archived_time(requested_at) or requested_at
+
+    @cached_property
+    def newest_time(self) -> str | None:
+        """The latest time, requested or completed, that the timeline knows; None when empty."""
+        times = [t for i in self.instants for t in (i.requested_at, i.completed_at) if t]
+        return max(times, default=None)
+
+    @cached_property
+    def start(self) -> str | None:
+        """Requested time of the first write, in whatever state; what is older was archived.
+
+        Cleans and rollbacks do not count: they may stay behind when the commits around them have
+        been archived. Source: ``BaseHoodieTimeline.getFirstNonSavepointCommit`` of the write
+        timeline.
+        """
+        return next((i.requested_at for i in self.instants if i.action.is_write), None)
+
+    @cached_property
+    def _by_name(self) -> dict[str, Instant]:
+        # Savepoints last, so that setdefault keeps what they were taken of. A pending one says
+        # nothing of its commit: a process that dies may begin it after the commit was archived.
+        said = (i for i in self.instants if i.is_completed or i.action is not Action.SAVEPOINT)
+        ranked = sorted(said, key=lambda i: i.action is Action.SAVEPOINT)
+        named: dict[str, Instant] = {}
+        for instant in ranked:
+            named.setdefault(instant.requested_at, instant)
+        return named

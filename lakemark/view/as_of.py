@@ -1,0 +1,108 @@
+"""Whether the state as of an instant can still be read, and no commit can change it any more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from lakemark.errors import InvalidConfig
+from lakemark.model.action import Action
+from lakemark.model.file_slice import LogFile, join
+from lakemark.timeline.timeline import Timeline
+from lakemark.timeline.timeline_store import TimelineStore
+from lakemark.view.file_system_view import FileSystemView
+
+
+def check_retained(
+    timeline: Timeline,
+    store: TimelineStore,
+    instant: str,
+    is_kept: Callable[[], bool] = lambda: False,
+) -> None:
+    """Pass when a view as of the instant shows all of the past and will show the same tomorrow.
+
+    Args:
+        timeline: the active timeline.
+        store: reads its instants.
+        instant: the requested time to travel to.
+        is_kept: whether a savepoint keeps that state; asked if cleaning does not retain it.
+
+    Raises:
+        InvalidConfig: a commit requested before it is still pending, or its files were cleaned
+            (``TimelineUtils.validateTimestampAsOf``).
+        CorruptData: the newest clean is damaged.
+    """
+    pending = store.pending_writes(timeline)
+    unfinished = next((i for i in pending if i.requested_at <= instant), None)
+    if unfinished is not None:
+        message = (
+            f"the state as of {instant} is not final: {unfinished} has not completed; "
+            "name an earlier instant, or wait for it"
+        )
+        raise InvalidConfig(message)
+    retained = _earliest_retained(timeline, store, instant)
+    if retained is not None and instant < retained and not is_kept():
+        message = (
+            f"the state as of {instant} was cleaned away; the earliest that can be read is "
+            f"{retained}; let cleaning retain more commits (cleaning.commits_retained of a "
+            "pipeline, hoodie.clean.commits.retained of Apache Hudi) to reach further back"
+        )
+        raise InvalidConfig(message)
+
+
+def is_kept(view: FileSystemView, store: TimelineStore, instant: str) -> bool:
+    """Whether a savepoint of the instant keeps exactly the files of the state as of it.
+
+    A savepoint names the files of its slices, and logs that were written to them later. False if
+    one of them is gone, or if the slices as of now hold another file of that time: a commit that
+    was requested before the savepoint and completed after it, or a savepoint of an old release,
+    which named no logs.
+
+    Args:
+        view: the table's latest state.
+        store: reads its instants.
+        instant: the requested time.
+    """
+    savepoint = next(
+        (i for i in view.timeline.completed(Action.SAVEPOINT) if i.requested_at == instant), None
+    )
+    if savepoint is None:
+        return False
+    named = {
+        join(partition, name)
+        for partition, names in store.read_savepoint(savepoint).files.items()
+        for name in names
+    }
+    there = {file.path: file for group in view.groups.values() for file in group.files.values()}
+    if not named <= there.keys():
+        return False
+    of_then = {path for path in named if there[path].name.instant <= instant}
+    slices = view.as_of(instant).latest_slices()
+    bases = {one.base.path for one in slices if one.base is not None}
+    logs = {log.path for one in slices for log in one.logs}
+    if not view.version.logs_name_their_slice:
+        return of_then == bases | logs
+    named_logs = {path for path in named if isinstance(there[path], LogFile)}
+    names_logs = bool(named_logs) or not view.timeline.completed(Action.DELTA_COMMIT)
+    return names_logs and of_then - named_logs == bases and named_logs <= logs
+
+
+def _earliest_retained(timeline: Timeline, store: TimelineStore, instant: str) -> str | None:
+    """The oldest instant that the newest clean left readable; None if that clean kept ``instant``.
+
+    Archival may have moved every clean. What the newest of them kept, it kept of instants that were
+    archived with it, so the archive is read for older instants only.
+    """
+    cleans = sorted(timeline.completed(Action.CLEAN), key=lambda i: i.requested_at)
+    if not cleans and all(instant < i.requested_at for i in timeline.instants):
+        archived = store.load_archived().instants()
+        found = (i for i in archived if i.action is Action.CLEAN)
+        cleans = sorted(found, key=lambda i: i.requested_at)
+    if not cleans:
+        return None
+    metadata = store.read_clean(cleans[-1])
+    if metadata is None:  # what it deleted is not known, but not what was written since
+        return cleans[-1].requested_at
+    if metadata.earliest_retained:
+        return metadata.earliest_retained
+    completed = (i.requested_at for i in timeline.completed() if i.action.is_write)
+    return min(completed, default=None)

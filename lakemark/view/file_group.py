@@ -1,0 +1,78 @@
+"""A file group: all files of one file id in one partition, and the slices that they make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from lakemark.model.file_slice import BaseFile, FileGroupId, FileSlice, LogFile
+from lakemark.model.format_version import FormatVersion
+from lakemark.timeline.timeline import Timeline
+from lakemark.view.file_lister import DataFile
+from lakemark.view.slicing import merged_for_readers, slice_file_group
+
+
+@dataclass(frozen=True, slots=True)
+class FileGroup:
+    """One file group at one moment.
+
+    Attributes:
+        id: its name.
+        files: by name; committed or not.
+        compaction: instant of the pending compaction that is to rewrite it, if there is one.
+        slices: oldest first; the newest may be empty, when a pending compaction has opened it.
+    """
+
+    id: FileGroupId
+    files: dict[str, DataFile]
+    compaction: str | None
+    slices: tuple[FileSlice, ...]
+
+    @classmethod
+    def of(
+        cls,
+        group: FileGroupId,
+        files: Iterable[DataFile],
+        timeline: Timeline,
+        version: FormatVersion,
+        compaction: str | None = None,
+    ) -> FileGroup:
+        """The group made of these files."""
+        by_name = {str(file.name): file for file in files}
+        bases = [file for file in by_name.values() if isinstance(file, BaseFile)]
+        logs = [file for file in by_name.values() if isinstance(file, LogFile)]
+        slices = slice_file_group(group, bases, logs, timeline, version, compaction)
+        return cls(group, by_name, compaction, slices)
+
+    def as_of(self, instant: str, version: FormatVersion) -> FileGroup:
+        """The group without slices, and logs in them, of later instants.
+
+        By the time of the request, as Apache Hudi does. In table version 6 a log holds several
+        commits, so it stays, and ``VisibleInstants`` tells its blocks apart.
+        """
+        slices = (s for s in self.slices if s.base_instant <= instant)
+        if not version.logs_name_their_slice:
+            slices = (_logs_until(file_slice, instant) for file_slice in slices)
+        return replace(self, slices=tuple(slices))
+
+    @property
+    def for_readers(self) -> FileSlice | None:
+        """What a query reads: the newest slice, with the one before while a compaction pends."""
+        return merged_for_readers(self.slices, self.compaction)
+
+    @property
+    def for_writers(self) -> FileSlice | None:
+        """What a writer adds to: the newest slice as it is."""
+        return self.slices[-1] if self.slices else None
+
+    @property
+    def read_optimized(self) -> FileSlice | None:
+        """The newest base file alone."""
+        with_base = (s for s in reversed(self.slices) if s.base is not None)
+        newest = next(with_base, None)
+        return newest and FileSlice(newest.group, newest.base_instant, newest.base)
+
+
+def _logs_until(file_slice: FileSlice, instant: str) -> FileSlice:
+    logs = tuple(log for log in file_slice.logs if log.name.instant <= instant)
+    return file_slice if len(logs) == len(file_slice.logs) else replace(file_slice, logs=logs)

@@ -1,0 +1,411 @@
+"""Settings that are fine one by one and cannot be used together."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+
+import pyarrow as pa
+
+from lakemark.config.merge_request import merge_properties, payload_class_of, word
+from lakemark.config.merge_settings import payload_settings
+from lakemark.config.table_properties import MergeMode
+from lakemark.errors import InvalidConfig
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.meta_columns import IS_DELETED
+from lakemark.schema.field_path import column_at, top_column
+from lakemark.storage import place_of
+from streamer.config.column_roles import text_ordering_problems
+from streamer.config.decode import AvroDecodeConfig, DecodeConfig
+from streamer.config.errors import Problem
+from streamer.config.run import CompactionConfig, DeadLettersConfig, dead_letters_path
+from streamer.config.source import METADATA_PREFIX, SourceConfig
+from streamer.config.table import TableConfig
+from transforms.decode.avro_framing import writer_schema
+from transforms.decode.avro_references import StoredSchema
+from transforms.delete_marks import OPERATION, DeleteMarks, check_marker
+from transforms.schema_text import parse_schema, parse_type
+from transforms.tombstone_ordering import RECORD_TIMESTAMP, TombstoneOrdering
+
+#: What a wire format of Avro needs, and what it has no use for.
+_OF_WIRE_FORMAT = {
+    "confluent": (("schema_registry",), ("writer_schema",)),
+    "plain": (("writer_schema",), ("schema_registry", "subject")),
+}
+
+#: Settings that the pipeline file calls otherwise than the table does.
+_NAMES = {"delete_marker": "delete_when"}
+
+
+def find(
+    source: SourceConfig,
+    decode: DecodeConfig,
+    table: TableConfig,
+    compaction: CompactionConfig,
+    dead_letters: DeadLettersConfig,
+) -> list[Problem]:
+    """Every contradiction between the sections of one pipeline."""
+    return [
+        *_merging(table),
+        *_tombstones(decode, table),
+        *_tombstone_ordering(decode, table),
+        *_ordering(decode, table),
+        *_nested(decode, table),
+        *_delete_marks(decode, table),
+        *_absent_fields(decode, table),
+        *_rescuing(decode),
+        *_avro(decode, table),
+        *_aliases(decode),
+        *_columns(source, decode),
+        *missing_columns(_known_columns(source, decode), table),
+        *_copy_on_write(table, compaction),
+        *_partition_change(table),
+        *_metadata_table(table),
+        *_no_dead_letters(table, dead_letters),
+        *_places(table, dead_letters),
+    ]
+
+
+def missing_columns(known: Collection[str] | None, table: TableConfig) -> Iterator[Problem]:
+    """Columns that the table's settings name and the rows do not have.
+
+    Args:
+        known: names of all columns of the rows; None while nobody knows them.
+        table: the settings.
+    """
+    if known is None:
+        return
+    named = (
+        ("record_key", table.record_key),
+        ("partition_by", table.partition_by),
+        ("ordering", table.ordering),
+        (_marker_setting(table), (table.delete_when.field,) if table.delete_when else ()),
+    )
+    for setting, columns in named:
+        for column in columns:
+            # A dotted name is a field inside a struct: the struct is what must be there.
+            if column not in known and column.partition(".")[0] not in known:
+                text = f"{column!r} is not a column of decode.schema ({', '.join(sorted(known))})"
+                yield Problem(f"table.{setting}", text)
+
+
+def _merging(table: TableConfig) -> Iterator[Problem]:
+    request = table.merge_request()
+    faults = list(request.faults())
+    for fault in faults:
+        yield Problem(f"table.{_NAMES.get(fault.setting, fault.setting)}", fault.text)
+    if faults:
+        return
+    meant = request.settings()
+    if meant.mode is MergeMode.COMMIT_TIME and table.ordering:
+        text = "has no meaning with merge_mode commit_time; leave one of the two out"
+        yield Problem("table.ordering", text)
+    if table.partial_update in ("none", "absent_fields") and meant.partial_update is not None:
+        text = (
+            f"{table.partial_update} contradicts payload {table.payload}, which means "
+            f"{word(meant.partial_update)}; leave one of the two out"
+        )
+        yield Problem("table.partial_update", text)
+    try:
+        merge_properties(meant, request.payload_class, FormatVersion(table.version))
+    except InvalidConfig as error:
+        yield Problem("table.version", str(error))
+
+
+def _absent_fields(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:
+    if table.partial_update != "absent_fields":
+        return
+    if FormatVersion(table.version) is FormatVersion.V6:
+        text = "absent_fields needs partial rows, which version 6 has not; create version 8 or 9"
+        yield Problem("table.partial_update", text)
+    if table.merge_mode == "custom":
+        text = "absent_fields has no meaning with a merger of your own; leave one of the two out"
+        yield Problem("table.partial_update", text)
+    reason = "Apache Hudi cannot read partial rows in a table with a column that marks deletes"
+    if marker := table.merge_request().delete_marker:
+        setting = _marker_setting(table)
+        means = f"{table.payload} means delete_when {word(marker)}, which "
+        text = (
+            f"{means if setting == 'payload' else ''}has no meaning with partial_update "
+            f"absent_fields: {reason}; leave one of the two out"
+        )
+        yield Problem(f"table.{setting}", text)
+    for column in sorted({IS_DELETED, OPERATION} & (_declared(decode) or set())):
+        text = f"{reason}; leave it undeclared, or table.partial_update out"
+        yield Problem(f"decode.schema.{column}", text)
+
+
+def _tombstone_ordering(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:
+    source, setting = decode.tombstone_ordering, "decode.tombstone_ordering"
+    if source == "none":
+        return
+    if table.merge_mode == "commit_time":
+        yield Problem(setting, f"{source} has no meaning with merge_mode commit_time; write none")
+    elif len(table.ordering) != 1:
+        text = f"{source} is one value and table.ordering has {len(table.ordering)}; write none"
+        yield Problem(setting, text)
+    elif source != RECORD_TIMESTAMP and decode.tombstone_key == "raw":
+        text = f"{source} is a field of a JSON key and decode.tombstone_key is raw; use json"
+        yield Problem(setting, text)
+    elif (schema := _schema(decode)) is not None and _holds(schema, table.ordering[0]):
+        try:
+            TombstoneOrdering.of(source, schema, table.ordering, decode.timestamp_unit)
+        except InvalidConfig as error:
+            yield Problem(setting, str(error))
+
+
+def _ordering(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:
+    """Ordering columns that have no order, or that of characters."""
+    schema = _schema(decode)
+    for column in table.ordering:
+        if schema is None or not _holds(schema, column):
+            continue
+        try:
+            kind = column_at(schema.empty_table(), column).type
+        except InvalidConfig as error:
+            yield Problem("table.ordering", str(error))
+            continue
+        if pa.types.is_nested(kind):
+            text = (
+                f"{column!r} is of type {kind}, which has no order; name a column of numbers, "
+                "times or strings"
+            )
+            yield Problem("table.ordering", text)
+    if schema is not None:
+        yield from text_ordering_problems(schema, table)
+
+
+def _nested(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:
+    """Fields of keys and partitions that their column does not have."""
+    schema = _schema(decode)
+    for setting, columns in (
+        ("record_key", table.record_key),
+        ("partition_by", table.partition_by),
+    ):
+        for column in columns:
+            if schema is not None and _holds(schema, column):
+                try:
+                    column_at(schema.empty_table(), column)
+                except InvalidConfig as error:
+                    yield Problem(f"table.{setting}", str(error))
+
+
+def _delete_marks(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:
+    """Columns that mark deletes and cannot hold their mark."""
+    schema = _schema(decode)
+    for name in (IS_DELETED, OPERATION):
+        if schema is not None and name in schema.names:
+            try:
+                DeleteMarks(pa.schema([schema.field(name)]))
+            except InvalidConfig as error:
+                yield Problem(f"decode.schema.{name}", f"{schema.field(name).type}: {error}")
+    marker, setting = table.merge_request().delete_marker, f"table.{_marker_setting(table)}"
+    if marker is None:
+        return
+    if marker.field in table.record_key:
+        text = (
+            f"{marker.field!r} is the record key, so that only one key could be deleted; name a "
+            "column that tells what happened to the row"
+        )
+        yield Problem(setting, text)
+    elif schema is not None and _holds(schema, marker.field):
+        try:
+            check_marker(schema, marker)
+        except InvalidConfig as error:
+            yield Problem(setting, str(error))
+
+
+def _marker_setting(table: TableConfig) -> str:
+    """The setting that says which rows delete."""
+    payload_class = payload_class_of(table.payload) if table.payload else None
+    is_meant = payload_class is not None and payload_settings(payload_class).delete_marker
+    return "payload" if is_meant else "delete_when"
+
+
+def _tombstones(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:
+    if decode.tombstones == "ignore":
+        for name, default in (("tombstone_key", None), ("tombstone_ordering", "none")):
+            if getattr(decode, name) != default:
+                text = "has no meaning while decode.tombstones is ignore; leave it out"
+                yield Problem(f"decode.{name}", text)
+        return
+    if decode.tombstone_key != "raw":
+        return
+    if table.partition_by:
+        text = "raw names no partition and table.partition_by is set; use json"
+        yield Problem("decode.tombstone_key", text)
+    if len(table.record_key) > 1:
+        text = f"raw is one value and table.record_key has {len(table.record_key)}; use json"
+        yield Problem("decode.tombstone_key", text)
+
+
+def _avro(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:
+    """Settings of Avro that other settings leave without a meaning, or that are missing."""
+    if not isinstance(decode, AvroDecodeConfig):
+        if decode.tombstone_key == "avro":
+            text = "avro has no meaning while decode.format is json; use raw or json"
+            yield Problem("decode.tombstone_key", text)
+        return
+    needed, others = _OF_WIRE_FORMAT[decode.wire_format]
+    for name in needed:
+        if getattr(decode, name) is None:
+            yield Problem(f"decode.{name}", f"missing: wire_format is {decode.wire_format}")
+    for name in others:
+        if getattr(decode, name) is not None:
+            text = f"has no meaning while wire_format is {decode.wire_format}; leave it out"
+            yield Problem(f"decode.{name}", text)
+    keys_need_schema = decode.tombstone_key == "avro" and decode.wire_format == "plain"
+    if keys_need_schema is not (decode.key_schema is not None):
+        pair = "with wire_format plain and tombstone_key avro"
+        text = f"missing {pair}" if keys_need_schema else f"has a meaning only {pair}; leave it out"
+        yield Problem("decode.key_schema", text)
+    yield from _schemas_of_plain(decode)
+    if table.partial_update == "absent_fields":
+        text = "absent_fields goes by the fields of JSON records and decode.format is avro"
+        yield Problem("table.partial_update", f"{text}; leave one of the two out")
+
+
+def _schemas_of_plain(decode: AvroDecodeConfig) -> Iterator[Problem]:
+    """Texts of schemas that are none."""
+    for name, field in (("writer_schema", None), ("key_schema", "key")):
+        text = getattr(decode, name)
+        schema = None if text is None else writer_schema("it", StoredSchema(text), field)
+        if isinstance(schema, str):
+            yield Problem(f"decode.{name}", f"cannot be columns: {schema}")
+
+
+def _rescuing(decode: DecodeConfig) -> Iterator[Problem]:
+    rescuing = [
+        name for name in ("unknown_fields", "wider_values") if getattr(decode, name) == "rescue"
+    ]
+    if rescuing and decode.rescue_column is None:
+        yield Problem("decode.rescue_column", f"missing: {rescuing[0]} is rescue")
+    if not rescuing and decode.rescue_column is not None:
+        text = (
+            f"has no meaning while unknown_fields is {decode.unknown_fields} and wider_values is "
+            f"{decode.wider_values}"
+        )
+        yield Problem("decode.rescue_column", text)
+
+
+def _aliases(decode: DecodeConfig) -> Iterator[Problem]:
+    declared = _declared(decode)
+    for alias, column in decode.aliases.items():
+        names = [name for name in (alias, column) if _is_no_name_of_a_field(name)]
+        if names:
+            text = f"{names[0]!r} is Hudi's own or empty; name a field of the records and a column"
+            yield Problem(f"decode.aliases.{alias}", text)
+            continue
+        if declared is not None and column not in declared:
+            text = f"{column!r} is not a column of decode.schema ({', '.join(sorted(declared))})"
+            yield Problem(f"decode.aliases.{alias}", text)
+        if declared is not None and alias in declared:
+            yield Problem(f"decode.aliases.{alias}", "is a column of decode.schema itself")
+
+
+def _is_no_name_of_a_field(name: str) -> bool:
+    return name.startswith("_hoodie_") or not name.strip()
+
+
+def _columns(source: SourceConfig, decode: DecodeConfig) -> Iterator[Problem]:
+    declared = _declared(decode)
+    if declared is None:
+        return
+    yield from _types(decode.columns)
+    for column in _added_columns(source, decode):
+        if column in declared:
+            yield Problem(f"decode.schema.{column}", "another setting adds a column of this name")
+
+
+def _types(columns: Mapping[str, str] | str) -> Iterator[Problem]:
+    """One problem for each type that is none, or else the first name that cannot be kept."""
+    typed = {} if isinstance(columns, str) else columns
+    wrong = False
+    for name, text in typed.items():
+        try:
+            parse_type(name, text)
+        except InvalidConfig as error:
+            wrong = True
+            yield Problem("decode.schema", str(error))
+    if not wrong:
+        try:
+            parse_schema(typed)
+        except InvalidConfig as error:
+            yield Problem("decode.schema", str(error))
+
+
+def _copy_on_write(table: TableConfig, compaction: CompactionConfig) -> Iterator[Problem]:
+    if table.type != "copy_on_write":
+        return
+    reason = "has no meaning with table.type copy_on_write, which has no log files"
+    if table.log_format is not None:
+        yield Problem("table.log_format", f"{table.log_format} {reason}; leave it out")
+    if compaction.when == "beside":
+        yield Problem("compaction.when", f"beside {reason} to compact; leave it out")
+
+
+def _partition_change(table: TableConfig) -> Iterator[Problem]:
+    if table.partition_change != "allow" and not table.partition_by:
+        text = f"{table.partition_change} has no meaning without table.partition_by; leave it out"
+        yield Problem("table.partition_change", text)
+
+
+def _metadata_table(table: TableConfig) -> Iterator[Problem]:
+    if table.drop_metadata_table and not table.metadata_table:
+        text = (
+            "makes a metadata table anew and metadata_table is false, which removes it; leave one "
+            "of the two out"
+        )
+        yield Problem("table.drop_metadata_table", text)
+
+
+def _no_dead_letters(table: TableConfig, dead_letters: DeadLettersConfig) -> Iterator[Problem]:
+    """Settings of dead letters that are not kept; those that stand at their defaults pass."""
+    if dead_letters.enabled:
+        return
+    untold = {
+        "path": dead_letters_path(table.path),
+        "max_share": DeadLettersConfig().max_share,
+        "tolerated": DeadLettersConfig().tolerated,
+    }
+    for name, default in untold.items():
+        value = getattr(dead_letters, name)
+        if value not in (default, ""):
+            text = f"{value} has no meaning while dead_letters.enabled is false; leave it out"
+            yield Problem(f"dead_letters.{name}", text)
+
+
+def _places(table: TableConfig, dead_letters: DeadLettersConfig) -> Iterator[Problem]:
+    if not dead_letters.path:
+        return
+    root, other = (place_of(path).rstrip("/") + "/" for path in (table.path, dead_letters.path))
+    if other.startswith(root) or root.startswith(other):
+        text = f"{dead_letters.path} and the table's path lie within each other"
+        yield Problem("dead_letters.path", text)
+
+
+def _known_columns(source: SourceConfig, decode: DecodeConfig) -> set[str] | None:
+    declared = _declared(decode)
+    return None if declared is None else declared | _added_columns(source, decode)
+
+
+def _schema(decode: DecodeConfig) -> pa.Schema | None:
+    """The declared columns; None where there are none, or some that are told elsewhere."""
+    try:
+        return decode.declared()
+    except InvalidConfig:
+        return None
+
+
+def _holds(schema: pa.Schema, column: str) -> bool:
+    return top_column(column, schema) in schema.names
+
+
+def _declared(decode: DecodeConfig) -> set[str] | None:
+    """Names of the declared columns; None when they are inferred or in a file."""
+    columns = decode.columns
+    return set(columns) if isinstance(columns, Mapping) else None
+
+
+def _added_columns(source: SourceConfig, decode: DecodeConfig) -> set[str]:
+    rescued = () if decode.rescue_column is None else (decode.rescue_column,)
+    return {*rescued, *(METADATA_PREFIX + name for name in source.metadata_columns)}

@@ -1,0 +1,121 @@
+"""Settings on their way to a JVM of our own: in files, since a command line is for all to read.
+
+``ps`` shows every user of a machine what a process was started with. So the JVM is told the name of
+a file, which only this user can read and which is gone once Spark has read it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark.find_spark_home import _find_spark_home
+
+from lakemark.storage.scratch import scratch_folder, temporary_writes
+from streamer.config.masking import holds_secret
+
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_DEFAULT_JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
+
+#: An environment variable: what Spark's launcher gives a JVM before all other options.
+SUBMIT_OPTIONS = "SPARK_SUBMIT_OPTS"
+
+_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
+_NO_ARGUMENTS = "pyspark-shell"
+_TO_ESCAPE = re.compile(r"[^\w./-]", re.ASCII)
+
+
+@contextmanager
+def launch_files(conf: Mapping[str, str]) -> Iterator[None]:
+    """A JVM that PySpark launches inside is started with these settings.
+
+    They add to the machine's ``spark-defaults.conf`` and win over it; the arguments in
+    ``PYSPARK_SUBMIT_ARGS`` win over them, as they do without files.
+    """
+    given = os.environ.get(_ARGUMENTS)
+    with scratch_folder("launch") as folder:
+        file = folder / "spark.properties"
+        _write(file, f"{_defaults()}\n\n{properties_text(_hide_java_options(conf, file.parent))}")
+        arguments = f"--properties-file {shlex.quote(str(file))} {given or _NO_ARGUMENTS}"
+        with environment_variable(_ARGUMENTS, arguments):
+            yield
+
+
+@contextmanager
+def environment_variable(name: str, value: str) -> Iterator[None]:
+    """A process started inside has this variable; afterwards it is as it was."""
+    given = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        if given is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = given
+
+
+def properties_text(conf: Mapping[str, str]) -> str:
+    """Settings as a Java properties file, whatever characters they have."""
+    return "".join(f"{_escaped(name)}={_escaped(value)}\n" for name, value in conf.items())
+
+
+def _hide_java_options(conf: Mapping[str, str], folder: Path) -> Mapping[str, str]:
+    """Settings whose Java options name a file for those options that hold a secret."""
+    shown = dict(conf)
+    hidden: list[str] = []
+    for name in (_DEFAULT_JAVA_OPTIONS, JAVA_OPTIONS):
+        options = _words(conf.get(name, ""))
+        secret = [one for one in options if one.startswith("-") and holds_secret(one)]
+        if secret:
+            hidden += secret
+            shown[name] = shlex.join(one for one in options if one not in secret)
+    if hidden:
+        file = folder / "java.options"
+        _write(file, shlex.join(hidden))
+        option = shlex.quote(f"-XX:VMOptionsFile={file}")
+        shown[JAVA_OPTIONS] = f"{shown.get(JAVA_OPTIONS, '')} {option}"
+    return shown
+
+
+def _words(options: str) -> list[str]:
+    try:
+        return shlex.split(options)
+    except ValueError:  # a quote that is left open, which Spark's launcher refuses with a reason
+        return []
+
+
+def _defaults() -> str:
+    """What Spark reads where no file is named."""
+    folder = os.environ.get("SPARK_CONF_DIR") or _spark_home() / "conf"
+    try:
+        return (Path(folder) / "spark-defaults.conf").read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ""
+
+
+def _spark_home() -> Path:
+    return Path(str(_find_spark_home()))  # type: ignore[no-untyped-call]
+
+
+def _write(file: Path, text: str) -> None:
+    with (
+        temporary_writes("the settings of Spark"),
+        open(
+            os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8"
+        ) as f,
+    ):
+        f.write(text)
+
+
+def _escaped(text: str) -> str:
+    return _TO_ESCAPE.sub(_as_utf16, text)
+
+
+def _as_utf16(found: re.Match[str]) -> str:
+    units = found[0].encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[start : start + 4]}" for start in range(0, len(units), 4))

@@ -1,0 +1,257 @@
+"""Several streamers of one table: none loses its place to the others, or to what happens to it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TypeAlias
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from checkpoints import commit_keys
+from checkpoints.checkpoint import KafkaCheckpoint
+from checkpoints.commit_keys import DamagedCheckpoint
+from checkpoints.progress import DEFAULT_IDENTITY, Progress, TableProgress, encode_progress
+from checkpoints.resume import commits_to_keep, newest_progress, newest_table_progress
+from lakemark.config import keys
+from lakemark.model.action import Action, State
+from lakemark.model.instant import Instant
+from tests.unit.checkpoints.newest import newest_checkpoint
+
+Commit: TypeAlias = tuple[Instant, Mapping[str, str]]
+IDENTITIES = (DEFAULT_IDENTITY, "a", "b")
+
+
+def at(tick: int) -> str:
+    return f"2026010100{tick:07}"
+
+
+def orders(offset: int) -> KafkaCheckpoint:
+    return KafkaCheckpoint("orders", {0: offset})
+
+
+def instant(began: int, completed: int, action: Action = Action.DELTA_COMMIT) -> Instant:
+    return Instant(at(began), action, State.COMPLETED, at(completed))
+
+
+def written(
+    known: list[Commit], began: int, completed: int, identity: str, offset: int | None
+) -> Commit:
+    """A commit of one streamer that has seen ``known`` when it began."""
+    as_of = max((i.completed_at or "" for i, _ in known), default="")
+    checkpoint = None if offset is None else orders(offset)
+    progress = Progress(checkpoint, at(began), topic_id=f"topic of {identity}")
+    told = TableProgress(newest_table_progress(known).streamers, as_of).with_progress(
+        identity, progress
+    )
+    return instant(began, completed), encode_progress(told, identity)
+
+
+steps = st.lists(
+    st.tuples(
+        st.sampled_from([*IDENTITIES, "foreign", "service"]),
+        st.integers(0, 4),  # commits that it has not seen when it lists the timeline
+        st.integers(1, 9),
+        st.booleans(),
+    ),
+    max_size=14,
+)
+
+
+@given(steps, st.data())
+def test_the_newest_counts_whoever_tells_it_and_whatever_was_archived(
+    steps: list[tuple[str, int, int, bool]], data: st.DataObject
+) -> None:
+    commits: list[Commit] = []
+    ticks: list[int] = []
+    newest: dict[str, KafkaCheckpoint | None] = {}
+    for tick, (who, unseen, offset, is_reset) in enumerate(steps, 1):
+        mine = [n for n, commit in enumerate(commits, 1) if _is_own(commit, who)]
+        # A streamer may have missed what others just committed, but not its own.
+        seen = max(len(commits) - unseen, *mine, 0) if mine else max(len(commits) - unseen, 0)
+        listed_at = 100 * ticks[seen - 1] if seen else 0
+        is_late = data.draw(st.booleans(), label="requested long after it listed the timeline")
+        began = 100 * tick - 50 + tick if is_late else listed_at + tick
+        known = commits[:seen]
+        if who in IDENTITIES:
+            step = None if is_reset else offset
+            commits.append(written(known, began, 100 * tick, who, step))
+            newest[who] = None if step is None else orders(step)
+        elif who == "foreign":
+            commits.append((instant(began, 100 * tick), {"schema": "{}"}))
+        else:
+            carried = commit_keys.carried_forward(known[-1][1]) if known else {}
+            commits.append((instant(began, 100 * tick, Action.COMMIT), carried))
+        ticks.append(tick)
+    kept = commits_to_keep(commits)
+    archived = {
+        i.requested_at
+        for i, _ in commits
+        if i.requested_at not in kept and data.draw(st.booleans(), label="archived")
+    }
+    active = [commit for commit in commits if commit[0].requested_at not in archived]
+    shuffled = data.draw(st.permutations(active))
+    for identity in IDENTITIES:
+        assert newest_checkpoint(shuffled, identity) == newest.get(identity), identity
+        found = newest_progress(shuffled, identity)
+        assert (found is not None) == (identity in newest)
+        assert newest_table_progress(shuffled).streamers.get(identity) == found
+
+
+def _is_own(commit: Commit, who: str) -> bool:
+    told = newest_table_progress([commit]).streamers.get(who)
+    return told is not None and told.commit == commit[0].requested_at
+
+
+def test_the_default_one_shares_its_place_with_apache_hudis_streamer() -> None:
+    ours = written([], 1, 2, DEFAULT_IDENTITY, 10)
+    assert commit_keys.decode(ours[1]) == orders(10)
+    other = written([ours], 3, 4, "a", 7)
+    assert commit_keys.decode(other[1]) is None, (
+        "theirs would go on from our offsets of another topic"
+    )
+    theirs: Commit = (instant(5, 6), {commit_keys.CHECKPOINT_KEY_V2: "orders,0:20"})
+    progress = newest_progress([ours, other, theirs])
+    assert progress == Progress(orders(20), at(5), at(6), key=commit_keys.CHECKPOINT_KEY_V2)
+
+
+def test_what_apache_hudis_streamer_has_obeyed_is_handed_back() -> None:
+    theirs: Commit = (
+        instant(1, 2),
+        {commit_keys.CHECKPOINT_KEY: "orders,0:5", commit_keys.RESET_KEY: "x"},
+    )
+    before = newest_progress([theirs])
+    assert before is not None
+    ours = Progress(orders(6), at(3), applied=before.applied)
+    told = encode_progress(TableProgress({"": ours}), "")
+    assert {k: v for k, v in told.items() if k != keys.CHECKPOINTS} == {
+        commit_keys.CHECKPOINT_KEY: "orders,0:6",
+        commit_keys.RESET_KEY: "x",
+    }
+    carried = encode_progress(TableProgress({"": ours, "a": replace(ours, commit=at(4))}), "a")
+    again = newest_progress([(instant(4, 5), carried)])
+    assert again is not None
+    assert again.applied == {commit_keys.RESET_KEY: "x"}
+
+
+def test_a_reset_is_newer_than_what_it_dropped() -> None:
+    first = written([], 1, 2, "a", 10)
+    reset = written([first], 3, 4, "a", None)
+    later = written([first, reset], 5, 6, "b", 3)
+    progress = newest_progress([first, reset, later], "a")
+    assert progress == Progress(None, at(3), at(4), "topic of a")
+
+
+def test_only_commits_that_tell_something_newest_must_stay() -> None:
+    first = written([], 1, 2, DEFAULT_IDENTITY, 10)
+    foreign: Commit = (instant(3, 4), {})
+    assert commits_to_keep([first, foreign]) == {at(1)}
+    second = written([first, foreign], 5, 6, "a", 1)
+    third = written([first, foreign, second], 7, 8, "b", 1)
+    assert commits_to_keep([second, third]) == {at(7)}
+    commits = [first, foreign, second, third]
+    assert commits_to_keep(commits) == {at(1), at(7)}, "Apache Hudi's streamer reads no other"
+    compaction: Commit = (instant(9, 10, Action.COMMIT), commit_keys.carried_forward(first[1]))
+    assert commits_to_keep([*commits, compaction]) == {at(1), at(7)}
+    reset = written(commits, 11, 12, DEFAULT_IDENTITY, None)
+    assert commits_to_keep([*commits, reset]) == {at(11)}, "nobody goes on from there"
+
+
+def test_a_streamer_of_apache_hudi_that_never_comes_back_holds_no_timeline_for_ever() -> None:
+    commits = [written([], 1, 2, DEFAULT_IDENTITY, 10)]
+    for tick in range(3, 1003, 2):
+        commits.append(written(commits[-1:], tick, tick + 1, "a", tick))
+    assert commits_to_keep(commits[:-1]) == {at(1), at(999)}
+    assert commits_to_keep(commits) == {at(1001)}
+
+
+def test_what_a_compaction_took_over_is_kept_where_apache_hudis_streamer_looks_for_it() -> None:
+    theirs: Commit = (instant(1, 2), {commit_keys.CHECKPOINT_KEY_V2: "orders,0:20"})
+    compaction: Commit = (instant(3, 4, Action.COMMIT), commit_keys.carried_forward(theirs[1]))
+    ours = written([theirs, compaction], 5, 6, "a", 1)
+    assert commits_to_keep([theirs, compaction, ours]) == {at(1), at(5)}
+
+
+def test_a_place_that_was_archived_is_found_behind_a_book_that_does_not_know_it() -> None:
+    first = written([], 1, 2, "a", 10)
+    others: Commit = (instant(3, 4), {})
+    later = written([others], 5, 6, DEFAULT_IDENTITY, 3)  # by then only the archive knew of "a"
+    assert newest_checkpoint([first, others, later], "a") == orders(10)
+
+
+def test_what_a_service_took_over_from_an_undone_commit_is_not_progress() -> None:
+    first, undone = written([], 1, 2, "a", 10), written([], 4, 5, "a", 20)
+    service: Commit = (instant(3, 6, Action.COMMIT), commit_keys.carried_forward(undone[1]))
+    commits = [first, service]
+    assert newest_checkpoint(commits, "a") == orders(20)
+    standing = {i.requested_at for i, _ in commits}
+    progress = newest_progress(commits, "a", standing.__contains__)
+    assert progress is not None
+    assert progress.checkpoint == orders(10)
+    assert newest_table_progress(commits, standing.__contains__).streamers == {"a": progress}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{",
+        '{"as_of":""}',
+        '{"as_of":"","streamers":{"a":{"checkpoint":"t,x","commit":""}}}',
+    ],
+)
+def test_a_damaged_book_stops_the_run(text: str) -> None:
+    damaged: Commit = (instant(3, 4), {keys.CHECKPOINTS: text})
+    older = written([], 1, 2, "a", 1)
+    with pytest.raises(DamagedCheckpoint, match=keys.CHECKPOINTS):
+        newest_checkpoint([older, damaged], "a")
+    assert newest_table_progress([older, damaged], passes_damaged=True).streamers[
+        "a"
+    ].checkpoint == orders(1)
+
+
+def test_the_stored_form_is_one_json_value() -> None:
+    known = Progress(orders(1), at(1), at(2), "id")
+    own = Progress(orders(5), at(3), applied={commit_keys.IGNORE_KEY: "i"})
+    (text,) = encode_progress(TableProgress({"": known, "a": own}, at(2)), "a").values()
+    assert json.loads(text) == {
+        "as_of": at(2),
+        "streamers": {
+            "": {
+                "checkpoint": "orders,0:1",
+                "commit": at(1),
+                "known_at": at(2),
+                "topic_id": "id",
+            },
+            "a": {
+                "checkpoint": "orders,0:5",
+                "commit": at(3),
+                "obeyed": {commit_keys.IGNORE_KEY: "i"},
+            },
+        },
+    }
+
+
+def test_the_place_before_an_undone_commit_comes_to_light_again() -> None:
+    first = written([], 1, 2, "a", 10)
+    undone = written([first], 3, 4, "a", 20)
+    later = written([first, undone], 5, 6, "b", 1)
+    standing = {at(1), at(5)}
+    told = newest_table_progress([first, later], standing.__contains__).streamers
+    assert {name: one.checkpoint for name, one in told.items()} == {"a": orders(10), "b": orders(1)}
+
+
+def test_apache_hudis_streamer_goes_on_from_the_commit_that_completed_last() -> None:
+    first: Commit = (instant(3, 4), {commit_keys.CHECKPOINT_KEY_V2: "orders,0:5"})
+    second: Commit = (instant(1, 6), {commit_keys.CHECKPOINT_KEY_V2: "orders,0:9"})
+    assert commits_to_keep([first, second]) == {at(1)}
+
+
+def test_a_checkpoint_of_apache_hudis_streamer_counts_more_than_a_book_that_it_carried() -> None:
+    ours = written([], 1, 2, DEFAULT_IDENTITY, 5)
+    theirs: Commit = (instant(3, 4), {**ours[1], commit_keys.CHECKPOINT_KEY_V2: "orders,0:9"})
+    assert newest_checkpoint([ours, theirs]) == orders(9)
