@@ -1,4 +1,4 @@
-"""Copies the pages of the documentation, and every file that they link to, for the site's generator.
+"""Copies the pages of the documentation, and the files that they link to, for the generator.
 
 ``python scripts/site_pages.py FOLDER``. The pages keep their paths, so links between them, and from
 a page to a file of the code, work on the site as they do in the repository.
