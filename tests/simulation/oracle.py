@@ -66,12 +66,13 @@ class Oracle:
 
     Attributes:
         attempts: all commits of rows, by their own keys.
-        rewritten: requested times of compactions.
+        rewritten: requested times of compactions, each with the rollbacks and restores that may
+            undo it and whose outcome is unknown.
     """
 
     def __init__(self) -> None:
         self.attempts: dict[str, Attempt] = {}
-        self.rewritten: set[str] = set()
+        self.rewritten: dict[str, set[int]] = {}
         self._events = count(1)
         self._open_restores: set[int] = set()
         self._undone: set[str] = set()
@@ -96,30 +97,34 @@ class Oracle:
 
     def note(self, told: Acknowledged) -> None:
         """Another act ended well."""
-        self.rewritten |= set(told.rewritten)
+        for name in told.rewritten:
+            self.rewritten.setdefault(name, set()).update(self._open_restores)
         self._undone |= set(told.undone)
         for attempt in self.attempts.values():
             if attempt.requested_at in told.undone and attempt.undone is None:
                 attempt.undone = next(self._events)
 
     @contextmanager
-    def undoing(self, names: Callable[[Attempt], bool], is_restore: bool) -> Iterator[None]:
+    def undoing(self, names: Callable[[str], bool], is_restore: bool) -> Iterator[None]:
         """A block that undoes commits; if it fails, it may do so all the same, later.
 
         Args:
-            names: whether it may undo an attempt.
+            names: whether it may undo the instant of a requested time.
             is_restore: whether it may undo what begins later, too.
         """
         number = next(self._events)
-        touched = [a for a in self.attempts.values() if a.undone is None and names(a)]
-        for attempt in touched:
-            attempt.undoings.add(number)
+        for attempt in self.attempts.values():
+            if attempt.undone is None and names(attempt.requested_at):
+                attempt.undoings.add(number)
+        for name, undoings in self.rewritten.items():
+            if names(name):
+                undoings.add(number)
         if is_restore:
             self._open_restores.add(number)
         yield
         self._open_restores.discard(number)
-        for attempt in self.attempts.values():
-            attempt.undoings.discard(number)
+        for undoings in (*(a.undoings for a in self.attempts.values()), *self.rewritten.values()):
+            undoings.discard(number)
 
     # Readers
 
@@ -188,6 +193,7 @@ class Oracle:
     def history(self) -> History:
         """What was told, as the invariants take it."""
         history = History(rewritten=set(self.rewritten), undone=set(self._undone))
+        history.maybe_undone |= {name for name, undoings in self.rewritten.items() if undoings}
         for attempt in self.attempts.values():
             if attempt.told is not None and attempt.undone is None:
                 rows = {row.id: (row.ts, row.v) for row in attempt.rows}

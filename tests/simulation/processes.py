@@ -5,14 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from itertools import count
 
 from lakemark.config.table_properties import PROPERTIES_PATH, TableProperties
 from lakemark.errors import Fenced, InvalidConfig, OutcomeUnknown, Refused, Retriable
 from lakemark.model.action import COMMITS, Action
-from lakemark.model.format_version import FormatVersion
 from lakemark.read.queries import Incremental, Snapshot
 from lakemark.storage import Storage
 from lakemark.table import Table
@@ -21,14 +20,13 @@ from sinks.hudi.table_writer import TableWriter
 from tests.protocol import actors
 from tests.protocol.actors import Acknowledged, open_writer
 from tests.protocol.virtual_time import VirtualTime, VirtualTimelineClock
+from tests.simulation.base import SHARED
 from tests.simulation.oracle import Attempt, Oracle
 from tests.tables import Row, write_files_of
 
 #: What a process may be told; it begins again, and some time later. Anything else is a fault.
 REFUSALS = (Retriable, Fenced, OutcomeUnknown, Refused)
 
-#: Keys that commits share, with their partitions.
-SHARED = {"a": "north", "b": "north", "c": "south", "d": "south"}
 REGIONS = ("north", "south")
 
 
@@ -52,7 +50,6 @@ class World:
     Attributes:
         time: their clock.
         oracle: hears what they are told.
-        version: of the table.
         has_metadata: whether they keep a metadata table.
         note: adds a line to the trace.
         values: the next value that no row had.
@@ -60,10 +57,9 @@ class World:
 
     time: VirtualTime
     oracle: Oracle
-    version: FormatVersion
     has_metadata: bool
     note: Callable[[str, str, str], None]
-    values: count[int] = field(default_factory=lambda: count(1))
+    values: count[int]
 
 
 @dataclass
@@ -198,7 +194,7 @@ def _command(program: Program, act: Callable[[Program, TableWriter], None]) -> A
 def _roll_back(program: Program, to: TableWriter) -> None:
     oracle = program.world.oracle
     name = list(to.table.timeline.completed(*COMMITS))[1:][-1].requested_at  # never the first
-    with oracle.undoing(lambda attempt: attempt.requested_at == name, is_restore=False):
+    with oracle.undoing(lambda requested_at: requested_at == name, is_restore=False):
         program.told(f"roll back {name}", actors.roll_back(to, name))
 
 
@@ -206,7 +202,7 @@ def _restore(program: Program, to: TableWriter) -> None:
     oracle = program.world.oracle
     pending = to.table.timeline.pending()
     target = None if any(i.action == "restore" for i in pending) else _target(program, to)
-    with oracle.undoing(lambda attempt: True, is_restore=True):
+    with oracle.undoing(lambda requested_at: True, is_restore=True):
         program.world.note(program.name, "restore", f"to {target}")
         program.told(f"restore to {target}", actors.restore_to(to, target))
 

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from tests.simulation.memo import keep_results
 from tests.simulation.scheduler import Scheduler
 
 T = TypeVar("T")
@@ -106,5 +107,7 @@ def simulated(scheduler: Scheduler, seed: str) -> Iterator[None]:
         patch.setattr("lakemark.read.arrow_stream.interleaved", _one_after_another)
         patch.setattr("lakemark.write.file_group_write.read_ahead", _read_here)
         patch.setattr("lakemark.metadata.metadata_compaction.EVERY_DELTA_COMMITS", 2)
+        patch.setattr("lakemark.model.column_ranges.MAX_COLUMNS", 1)  # of statistics
+        keep_results(patch)
         patch.setattr(uuid, "os", SimpleNamespace(urandom=draw.randbytes))
         yield
