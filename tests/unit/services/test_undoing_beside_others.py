@@ -293,6 +293,22 @@ def test_a_compaction_carries_the_checkpoint_on(clock: VirtualTime) -> None:
     assert checkpoint.items() <= stored.extra_metadata.items()
 
 
+def test_a_compaction_that_another_writer_has_completed_is_not_rolled_back(
+    clock: VirtualTime,
+) -> None:
+    table = Table(clock, TableType.MERGE_ON_READ)
+    commit(table.open(), [Row("a", 2, 2)])
+    other = table.open()
+    meeting = InterruptedStorage(table.storage, lambda: other.table.refresh())
+    meeting.is_before = lambda _, method, path: method == "publish" and path.endswith(".commit")
+    ((done, _),) = table.open(meeting).compact_if_due(CompactionPolicy(1), LocalRunner(1))
+    # The other writer saw the compaction while it was inflight.
+    assert other.table.timeline.pending(Action.COMPACTION)
+    assert other.compact_if_due(CompactionPolicy(10), LocalRunner(1)) == []
+    assert done in table.open().table.timeline.completed(Action.COMMIT)
+    assert not table.open().table.timeline.completed(Action.ROLLBACK)
+
+
 def test_a_table_of_another_version_has_no_metadata_table_of_the_old_one(
     clock: VirtualTime,
 ) -> None:
