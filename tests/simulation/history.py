@@ -9,6 +9,7 @@ from functools import partial
 from itertools import count
 
 from lakemark.config.table_properties import TableType
+from lakemark.errors import Refused
 from lakemark.model.action import Action
 from lakemark.model.format_version import FormatVersion
 from lakemark.services.savepoint import delete_savepoint
@@ -17,6 +18,7 @@ from tests.protocol import actors
 from tests.protocol.actors import Acknowledged
 from tests.protocol.invariants import (
     check_buckets,
+    check_checkpoint,
     check_known,
     check_metadata,
     check_nothing_pending,
@@ -38,6 +40,7 @@ _ROLES: Mapping[Role, tuple[float, int]] = {
     Role.ROLLBACK: (0.2, 1),
     Role.RESTORE: (0.15, 1),
     Role.SAVEPOINT: (0.15, 1),
+    Role.CHECKPOINT: (0.15, 1),
     Role.READER: (0.5, 1),
     Role.FOLLOWER: (0.4, 1),
     Role.TRAVELLER: (0.2, 1),
@@ -64,6 +67,7 @@ _ACTS = (
 )
 _RATES = (0.002, 0.005, 0.01, 0.03)
 _MOST_LIVES = 3
+_VERSION_CHANGES = 0.15
 _A_HEARTBEAT_MS = 121_000
 
 
@@ -77,6 +81,7 @@ class Drawn:
         processes: the role of each, and how often it acts.
         rates: of the faults.
         stickiness: how likely a process goes on when another could.
+        version: that the table gets at the end, when no process is at work; None to keep its own.
     """
 
     seed: int
@@ -84,6 +89,7 @@ class Drawn:
     processes: tuple[tuple[Role, int], ...]
     rates: Mapping[Fault, float]
     stickiness: float
+    version: FormatVersion | None
 
     @classmethod
     def of(cls, seed: int) -> Drawn:
@@ -107,12 +113,16 @@ class Drawn:
             tuple(roles),
             rates,
             draw.choice((0.5, 0.9, 0.97, 0.99)),
+            draw.choice((FormatVersion.V6, FormatVersion.V8, FormatVersion.V9))
+            if draw.random() < _VERSION_CHANGES
+            else None,
         )
 
     def __str__(self) -> str:
         roles = ", ".join(f"{role} x{acts}" for role, acts in self.processes)
         faults = ", ".join(f"{fault} {rate:g}" for fault, rate in self.rates.items())
-        return f"seed {self.seed}: {self.kind}; {roles}; {faults or 'no faults'}"
+        change = f"; to version {self.version:d}" if self.version else ""
+        return f"seed {self.seed}: {self.kind}; {roles}; {faults or 'no faults'}{change}"
 
 
 class History:
@@ -218,6 +228,18 @@ class History:
             self._oracle.note(act(to))
         self._check()
         check_nothing_pending_in_metadata(self._store)
+        if self.drawn.version is not None:
+            self._change_version(self.drawn.version)
+
+    def _change_version(self, version: FormatVersion) -> None:
+        """As an operator does who has stopped all writers."""
+        self._note("end", "change version", f"to {version:d}")
+        try:
+            self._oracle.note(actors.change_to(self._opened(), version))
+        except Refused as error:  # logs that version 6 would assign to other slices
+            self._note("end", "refused", str(error))
+        self._check()
+        check_metadata(self._store)
 
     def _check(self) -> None:
         self._note("end", "check", "")
@@ -225,6 +247,7 @@ class History:
         self._oracle.check_snapshot(contents(self._store), self._oracle.now())
         check_buckets(self._store)
         check_known(self._store, self._oracle.history())
+        check_checkpoint(self._store, self._oracle.history())
         check_savepoints(self._store)
 
     def _commit(self, key: str) -> None:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import count
 
+from checkpoints.checkpoint import KafkaCheckpoint
+from checkpoints.edit import WriterPending
 from lakemark.config.table_properties import PROPERTIES_PATH, TableProperties
 from lakemark.errors import Fenced, InvalidConfig, OutcomeUnknown, Refused, Retriable
 from lakemark.model.action import COMMITS, Action
@@ -38,6 +40,7 @@ class Role(StrEnum):
     ROLLBACK = "rollback"
     RESTORE = "restore"
     SAVEPOINT = "savepoint"
+    CHECKPOINT = "checkpoint"
     READER = "reader"
     FOLLOWER = "follower"
     TRAVELLER = "traveller"
@@ -185,7 +188,7 @@ def _command(program: Program, act: Callable[[Program, TableWriter], None]) -> A
         program.world.time.sleep(program.draw.choice((1.0, 10.0, 60.0)))
         try:
             act(program, program.opened())
-        except (InvalidConfig, IndexError) as error:
+        except (InvalidConfig, IndexError, WriterPending) as error:
             program._note("named nothing", error)
 
     return run
@@ -216,6 +219,16 @@ def _savepoint(program: Program, to: TableWriter) -> None:
     program.told(act.__name__, act(to))
 
 
+def _set_checkpoint(program: Program, to: TableWriter) -> None:
+    oracle = program.world.oracle
+    checkpoint = KafkaCheckpoint("orders", {0: next(program.world.values)})
+    attempt = oracle.begin_checkpoint(program.name, checkpoint)
+    done = actors.set_checkpoint(to, checkpoint).commit
+    assert done is not None
+    oracle.tell(attempt, done.requested_at, done.completed_at)
+    program.world.note(program.name, "checkpoint", f"told {checkpoint} at {done.requested_at}")
+
+
 # Readers
 
 
@@ -242,10 +255,7 @@ def _traveller(program: Program) -> Act:
         began = oracle.now()
         table = program.table()
         commits = table.timeline.completed(*COMMITS)
-        # The services count file versions: which older instants they leave readable is recorded
-        # nowhere, so Apache Hudi and lakemark read an instant before a clean without its files.
-        cleaned = max((i.requested_at for i in table.timeline.completed(Action.CLEAN)), default="")
-        retained = [i for i in commits[-4:] if i.requested_at > cleaned]
+        retained = [i for i in commits[-4:] if i.requested_at > _last_clean(table)]
         if not retained:
             return
         name = program.draw.choice(retained).requested_at
@@ -254,10 +264,22 @@ def _traveller(program: Program) -> Act:
         except InvalidConfig as error:  # not final, or cleaned
             program._note(f"as of {name}", error)
             return
+        if name < _last_clean(program.table()):
+            return
         program.world.note(program.name, f"as of {name}", f"finds {sorted(found)}")
         oracle.check_snapshot(found, began, name)
 
     return read
+
+
+def _last_clean(table: Table) -> str:
+    """The newest clean, which may still be deleting files.
+
+    The services count file versions. Which older instants they leave readable is recorded nowhere,
+    so Apache Hudi and lakemark read an instant before a clean without its files.
+    """
+    cleans = (i.requested_at for i in table.timeline.instants if i.action is Action.CLEAN)
+    return max(cleans, default="")
 
 
 def _follower(program: Program) -> Act:
@@ -302,6 +324,7 @@ _ROLES: dict[Role, Callable[[Program], Act]] = {
     Role.ROLLBACK: lambda program: _command(program, _roll_back),
     Role.RESTORE: lambda program: _command(program, _restore),
     Role.SAVEPOINT: lambda program: _command(program, _savepoint),
+    Role.CHECKPOINT: lambda program: _command(program, _set_checkpoint),
     Role.READER: _reader,
     Role.FOLLOWER: _follower,
     Role.TRAVELLER: _traveller,

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from checkpoints.of_table import _ExtraMetadata
 from tests.simulation.memo import keep_results
 from tests.simulation.scheduler import Scheduler
 
@@ -97,6 +98,8 @@ def simulated(scheduler: Scheduler, seed: str) -> Iterator[None]:
         threads = SimulatedThreads(scheduler)
         for module in ("transaction.heartbeat", "timeline.lock"):
             patch.setattr(f"table.{module}.threading", threads)
+        # Until Python 3.12 a cached property is under a lock. This one reads from the store.
+        patch.setattr(vars(_ExtraMetadata)["_asked"], "lock", _Lock(scheduler), raising=False)
         for module in ("heartbeat", "sharing", "transaction", "rollback"):
             patch.setattr(f"table.transaction.{module}.time", time)
         for module in ("restore", "savepoint", "cleaning"):
