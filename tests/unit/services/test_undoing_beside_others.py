@@ -309,6 +309,24 @@ def test_a_compaction_that_another_writer_has_completed_is_not_rolled_back(
     assert not table.open().table.timeline.completed(Action.ROLLBACK)
 
 
+def test_a_rollback_that_never_began_is_given_up_if_its_target_was_compacted_and_cleaned(
+    clock: VirtualTime,
+) -> None:
+    table = Table(clock, TableType.MERGE_ON_READ)
+    commit(table.open(), [Row("a", 2, 2)])
+    dying = InterruptedStorage(table.storage, die)
+    dying.is_before = lambda _, method, path: method == "put" and HEARTBEAT_FOLDER in path
+    with pytest.raises(SimulatedCrash):
+        undo(table.open(dying), commits(table)[-1].requested_at)
+    assert table.open().table.timeline.pending(Action.ROLLBACK)
+    table.wait_until_dead()
+    table.open().compact_if_due(CompactionPolicy(1), LocalRunner(1))
+    assert clean(table.open().table, CLEANING)
+    table.open().recover()
+    assert table.pending() == []
+    assert table.rows() == {"a": 2}
+
+
 def test_a_table_of_another_version_has_no_metadata_table_of_the_old_one(
     clock: VirtualTime,
 ) -> None:
