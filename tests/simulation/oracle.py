@@ -79,6 +79,7 @@ class Oracle:
         self.checkpoints: list[Attempt] = []
         self.rewritten: dict[str, set[int]] = {}
         self._events = count(1)
+        self._open: dict[int, Callable[[str], bool]] = {}
         self._open_restores: set[int] = set()
         self._undone: set[str] = set()
 
@@ -104,6 +105,7 @@ class Oracle:
         attempt.requested_at, attempt.completed_at = requested_at, completed_at
         if requested_at in self._undone and attempt.undone is None:
             attempt.undone = attempt.told
+        attempt.undoings |= self._open_undoings(requested_at)
 
     def fail(self, attempt: Attempt) -> None:
         """Its writer was told that nothing was published."""
@@ -112,7 +114,7 @@ class Oracle:
     def note(self, told: Acknowledged) -> None:
         """Another act ended well."""
         for name in told.rewritten:
-            self.rewritten.setdefault(name, set()).update(self._open_restores)
+            self.rewritten.setdefault(name, set()).update(self._open_undoings(name))
         self._undone |= set(told.undone)
         for attempt in self._all():
             if attempt.requested_at in told.undone and attempt.undone is None:
@@ -127,6 +129,7 @@ class Oracle:
             is_restore: whether it may undo what begins later, too.
         """
         number = next(self._events)
+        self._open[number] = names
         for attempt in self._all():
             if attempt.undone is None and names(attempt.requested_at):
                 attempt.undoings.add(number)
@@ -136,6 +139,7 @@ class Oracle:
         if is_restore:
             self._open_restores.add(number)
         yield
+        del self._open[number]
         self._open_restores.discard(number)
         for undoings in (*(a.undoings for a in self._all()), *self.rewritten.values()):
             undoings.discard(number)
@@ -218,6 +222,9 @@ class Oracle:
                 if attempt.undoings:
                     history.maybe_undone.add(name)
         return history
+
+    def _open_undoings(self, requested_at: str) -> set[int]:
+        return {number for number, names in self._open.items() if names(requested_at)}
 
     def _all(self) -> list[Attempt]:
         return [*self.attempts.values(), *self.checkpoints]
