@@ -16,7 +16,8 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help venv venv-spark35 java jars demo check format test test-oracle test-slow test-spark35 bench \
-        model test-deep mutants bench-read bench-merge bench-long-life site image kafka-image lock clean
+        model test-deep mutants simulate test-matrix bench-read bench-merge bench-long-life site image \
+        kafka-image lock clean
 .DELETE_ON_ERROR:
 
 help: ## this list

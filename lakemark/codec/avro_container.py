@@ -50,8 +50,7 @@ def encode(schema_name: str, record: dict[str, object]) -> bytes:
     body = BytesIO()
     fastavro.schemaless_writer(body, _parsed(schema_name), record, strict_allow_default=True)
     datum = body.getvalue()
-    schema = json.dumps(json.loads(_schema_text(schema_name)), separators=(",", ":")).encode()
-    header = MAGIC + zigzag(1) + _bytes(b"avro.schema") + _bytes(schema) + zigzag(0)
+    header = _header(schema_name)
     sync = hashlib.md5(header + datum, usedforsecurity=False).digest()
     return header + sync + zigzag(1) + _bytes(datum) + sync
 
@@ -85,6 +84,12 @@ def _schema_text(name: str) -> str:
 @cache
 def _parsed(name: str) -> Schema:
     return fastavro.parse_schema(load_schema(name))
+
+
+@cache
+def _header(schema_name: str) -> bytes:
+    schema = json.dumps(load_schema(schema_name), separators=(",", ":")).encode()
+    return MAGIC + zigzag(1) + _bytes(b"avro.schema") + _bytes(schema) + zigzag(0)
 
 
 def _bytes(value: bytes) -> bytes:

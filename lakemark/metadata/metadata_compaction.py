@@ -58,10 +58,11 @@ def compact_if_due(
         FilesDiffer: files of the metadata table are not as its commits wrote them; a base file
             would hide for good what these told of.
     """
-    since = [i for i in store.timeline.completed(Action.DELTA_COMMIT) if _is_new(i, store)]
-    if len(since) < EVERY_DELTA_COMMITS or not all(_counts(i, data) for i in since):
+    if not _is_due(store, data):
         return
     store.timeline = store.instants.load()
+    if not _is_due(store, data):
+        return  # another process has compacted it since this one read its timeline
     for pending in store.timeline.pending(Action.COMPACTION):
         store.undo(pending.requested_at, check_standing)
     slices = _slices_to_compact(store)
@@ -72,6 +73,11 @@ def compact_if_due(
     stats = [_rewrite(store, one, pending.requested_at) for one in slices if one.logs]
     metadata = commit_metadata(stats, Operation.COMPACT, compacted=True)
     store.publish(pending, metadata, check_standing)
+
+
+def _is_due(store: MetadataStore, data: Timeline) -> bool:
+    since = [i for i in store.timeline.completed(Action.DELTA_COMMIT) if _is_new(i, store)]
+    return len(since) >= EVERY_DELTA_COMMITS and all(_counts(i, data) for i in since)
 
 
 def _is_new(instant: Instant, store: MetadataStore) -> bool:

@@ -101,10 +101,13 @@ def differences(
             )
         )
         names = {str(file.name) for some in on_storage.values() for file in some}
-        found += _file_differences(metadata, files, names, recomputed, columns)
         whole = [file for file in files if not _may_be_written_to(file, version)]
         indexed = _indexed(metadata, columns, version)
-        found += _absent_statistics(metadata, whole, recomputed, indexed)
+        for field in columns:
+            rows = ColumnStatistics(metadata).of_column(field.name, field.type)
+            found += _file_differences(rows, field, files, names, recomputed)
+            if field.name in indexed:
+                found += _absent_statistics(rows, field, whole, recomputed)
         if metadata.of_kind(PartitionKind.PARTITION_STATS):
             found += _partition_differences(metadata, list(latest), timeline, recomputed, columns)
     return found
@@ -148,23 +151,22 @@ def _listing_differences(
 
 
 def _file_differences(
-    metadata: MetadataTable,
+    rows: pa.Table,
+    field: pa.Field,
     files: Sequence[DataFile],
     names: Container[str],
     recomputed: dict[str, ColumnRanges],
-    columns: pa.Schema,
 ) -> Iterator[Difference]:
+    """Stored statistics of one column, as ``ColumnStatistics`` reads them, that are wrong."""
     by_name = {str(file.name): file for file in files}
-    for field in columns:
-        rows = ColumnStatistics(metadata).of_column(field.name, field.type)
-        for row in rows.to_pylist():
-            name = row.pop("file_name")
-            if name not in names:
-                yield Difference(name, field.name, _text(row), "no such file")
-            file = by_name.get(name)
-            actual = _range(recomputed[file.path], field.name) if file else None
-            if file is not None and actual is not None and not _is_same(row, actual, field.type):
-                yield Difference(file.path, field.name, _text(row), _text(actual))
+    for row in rows.to_pylist():
+        name = row.pop("file_name")
+        if name not in names:
+            yield Difference(name, field.name, _text(row), "no such file")
+        file = by_name.get(name)
+        actual = _range(recomputed[file.path], field.name) if file else None
+        if file is not None and actual is not None and not _is_same(row, actual, field.type):
+            yield Difference(file.path, field.name, _text(row), _text(actual))
 
 
 def _is_same(stored: dict[str, object], actual: dict[str, object], kind: pa.DataType) -> bool:
@@ -183,28 +185,26 @@ def _may_be_written_to(file: DataFile, version: FormatVersion) -> bool:
     return isinstance(file, LogFile) and version.logs_name_their_slice
 
 
-def _indexed(metadata: MetadataTable, columns: pa.Schema, version: FormatVersion) -> pa.Schema:
+def _indexed(metadata: MetadataTable, columns: pa.Schema, version: FormatVersion) -> frozenset[str]:
     """The columns of which each file must have statistics; version 6 need not say which."""
     definition = metadata.definitions.get(PartitionKind.COLUMN_STATS.stored_name)
     if definition is not None:
-        return pa.schema([field for field in columns if field.name in definition.source_fields])
-    return pa.schema([]) if version is FormatVersion.V6 else columns
+        return frozenset(columns.names) & frozenset(definition.source_fields)
+    return frozenset() if version is FormatVersion.V6 else frozenset(columns.names)
 
 
 def _absent_statistics(
-    metadata: MetadataTable,
+    rows: pa.Table,
+    field: pa.Field,
     files: Sequence[DataFile],
     recomputed: dict[str, ColumnRanges],
-    columns: pa.Schema,
 ) -> Iterator[Difference]:
-    """Files that hold values of an indexed column of which nothing is said."""
-    for field in columns:
-        rows = ColumnStatistics(metadata).of_column(field.name, field.type)
-        told = set(rows.column("file_name").to_pylist())
-        for file in files:
-            actual = _range(recomputed[file.path], field.name)
-            if str(file.name) not in told and actual is not None and actual["max"] is not None:
-                yield Difference(file.path, field.name, "nothing", _text(actual))
+    """Files that hold values of an indexed column without stored statistics."""
+    known = set(rows.column("file_name").to_pylist())
+    for file in files:
+        actual = _range(recomputed[file.path], field.name)
+        if str(file.name) not in known and actual is not None and actual["max"] is not None:
+            yield Difference(file.path, field.name, "nothing", _text(actual))
 
 
 def _partition_differences(

@@ -35,7 +35,7 @@ from lakemark.timeline.timeline_store import (
     clean_metadata_content,
     clean_plan_content,
 )
-from lakemark.transaction.heartbeat import is_fresh
+from lakemark.transaction.heartbeat import forget_heartbeat, is_fresh
 from lakemark.transaction.multi_writer import has_heartbeat
 from lakemark.transaction.publication import Publication
 from lakemark.transaction.rollback_checks import check_no_restore
@@ -139,8 +139,9 @@ def take_up(access: TableContext, pending: Instant) -> CleanPlan | None:
     see, so the plan was created by a writer that had lost the lock, and may name files that are
     needed again. The rollback of an instant that was requested after the plan removes nothing: the
     plan does not count on that instant, and may have been executed in part, which only its
-    completion records. Source for lost plans: ``CleanActionExecutor.execute``,
-    ``deleteEmptyInstantIfExists`` of Apache Hudi 1.2.0.
+    completion records. A plan that the metadata table records was executed in full; without its
+    completion the metadata table would be ahead of the timeline. Source for lost plans:
+    ``CleanActionExecutor.execute``, ``deleteEmptyInstantIfExists`` of Apache Hudi 1.2.0.
     """
     with access.lock.hold(LOCK_WAIT_S) as lease:
         timeline = access.timeline.load()
@@ -149,7 +150,7 @@ def take_up(access: TableContext, pending: Instant) -> CleanPlan | None:
             return None
         planned = access.timeline.read_clean_plan(pending.requested_at)
         reason = _obsolete(planned, pending, timeline, access.timeline)
-        if not reason:
+        if planned is not None and (not reason or _is_recorded(access, pending)):
             return planned
         # The plan of a living writer may be empty while it is being written.
         clock, sharing = access.timeline.clock, access.sharing
@@ -158,7 +159,13 @@ def take_up(access: TableContext, pending: Instant) -> CleanPlan | None:
         _log.warning("%s is removed, and deletes nothing: %s", pending, reason)
         lease.check()
         access.timeline.forget(standing)
+        forget_heartbeat(access.storage, pending.requested_at)  # of a writer that died
     return None
+
+
+def _is_recorded(access: TableContext, pending: Instant) -> bool:
+    """Whether the metadata table records the clean: all its files are gone, so it must complete."""
+    return access.participant.was_told(pending.requested_at)
 
 
 def is_free(access: TableContext, pending: Instant) -> bool:

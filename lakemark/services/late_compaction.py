@@ -40,10 +40,15 @@ def check_in_time(
         lock_wait_s: how long to wait for the table's lock.
 
     Raises:
-        WriteConflict: it came late.
+        WriteConflict: it came late, or another writer has completed or removed it.
         LockTimeout: another writer kept the lock.
     """
-    reason = _late(pending, plan, access.timeline.load(), access.timeline)
+    timeline = access.timeline.load()
+    standing = timeline.find(pending.requested_at)
+    if standing is None or standing.is_completed:
+        message = f"{pending} was completed or removed by another writer"
+        raise WriteConflict(message)
+    reason = _late(pending, plan, timeline, access.timeline)
     if not reason or _is_followed(access, pending, plan):
         return
     if has_heartbeat(access.storage, pending, access.sharing):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from datetime import datetime
 from typing import BinaryIO
 
@@ -105,4 +104,6 @@ class FolderStorage:
         return path.removeprefix(f"{self._folder}/")
 
     def _own(self, info: ObjectInfo) -> ObjectInfo:
-        return replace(info, path=self._own_path(info.path))
+        # ``dataclasses.replace`` takes three times as long, and a folder may list many objects.
+        path = self._own_path(info.path)
+        return ObjectInfo(path, info.size_bytes, info.modified_at, info.etag)

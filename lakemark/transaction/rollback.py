@@ -213,7 +213,8 @@ def _was_outlived(access: TableContext, rollback: Instant, timeline: Timeline) -
     Apache Hudi publishes without a look at rollbacks of its instant. One that was silent for so
     long that it counted as dead may do so while who was to undo it is dead, too. Its rows are
     acknowledged, and others may stand on them. So it is with a completed instant if the process
-    that was to undo it lost the lock before it had begun: others have written over it since.
+    that was to undo it lost the lock or died before it had begun: others have written over it
+    since, and may have cleaned its files.
     """
     name = access.timeline.read_rollback_plan(rollback.requested_at).instant
     target = timeline.find(name)
@@ -222,7 +223,10 @@ def _was_outlived(access: TableContext, rollback: Instant, timeline: Timeline) -
     if target.action not in COMMITS or not target.is_completed:
         return False
     is_late = (target.completed_at or "") >= rollback.requested_at
-    return (is_late or _is_needed(access, target, timeline)) and is_whole(access, target)
+    if not (is_late or _is_needed(access, target, timeline)):
+        return False
+    has_deleted_nothing = rollback.state is State.REQUESTED and not is_late
+    return has_deleted_nothing or is_whole(access, target)
 
 
 def _is_needed(access: TableContext, commit: Instant, timeline: Timeline) -> bool:

@@ -48,11 +48,16 @@ class FileGroup:
         """The group without slices, and logs in them, of later instants.
 
         By the time of the request, as Apache Hudi does. In table version 6 a log holds several
-        commits, so it stays, and ``VisibleInstants`` tells its blocks apart.
+        commits, so it stays, and ``VisibleInstants`` tells its blocks apart. From version 8 on, a
+        log may be in a slice that was requested after the log's commit and before its completion.
+        Such a log is read with the slice before. Apache Hudi omits its rows.
         """
-        slices = (s for s in self.slices if s.base_instant <= instant)
+        slices = [s for s in self.slices if s.base_instant <= instant]
         if not version.logs_name_their_slice:
-            slices = (_logs_until(file_slice, instant) for file_slice in slices)
+            later = [s for s in self.slices if s.base_instant > instant]
+            slices = [_logs_until(file_slice, instant) for file_slice in slices]
+            late = [log for s in later for log in _logs_until(s, instant).logs]
+            slices[-1:] = _with_late_logs(self.id, slices[-1:], late)
         return replace(self, slices=tuple(slices))
 
     @property
@@ -76,3 +81,14 @@ class FileGroup:
 def _logs_until(file_slice: FileSlice, instant: str) -> FileSlice:
     logs = tuple(log for log in file_slice.logs if log.name.instant <= instant)
     return file_slice if len(logs) == len(file_slice.logs) else replace(file_slice, logs=logs)
+
+
+def _with_late_logs(
+    group: FileGroupId, newest: list[FileSlice], late: list[LogFile]
+) -> list[FileSlice]:
+    """The newest slice, if there is one, with logs of the slices after it."""
+    if not late:
+        return newest
+    older = newest[0] if newest else FileSlice(group, late[0].name.instant)
+    logs = sorted((*older.logs, *late), key=lambda log: log.name.scan_order)
+    return [replace(older, logs=tuple(logs))]

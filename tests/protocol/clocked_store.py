@@ -6,7 +6,6 @@ import io
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from datetime import datetime
-from itertools import count
 from typing import IO, BinaryIO, NamedTuple
 from uuid import uuid4
 
@@ -27,8 +26,8 @@ from tests.protocol.virtual_time import VirtualTime
 
 class _Object(NamedTuple):
     data: bytes
-    modified_ms: int
     version: str
+    info: ObjectInfo
 
 
 class ClockedStore:
@@ -40,13 +39,13 @@ class ClockedStore:
     def __init__(self, clock: VirtualTime, objects: Mapping[str, _Object] | None = None) -> None:
         self.clock = clock
         self._objects = dict(objects or {})
-        self._versions = count(len(self._objects))
+        self._changes = len(self._objects)
         self._location = StorageLocation(f"memory://{uuid4().hex}/clocked")
 
     def copy(self, clock: VirtualTime | None = None) -> ClockedStore:
         """The same objects elsewhere, maybe on another clock."""
         other = ClockedStore(clock or self.clock, self._objects)
-        other._versions = self._versions
+        other._changes = self._changes
         return other
 
     @property
@@ -69,7 +68,7 @@ class ClockedStore:
 
     def head(self, path: str) -> ObjectInfo | None:
         found = self._objects.get(check_path(path))
-        return self._info(path, found) if found is not None else None
+        return found.info if found is not None else None
 
     def set_modified_at(self, path: str, moment: datetime) -> bool:
         return False
@@ -77,21 +76,21 @@ class ClockedStore:
     def list_folder(self, folder: str) -> tuple[list[str], list[ObjectInfo]]:
         prefix = f"{check_folder(folder)}/" if folder else ""
         folders: set[str] = set()
-        infos: list[ObjectInfo] = []
-        for path, found in sorted(self._objects.items()):
+        names: list[str] = []
+        for path in self._objects:
             if not path.startswith(prefix):
                 continue
             first, slash, _ = path[len(prefix) :].partition("/")
             if slash:
                 folders.add(prefix + first)
             else:
-                infos.append(self._info(path, found))
-        return sorted(folders), infos
+                names.append(path)
+        return sorted(folders), [self._objects[path].info for path in sorted(names)]
 
     def list_tree(self, folder: str) -> list[ObjectInfo]:
         prefix = f"{check_folder(folder)}/" if folder else ""
-        objects = sorted(self._objects.items())
-        return [self._info(path, found) for path, found in objects if path.startswith(prefix)]
+        names = sorted(path for path in self._objects if path.startswith(prefix))
+        return [self._objects[path].info for path in names]
 
     def create(self, path: str, data: bytes, *, may_be_cut: bool = False) -> None:
         there = self._objects.get(check_path(path))
@@ -153,13 +152,12 @@ class ClockedStore:
 
     def _lay(self, path: str, data: bytes) -> str:
         self.clock.sleep(0)
-        version = f"v{next(self._versions)}"
-        self._objects[path] = _Object(bytes(data), self.clock.now_ms(), version)
+        version = f"v{self._changes}"
+        self._changes += 1
+        moment = self.clock.moment(self.clock.now_ms())
+        info = ObjectInfo(path, len(data), moment, version)
+        self._objects[path] = _Object(bytes(data), version, info)
         return version
-
-    def _info(self, path: str, found: _Object) -> ObjectInfo:
-        moment = self.clock.moment(found.modified_ms)
-        return ObjectInfo(path, len(found.data), moment, found.version)
 
 
 def _other_bytes(path: str) -> AlreadyExists:

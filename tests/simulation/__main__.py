@@ -23,12 +23,11 @@ def main() -> int:
         found = histories_until_failure(arguments.without, arguments.first, most)
         print(f"without {arguments.without}: the first failure is history {found} of {most}")
         return int(found is None)
+    print(f"new seeds from {arguments.first} on (LAKEMARK_SEED)", flush=True)
     began = time.monotonic()
     tally = run_all(arguments.first, arguments.minutes, arguments.histories, arguments.processes)
-    print(
-        f"{tally.histories} histories from seed {arguments.first} on, {tally.steps} steps, "
-        f"in {time.monotonic() - began:.0f} s; {len(tally.failed)} failed: {tally.failed}"
-    )
+    took_s = time.monotonic() - began
+    print(f"{tally}, in {took_s:.0f} s: {60 * tally.histories / took_s:.0f} histories a minute")
     return int(bool(tally.failed))
 
 

@@ -6,22 +6,26 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 
 from lakemark.config.table_properties import TableType
+from lakemark.errors import Refused
 from lakemark.model.action import Action
 from lakemark.model.format_version import FormatVersion
 from lakemark.services.savepoint import delete_savepoint
 from sinks.hudi.table_writer import TableWriter
 from tests.protocol import actors
-from tests.protocol.clocked_store import ClockedStore
+from tests.protocol.actors import Acknowledged
 from tests.protocol.invariants import (
     check_buckets,
+    check_checkpoint,
     check_known,
     check_metadata,
     check_nothing_pending,
     check_nothing_pending_in_metadata,
     check_savepoints,
 )
+from tests.simulation.base import Kind, base_of
 from tests.simulation.faulty_store import Fault, Faults, FaultyStore, Step, StoreTime
 from tests.simulation.oracle import Oracle
 from tests.simulation.processes import Program, Role, World
@@ -36,6 +40,7 @@ _ROLES: Mapping[Role, tuple[float, int]] = {
     Role.ROLLBACK: (0.2, 1),
     Role.RESTORE: (0.15, 1),
     Role.SAVEPOINT: (0.15, 1),
+    Role.CHECKPOINT: (0.15, 1),
     Role.READER: (0.5, 1),
     Role.FOLLOWER: (0.4, 1),
     Role.TRAVELLER: (0.2, 1),
@@ -62,6 +67,7 @@ _ACTS = (
 )
 _RATES = (0.002, 0.005, 0.01, 0.03)
 _MOST_LIVES = 3
+_VERSION_CHANGES = 0.15
 _A_HEARTBEAT_MS = 121_000
 
 
@@ -71,21 +77,19 @@ class Drawn:
 
     Attributes:
         seed: of all that happens.
-        table_type: of the table.
-        version: of the table.
-        has_metadata: whether it has a metadata table.
+        kind: of the table.
         processes: the role of each, and how often it acts.
         rates: of the faults.
         stickiness: how likely a process goes on when another could.
+        version: that the table gets at the end, when no process is at work; None to keep its own.
     """
 
     seed: int
-    table_type: TableType
-    version: FormatVersion
-    has_metadata: bool
+    kind: Kind
     processes: tuple[tuple[Role, int], ...]
     rates: Mapping[Fault, float]
     stickiness: float
+    version: FormatVersion | None
 
     @classmethod
     def of(cls, seed: int) -> Drawn:
@@ -96,23 +100,29 @@ class Drawn:
             for role, (likely, most) in _ROLES.items()
             for _ in range(draw.randint(1, most) if draw.random() < likely else 0)
         ]
+        kind = Kind(
+            draw.choice([*TableType]),
+            draw.choice((FormatVersion.V6, FormatVersion.V9, FormatVersion.V9)),
+            has_metadata=draw.random() < 0.35,
+            is_old=draw.random() < 0.5,
+        )
         rates = {f: draw.choice(_RATES) for f, likely in _FAULTS.items() if draw.random() < likely}
         return cls(
             seed,
-            draw.choice([*TableType]),
-            draw.choice((FormatVersion.V6, FormatVersion.V9, FormatVersion.V9)),
-            draw.random() < 0.35,
+            kind,
             tuple(roles),
             rates,
             draw.choice((0.5, 0.9, 0.97, 0.99)),
+            draw.choice((FormatVersion.V6, FormatVersion.V8, FormatVersion.V9))
+            if draw.random() < _VERSION_CHANGES
+            else None,
         )
 
     def __str__(self) -> str:
-        table = f"{self.table_type.value} version {self.version:d}"
-        with_metadata = " with a metadata table" if self.has_metadata else ""
         roles = ", ".join(f"{role} x{acts}" for role, acts in self.processes)
         faults = ", ".join(f"{fault} {rate:g}" for fault, rate in self.rates.items())
-        return f"seed {self.seed}: {table}{with_metadata}; {roles}; {faults or 'no faults'}"
+        change = f"; to version {self.version:d}" if self.version else ""
+        return f"seed {self.seed}: {self.kind}; {roles}; {faults or 'no faults'}{change}"
 
 
 class History:
@@ -127,11 +137,16 @@ class History:
     def __init__(self, drawn: Drawn) -> None:
         self.drawn = drawn
         self._scheduler = Scheduler(f"{drawn.seed} schedule", drawn.stickiness)
-        self._store = ClockedStore(StoreTime(self._scheduler))
+        self._base = base_of(drawn.kind)
+        self._store = self._base.store.copy(StoreTime(self._scheduler))
         self._faults = Faults(dict(drawn.rates))
         self._oracle = Oracle()
         self._world = World(
-            self._scheduler.time, self._oracle, drawn.version, drawn.has_metadata, self._note
+            self._scheduler.time,
+            self._oracle,
+            drawn.kind.has_metadata,
+            self._note,
+            count(len(self._base.commits) + 1),
         )
 
     @property
@@ -151,7 +166,7 @@ class History:
             AssertionError: a reader saw what it must not see, or the table is broken.
         """
         with simulated(self._scheduler, f"{self.drawn.seed} identifiers"):
-            self._lay_down()
+            self._remember_base()
             for number, (role, acts) in enumerate(self.drawn.processes):
                 self._start(f"{role}-{number}", role, acts)
             self._scheduler.run()
@@ -159,16 +174,13 @@ class History:
             self._recover()
             self._go_on()
 
-    def _lay_down(self) -> None:
-        drawn = self.drawn
-        actors.lay_down(
-            self._store,
-            self._world.time,
-            drawn.table_type,
-            drawn.version,
-            has_metadata=drawn.has_metadata,
-        )
-        self._commit("first")
+    def _remember_base(self) -> None:
+        """Begin where the base ends."""
+        self._scheduler.time.passed_ms = self._base.passed_ms
+        for one in self._base.commits:
+            attempt = self._oracle.begin("base", one.rows)
+            self._oracle.tell(attempt, one.requested_at, one.completed_at)
+        self._oracle.note(Acknowledged(rewritten=self._base.rewritten))
 
     def _start(self, name: str, role: Role, acts: int, times: int = 1) -> None:
         """Start a process; if it is killed, another one like it starts some time later."""
@@ -195,7 +207,8 @@ class History:
         """Let others end what the dead have left."""
         self._scheduler.move_clock_to(self._scheduler.time.passed_ms + 2 * _A_HEARTBEAT_MS)
         to = self._opened()
-        if to.table.timeline.pending(Action.RESTORE):
+        # Requests of several restores may land late. An operator finishes one after the other.
+        for _ in to.table.timeline.pending(Action.RESTORE):
             self._oracle.note(actors.restore_to(to, None))
             to = self._opened()
         for act in (actors.recover, actors.finish_compactions, actors.clean_up):
@@ -215,6 +228,18 @@ class History:
             self._oracle.note(act(to))
         self._check()
         check_nothing_pending_in_metadata(self._store)
+        if self.drawn.version is not None:
+            self._change_version(self.drawn.version)
+
+    def _change_version(self, version: FormatVersion) -> None:
+        """As an operator does who has stopped all writers."""
+        self._note("end", "change version", f"to {version:d}")
+        try:
+            self._oracle.note(actors.change_to(self._opened(), version))
+        except Refused as error:  # logs that version 6 would assign to other slices
+            self._note("end", "refused", str(error))
+        self._check()
+        check_metadata(self._store)
 
     def _check(self) -> None:
         self._note("end", "check", "")
@@ -222,6 +247,7 @@ class History:
         self._oracle.check_snapshot(contents(self._store), self._oracle.now())
         check_buckets(self._store)
         check_known(self._store, self._oracle.history())
+        check_checkpoint(self._store, self._oracle.history())
         check_savepoints(self._store)
 
     def _commit(self, key: str) -> None:
@@ -235,7 +261,7 @@ class History:
 
     def _opened(self) -> TableWriter:
         return actors.open_writer(
-            self._store, self._world.time, has_metadata=self.drawn.has_metadata
+            self._store, self._world.time, has_metadata=self.drawn.kind.has_metadata
         )
 
     def _note(self, name: str, what: str, outcome: str) -> None:

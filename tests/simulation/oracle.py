@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 
+from checkpoints.checkpoint import KafkaCheckpoint
 from tests.protocol.actors import Acknowledged, Committed
 from tests.protocol.invariants import History
 from tests.tables import Row
@@ -23,7 +24,7 @@ class Attempt:
     The moments are numbers of events; None for what did not happen.
 
     Attributes:
-        rows: of it; the first has the key of its own.
+        rows: of it; the first has the key of its own. A commit that sets a checkpoint has none.
         writer: who.
         requested_at: its instant, once that is known.
         completed_at: when it completed, once that is known.
@@ -32,6 +33,7 @@ class Attempt:
         failed: when its writer was told that nothing was published.
         undone: when somebody was told that it was undone.
         undoings: rollbacks and restores whose outcome nobody was told, and that may undo it.
+        checkpoint: that it sets.
     """
 
     rows: tuple[Row, ...]
@@ -43,6 +45,7 @@ class Attempt:
     failed: int | None = None
     undone: int | None = None
     undoings: set[int] = field(default_factory=set)
+    checkpoint: KafkaCheckpoint | None = None
 
     @property
     def key(self) -> str:
@@ -66,13 +69,17 @@ class Oracle:
 
     Attributes:
         attempts: all commits of rows, by their own keys.
-        rewritten: requested times of compactions.
+        checkpoints: all commits that set a checkpoint.
+        rewritten: requested times of compactions, each with the rollbacks and restores that may
+            undo it and whose outcome is unknown.
     """
 
     def __init__(self) -> None:
         self.attempts: dict[str, Attempt] = {}
-        self.rewritten: set[str] = set()
+        self.checkpoints: list[Attempt] = []
+        self.rewritten: dict[str, set[int]] = {}
         self._events = count(1)
+        self._open: dict[int, Callable[[str], bool]] = {}
         self._open_restores: set[int] = set()
         self._undone: set[str] = set()
 
@@ -85,10 +92,20 @@ class Oracle:
         self.attempts[attempt.key] = attempt
         return attempt
 
+    def begin_checkpoint(self, writer: str, checkpoint: KafkaCheckpoint) -> Attempt:
+        """A checkpoint is about to be set."""
+        attempt = Attempt((), writer, checkpoint=checkpoint)
+        attempt.undoings |= self._open_restores
+        self.checkpoints.append(attempt)
+        return attempt
+
     def tell(self, attempt: Attempt, requested_at: str, completed_at: str) -> None:
         """Its writer was told that it is done."""
         attempt.told = next(self._events)
         attempt.requested_at, attempt.completed_at = requested_at, completed_at
+        if requested_at in self._undone and attempt.undone is None:
+            attempt.undone = attempt.told
+        attempt.undoings |= self._open_undoings(requested_at)
 
     def fail(self, attempt: Attempt) -> None:
         """Its writer was told that nothing was published."""
@@ -96,30 +113,36 @@ class Oracle:
 
     def note(self, told: Acknowledged) -> None:
         """Another act ended well."""
-        self.rewritten |= set(told.rewritten)
+        for name in told.rewritten:
+            self.rewritten.setdefault(name, set()).update(self._open_undoings(name))
         self._undone |= set(told.undone)
-        for attempt in self.attempts.values():
+        for attempt in self._all():
             if attempt.requested_at in told.undone and attempt.undone is None:
                 attempt.undone = next(self._events)
 
     @contextmanager
-    def undoing(self, names: Callable[[Attempt], bool], is_restore: bool) -> Iterator[None]:
+    def undoing(self, names: Callable[[str], bool], is_restore: bool) -> Iterator[None]:
         """A block that undoes commits; if it fails, it may do so all the same, later.
 
         Args:
-            names: whether it may undo an attempt.
+            names: whether it may undo the instant of a requested time.
             is_restore: whether it may undo what begins later, too.
         """
         number = next(self._events)
-        touched = [a for a in self.attempts.values() if a.undone is None and names(a)]
-        for attempt in touched:
-            attempt.undoings.add(number)
+        self._open[number] = names
+        for attempt in self._all():
+            if attempt.undone is None and names(attempt.requested_at):
+                attempt.undoings.add(number)
+        for name, undoings in self.rewritten.items():
+            if names(name):
+                undoings.add(number)
         if is_restore:
             self._open_restores.add(number)
         yield
+        del self._open[number]
         self._open_restores.discard(number)
-        for attempt in self.attempts.values():
-            attempt.undoings.discard(number)
+        for undoings in (*(a.undoings for a in self._all()), *self.rewritten.values()):
+            undoings.discard(number)
 
     # Readers
 
@@ -188,11 +211,20 @@ class Oracle:
     def history(self) -> History:
         """What was told, as the invariants take it."""
         history = History(rewritten=set(self.rewritten), undone=set(self._undone))
-        for attempt in self.attempts.values():
+        history.maybe_undone |= {name for name, undoings in self.rewritten.items() if undoings}
+        for attempt in self._all():
+            rows = {row.id: (row.ts, row.v) for row in attempt.rows}
+            if attempt.told is None and attempt.checkpoint is not None:
+                history.doubtful.append(rows)
             if attempt.told is not None and attempt.undone is None:
-                rows = {row.id: (row.ts, row.v) for row in attempt.rows}
-                name = attempt.requested_at
-                history.certain[name] = Committed(name, attempt.completed_at, rows)
+                name, done_at = attempt.requested_at, attempt.completed_at
+                history.certain[name] = Committed(name, done_at, rows, attempt.checkpoint)
                 if attempt.undoings:
                     history.maybe_undone.add(name)
         return history
+
+    def _open_undoings(self, requested_at: str) -> set[int]:
+        return {number for number, names in self._open.items() if names(requested_at)}
+
+    def _all(self) -> list[Attempt]:
+        return [*self.attempts.values(), *self.checkpoints]

@@ -5,14 +5,15 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from itertools import count
 
+from checkpoints.checkpoint import KafkaCheckpoint
+from checkpoints.edit import WriterPending
 from lakemark.config.table_properties import PROPERTIES_PATH, TableProperties
 from lakemark.errors import Fenced, InvalidConfig, OutcomeUnknown, Refused, Retriable
 from lakemark.model.action import COMMITS, Action
-from lakemark.model.format_version import FormatVersion
 from lakemark.read.queries import Incremental, Snapshot
 from lakemark.storage import Storage
 from lakemark.table import Table
@@ -21,14 +22,13 @@ from sinks.hudi.table_writer import TableWriter
 from tests.protocol import actors
 from tests.protocol.actors import Acknowledged, open_writer
 from tests.protocol.virtual_time import VirtualTime, VirtualTimelineClock
+from tests.simulation.base import SHARED
 from tests.simulation.oracle import Attempt, Oracle
 from tests.tables import Row, write_files_of
 
 #: What a process may be told; it begins again, and some time later. Anything else is a fault.
 REFUSALS = (Retriable, Fenced, OutcomeUnknown, Refused)
 
-#: Keys that commits share, with their partitions.
-SHARED = {"a": "north", "b": "north", "c": "south", "d": "south"}
 REGIONS = ("north", "south")
 
 
@@ -40,6 +40,7 @@ class Role(StrEnum):
     ROLLBACK = "rollback"
     RESTORE = "restore"
     SAVEPOINT = "savepoint"
+    CHECKPOINT = "checkpoint"
     READER = "reader"
     FOLLOWER = "follower"
     TRAVELLER = "traveller"
@@ -52,7 +53,6 @@ class World:
     Attributes:
         time: their clock.
         oracle: hears what they are told.
-        version: of the table.
         has_metadata: whether they keep a metadata table.
         note: adds a line to the trace.
         values: the next value that no row had.
@@ -60,10 +60,9 @@ class World:
 
     time: VirtualTime
     oracle: Oracle
-    version: FormatVersion
     has_metadata: bool
     note: Callable[[str, str, str], None]
-    values: count[int] = field(default_factory=lambda: count(1))
+    values: count[int]
 
 
 @dataclass
@@ -189,7 +188,7 @@ def _command(program: Program, act: Callable[[Program, TableWriter], None]) -> A
         program.world.time.sleep(program.draw.choice((1.0, 10.0, 60.0)))
         try:
             act(program, program.opened())
-        except (InvalidConfig, IndexError) as error:
+        except (InvalidConfig, IndexError, WriterPending) as error:
             program._note("named nothing", error)
 
     return run
@@ -198,7 +197,7 @@ def _command(program: Program, act: Callable[[Program, TableWriter], None]) -> A
 def _roll_back(program: Program, to: TableWriter) -> None:
     oracle = program.world.oracle
     name = list(to.table.timeline.completed(*COMMITS))[1:][-1].requested_at  # never the first
-    with oracle.undoing(lambda attempt: attempt.requested_at == name, is_restore=False):
+    with oracle.undoing(lambda requested_at: requested_at == name, is_restore=False):
         program.told(f"roll back {name}", actors.roll_back(to, name))
 
 
@@ -206,7 +205,7 @@ def _restore(program: Program, to: TableWriter) -> None:
     oracle = program.world.oracle
     pending = to.table.timeline.pending()
     target = None if any(i.action == "restore" for i in pending) else _target(program, to)
-    with oracle.undoing(lambda attempt: True, is_restore=True):
+    with oracle.undoing(lambda requested_at: True, is_restore=True):
         program.world.note(program.name, "restore", f"to {target}")
         program.told(f"restore to {target}", actors.restore_to(to, target))
 
@@ -218,6 +217,16 @@ def _target(program: Program, to: TableWriter) -> str:
 def _savepoint(program: Program, to: TableWriter) -> None:
     act = program.draw.choice((actors.keep_newest, actors.let_go_oldest))
     program.told(act.__name__, act(to))
+
+
+def _set_checkpoint(program: Program, to: TableWriter) -> None:
+    oracle = program.world.oracle
+    checkpoint = KafkaCheckpoint("orders", {0: next(program.world.values)})
+    attempt = oracle.begin_checkpoint(program.name, checkpoint)
+    done = actors.set_checkpoint(to, checkpoint).commit
+    assert done is not None
+    oracle.tell(attempt, done.requested_at, done.completed_at)
+    program.world.note(program.name, "checkpoint", f"told {checkpoint} at {done.requested_at}")
 
 
 # Readers
@@ -246,10 +255,7 @@ def _traveller(program: Program) -> Act:
         began = oracle.now()
         table = program.table()
         commits = table.timeline.completed(*COMMITS)
-        # The services count file versions: which older instants they leave readable is recorded
-        # nowhere, so Apache Hudi and lakemark read an instant before a clean without its files.
-        cleaned = max((i.requested_at for i in table.timeline.completed(Action.CLEAN)), default="")
-        retained = [i for i in commits[-4:] if i.requested_at > cleaned]
+        retained = [i for i in commits[-4:] if i.requested_at > _last_clean(table)]
         if not retained:
             return
         name = program.draw.choice(retained).requested_at
@@ -258,10 +264,22 @@ def _traveller(program: Program) -> Act:
         except InvalidConfig as error:  # not final, or cleaned
             program._note(f"as of {name}", error)
             return
+        if name < _last_clean(program.table()):
+            return
         program.world.note(program.name, f"as of {name}", f"finds {sorted(found)}")
         oracle.check_snapshot(found, began, name)
 
     return read
+
+
+def _last_clean(table: Table) -> str:
+    """The newest clean, which may still be deleting files.
+
+    The services count file versions. Which older instants they leave readable is recorded nowhere,
+    so Apache Hudi and lakemark read an instant before a clean without its files.
+    """
+    cleans = (i.requested_at for i in table.timeline.instants if i.action is Action.CLEAN)
+    return max(cleans, default="")
 
 
 def _follower(program: Program) -> Act:
@@ -306,6 +324,7 @@ _ROLES: dict[Role, Callable[[Program], Act]] = {
     Role.ROLLBACK: lambda program: _command(program, _roll_back),
     Role.RESTORE: lambda program: _command(program, _restore),
     Role.SAVEPOINT: lambda program: _command(program, _savepoint),
+    Role.CHECKPOINT: lambda program: _command(program, _set_checkpoint),
     Role.READER: _reader,
     Role.FOLLOWER: _follower,
     Role.TRAVELLER: _traveller,

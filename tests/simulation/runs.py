@@ -13,6 +13,9 @@ from multiprocessing import get_context
 from tests.simulation.history import Drawn, History
 from tests.simulation.weakened import without
 
+#: How often a long run says how far it has come.
+_REPORT_EVERY_S = 60
+
 
 @dataclass
 class Tally:
@@ -27,6 +30,10 @@ class Tally:
     histories: int = 0
     steps: int = 0
     failed: list[int] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        counts = f"{self.histories} histories, {self.steps} steps, {len(self.failed)} failed"
+        return f"{counts}: {self.failed}" if self.failed else counts
 
     def __add__(self, other: Tally) -> Tally:
         """Both together."""
@@ -62,7 +69,11 @@ def run_all(first: int, minutes: float, most: int | None, processes: int) -> Tal
 
 def _run_share(first: int, step: int, minutes: float, most: int | None, share: int) -> Tally:
     tally, began = Tally(), time.monotonic()
+    reported = began
     while time.monotonic() - began < 60 * minutes and tally.histories != most:
+        if time.monotonic() - reported > _REPORT_EVERY_S:
+            reported = time.monotonic()
+            print(f"{reported - began:.0f} s: {tally}", flush=True)
         seed = first + share + step * tally.histories
         is_good, steps = run_one(seed)
         tally += Tally(1, steps, [] if is_good else [seed])

@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 
 import pytest
 
+from checkpoints.of_table import _ExtraMetadata
+from tests.simulation.memo import keep_results
 from tests.simulation.scheduler import Scheduler
 
 T = TypeVar("T")
@@ -96,6 +98,8 @@ def simulated(scheduler: Scheduler, seed: str) -> Iterator[None]:
         threads = SimulatedThreads(scheduler)
         for module in ("transaction.heartbeat", "timeline.lock"):
             patch.setattr(f"table.{module}.threading", threads)
+        # Until Python 3.12 a cached property is under a lock. This one reads from the store.
+        patch.setattr(vars(_ExtraMetadata)["_asked"], "lock", _Lock(scheduler), raising=False)
         for module in ("heartbeat", "sharing", "transaction", "rollback"):
             patch.setattr(f"table.transaction.{module}.time", time)
         for module in ("restore", "savepoint", "cleaning"):
@@ -106,5 +110,7 @@ def simulated(scheduler: Scheduler, seed: str) -> Iterator[None]:
         patch.setattr("lakemark.read.arrow_stream.interleaved", _one_after_another)
         patch.setattr("lakemark.write.file_group_write.read_ahead", _read_here)
         patch.setattr("lakemark.metadata.metadata_compaction.EVERY_DELTA_COMMITS", 2)
+        patch.setattr("lakemark.model.column_ranges.MAX_COLUMNS", 1)  # of statistics
+        keep_results(patch)
         patch.setattr(uuid, "os", SimpleNamespace(urandom=draw.randbytes))
         yield

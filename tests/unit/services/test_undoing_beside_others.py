@@ -35,8 +35,9 @@ from sinks.hudi.table_services import clean
 from sinks.hudi.table_writer import TableWriter
 from tests.protocol.actors import CLEANING, slices_as_of
 from tests.protocol.virtual_time import VirtualTime, on_virtual_time
+from tests.storages import SimulatedCrash
 from tests.storages.interrupted_storage import InterruptedStorage
-from tests.tables import Row, commit, data_files
+from tests.tables import Row, commit, data_files, write_files
 from tests.unit.transaction.shared_table import Table, next_time
 from tests.unit.transaction.timelines import TimelineInMaking, replacing, written
 
@@ -48,9 +49,12 @@ def clock() -> Iterator[VirtualTime]:
 
 
 def with_commits(
-    clock: VirtualTime, count: int = 3, table_type: TableType = TableType.COPY_ON_WRITE
+    clock: VirtualTime,
+    count: int = 3,
+    table_type: TableType = TableType.COPY_ON_WRITE,
+    version: FormatVersion = FormatVersion.V9,
 ) -> Table:
-    table = Table(clock, table_type)
+    table = Table(clock, table_type, version)
     for value in range(2, 2 + count):
         commit(table.open(), [Row("a", value, value)])
     return table
@@ -128,6 +132,49 @@ def test_a_clean_that_two_processes_execute_is_completed_once(clock: VirtualTime
     assert [ours] == done
     names = [info.name for info in table.storage.list_folder(".hoodie/timeline")[1]]
     assert sum(name.endswith(".clean") for name in names) == 1
+
+
+def clean_until(table: Table, method: str, suffix: str) -> None:
+    """A clean whose process dies before that request; an older commit is rolled back afterwards."""
+    abandoned = table.open()
+    write_files(abandoned, [Row("b", 9, 9, region="south")])
+    dying = InterruptedStorage(table.storage, die)
+    dying.is_before = lambda _, asked, path: asked == method and path.endswith(suffix)
+    with pytest.raises(SimulatedCrash):
+        clean(table.open(dying).table, CLEANING)
+    assert table.open().table.timeline.pending(Action.CLEAN)
+    table.wait_until_dead()
+    assert table.open().recover()
+
+
+def die() -> None:
+    raise SimulatedCrash
+
+
+def test_a_clean_that_is_removed_leaves_no_heartbeat(clock: VirtualTime) -> None:
+    table = with_commits(clock)
+    clean_until(table, "delete", ".parquet")
+    removed = table.pending()[0].requested_at
+    # The process died before it could remove its heartbeat.
+    table.storage.put(f"{HEARTBEAT_FOLDER}/{removed}", b"")
+    table.wait_until_dead()
+    clean(table.open().table, CLEANING)
+    assert removed not in {i.requested_at for i in table.open().table.timeline.instants}
+    assert table.beats() == []
+
+
+def test_a_clean_that_the_metadata_table_records_is_completed_after_a_rollback(
+    clock: VirtualTime,
+) -> None:
+    table = with_commits(clock)
+    assert table.open().table.keep_metadata_table()
+    clean_until(table, "publish", ".clean")
+    (pending,) = table.pending()
+    clean(table.open().table, CLEANING)
+    after = table.open().table
+    assert pending.requested_at in {i.requested_at for i in after.timeline.completed(Action.CLEAN)}
+    assert after.metadata_differences() == []
+    assert table.rows() == {"a": 4}
 
 
 # What is refused beside a clean, and after one
@@ -246,6 +293,40 @@ def test_a_compaction_carries_the_checkpoint_on(clock: VirtualTime) -> None:
     assert checkpoint.items() <= stored.extra_metadata.items()
 
 
+def test_a_compaction_that_another_writer_has_completed_is_not_rolled_back(
+    clock: VirtualTime,
+) -> None:
+    table = Table(clock, TableType.MERGE_ON_READ)
+    commit(table.open(), [Row("a", 2, 2)])
+    other = table.open()
+    meeting = InterruptedStorage(table.storage, lambda: other.table.refresh())
+    meeting.is_before = lambda _, method, path: method == "publish" and path.endswith(".commit")
+    ((done, _),) = table.open(meeting).compact_if_due(CompactionPolicy(1), LocalRunner(1))
+    # The other writer saw the compaction while it was inflight.
+    assert other.table.timeline.pending(Action.COMPACTION)
+    assert other.compact_if_due(CompactionPolicy(10), LocalRunner(1)) == []
+    assert done in table.open().table.timeline.completed(Action.COMMIT)
+    assert not table.open().table.timeline.completed(Action.ROLLBACK)
+
+
+def test_a_rollback_that_never_began_is_given_up_if_its_target_was_compacted_and_cleaned(
+    clock: VirtualTime,
+) -> None:
+    table = Table(clock, TableType.MERGE_ON_READ)
+    commit(table.open(), [Row("a", 2, 2)])
+    dying = InterruptedStorage(table.storage, die)
+    dying.is_before = lambda _, method, path: method == "put" and HEARTBEAT_FOLDER in path
+    with pytest.raises(SimulatedCrash):
+        undo(table.open(dying), commits(table)[-1].requested_at)
+    assert table.open().table.timeline.pending(Action.ROLLBACK)
+    table.wait_until_dead()
+    table.open().compact_if_due(CompactionPolicy(1), LocalRunner(1))
+    assert clean(table.open().table, CLEANING)
+    table.open().recover()
+    assert table.pending() == []
+    assert table.rows() == {"a": 2}
+
+
 def test_a_table_of_another_version_has_no_metadata_table_of_the_old_one(
     clock: VirtualTime,
 ) -> None:
@@ -285,3 +366,21 @@ def test_the_metadata_table_is_not_compacted_while_a_commit_that_it_has_is_pendi
     for value in range(3):
         commit(table.open(), [Row("a", 10 + value, 10 + value)])
     assert compactions() == before
+
+
+@pytest.mark.parametrize("version", [FormatVersion.V6, FormatVersion.V9])
+def test_a_writer_does_not_repeat_a_compaction_of_the_metadata_table_by_another_process(
+    clock: VirtualTime, monkeypatch: pytest.MonkeyPatch, version: FormatVersion
+) -> None:
+    table = with_commits(clock, 1, TableType.MERGE_ON_READ, version)
+    assert table.open().table.keep_metadata_table()
+    to = table.open()
+    for value in (3, 4):
+        commit(to, [Row("a", value, value)])
+    monkeypatch.setattr("lakemark.metadata.metadata_compaction.EVERY_DELTA_COMMITS", 2)
+    table.open().table.compact_metadata_table()
+    commit(to, [Row("a", 5, 5)])
+    listed = table.storage.list_tree(".hoodie/metadata/.hoodie")
+    assert sum(info.name.endswith(".commit") for info in listed) == 1
+    assert table.open().table.metadata_differences() == []
+    assert table.rows() == {"a": 5}

@@ -10,6 +10,8 @@ from lakemark.codec import avro_container
 from lakemark.errors import InvalidConfig
 from lakemark.model.action import Action, State
 from lakemark.model.commit_metadata import CommitMetadata
+from lakemark.model.compaction_plan import CompactionPlan
+from lakemark.model.file_slice import BaseFile, FileGroupId, FileSlice, LogFile
 from lakemark.model.instant import Instant
 from lakemark.storage import StorageLocation, open_storage
 from lakemark.timeline.layout import LayoutV1, LayoutV2, TimelineLayout
@@ -63,6 +65,44 @@ def test_slices_logs_and_replacements_of_later_requests_are_out_of_sight() -> No
     assert seen("09") == []
     assert view.as_of("25").read_optimized()[0].base == files[0]
     assert [view.as_of("25").visible_instants(t) for t in ("20", "26")] == [True, False]
+
+
+@pytest.mark.parametrize("is_done", [True, False])
+def test_a_commit_is_seen_as_of_its_request_if_a_compaction_was_requested_before_it_completed(
+    is_done: bool,
+) -> None:
+    files = [
+        named("g_0-1-2_10.parquet"),
+        named(".g_15.log.1_0-1-2"),
+        named(".g_20.log.1_0-1-2"),
+        named(".g_60.log.1_0-1-2"),
+    ]
+    instants = [
+        completed("10", "11"),
+        completed("15", "16", Action.DELTA_COMMIT),
+        completed("20", "45", Action.DELTA_COMMIT),
+        completed("60", "61", Action.DELTA_COMMIT),
+    ]
+    if is_done:
+        files.append(named("g_0-1-2_30.parquet"))
+        instants.append(completed("30", "50"))
+    else:
+        instants.append(Instant("30", Action.COMPACTION, State.REQUESTED))
+    base, log = files[:2]
+    assert isinstance(base, BaseFile)
+    assert isinstance(log, LogFile)
+    planned = CompactionPlan.of([FileSlice(FileGroupId("p", "g"), "10", base, (log,))])
+    plans = {} if is_done else {"30": planned}
+    view = FileSystemView.of({"p": files}, Timeline.of(instants), plans)
+
+    def seen(instant: str) -> list[tuple[str, list[str]]]:
+        slices = view.as_of(instant).latest_slices()
+        return [(s.base_instant, [log.name.instant for log in s.logs]) for s in slices]
+
+    assert seen("18") == [("10", ["15"])]
+    assert seen("20") == [("10", ["15", "20"])]
+    assert seen("29") == [("10", ["15", "20"])]
+    assert seen("30") == ([("30", ["20"])] if is_done else [("10", ["15", "20"])])
 
 
 def test_a_group_replaced_twice_was_replaced_the_first_time() -> None:

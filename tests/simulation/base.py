@@ -1,0 +1,122 @@
+"""The tables that histories begin with, made once for each kind of table and then copied."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from lakemark.config.table_properties import TableType
+from lakemark.model.format_version import FormatVersion
+from sinks.hudi.table_writer import TableWriter
+from tests.protocol import actors
+from tests.protocol.clocked_store import ClockedStore
+from tests.protocol.virtual_time import VirtualTime
+from tests.simulation.scheduler import Scheduler
+from tests.simulation.threads import simulated
+from tests.tables import Row, commit
+
+#: Keys that commits share, with their partitions.
+SHARED = {"a": "north", "b": "north", "c": "south", "d": "south"}
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What a table is.
+
+    Attributes:
+        table_type: how it keeps changes.
+        version: of its format.
+        has_metadata: whether it has a metadata table.
+        is_old: whether there were compactions, cleans and archivals before the history begins.
+    """
+
+    table_type: TableType
+    version: FormatVersion
+    has_metadata: bool
+    is_old: bool
+
+    def __str__(self) -> str:
+        age = "old" if self.is_old else "new"
+        with_metadata = " with a metadata table" if self.has_metadata else ""
+        return f"{age} {self.table_type.value} version {self.version:d}{with_metadata}"
+
+
+@dataclass(frozen=True, slots=True)
+class FirstCommit:
+    """A commit of the table before the history.
+
+    Attributes:
+        rows: of it; the first has a key that no other commit has.
+        requested_at: its instant.
+        completed_at: when it completed.
+    """
+
+    rows: tuple[Row, ...]
+    requested_at: str
+    completed_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """A table before a history.
+
+    Attributes:
+        store: holds it; each history takes a copy.
+        passed_ms: what the clock shows.
+        commits: of rows, oldest first.
+        rewritten: requested times of its compactions.
+    """
+
+    store: ClockedStore
+    passed_ms: int
+    commits: Sequence[FirstCommit]
+    rewritten: tuple[str, ...]
+
+
+@cache
+def base_of(kind: Kind) -> Base:
+    """The table that a history of this kind of table begins with; the same for each seed."""
+    scheduler = Scheduler("base")
+    with simulated(scheduler, f"base {kind}"):
+        return _Builder(kind, scheduler.time).build()
+
+
+class _Builder:
+    def __init__(self, kind: Kind, time: VirtualTime) -> None:
+        self._kind, self._time = kind, time
+        self._store = ClockedStore(time)
+        self._commits: list[FirstCommit] = []
+        self._rewritten: list[str] = []
+
+    def build(self) -> Base:
+        kind = self._kind
+        actors.lay_down(
+            self._store, self._time, kind.table_type, kind.version, has_metadata=kind.has_metadata
+        )
+        self._commit(*SHARED)
+        if kind.is_old:
+            self._grow_old()
+        return Base(self._store, self._time.passed_ms, self._commits, tuple(self._rewritten))
+
+    def _grow_old(self) -> None:
+        """Enough that some of each action is active and some archived."""
+        for _ in range(3):
+            self._commit("a", "c")
+            self._rewritten += actors.compact(self._opened()).rewritten
+            actors.clean_up(self._opened())
+        for act in (actors.put_away, actors.maintain_metadata):
+            act(self._opened())
+        self._commit("b")
+
+    def _commit(self, *shared: str) -> None:
+        value = len(self._commits) + 1
+        own = Row(f"first{value}", value, value)
+        rows = (own, *(Row(key, value, value, SHARED[key]) for key in shared))
+        to = self._opened()
+        to.recover()
+        done = commit(to, rows)
+        self._commits.append(FirstCommit(rows, done.requested_at, done.completed_at or ""))
+
+    def _opened(self) -> TableWriter:
+        return actors.open_writer(self._store, self._time, has_metadata=self._kind.has_metadata)
