@@ -1,8 +1,8 @@
-"""Which of some record keys have a live row in a file group, now or after more changes.
+"""Finds record keys that have a live row in a file group, now or after further changes.
 
-What rules keys out, cheapest first: the key range in the base file's footer, its Bloom filter, and
-the keys in the logs. Rows are merged only for keys that are left, and of them the record key alone
-(with the columns that a merge needs).
+Keys are excluded by the key range in the base file's footer, then by its Bloom filter, and by the
+keys in the logs. Rows are merged only for the remaining keys, and only the columns that a merge of
+the keys needs.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from lakemark.read.base_file import read_footer
 from lakemark.read.file_group_reader import FileGroupReader
 from lakemark.storage.storage import Storage
 
-#: A file group before its first commit.
+#: A file group without commits.
 _NEW_GROUP = FileSlice(FileGroupId("", ""), "")
 
 
 @dataclass(frozen=True, slots=True)
 class SearchedGroup:
-    """A file group in which keys are looked up.
+    """A file group that is searched for keys.
 
     Attributes:
-        readable: what queries read of it.
-        current: its newest slice, which the next commit adds to. It differs from ``readable`` while
-            a compaction is pending: that is to rewrite all but the logs of ``current``.
+        readable: its slice for queries.
+        current: its newest slice, to which the next commit appends. It differs from ``readable``
+            while a compaction is pending, which rewrites everything but the logs of ``current``.
     """
 
     readable: FileSlice
@@ -46,12 +46,12 @@ class SearchedGroup:
 
     @property
     def partition_path(self) -> str:
-        """Of the group."""
+        """The group's partition path."""
         return self.readable.group.partition_path
 
     @property
     def to_rewrite(self) -> FileSlice | None:
-        """What a pending compaction rewrites; None without one."""
+        """The files that a pending compaction rewrites; None without one."""
         if self.current == self.readable:
             return None
         newer = set(self.current.logs)
@@ -63,13 +63,14 @@ class SearchedGroup:
 def live_keys(reader: FileGroupReader, group: SearchedGroup, record_keys: pa.Array) -> pa.Array:
     """Those of the keys that have a live row in the group, each once.
 
-    A row is live if queries read it, or will once a pending compaction completes. The two differ
-    because a compaction forgets deletes: an older event that lost to one is then a row.
+    A row is live if queries read it now, or will read it once a pending compaction completes. The
+    two differ because a compaction drops deletes, so an older event that lost to a delete becomes a
+    row.
 
     Args:
-        reader: of the table, whose rows carry their keys.
-        group: where to look.
-        record_keys: distinct strings, none of them null or empty.
+        reader: reader of the table, whose rows have meta columns.
+        group: the file group to search.
+        record_keys: distinct strings, not null or empty.
 
     Raises:
         SnapshotChanged: a file of the group is gone.
@@ -82,11 +83,11 @@ def live_keys(reader: FileGroupReader, group: SearchedGroup, record_keys: pa.Arr
 def keys_live_after(
     reader: FileGroupReader, group: SearchedGroup | None, changes: pa.Table
 ) -> pa.Array:
-    """Keys of the changes that have a live row once these are written, each once.
+    """Keys of the changes that have a live row once the changes are written, each once.
 
     Args:
         reader: as for ``live_keys``.
-        group: what is changed; None for a group that the changes make.
+        group: the file group that is changed; None for a new one.
         changes: folded, as the writer folds them before it writes; the columns that a merge of the
             keys needs, and the kind.
 
@@ -140,7 +141,7 @@ def _may_be_in_base(storage: Storage, base: BaseFile, keys: pa.Array) -> pa.Arra
 
 
 def _in_range(keys: pa.Array, low: str | None, high: str | None) -> pa.Array:
-    """Keys within bounds that are in Java's order, which is the order of bytes for ASCII alone."""
+    """Keys within bounds, which are in Java's order: for ASCII only that is the order of bytes."""
     if low is None or high is None or not (low.isascii() and high.isascii()):
         return keys
     is_within = pc.and_(pc.greater_equal(keys, low), pc.less_equal(keys, high))

@@ -1,4 +1,4 @@
-"""Base rows and the changes of their keys side by side, and what becomes of the base rows."""
+"""Base rows joined with the changes to their keys, and the result for each base row."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from lakemark.model.changes import CHANGE_KIND, ChangeKind
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pairs:
-    """Pairs of a base row and the change of its key.
+    """Base rows, each matched with the change to its key.
 
     Attributes:
         base: rows of the table.
-        base_rows: of them, those that have a change.
-        changes: in one chunk.
-        change_rows: of them, the ones that these rows have, side by side with ``base_rows``.
+        base_rows: numbers of the base rows that have a change.
+        changes: the changes, in one chunk.
+        change_rows: numbers of their changes, aligned with ``base_rows``.
     """
 
     base: pa.Table
@@ -30,26 +30,26 @@ class Pairs:
     change_rows: Rows
 
     def where(self, chosen: Mask) -> Pairs:
-        """Some of the pairs."""
+        """Some of the matches."""
         return Pairs(self.base, self.base_rows[chosen], self.changes, self.change_rows[chosen])
 
     def older(self) -> pa.Table:
-        """The base rows alone."""
+        """The matched base rows."""
         return self.base.take(self.base_rows)
 
     def newer(self) -> pa.Table:
-        """Their changes alone."""
+        """Their changes, row by row."""
         return self.changes.take(self.change_rows)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Joined:
-    """What becomes of the base rows of pairs; those in neither mask stay as they are.
+    """The result for matched base rows; those in neither mask stay unchanged.
 
     Attributes:
-        updated: the pairs whose base row another one takes the place of.
-        deleted: the pairs whose base row goes.
-        rows: what takes the place of the updated, in the columns of the base.
+        updated: matches whose base row is replaced.
+        deleted: matches whose base row is deleted.
+        rows: replacements of the updated base rows, in the columns of the base.
     """
 
     updated: Mask
@@ -58,50 +58,50 @@ class Joined:
 
 
 class PairRule(Protocol):
-    """What decides between a base row and the change of its key."""
+    """Decides between a base row and the change to its key."""
 
     @property
     def ordering_fields(self) -> tuple[str, ...]:
-        """Columns that it looks at."""
+        """The columns that the rule compares."""
         ...
 
     def join(self, pairs: Pairs) -> Joined:
-        """What becomes of the base rows."""
+        """Return the result for the matched base rows."""
         ...
 
 
 class WinnerRule(Protocol):
-    """A rule by which one of two records wins; what the winner leaves open may be filled."""
+    """A rule by which one of two records wins; missing columns of the winner may be filled."""
 
     @property
     def ordering_fields(self) -> tuple[str, ...]:
-        """Columns that it looks at."""
+        """The columns that the rule compares."""
         ...
 
     @property
     def filling(self) -> Filling | None:
-        """How columns that one record leaves open come from the other; None where none does."""
+        """How missing columns of one record come from the other; None if they do not."""
         ...
 
     def newer_wins(self, base: pa.Table, changes: pa.Table) -> Mask:
-        """For rows side by side with the same keys: whether the change replaces the base row.
+        """For aligned rows with the same keys: whether the change replaces the base row.
 
         Args:
-            base: the ordering columns, named as the fields are.
-            changes: the same, and the kinds of the changes.
+            base: the ordering columns, named like the fields.
+            changes: the same columns, and the kinds of the changes.
         """
         ...
 
 
 def join_winners(pairs: Pairs, rule: WinnerRule) -> Joined:
-    """The pairs joined by a rule that lets one of the two win."""
+    """Join rows by a rule that lets one of the two win."""
     fields = rule.ordering_fields
     older = ordering_columns(pairs.base, fields).take(pairs.base_rows)
     newer = ordering_columns(pairs.changes, fields, CHANGE_KIND).take(pairs.change_rows)
     wins = rule.newer_wins(older, newer)
     filling = filling_of(pairs.changes, rule.filling)
     is_upsert: Mask = newer.column(CHANGE_KIND).to_numpy() == ChangeKind.UPSERT
-    # A row that keeps its place may still be filled from the change that lost.
+    # A base row that wins may still be filled from the change that lost.
     updated = is_upsert & (wins | (filling is not None))
     rows = _winning_rows(pairs.where(updated), wins[updated], filling)
     return Joined(updated, wins & ~is_upsert, rows)

@@ -1,14 +1,13 @@
-"""Payloads of older tables whose rules no merge mode has.
+"""Payload classes of older tables whose rules no merge mode has.
 
-Apache Hudi 1.2.0 still merges them through the payload's ``combineAndGetUpdateValue``, in logs and
-onto the base file alike (``HoodieAvroRecordMerger``). For both of them a delete wins whatever its
-ordering value, and is forgotten by what comes after it.
+Apache Hudi 1.2.0 still merges these tables through the payload's ``combineAndGetUpdateValue``, in
+logs and onto the base file alike (``HoodieAvroRecordMerger``). In both, a delete wins for any
+ordering value, and later records are merged as if there had been no record.
 
 - ``OverwriteNonDefaultsWithLatestAvroPayload``: the later record wins.
-- ``PartialUpdateAvroPayload``: the larger ordering value wins, of equal ones the later; meta
-  columns are those of the later record, whoever wins. Values are compared only where Hudi holds
-  both in one Java class, which it does not for strings, dates, decimals and binaries: then the
-  later record wins.
+- ``PartialUpdateAvroPayload``: the larger ordering value wins, of equal ones the later record. Meta
+  columns always come from the later record. Values are compared only if Hudi holds both in one Java
+  class. Strings, dates, decimals and binaries it holds in two classes; then the later record wins.
 """
 
 from __future__ import annotations
@@ -35,12 +34,12 @@ from lakemark.schema.field_path import column_at
 def payload_merger(
     ordering_fields: Sequence[str], filling: Filling, *, is_ordered: bool
 ) -> RecordMerger:
-    """A merger that fills.
+    """The merger of a table with one of these payloads.
 
     Args:
-        ordering_fields: what unconditional deletes are known by, and what data is ordered by.
-        filling: how columns that one record leaves open come from another.
-        is_ordered: whether data is ordered by them, or by arrival.
+        ordering_fields: identify unconditional deletes, and order data if ``is_ordered``.
+        filling: how missing columns of one record come from another.
+        is_ordered: whether data is ordered by these fields; if not, by arrival.
     """
     return _PayloadMerger(tuple(ordering_fields), filling, is_ordered)
 
@@ -92,7 +91,7 @@ class _PayloadMerger:
 
 
 def _has_one_java_class(kind: pa.DataType) -> bool:
-    """Whether Spark's rows and Avro's records hold such a value as the same class."""
+    """Whether Spark's rows and Avro's records hold such a value in the same class."""
     return bool(
         pa.types.is_integer(kind)
         or pa.types.is_floating(kind)

@@ -1,9 +1,9 @@
-"""What each change to a key means for what becomes of the key.
+"""How several changes to a key decide its final value.
 
-The changes of a key come one after the other, and each meets what the ones before have come to. It
-takes the lead, or it comes too late; a delete that takes the lead makes all before it void. So the
-outcome of a key is decided by the last change that took the lead; and a column that this one leaves
-open is looked for among the others that count.
+The changes of a key are processed in order; each meets the result of the earlier ones. A change
+either leads (it replaces that result) or is late. A delete that leads makes all earlier changes
+void. So the last change that leads decides the result of a key. Columns that it lacks come from
+the other changes that still contribute.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ Kinds: TypeAlias = npt.NDArray[np.int8]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Precedence:
-    """The part that each of several changes plays.
+    """The role of each of several changes.
 
     Attributes:
-        winners: for each key the last row that took the lead.
-        counts: rows whose columns are part of the outcome; none of a key that ends deleted.
-        leads: those of them that took the lead; the others came late.
+        winners: for each key the last row that leads.
+        counts: rows whose columns contribute to the result; none for a key that ends deleted.
+        leads: the contributing rows that lead; the others are late.
     """
 
     winners: Rows
@@ -40,7 +40,7 @@ class Precedence:
 
 
 def unconditional_deletes(changes: pa.Table, ordering_fields: Sequence[str]) -> Mask:
-    """Rows that delete whatever they meet: without an ordering value, or with Hudi's default."""
+    """Find deletes that always win: those without an ordering value, or with Hudi's default."""
     kinds = changes.column(CHANGE_KIND).to_numpy()
     unconditional: Mask = kinds == ChangeKind.COMMIT_TIME_DELETE
     ordered = (kinds == ChangeKind.DELETE) | (kinds == ChangeKind.FLAGGED_DELETE)
@@ -52,10 +52,10 @@ def unconditional_deletes(changes: pa.Table, ordering_fields: Sequence[str]) -> 
 def after_unconditional_deletes(
     kinds: Kinds, keys: KeyCodes, unconditional: Mask
 ) -> tuple[Mask, Rows]:
-    """Rows that count where unconditional deletes cut sequences short, and these deletes.
+    """Find the rows that remain effective after unconditional deletes, and these deletes.
 
-    Of a key's changes only those after its last unconditional delete count, and of those only the
-    ones from the first data row on.
+    Of a key's changes only those after its last unconditional delete are effective. Of these, only
+    the ones from the first data row on are.
 
     Returns:
         A mask of rows; and for each key its last unconditional delete, or NO_ROW.
@@ -69,7 +69,7 @@ def after_unconditional_deletes(
 
 
 def by_rank(kinds: Kinds, keys: KeyCodes, ranks: Ranks, unconditional: Mask) -> Precedence:
-    """The larger rank leads, deletes included; of equal ones the later."""
+    """The larger rank leads, for deletes too; of equal ranks the later change leads."""
     rows = np.arange(len(kinds))
     in_play, last_delete = after_unconditional_deletes(kinds, keys, unconditional)
     leads = _leads(keys, ranks, in_play)
@@ -77,16 +77,16 @@ def by_rank(kinds: Kinds, keys: KeyCodes, ranks: Ranks, unconditional: Mask) -> 
     winners = np.where(winners == NO_ROW, last_delete, winners)
     is_upsert = kinds == ChangeKind.UPSERT
     deleted_at = keys.last(rows[leads & ~is_upsert])[keys.codes]
-    # What came late while a delete stood is lost; it had no columns to be filled.
+    # Late changes before a leading delete are lost; a delete has no columns to fill.
     begin = keys.first(rows[leads & (rows > deleted_at)])[keys.codes]
     counts = in_play & is_upsert & (rows >= begin) & (begin != NO_ROW)
     return Precedence(winners, counts, leads & counts)
 
 
 def by_payload(kinds: Kinds, keys: KeyCodes, ranks: Ranks, unconditional: Mask) -> Precedence:
-    """As older payloads have it: a delete leads whatever its rank, of data the larger rank leads.
+    """The rule of older payloads: a delete leads for any rank, of data the larger rank leads.
 
-    The columns of a data row that is flagged as deleted count for what comes after it.
+    The columns of a data row that is flagged as deleted contribute to later changes.
     """
     rows = np.arange(len(kinds))
     is_upsert = kinds == ChangeKind.UPSERT
@@ -103,13 +103,13 @@ def by_payload(kinds: Kinds, keys: KeyCodes, ranks: Ranks, unconditional: Mask) 
 
 
 def _leads(keys: KeyCodes, ranks: Ranks, in_play: Mask) -> Mask:
-    """Rows in play whose rank no earlier row in play of their key exceeds."""
+    """Effective rows whose rank no earlier effective row of their key exceeds."""
     if len(ranks) == 0:
         return in_play
     places = np.unique(ranks, return_inverse=True)[1].astype(np.int64) + 1
     places[~in_play] = 0
     order = np.argsort(keys.codes, kind="stable")
-    # Keys one behind the other, each above all places of the one before.
+    # Concatenates the keys, and shifts the ranks of each key above all ranks of the previous one.
     stacked = keys.codes[order] * (len(ranks) + 2) + places[order]
     leads = np.empty(len(ranks), dtype=np.bool_)
     leads[order] = stacked == np.maximum.accumulate(stacked)

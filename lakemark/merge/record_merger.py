@@ -1,19 +1,20 @@
 """The one merge: which of several records with the same key survives.
 
-Precombine, copy-on-write, compaction, log compaction and queries all call it. Two operations:
-``fold`` reduces a sequence of changes to one per key, ``apply`` puts folded changes onto base
-rows. They are not interchangeable: Hudi folds the logs before it looks at the base file, and with
-unconditional deletes that is not associative (specification, "Record Merger"; format: section 7).
+Precombine, copy-on-write, compaction, log compaction and queries all use it. It has two operations:
+``fold`` reduces a sequence of changes to one per key, and ``apply`` applies folded changes to base
+rows. The two cannot be exchanged: Hudi folds the logs before it reads the base file, and with
+unconditional deletes merging is not associative (specification, "Record Merger"; format, section
+7).
 
-The rules of ``EVENT_TIME_ORDERING``, for a change that meets what its key has come to so far
+The rules of ``EVENT_TIME_ORDERING``, for a change that meets the current result of its key
 (``BufferedRecordMergerFactory.EventTimeRecordMerger`` of Apache Hudi 1.2.0):
 
-- the newer one wins unless its ordering value is smaller; a tie goes to the newer one;
-- an unconditional delete (``COMMIT_TIME_DELETE``) wins whatever it meets, and forgets it;
-- whatever comes after an unconditional delete wins over it, except a ``DELETE``, which is dropped;
-- a delete ordered by the integer 0 or by nothing is unconditional, whichever way it came.
+- the newer one wins unless its ordering value is smaller; if they are equal, the newer one wins;
+- an unconditional delete (``COMMIT_TIME_DELETE``) always wins, and forgets the earlier record;
+- any change after an unconditional delete wins over it, except a ``DELETE``, which is dropped;
+- a delete with the ordering value 0 (an integer), or without one, is unconditional.
 
-``COMMIT_TIME_ORDERING``: the newer one wins, always.
+``COMMIT_TIME_ORDERING``: the newer one always wins.
 """
 
 from __future__ import annotations
@@ -37,28 +38,28 @@ from lakemark.model.meta_columns import RECORD_KEY
 
 
 class RecordMerger(PairRule, Protocol):
-    """How records with the same key become one; picklable, without state.
+    """Merges records with the same key; picklable, without state.
 
-    ``ordering_fields`` must be among the columns of whatever it is given, besides the record key.
+    ``ordering_fields`` must be among the columns of its input, in addition to the record key.
     """
 
     @property
     def filling(self) -> Filling | None:
-        """How columns that one record leaves open come from the other; None where none does."""
+        """How missing columns of one record come from the other; None if they do not."""
         ...
 
     @property
     def needs_whole_rows(self) -> bool:
-        """Whether it looks at all columns; if not, other than the ordering's may be left out."""
+        """Whether it reads all columns; if not, only ordering columns and keys are needed."""
         ...
 
     def fold(self, changes: pa.Table, key_columns: Sequence[str] = (RECORD_KEY,)) -> pa.Table:
-        """At most one change per key, keys in the order in which they first appear.
+        """Reduce changes to at most one per key, keys in order of their first appearance.
 
         Args:
             changes: a table of changes (``lakemark.model.changes``), oldest first.
-            key_columns: what makes a key. One file group: the record key. A batch that is not yet
-                divided into file groups: partition path and record key.
+            key_columns: columns of the key. For one file group, the record key. For a batch that
+                is not divided into file groups yet, partition path and record key.
 
         Raises:
             InvalidRecords: a record key is null.
@@ -67,10 +68,10 @@ class RecordMerger(PairRule, Protocol):
         ...
 
     def apply(self, base: pa.Table, changes: pa.Table) -> Merged:
-        """Folded changes put onto base rows.
+        """Apply folded changes to base rows.
 
-        Deletes drop rows, winners replace rows where they stand, new keys follow at the end in
-        the order of the changes. A key that a base file holds twice is changed twice.
+        Deletes drop rows, winners replace rows in their position, and new keys follow at the end
+        in the order of the changes. A key that a base file holds twice is changed twice.
         """
         ...
 
@@ -90,8 +91,8 @@ def event_time_merger(
 
     Args:
         ordering_fields: the columns of that value.
-        filling: how columns that one record leaves open come from another.
-        deletes_are_unconditional: whether records of delete blocks win whatever their value.
+        filling: how missing columns of one record come from another.
+        deletes_are_unconditional: whether records of delete blocks always win.
 
     Raises:
         InvalidConfig: no ordering field.
@@ -175,7 +176,7 @@ class _EventTimeMerger:
 
 
 def _last_of_largest(keys: KeyCodes, ranks: Ranks, rows: Rows) -> Rows:
-    """For every key, of ``rows``, the last one with the largest rank; NO_ROW without any."""
+    """For every key the last of ``rows`` that has its largest rank; NO_ROW if it has no row."""
     largest = np.full(keys.key_count, np.iinfo(np.int64).min, dtype=np.int64)
     np.maximum.at(largest, keys.codes[rows], ranks[rows])
     return keys.last(rows[ranks[rows] == largest[keys.codes[rows]]])

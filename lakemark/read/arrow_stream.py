@@ -1,4 +1,4 @@
-"""What a query gives, however it is planned: Arrow batches, read when they are asked for."""
+"""The result of a query as Arrow batches, which are read lazily."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lakemark.execution.interleave import interleaved
 
 
 class ArrowStream(ABC):
-    """Batches out of independent parts."""
+    """Arrow batches from independent parts."""
 
     @property
     @abstractmethod
@@ -20,26 +20,26 @@ class ArrowStream(ABC):
         """Columns and types of the result."""
 
     def batches(self, threads: int | None = None) -> Iterator[pa.RecordBatch]:
-        """The result, part by part, in no order; none of the batches is empty.
+        """The batches of all parts, in no order; no batch is empty.
 
         Args:
-            threads: parts that are read at once; as many as there are processors when None.
+            threads: parts that are read at once; the number of processors when None.
 
         Raises:
             SnapshotChanged: a file is gone; plan the query again.
-            CorruptData: bytes that disagree with the format.
-            Unsupported: a file or a block of a kind that is not read here.
+            CorruptData: bytes violate the format.
+            Unsupported: a file or a block of a kind that lakemark does not read.
         """
         return interleaved(self._parts(), threads or os.cpu_count() or 1)
 
     def to_reader(self, threads: int | None = None) -> pa.RecordBatchReader:
-        """The same as a stream that Arrow's other libraries take."""
+        """The result as a stream that other Arrow libraries accept."""
         return pa.RecordBatchReader.from_batches(self.schema, self.batches(threads))
 
     def to_table(self, threads: int | None = None) -> pa.Table:
-        """All of it, in memory."""
+        """The whole result in memory."""
         return self.to_reader(threads).read_all()
 
     @abstractmethod
     def _parts(self) -> Sequence[Callable[[], Iterator[pa.RecordBatch]]]:
-        """What reads each part."""
+        """One function per part, which reads it."""

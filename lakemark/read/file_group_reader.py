@@ -1,6 +1,6 @@
 """Reads one file slice: base file and logs, merged into live rows, in bounded memory.
 
-The one reader of file groups: queries, compaction and copy-on-write use it.
+Queries, compaction and copy-on-write all use this reader of file groups.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from lakemark.storage.storage import Storage
 
 
 def every_instant(instant: str) -> bool:
-    """For table version 8 and later, whose slices hold only files of completed commits."""
+    """For table version 8 and later, whose slices have only files of completed commits."""
     return True
 
 
@@ -42,15 +42,15 @@ class FileGroupReader:
     """Reads file slices of one table.
 
     Attributes:
-        storage: the table's root.
-        schema: the table's columns now, meta columns first; older files are read into it.
-        merger: which record wins.
-        is_visible: whether log blocks of an instant count (table version 6 keeps blocks of
+        storage: storage at the table's root.
+        schema: the table's current columns, meta columns first; older files are read into it.
+        merger: decides which record wins.
+        is_visible: whether log blocks of an instant are visible (table version 6 keeps blocks of
             several commits in one file).
-        delete_marker: marks deletes among data rows, besides Hudi's own columns.
+        delete_marker: marks deletes among data rows, in addition to Hudi's own columns.
         memory_budget_bytes: memory for the changes of one slice; more of them go to disk.
-        record_keys: makes the record keys of a table whose rows do not carry them.
-        path_columns: columns that the files lack and the path holds; such a table has no logs.
+        record_keys: creates the record keys of a table without meta columns.
+        path_columns: columns that only the partition path holds; such a table has no logs.
     """
 
     storage: Storage
@@ -68,18 +68,18 @@ class FileGroupReader:
         columns: Sequence[str] | None = None,
         condition: pc.Expression | None = None,
     ) -> Iterator[pa.Table]:
-        """The live rows, in batches of at most 64 MiB, none of them empty.
+        """Read the live rows, in batches of at most 64 MiB; no batch is empty.
 
         Args:
-            file_slice: what to read.
+            file_slice: the file slice.
             columns: the columns of the result, in this order; all when None.
-            condition: on these columns; it is asked of merged rows only, since a change decides
-                what its key is, not what it was.
+            condition: on these columns. It is applied to merged rows only, because a change may
+                alter any column.
 
         Raises:
             SnapshotChanged: a file of the slice is gone.
-            CorruptData: bytes that disagree with the format.
-            Unsupported: a file or a block of a kind that is not read here.
+            CorruptData: bytes violate the format.
+            Unsupported: a file or a block of a kind that lakemark does not read.
             InvalidConfig: the table has no such column.
         """
         names = self.schema.names if columns is None else list(columns)
@@ -97,27 +97,27 @@ class FileGroupReader:
             yield from in_batches(found, MAX_BATCH_BYTES)
 
     def merge(self, file_slice: FileSlice, columns: Sequence[str] | None = None) -> MergeStream:
-        """As ``read``, with the counts; the columns that the merge needs stay in the result."""
+        """Read like ``read``, with counts; the result keeps the columns that the merge needs."""
         schema = self._merge_schema(columns)
         changes = self._log_changes(schema).read(file_slice.logs)
         base = self._keyed_base_rows(file_slice.base, schema)
         return merge_streams(base, changes, self.merger, self.memory_budget_bytes)
 
     def changes(self, file_slice: FileSlice) -> Iterator[pa.Table]:
-        """What the logs hold, as tables of changes in all columns, oldest first, not folded."""
+        """The changes in the logs, in all columns, oldest first, not folded."""
         return self._log_changes(self._merge_schema(None)).read(file_slice.logs)
 
     def sample(
         self, file_slice: FileSlice, columns: Sequence[str], row_count: int
     ) -> Iterator[pa.Table]:
-        """Some rows as writers stored them, not merged: of the base file, then of the newest log.
+        """Read some rows as they are stored, not merged: of the base file and of the newest log.
 
-        Rows that delete, and rows with only some of the columns, are left out.
+        Deletes and partial rows are skipped.
 
         Args:
-            file_slice: what to look into.
-            columns: of the result; the record key is among them.
-            row_count: the most rows of one file.
+            file_slice: the file slice.
+            columns: columns of the result; the record key is among them.
+            row_count: largest number of rows from one file.
 
         Raises:
             HudiError: as for ``read``.
@@ -135,7 +135,7 @@ class FileGroupReader:
                 return
 
     def changed_keys(self, file_slice: FileSlice) -> Iterator[pa.Table]:
-        """What the logs hold, deletes included, in the columns that a merge of the keys needs."""
+        """The changes in the logs, deletes included, in the columns for a merge of the keys."""
         return self._log_changes(self._merge_schema([RECORD_KEY])).read(file_slice.logs)
 
     def merge_keys(
@@ -145,13 +145,13 @@ class FileGroupReader:
         newer: pa.Table | None = None,
         base: Iterable[pa.Table] | None = None,
     ) -> MergeStream:
-        """The live rows of some keys, in the columns that a merge of the keys needs.
+        """Merge the live rows of some keys, in the columns for a merge of the keys.
 
         Args:
-            file_slice: where the keys are.
-            record_keys: which ones.
-            newer: folded changes of these keys that follow those of the logs.
-            base: rows in these columns to read in place of the base file.
+            file_slice: the file slice that may hold the keys.
+            record_keys: the keys.
+            newer: folded changes to these keys that are newer than the logs.
+            base: rows in these columns that replace those of the base file.
 
         Raises:
             HudiError: as for ``read``.
@@ -161,7 +161,7 @@ class FileGroupReader:
         changes_schema = schema.append(CHANGE_KIND_FIELD)
         logged = self._log_changes(schema).read(file_slice.logs)
         changes = (
-            # Which columns a row was written with does not decide whether it is live.
+            # A row is live or not for any set of columns that it was written with.
             conform(part, changes_schema, "")
             for part in chain(
                 (some.filter(wanted) for some in logged), () if newer is None else (newer,)
@@ -196,7 +196,7 @@ class FileGroupReader:
         )
 
     def _merge_schema(self, columns: Sequence[str] | None) -> pa.Schema:
-        """The columns that a merge needs for these ones; the record key is among them."""
+        """The columns that a merge needs for these ones, including the record key."""
         if self.merger.needs_whole_rows:
             columns = None
         if columns is None and RECORD_KEY in self.schema.names:
@@ -213,5 +213,5 @@ def _present(name: str, schema: pa.Schema) -> tuple[str, ...]:
 
 
 def _column_of(field: str, schema: pa.Schema) -> str:
-    """The column that holds a field, which may lie inside a struct."""
+    """The column of a field, which may be inside a struct."""
     return field if field in schema.names else field.split(".")[0]

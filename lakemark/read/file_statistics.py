@@ -1,4 +1,4 @@
-"""What a reader may know of files before it opens them."""
+"""Statistics of files, which a reader uses before it opens them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import pyarrow as pa
 
 
 def statistics_schema(of_what: str, data_type: pa.DataType) -> pa.Schema:
-    """Columns of statistics of one column of the table.
+    """Columns of the statistics of one column of the table.
 
     Args:
-        of_what: the first column, which names what the statistics are of.
+        of_what: the first column, which names the file or partition of the statistics.
         data_type: the column's type.
     """
     return pa.schema(
@@ -27,22 +27,22 @@ def statistics_schema(of_what: str, data_type: pa.DataType) -> pa.Schema:
 
 
 class FileStatistics(Protocol):
-    """Statistics by file, where some source of them has any.
+    """Statistics by file, from a source that may not have all of them.
 
-    No row means that nothing is known. ``min`` and ``max`` are bounds, not always values that
-    occur; both are null when no value is in the file. A count that is not known is null.
+    A file without a row has no statistics. ``min`` and ``max`` are bounds, not necessarily values
+    that occur; both are null if the file has no value. An unknown count is null.
     """
 
     def of_column(
         self, column: str, data_type: pa.DataType, partitions: Sequence[str] | None = None
     ) -> pa.Table:
-        """Statistics of one column in the files that have any.
+        """Statistics of one column, for the files that have any.
 
         Args:
-            column: its name; of a field inside a struct the path with dots.
-            data_type: its type now. Statistics of values that were written with another type are
-                there if that keeps their order.
-            partitions: paths of the partitions whose files are asked for; all when None.
+            column: its name; for a field inside a struct the path with dots.
+            data_type: its current type. Statistics of values of an older type are included if the
+                change of type keeps their order.
+            partitions: paths of the partitions to search; all when None.
 
         Returns:
             ``statistics_schema("file_name", data_type)``, a row for each file.

@@ -1,25 +1,26 @@
-"""Incremental queries: the rows that commits of a span of time have written, as of the span's end.
+"""Incremental queries: the rows that a range of commits has written, as of the end of the range.
 
-What is read are the files that the commits wrote, the newest state of each file group among them,
-and of its rows those whose commit is in the span. A row that a later commit of the span has changed
-again comes once, a deleted one not at all. Commits after the span do not change the answer.
+The query reads the files that the commits wrote, in the newest state of each file group. Of their
+rows it returns those whose commit is in the range. A row that several commits of the range changed
+is returned once, a deleted row is not. Commits after the range do not change the result.
 
-Files from before the span are not read, so a late row (event time) is returned even if it lost to
-an older commit's row. If the span holds a compaction of the file group, the base file that it wrote
-has the winner, and the late row is not returned. Apache Hudi 1.2.0 returns it: its reader applies
-the condition on ``_hoodie_commit_time`` to the base file before it merges the logs, so the late row
-meets no other. No snapshot ever showed that row, so lakemark merges first.
+Older files are not read, so a late row (event time) is returned even if it lost to a row of an
+older commit. If a compaction of the file group is in the range, the base file that it wrote has the
+winner, and the late row is not returned. Apache Hudi 1.2.0 returns it: its reader applies the
+condition on ``_hoodie_commit_time`` to the base file before it merges the logs, so nothing competes
+with the late row. No snapshot ever contained that row, so lakemark merges first.
 
-A span counts completion times, and requests in table version 6: later than ``begin``, up to and
-with ``end``. Where commits of the span were archived, or files that the answer needs were cleaned,
-the whole table is read instead. Files of older slices are not needed: the span's compaction or
-replacement has the rows. Apache Hudi falls back to the whole table for any file that is gone, and
-then lacks the rows that commits after the span changed. Two more things differ from Apache Hudi
-1.2.0: ``earliest`` means all commits, not the last one; and a span of version 6 that begins in the
-archive reads the whole table, where Hudi answers with a part unless ``…incr.fallback…`` is set.
+A range is one of completion times, or of requested times in table version 6: later than ``begin``,
+up to and including ``end``. If commits of the range were archived, or required files were cleaned,
+the query reads the whole table instead. Files of older slices are not required, because the
+compaction or replacement in the range has their rows. Apache Hudi reads the whole table if any file
+is gone, and then misses the rows that commits after the range changed. There are two more
+differences from Apache Hudi 1.2.0. ``earliest`` means all commits, not the last one. A range of
+version 6 that begins in the archive reads the whole table; Hudi returns only a part unless
+``…incr.fallback…`` is set.
 
 Source: ``IncrementalQueryAnalyzer``, ``CompletionTimeQueryViewV2.getInstantTimes``,
-``MergeOnReadIncrementalRelationV1`` and ``…V2`` (which serve copy-on-write tables, too);
+``MergeOnReadIncrementalRelationV1`` and ``…V2`` (which also read copy-on-write tables);
 ``HoodieIncrementalRelationV2Trait.incrementalSpanRecordFilters`` and
 ``SparkFileFormatInternalRowReaderContext`` (``requiredFilters``).
 """
@@ -48,20 +49,20 @@ from lakemark.view.file_lister import DataFile, data_file
 from lakemark.view.file_system_view import FileSystemView
 from lakemark.view.visible_instants import VisibleInstants
 
-#: How long before its completion an archived commit may have been requested.
+#: Longest time between request and completion of an archived commit.
 _LONGEST_COMMIT = timedelta(days=1)
 
 
 @dataclass(frozen=True)
 class IncrementalPlan:
-    """What an incremental query reads; pickles, and each slice may be read by another worker.
+    """The files that an incremental query reads; can be pickled, any worker may read a slice.
 
     Attributes:
-        slices: what to read.
-        instants: requested times of the commits in the span, oldest first.
-        condition: the rows that these commits wrote.
-        visible: which blocks of the slices' logs count.
-        is_full_scan: whether the whole table is read, because files that the answer needs are gone.
+        slices: file slices to read.
+        instants: requested times of the commits in the range, oldest first.
+        condition: selects the rows that these commits wrote.
+        visible: which blocks of the slices' logs are visible.
+        is_full_scan: whether the whole table is read, because required files are gone.
     """
 
     slices: tuple[FileSlice, ...]
@@ -74,18 +75,18 @@ class IncrementalPlan:
 def plan(
     view: FileSystemView, store: TimelineStore, span: Span, *, may_scan_fully: bool = True
 ) -> IncrementalPlan:
-    """What the commits of a span wrote.
+    """Plan an incremental query.
 
     Args:
         view: the table's latest state.
         store: reads its instants.
-        span: of completion times; of requested times in table version 6.
-        may_scan_fully: whether the whole table is read if files that the answer needs are gone;
-            with ``end``, rows that commits after the span changed are then missing.
+        span: range of completion times; of requested times in table version 6.
+        may_scan_fully: whether to read the whole table if required files are gone. With ``end``,
+            the result then misses rows that commits after the range changed.
 
     Raises:
         InvalidConfig: files are gone and the whole table may not be read; or, in table version 6,
-            a commit is pending among those asked for, and would be missed for ever.
+            a commit in the range is pending, and later ranges would never return its rows.
         CorruptData: an instant, or the archive, is damaged.
         SnapshotChanged: the timeline changed meanwhile; load the view again.
     """
@@ -105,8 +106,8 @@ def plan(
         return IncrementalPlan(written, instants, condition, visible)
     if not may_scan_fully:
         message = (
-            f"{gone[0]} is needed for the span from {span.begin} to {span.end or 'now'}, but was "
-            "archived or cleaned; begin later, or allow a scan of the whole table"
+            f"{gone[0]} is required for the range from {span.begin} to {span.end or 'now'}, but "
+            "was archived or cleaned; begin later, or allow a scan of the whole table"
         )
         raise InvalidConfig(message)
     slices = tuple(view.latest_slices())
@@ -114,7 +115,7 @@ def plan(
 
 
 def _commits_in(view: FileSystemView, span: Span) -> list[Instant]:
-    """Commits of the active timeline, by requested time."""
+    """Commits of the range on the active timeline, by requested time."""
     commits = view.timeline.completed(*COMMITS)
     return sorted(
         (commit for commit in commits if span.holds(_counted_time(view, commit))),
@@ -140,7 +141,7 @@ def _archived_commits_in(view: FileSystemView, store: TimelineStore, span: Span)
 
 
 def _requested_since(begin: str) -> str:
-    """What was requested earlier completed before the span, too."""
+    """The earliest request of a commit that may complete in the range."""
     try:
         return add_to_instant(begin, -_LONGEST_COMMIT)
     except (ValueError, OverflowError):
@@ -148,14 +149,14 @@ def _requested_since(begin: str) -> str:
 
 
 def _check_no_holes(view: FileSystemView, commits: Sequence[Instant]) -> None:
-    """Requested times of version 6 are asked for once: what completes late would be missed."""
+    """Check that no earlier commit is pending: later ranges of version 6 would miss it."""
     clusterings = set(view.clusterings.values())
     pending = (i for i in view.timeline.pending(*COMMITS) if i.requested_at not in clusterings)
     hole = next(pending, None)
     if hole is not None and commits and hole.requested_at < commits[-1].requested_at:
         message = (
-            f"{hole} is pending, but {commits[-1]} has completed: the next span would miss what "
-            "the former writes; wait for it, or end the span before it"
+            f"{hole} is pending, but {commits[-1]} has completed: the next range would miss the "
+            "rows of the former; wait for it, or end the range before it"
         )
         raise InvalidConfig(message)
 
@@ -164,13 +165,13 @@ def _condition(view: FileSystemView, span: Span, instants: tuple[str, ...]) -> p
     written_by = pc.field(COMMIT_TIME)
     if view.version.timeline_layout == 2:
         return written_by.isin(pa.array(instants, pa.string()))
-    # By the bounds: of version 6 the archive need not be there any more.
+    # By the bounds, because archived commits of version 6 may be unknown.
     after = written_by > span.begin
     return after if span.end is None else after & (written_by <= span.end)
 
 
 def _cleaned_files(view: FileSystemView, slices: Iterable[FileSlice]) -> list[str]:
-    """Paths of the files of these slices that were removed."""
+    """Paths of the files of these slices that no longer exist."""
     paths = [file.path for one in slices for file in (one.base, *one.logs) if file is not None]
     return [path for path in paths if file_at(view, path) is None]
 
@@ -178,9 +179,9 @@ def _cleaned_files(view: FileSystemView, slices: Iterable[FileSlice]) -> list[st
 def _written_slices(
     view: FileSystemView, metadata: Iterable[CommitMetadata], span: Span
 ) -> tuple[FileSlice, ...]:
-    """The newest slice of every file group, made of the files of these commits alone.
+    """The newest slice of every file group, from the files of these commits alone.
 
-    Files that were removed are among them, with a size of 0 bytes.
+    Removed files are included, with a size of 0 bytes.
     """
     written: dict[FileGroupId, dict[str, DataFile]] = {}
     for commit in metadata:
@@ -205,7 +206,7 @@ def _named(path: str) -> DataFile:
 
 
 def _is_replaced(view: FileSystemView, name: FileGroupId, span: Span) -> bool:
-    """Whether the group was replaced by the end of the span, as its times are counted."""
+    """Whether the group was replaced by the end of the range."""
     at = view.replaced.get(name)
     if at is None or span.end is None:
         return at is not None

@@ -1,4 +1,4 @@
-"""Where records lie, where some index of the table knows it."""
+"""The file group of a record, from an index of the table."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from lakemark.model.file_slice import FileGroupId, FileSlice
 
 
 class KeyLocations(Protocol):
-    """Knows the file group of every record in the table's latest state."""
+    """Locates the file groups of records in the table's latest state."""
 
     def lookup(self, record_keys: pa.Array) -> pa.Table:
-        """Locations of those keys that the table holds, in no order.
+        """Locations of those keys that the table contains, in no order.
 
         Args:
             record_keys: strings, in any order; nulls match nothing.
 
         Returns:
-            Columns ``record_key``, ``partition_path`` and ``file_id``, maybe others behind them.
+            Columns ``record_key``, ``partition_path`` and ``file_id``, and possibly others.
         """
         ...
 
@@ -28,7 +28,7 @@ class KeyLocations(Protocol):
 def holding(
     slices: Iterable[FileSlice], locations: KeyLocations, record_keys: pa.Array
 ) -> list[FileSlice]:
-    """The slices that hold one of the keys."""
+    """The slices that contain one of the keys."""
     found = locations.lookup(record_keys)
     places = zip(
         found.column("partition_path").to_pylist(), found.column("file_id").to_pylist(), strict=True

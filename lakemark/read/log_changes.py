@@ -1,11 +1,11 @@
 """The logs of a file slice as changes, block by block in scan order.
 
-Rows of a data block are upserts, or flagged deletes where one of their columns says so. Records of
-a delete block are deletes ordered by the value they carry; where that value is the integer 0, or
-of another class than the ordering column, the delete wins whatever it meets
+Rows of a data block are upserts, or flagged deletes if one of their columns marks them. Records of
+a delete block are deletes with an ordering value. If that value is the integer 0, or of another
+class than the ordering column, the delete always wins
 (``BufferedRecordMergerFactory.deltaMergeDeleteRecord`` of Apache Hudi 1.2.0).
 
-Which blocks count, and in which order, says ``lakemark.log.effective_blocks``.
+``lakemark.log.effective_blocks`` decides which blocks are read, and in which order.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = ["DeleteMarker", "IsVisible", "LogChanges"]
 Mask: TypeAlias = npt.NDArray[np.bool_]
 Path: TypeAlias = tuple[str, ...]
 
-#: Logs that are not more together are read whole, with one request each.
+#: Logs of at most this total size are read whole, with one request each.
 _HELD_BYTES = 32 << 20
 
 _OPERATION = "_hoodie_operation"
@@ -50,12 +50,12 @@ class LogChanges:
     """Reads logs into tables of changes.
 
     Attributes:
-        storage: where the logs are.
+        storage: storage at the table's root.
         schema: columns of the result, before the kind; the record key is one of them.
-        ordering_fields: what delete records carry a value of.
-        is_visible: whether blocks of an instant count.
-        delete_marker: marks deletes among data rows, besides Hudi's own columns.
-        record_keys: makes the record key of rows that do not carry one.
+        ordering_fields: fields whose values delete records contain.
+        is_visible: whether blocks of an instant are visible.
+        delete_marker: marks deletes among data rows, in addition to Hudi's own columns.
+        record_keys: creates the record keys of rows that do not have one.
     """
 
     storage: Storage
@@ -70,8 +70,8 @@ class LogChanges:
 
         Raises:
             SnapshotChanged: a log is gone.
-            CorruptData: bytes that disagree with the format.
-            Unsupported: a block of a kind that is not read here.
+            CorruptData: bytes violate the format.
+            Unsupported: a block of a kind that lakemark does not read.
         """
         is_little = sum(log.size_bytes for log in logs) <= _HELD_BYTES
         at_once_bytes = READ_AT_ONCE_BYTES if is_little else 0
@@ -96,7 +96,7 @@ class LogChanges:
         return changes.append_column(CHANGE_KIND_FIELD, pa.array(kinds, pa.int8()))
 
     def _with_written(self, changes: pa.Table, block: LogBlock) -> pa.Table:
-        """The changes, and which columns their block was written with."""
+        """Add the column of the columns that the block was written with."""
         names = {field["name"] for field in block.avro_schema["fields"]} if block.is_partial else ()
         is_written = [not names or name in names for name in self.schema.names]
         bits = np.packbits(is_written, bitorder="little").tobytes()
@@ -144,7 +144,7 @@ class LogChanges:
 
 
 def _filled(kind: pa.StructType, leaves: Mapping[Path, pa.Array], count: int) -> pa.StructArray:
-    """Structs with values at some paths, and null everywhere else."""
+    """Structs with values at some paths, and null in all other fields."""
     children = [_filled_field(field, leaves, count) for field in kind]
     return pa.StructArray.from_arrays(children, fields=list(kind))
 

@@ -1,7 +1,7 @@
-"""Record keys of tables whose rows do not carry them (``hoodie.populate.meta.fields=false``).
+"""Virtual keys: record keys of tables without meta columns (``hoodie.populate.meta.fields=false``).
 
-Source: ``RecordContext.virtualKeyExtractor`` of Apache Hudi 1.2.0: the value itself of one field,
-``f1:v1,f2:v2`` of several, whatever the key generator.
+Source: ``RecordContext.virtualKeyExtractor`` of Apache Hudi 1.2.0. The key of one field is the
+value itself, of several ``f1:v1,f2:v2``, for every key generator.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from lakemark.model.meta_columns import RECORD_KEY
 
 @dataclass(frozen=True, slots=True)
 class RecordKeys:
-    """Makes record keys out of fields.
+    """Creates record keys from fields.
 
     Attributes:
-        fields: the fields of the record key; a dotted name goes into a struct.
+        fields: fields of the record key; a dotted name is a field of a struct.
     """
 
     fields: tuple[str, ...]
@@ -28,8 +28,8 @@ class RecordKeys:
     def __post_init__(self) -> None:
         if not self.fields:
             message = (
-                "the table keeps no meta columns and names no record key fields "
-                "(hoodie.table.recordkey.fields); its logs cannot be merged"
+                "the table has no meta columns and no record key fields "
+                "(hoodie.table.recordkey.fields), so its logs cannot be merged"
             )
             raise Unsupported(message)
 
@@ -42,7 +42,7 @@ class RecordKeys:
         """One string per row.
 
         Raises:
-            InvalidConfig: a field is missing, or of a type that makes no key.
+            InvalidConfig: a field is missing, or its type cannot be a key.
         """
         return KeyGenerator(KeyGeneratorConfig(self.fields)).record_keys(rows)
 

@@ -1,7 +1,7 @@
-"""What a query reads and how it comes out: a plan first, then Arrow batches.
+"""A planned query, whose rows are read as Arrow batches.
 
-A scan is a value: whoever holds a part of its slices reads that part, in this process or in a
-worker, and the parts together are the whole.
+A scan is a value that can be divided: each process or worker reads a part of its slices, and all
+parts together are the result.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class Scan(ArrowStream):
 
     Attributes:
         reader: reads one slice.
-        slices: what is to be read, after partitions and statistics have ruled files out.
+        slices: file slices to read, after pruning by partitions and statistics.
         columns: the columns of the result, in this order.
-        condition: on rows; it may name other columns than ``columns``.
+        condition: on rows; it may use columns that are not in ``columns``.
     """
 
     reader: FileGroupReader
@@ -42,14 +42,14 @@ class Scan(ArrowStream):
 
     @property
     def columns_read(self) -> tuple[str, ...]:
-        """The columns of the result, then those that only decide about a row."""
+        """The columns of the result, then those that only the condition needs."""
         if self.condition is None:
             return self.columns
         deciding = columns_of(self.condition, self.reader.schema)
         return tuple(dict.fromkeys([*self.columns, *deciding]))
 
     def with_slices(self, slices: Sequence[FileSlice]) -> Scan:
-        """The part of the scan that reads these of its slices."""
+        """The part of the scan that reads only these slices."""
         return replace(self, slices=tuple(slices))
 
     def with_columns(self, columns: Sequence[str]) -> Scan:

@@ -1,4 +1,4 @@
-"""From a query to what is read for it."""
+"""Plans queries: selects the file slices, the columns and the reader."""
 
 from __future__ import annotations
 
@@ -48,17 +48,17 @@ AvroSchema = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class ScanPlanner:
-    """Plans queries of one table at one moment.
+    """Plans queries of one table in one state of its timeline.
 
     Attributes:
-        storage: the table's root.
+        storage: storage at the table's root.
         properties: of the table.
         store: reads its instants.
-        view: its file slices now.
-        avro_schema: its columns now, without the meta columns.
+        view: its current file slices.
+        avro_schema: its current columns, without the meta columns.
         statistics: of its files, if there are any.
-        key_locations: of its records now, if an index knows them.
-        mergers: of users, for a table that is merged by one of its own.
+        key_locations: of its current records, if an index has them.
+        mergers: custom mergers, for a table in merge mode ``CUSTOM``.
     """
 
     storage: Storage
@@ -72,7 +72,7 @@ class ScanPlanner:
 
     @property
     def schema(self) -> pa.Schema:
-        """The table's columns now."""
+        """The table's current columns."""
         return table_schema(self.avro_schema, self.properties)
 
     def plan(
@@ -82,21 +82,20 @@ class ScanPlanner:
         condition: pc.Expression | None,
         record_keys: pa.Array | None = None,
     ) -> Scan:
-        """What a query reads.
+        """Plan a query.
 
         Args:
-            query: what is asked.
+            query: the type of query.
             columns: the columns of the result, in this order; all when None.
             condition: on rows.
-            record_keys: only rows of these keys; any when None.
+            record_keys: return only rows of these keys; any when None.
 
         Raises:
-            InvalidConfig: a column that the table does not have, or one that is named twice, or
-                keys that its rows do not carry; or a moment or span that names none, or that was
-                cleaned away.
+            InvalidConfig: an unknown column, or a column that is named twice; keys for a table
+                without meta columns; or an invalid time or range, or one that was cleaned.
             SnapshotChanged: the table changed meanwhile; load it again.
             CorruptData: an instant or statistics are damaged.
-            Unsupported: the table merges in a way that is not known here.
+            Unsupported: lakemark does not know how the table is merged.
         """
         if record_keys is not None:
             condition = self._with_keys(condition, record_keys)
@@ -112,17 +111,20 @@ class ScanPlanner:
         return self._scan(slices, columns, condition)
 
     def changes(self, begin: str, end: str | None) -> CdcScan:
-        """What each commit of a span did to each record; errors as for ``plan``.
+        """Plan a CDC query: what each commit of a range did to each record.
 
         Args:
-            begin: requested time after which the span begins, or ``earliest``.
-            end: the last in it; None has no end.
+            begin: the range begins after this requested time, or ``earliest``.
+            end: the last requested time in the range; None if it has no end.
+
+        Raises:
+            HudiError: as for ``plan``.
         """
         if self.properties.drops_partition_columns:
             message = (
-                f"table {self.properties.table_name}: its files do not hold the partition columns "
-                f"({keys.DROP_PARTITION_COLUMNS}), so changes are not read from them; ask for an "
-                "incremental query instead"
+                f"table {self.properties.table_name}: its files lack the partition columns "
+                f"({keys.DROP_PARTITION_COLUMNS}), so it has no CDC queries; use an incremental "
+                "query instead"
             )
             raise InvalidConfig(message)
         span = Span.of(begin, end, self.store.clock)
@@ -131,7 +133,7 @@ class ScanPlanner:
 
     def _with_keys(self, condition: pc.Expression | None, record_keys: pa.Array) -> pc.Expression:
         if not self.properties.populates_meta_columns:
-            message = f"rows of this table do not carry their key: it keeps no {RECORD_KEY}"
+            message = f"rows of this table do not contain their key: it has no {RECORD_KEY}"
             raise InvalidConfig(message)
         wanted = pc.field(RECORD_KEY).isin(record_keys)
         return wanted if condition is None else wanted & condition
@@ -153,7 +155,7 @@ class ScanPlanner:
         self, query: Incremental, columns: Sequence[str] | None, condition: pc.Expression | None
     ) -> Scan:
         if not self.properties.populates_meta_columns:
-            message = f"rows of this table do not name their commit: it keeps no {COMMIT_TIME}"
+            message = f"rows of this table do not contain their commit: it has no {COMMIT_TIME}"
             raise InvalidConfig(message)
         span = Span.of(query.begin, query.end, self.store.clock)
         plan = incremental.plan(self.view, self.store, span)
@@ -183,7 +185,7 @@ class ScanPlanner:
     ) -> FileGroupReader:
         columns = table_schema(avro_schema, self.properties)
         if slices is not None and not any(file_slice.logs for file_slice in slices):
-            # Where nothing is merged, it does not matter if how is not known here.
+            # Nothing is merged, so an unknown merge mode does not matter.
             path_columns = PathColumns.of(self.properties)
             return FileGroupReader(
                 self.storage, columns, commit_time_merger(), path_columns=path_columns
@@ -199,7 +201,7 @@ class ScanPlanner:
         )
 
     def _record_keys(self) -> RecordKeys | None:
-        """Makes the keys of rows that do not carry them."""
+        """Creates the keys of rows if they are virtual."""
         if self.properties.populates_meta_columns:
             return None
         return RecordKeys(self.properties.record_key_fields)
@@ -207,7 +209,7 @@ class ScanPlanner:
     def _pruning(self, schema: pa.Schema, slices: Sequence[FileSlice]) -> Pruning:
         properties = self.properties
         fields = properties.partition_fields if properties.folders_are_values else ()
-        # Of columns that are in no file, statistics say nothing.
+        # Dropped columns have no statistics.
         statistics = None if properties.drops_partition_columns else self.statistics
         is_merged = any(file_slice.logs for file_slice in slices)
         is_custom = is_merged and merge_settings(properties).mode is MergeMode.CUSTOM
@@ -224,12 +226,12 @@ class ScanPlanner:
 def _check_named_once(columns: Sequence[str]) -> None:
     twice = sorted(name for name, times in Counter(columns).items() if times > 1)
     if twice:
-        message = f"columns {twice} are asked for more than once; name each column once"
+        message = f"columns {twice} are requested more than once; name each column once"
         raise InvalidConfig(message)
 
 
 def table_schema(avro_schema: AvroSchema, properties: TableProperties) -> pa.Schema:
-    """The columns of a table whose commits carry this schema, meta columns first if it has them."""
+    """The columns of a table with this schema in its commits, including any meta columns."""
     schema = avro.to_arrow(avro_schema)
     path_columns = PathColumns.of(properties)
     if path_columns is not None:

@@ -1,8 +1,8 @@
-"""Time travel: the table as it was when an instant was the newest one.
+"""Time travel: the table in its state as of an instant.
 
-Times are those of requests. A commit that was requested before the moment and completed after it is
-part of the answer, so the answer of a moment is final only once nothing older is pending; that, and
-whether the files of that time are still there, ``check_retained`` decides.
+Instants are compared by their requested times. A commit that was requested before an instant and
+completes after it belongs to the state as of it. So that state is final only when no older instant
+is pending. ``check_retained`` checks this, and whether the files of the state still exist.
 
 Source: ``HoodieSqlCommonUtils.formatQueryInstant``, ``BaseHoodieTableFileIndex``,
 ``TableSchemaResolver.getTableSchema(timestamp)`` of Apache Hudi 1.2.0.
@@ -33,14 +33,14 @@ _INSTANT_DIGITS = (14, 17)
 
 @dataclass(frozen=True, slots=True)
 class TimeTravel:
-    """What a query of the past reads; pickles, and each slice may be read by another worker.
+    """What a time travel query reads; can be pickled, and any worker may read a slice.
 
     Attributes:
-        instant: the moment, as an instant time.
-        slices: file slices as of then.
-        visible: which blocks of their logs count.
-        schema: the table's Avro schema as of then, as JSON without the meta columns; None where no
-            commit of that time is on the active timeline, so that the table's own is read.
+        instant: the instant time.
+        slices: file slices as of the instant.
+        visible: which blocks of their logs are visible.
+        schema: the table's Avro schema as of the instant, as JSON without the meta columns; None
+            if the active timeline has no commit of that time. Then the current schema is used.
     """
 
     instant: str
@@ -50,14 +50,14 @@ class TimeTravel:
 
 
 def query_instant(text: str, clock: TimelineClock) -> str:
-    """The instant time that a user means; of a second without a fraction its last millisecond.
+    """Parse a user's time into an instant time; a whole second means its last millisecond.
 
     Args:
         text: an instant, a date, a time, or a number of (milli)seconds since 1970.
-        clock: the timeline's. Dates and times are in its zone, which need not be known for them.
+        clock: the timeline's. Dates and times are in its zone, so it is not needed for them.
 
     Raises:
-        InvalidConfig: none of these.
+        InvalidConfig: the text has another form.
     """
     try:
         return _formatted(text.strip(), clock)
@@ -73,16 +73,16 @@ def plan(
     *,
     read_optimized: bool = False,
 ) -> TimeTravel:
-    """What the table was at a moment; nothing when it had no commit yet.
+    """Plan a time travel query; it is empty if the table had no commit yet.
 
     Args:
         view: the table's latest state.
         store: reads its instants.
-        as_of: the moment, in one of the forms that ``query_instant`` takes.
+        as_of: the time, in one of the forms that ``query_instant`` accepts.
         read_optimized: base files only.
 
     Raises:
-        InvalidConfig: no moment; or one whose state is not final, or was cleaned away.
+        InvalidConfig: an invalid time; or the state as of it is not final, or was cleaned.
         CorruptData: an instant is damaged.
     """
     instant = query_instant(as_of, store.clock)
@@ -120,12 +120,12 @@ def _from_digits(text: str, clock: TimelineClock) -> str:
 
 
 def _on_the_wall(text: str, form: str) -> str:
-    """In whatever zone: an instant time is what a clock in the timeline's zone showed."""
+    """In any zone: an instant time is wall-clock time in the timeline's zone."""
     return UTC_CLOCK.format(datetime.strptime(text, form).replace(tzinfo=UTC))
 
 
 def _schema_as_of(view: FileSystemView, store: TimelineStore, instant: str) -> str | None:
-    """Of the newest commit until then that has one."""
+    """The schema of the newest commit until then that has one."""
     commits = [i for i in view.timeline.completed(*COMMITS) if i.requested_at <= instant]
     for commit in sorted(commits, key=lambda i: i.requested_at, reverse=True):
         schema = store.read_commit(commit).extra_metadata.get(keys.SCHEMA)

@@ -1,4 +1,4 @@
-"""A small language of conditions, turned into a filter on columns, Arrow's or others'.
+"""A small language of conditions, compiled to filters of Arrow or of another engine.
 
 ::
 
@@ -12,8 +12,9 @@
     literal     = number | 'text' ('' is one quote) | true | false
     column      = name { "." field of a struct }; `quoted` where the name is a word of the language
 
-A literal has the type of its column: ``'2026-05-01'`` is a date next to a date. As in SQL, a test
-of a null is neither true nor false, so ``not`` does not find it either; ``is null`` does.
+A literal has the type of its column: ``'2026-05-01'`` is a date in a comparison with a date column.
+As in SQL, a test of a null is neither true nor false, so ``not`` does not match it either; use
+``is null``.
 """
 
 from __future__ import annotations
@@ -50,21 +51,21 @@ _COMPARISONS: dict[str, Callable[[pc.Expression, pc.Expression], pc.Expression]]
     ">=": operator.ge,
 }
 _DEEPEST: Final = 100
-#: Decimals of a second, by the unit of a column; ``datetime`` holds no more than six.
+#: Decimal digits of a second, by the unit of a column; ``datetime`` has at most six.
 _MOST_FRACTION_DIGITS: Final = {"s": 0, "ms": 3, "us": 6, "ns": 6}
 
 Condition = TypeVar("Condition")
 
 
 class ConditionMaker(Protocol[Condition]):
-    """Makes the conditions of one engine; what it makes of a text keeps the text's meaning.
+    """Creates conditions of one engine, with the same meaning as the text.
 
-    A column is given by its name and the names of the fields inside it; a comparison is one of
-    ``=  !=  <>  <  <=  >  >=``, with a literal that has the column's type and is not null.
+    A column is a sequence: its name, then the names of the fields inside it. A comparison is one of
+    ``=  !=  <>  <  <=  >  >=``; its literal has the column's type and is not null.
     """
 
     def compared(self, column: Sequence[str], comparison: str, literal: pa.Scalar) -> Condition:
-        """The comparison; true of no row whose value is null or NaN, but ``!=`` of NaN."""
+        """The comparison; false for a null, and for NaN except with ``!=``."""
         ...
 
     def is_null(self, column: Sequence[str]) -> Condition:
@@ -72,25 +73,25 @@ class ConditionMaker(Protocol[Condition]):
         ...
 
     def both(self, one: Condition, other: Condition) -> Condition:
-        """One and the other."""
+        """Both conditions."""
         ...
 
     def either(self, one: Condition, other: Condition) -> Condition:
-        """One or the other."""
+        """At least one of the conditions."""
         ...
 
     def negated(self, condition: Condition) -> Condition:
-        """The opposite; null stays null."""
+        """The negation; null stays null."""
         ...
 
 
 class InvalidWhere(InvalidConfig):
-    """A condition that cannot be understood.
+    """A condition that cannot be parsed.
 
     Attributes:
         text: the condition.
-        position: where, in characters from 0.
-        reason: what was expected there.
+        position: of the error, in characters from 0.
+        reason: the expected text, or the reason.
     """
 
     def __init__(self, text: str, position: int, reason: str) -> None:
@@ -99,21 +100,20 @@ class InvalidWhere(InvalidConfig):
 
 
 def parse_where(text: str, schema: pa.Schema) -> pc.Expression:
-    """The filter that ``text`` describes.
+    """Parse a condition into an Arrow filter.
 
     Args:
         text: in the language of this module.
         schema: the columns it may name, and their types.
 
     Raises:
-        InvalidWhere: it is not in that language, names an unknown column, or compares a column
-            with what cannot be its value.
+        InvalidWhere: a syntax error, an unknown column, or a literal that does not fit its column.
     """
     return parse_condition(text, schema, _ArrowConditions())
 
 
 def check_syntax(text: str) -> None:
-    """Pass if ``text`` is in the language of this module, whatever the columns are.
+    """Check that ``text`` is in the language of this module, for any columns.
 
     Raises:
         InvalidWhere: it is not.
@@ -122,10 +122,10 @@ def check_syntax(text: str) -> None:
 
 
 def parse_condition(text: str, schema: pa.Schema, maker: ConditionMaker[Condition]) -> Condition:
-    """As ``parse_where``, for any engine.
+    """Parse a condition for any engine, like ``parse_where``.
 
     Raises:
-        InvalidWhere: as there.
+        InvalidWhere: as ``parse_where``.
     """
     return _Parser(text, schema, maker).parse()
 
@@ -161,7 +161,7 @@ class _Token:
 
     @property
     def word(self) -> str:
-        """The word of the language or the symbol that this is, or ""."""
+        """The keyword or symbol of the token, or ""."""
         lower = self.text.lower()
         return lower if self.kind == "symbol" or lower in _WORDS else ""
 
@@ -169,7 +169,7 @@ class _Token:
 class _Parser(Generic[Condition]):
     """Recursive descent; one method for each line of the grammar.
 
-    Without a schema columns have any name and no type, and literals become null.
+    Without a schema, columns have any name and no type, and literals become null.
     """
 
     def __init__(
@@ -191,7 +191,7 @@ class _Parser(Generic[Condition]):
         while position < end:
             match = _TOKEN.match(self._text, position)
             if match is None:
-                reason = f"{self._text[position:].strip()[:20]!r} is not understood"
+                reason = f"cannot parse {self._text[position:].strip()[:20]!r}"
                 raise InvalidWhere(self._text, position, reason)
             kind = match.lastgroup or ""
             tokens.append(_Token(kind, match[kind], match.start(kind)))
@@ -249,7 +249,7 @@ class _Parser(Generic[Condition]):
         while self._took(","):
             literals.append(self._literal(column, data_type))
         self._expect(")")
-        # Not Arrow's is_in: it says that a null is in no list, and its negation would find nulls.
+        # Not Arrow's is_in, whose result for null is false, so that its negation would match nulls.
         tests = (self._make.compared(column, "=", literal) for literal in literals)
         return functools.reduce(self._make.either, tests)
 
@@ -310,7 +310,7 @@ def _value(token: _Token, data_type: pa.DataType) -> object:
     """The Python value of a literal next to a column of ``data_type``.
 
     Raises:
-        ValueError: a literal of another kind.
+        ValueError: the literal is of another kind.
     """
     kind = "truth" if token.word else token.kind
     if kind == "text":
@@ -342,7 +342,7 @@ def _from_text(text: str, data_type: pa.DataType) -> object:
 
 
 def _fraction_digits(time: str) -> int:
-    """Digits behind the second; what comes after the sixth, ``datetime`` ignores."""
+    """Digits after the second; ``datetime`` ignores those after the sixth."""
     fraction = re.search(r"[.,](\d+)", time)
     return len(fraction[1].rstrip("0")) if fraction else 0
 
@@ -366,5 +366,5 @@ def _wanted(data_type: pa.DataType) -> str:
 
 def _unknown_column(name: str, known: Sequence[str]) -> str:
     near = difflib.get_close_matches(name, known, n=1)
-    hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(known) or 'none'}"
+    hint = f"; did you mean {near[0]}?" if near else f"; columns: {', '.join(known) or 'none'}"
     return f"there is no column {name!r}{hint}"

@@ -1,4 +1,4 @@
-"""The files that a commit wrote, as a view knows them."""
+"""Files that a commit wrote."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def written_paths(commit: CommitMetadata) -> Iterator[str]:
 
 
 def file_at(view: FileSystemView, path: str) -> DataFile | None:
-    """The data file at a path, in sight or replaced; None when it was removed."""
+    """The data file at a path, visible or replaced; None if it was removed."""
     folder, _, name = path.rpartition("/")
     named = data_file(folder, name, size_bytes=0)
     group = named and view.groups.get(FileGroupId(folder, named.name.file_id))

@@ -1,4 +1,4 @@
-"""Tasks of an executor end once the files that they wrote survive a power failure."""
+"""Makes Spark tasks durable: they end only when their files survive a power failure."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class DurableTask(Generic[Argument, Result]):
-    """A function whose files are forced to the local disk before the driver gets its result.
+    """Forces the files of a function to the local disk before the driver gets its result.
 
-    The driver forces only what its own process wrote.
+    The driver itself forces only files of its own process.
     """
 
     function: Callable[[Argument], Result]
 
     def __call__(self, argument: Argument) -> Result:
-        """What the function makes of it.
+        """Call the function, then force its files.
 
         Raises:
             StorageUnavailable: the disk failed, or is full.

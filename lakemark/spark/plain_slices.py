@@ -1,8 +1,8 @@
-"""Which file slices Spark can read by itself: one Parquet file in the columns of the result.
+"""Selects file slices that Spark can read itself: one Parquet file in the columns of the result.
 
-The schema in a commit's metadata is that of the files it wrote. Where it is not known, as with
-commits that were archived, or is another one, the file may have to be read into the columns of
-today, which Spark's reader does otherwise than this project's.
+The schema in a commit's metadata is that of the files it wrote. It is unknown if the commit was
+archived. If it is unknown or differs, the file may need a conversion to the current columns, which
+Spark's reader does differently from lakemark.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lakemark.table import Table
 
 
 def plain_slices(table: Table, scan: Scan) -> list[FileSlice]:
-    """The slices of a scan that Spark reads as this project does.
+    """The slices of a scan that Spark reads exactly as lakemark does.
 
     Reads the metadata of each commit that wrote one of the files, once.
 
@@ -53,7 +53,7 @@ def plain_slices(table: Table, scan: Scan) -> list[FileSlice]:
 
 
 def lies_in_a_sink(path: str) -> bool:
-    """Whether Spark silently passes a file over, as one of a streaming sink's own.
+    """Whether Spark silently skips a file because it looks like one of a streaming sink.
 
     Source: ``FileStreamSink.ancestorIsMetadataDirectory`` of Spark.
     """
@@ -61,7 +61,7 @@ def lies_in_a_sink(path: str) -> bool:
 
 
 def _schema_of_commit(table: Table, requested_at: str) -> pa.Schema | None:
-    """The columns of the files of a commit; None where they are not known."""
+    """The columns of the files of a commit; None if they are unknown."""
     commit = table.timeline.find(requested_at)
     if commit is None or not (commit.is_completed and commit.action.is_ingest):
         return None

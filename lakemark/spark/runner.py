@@ -1,4 +1,4 @@
-"""Tasks on a Spark cluster."""
+"""Runs tasks on a Spark cluster."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _POOL = "spark.scheduler.pool"
 
 
 class SparkRunner:
-    """One Spark task for each task; functions and values travel by pickle."""
+    """One Spark task for each task; functions and values are pickled."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
 
     def map(self, function: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
-        """One result for each task; Spark retries a failed task where it pleases.
+        """Return one result for each task; Spark retries a failed task, possibly elsewhere.
 
         Raises:
-            Exception: Spark's, with the traceback of what a task raised; ``ExecutorsDiffer`` where
-                an executor does not run what the driver runs.
+            Exception: Spark's, with the traceback of the task's exception; ``ExecutorsDiffer`` if
+                an executor has other versions than the driver.
         """
         if not tasks:
             return []
@@ -38,10 +38,10 @@ class SparkRunner:
 
 
 class SparkRunnerBeside:
-    """The same from a thread of its own, beside other jobs of the session.
+    """Runs tasks from a thread of its own, while the session runs other jobs; can be cancelled.
 
-    Its jobs are a group, which can be cancelled, in a pool of their own: where the session shares
-    executors fairly (``spark.scheduler.mode: FAIR``) they take half of them at most.
+    Its jobs are one job group, in a scheduler pool of their own. If the session shares executors
+    fairly (``spark.scheduler.mode: FAIR``), they use at most half of them.
 
     Args:
         spark: the session.
@@ -53,7 +53,7 @@ class SparkRunnerBeside:
         self._cancelled = threading.Event()
 
     def map(self, function: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
-        """See ``SparkRunner.map``; group and pool are those of the calling thread."""
+        """See ``SparkRunner.map``; job group and pool belong to the calling thread."""
         if self._cancelled.is_set():
             raise Cancelled
         context = self._spark.sparkContext
@@ -67,6 +67,6 @@ class SparkRunnerBeside:
             raise
 
     def cancel(self) -> None:
-        """See ``CancellableRunner.cancel``; tasks at work are asked to end, too."""
+        """See ``CancellableRunner.cancel``; running tasks are asked to end, too."""
         self._cancelled.set()
         self._spark.sparkContext.cancelJobGroup(self._name)

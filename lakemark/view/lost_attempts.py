@@ -1,10 +1,10 @@
-"""Base files of attempts at a compaction that did not complete it.
+"""Base files of compaction attempts that did not complete.
 
 An executor that was paused may write a base file after another attempt at the same compaction has
 completed. Both files have the same instant and file id, so the timeline shows both. The metadata of
-the completed commit names the file that counts. It is read only if there are two such files.
-Apache Hudi reads the one that it lists last. Both hold the same rows, because the plan says what
-is merged.
+the completed commit names the valid file. It is read only if there are two such files. Apache Hudi
+reads the file that it lists last. Both files hold the same rows, because the plan defines the merge
+input.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def lost_attempts(
         if timeline.is_committed(instant):
             lost |= set(_unnamed(store, timeline, instant, doubtful))
     if lost:
-        _log.warning("%s are not read: another attempt at their compaction completed", sorted(lost))
+        _log.warning("%s are skipped: another attempt at their compaction completed", sorted(lost))
     return lost
 
 
@@ -70,7 +70,7 @@ def _unnamed(
 
 
 def _commit(store: TimelineStore, timeline: Timeline, instant: str) -> CommitMetadata | None:
-    """What a completed commit says of itself; None if that is lost."""
+    """The metadata of a completed commit; None if it is lost."""
     active = timeline.find(instant)
     if active is not None:
         return store.read_commit(active)
@@ -79,7 +79,7 @@ def _commit(store: TimelineStore, timeline: Timeline, instant: str) -> CommitMet
         found = archived.find(instant)
         return archived.read_commit(found) if found else None
     except CorruptData as error:
-        _log.warning("it is not known which attempt at %s completed: %s", instant, error)
+        _log.warning("it is unknown which attempt at %s completed: %s", instant, error)
         return None
 
 

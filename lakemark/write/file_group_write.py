@@ -1,7 +1,7 @@
-"""One file of a commit: the changes of one bucket become a base file or a log file.
+"""Writes one file of a commit: the changes of one bucket become a base file or a log file.
 
-Runs in a worker, or in a thread of the driver. Everything it names or orders is a pure function
-of instant, bucket and changes, so a second attempt makes the same file and finds it there.
+Runs in a worker, or in a thread of the driver. All names and orders are pure functions of the
+instant, the bucket and the changes. So a second attempt writes the same file, and finds the first.
 """
 
 from __future__ import annotations
@@ -44,29 +44,29 @@ from lakemark.write.partitioner import Bucket, task_number
 #: Changes held, folded and written as one pair of log blocks, in Arrow bytes.
 MAX_BLOCK_BYTES = 64 << 20
 
-#: Sets of columns that partial rows are written with, each in a block of its own, besides whole
-#: rows. A block costs as much as some hundred rows.
+#: Sets of columns of partial rows, each with a block of its own, in addition to whole rows. A block
+#: costs as much as about a hundred rows.
 MAX_COLUMN_SETS = 16
 
 
 @dataclass(frozen=True)
 class WriteContext:
-    """What every file of a commit shares; small, and picklable to workers.
+    """Values that all files of a commit share; small, and can be pickled for workers.
 
     Attributes:
-        location: the table.
+        location: location of the table.
         instant: requested time of the commit.
         table_name: for the name of the written Avro schema.
         table_type: whether changes to an existing group go to a log or rewrite its base file.
         schema: the table's columns, meta columns first.
         avro_schema_text: the same as Avro JSON, with the meta columns.
-        merge: what becomes of two changes to one record.
-        log_format: ``parquet`` or ``avro``, the content of data blocks.
-        indexed: columns whose ranges the metadata table keeps; none without one.
+        merge: merge settings of the table.
+        log_format: format of data blocks, ``parquet`` or ``avro``.
+        indexed: columns whose ranges the metadata table keeps; empty without a metadata table.
         version: the table's.
-        is_visible: whether log blocks of an instant count, as for ``FileGroupReader``.
+        is_visible: whether log blocks of an instant are visible, as for ``FileGroupReader``.
         cdc_enabled: whether the table keeps changes for CDC queries.
-        attempt: which attempt at the instant it is, if that is a planned service.
+        attempt: the attempt at the instant, if the instant is a planned service.
     """
 
     location: StorageLocation
@@ -90,12 +90,12 @@ class WriteContext:
 
     @cached_property
     def merger(self) -> RecordMerger:
-        """The table's record merger, the same that its readers use."""
+        """The table's record merger, the same as of its readers."""
         return table_merger(self.merge, self.avro_schema)
 
     @property
     def reader(self) -> FileGroupReader:
-        """Reads file slices of the table, to write them anew."""
+        """Reads file slices of the table, in order to rewrite them."""
         marker = self.merge.delete_marker
         return FileGroupReader(
             self.storage, self.schema, self.merger, self.is_visible, delete_marker=marker
@@ -108,25 +108,25 @@ class WriteContext:
         return parsed
 
     def sharing(self, storage: Storage) -> WriteContext:
-        """The same, writing through a storage that this process has open already."""
+        """The same context with a storage that this process has already opened."""
         self.__dict__["storage"] = storage
         return self
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what was opened here: the other process opens its own."""
+        """Without objects that this process opened; the other process opens its own."""
         opened = ("storage", "merger", "avro_schema")
         return {name: value for name, value in self.__dict__.items() if name not in opened}
 
 
 @dataclass(frozen=True, slots=True)
 class FileGroupWrite:
-    """One bucket's part in a commit.
+    """The part of one bucket in a commit.
 
     Attributes:
-        bucket: where the changes belong.
-        current: the bucket's latest file slice; None makes a new file group.
-        is_new_partition: whether the partition still lacks its metafile.
-        readable: what a query reads of the bucket; the latest slice when left out.
+        bucket: bucket of the changes.
+        current: the bucket's latest file slice; None creates a file group.
+        is_new_partition: whether the partition has no metafile yet.
+        readable: the bucket's slice for queries; the latest slice if None.
     """
 
     bucket: Bucket
@@ -138,16 +138,16 @@ class FileGroupWrite:
 def write_file_group(
     context: WriteContext, task: FileGroupWrite, changes: Iterable[pa.Table]
 ) -> WriteStat | None:
-    """Write the file of one bucket; None when there is nothing to write.
+    """Write the file of one bucket; returns None if there is nothing to write.
 
     Args:
         context: the commit.
-        task: the bucket and what it holds so far.
-        changes: tables of changes in order of arrival, not folded; streamed. Columns of the
-            table that they lack are null.
+        task: the bucket and its current slice.
+        changes: tables of changes in order of arrival, not folded; streamed. Missing columns of the
+            table are null.
 
     Raises:
-        ContentMismatch: another attempt at the task was given other changes.
+        ContentMismatch: another attempt at the task had other changes.
     """
     changes = _settled(context, task, _in_columns(context.schema, changes))
     if task.current is None:
@@ -164,14 +164,14 @@ def write_base_file(
     first: pa.Table | None = None,
     replaces: FileSlice | None = None,
 ) -> WriteStat:
-    """Write merged rows as the base file that the instant gives the group.
+    """Write merged rows as the base file of the group for the instant.
 
     Args:
         context: the commit or compaction.
         group: the file group.
-        merged: the live rows; those without a commit time yet get this instant's.
-        first: rows already taken from ``merged``.
-        replaces: the slice that the new file takes the place of.
+        merged: the live rows; rows without a commit time get this instant's.
+        first: rows that were already read from ``merged``.
+        replaces: the slice that the new file replaces.
     """
     number = task_number(group)
     name = BaseFileName(group.file_id, write_token(number, context.attempt), context.instant)
@@ -181,7 +181,7 @@ def write_base_file(
         BaseFileWriter(
             context.storage, path, context.schema, context.avro_schema, indexed=context.indexed
         ) as writer,
-        # Rows are merged while those before are encoded.
+        # Rows are merged while earlier rows are encoded.
         closing(read_ahead(lambda: merged)) as arriving,
     ):
         first_row = 0
@@ -206,7 +206,7 @@ def write_base_file(
 
 
 def _in_columns(schema: pa.Schema, changes: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Changes in the table's columns, which may be more than their own: another writer adds some.
+    """Changes in the table's columns, because another writer may have added some.
 
     Partial rows are decoded in the table's columns, so they stay as they are.
     """
@@ -219,9 +219,9 @@ def _in_columns(schema: pa.Schema, changes: Iterable[pa.Table]) -> Iterator[pa.T
 def _settled(
     context: WriteContext, task: FileGroupWrite, changes: Iterable[pa.Table]
 ) -> Iterator[pa.Table]:
-    """The changes, partial only where they meet a row; as they are where none can be partial.
+    """The changes, with partial rows resolved; unchanged if no row can be partial.
 
-    For a log they are gathered to blocks.
+    For a log they are combined into blocks.
     """
     appends = task.current is not None and context.table_type is TableType.MERGE_ON_READ
     arriving = iter(changes)
@@ -258,7 +258,7 @@ def _create_base_file(
     merged = merge_streams((), changes, context.merger)
     first = next(merged, None)
     if first is None:
-        return None  # deletes of keys that were never there
+        return None  # deletes of keys that never existed
     if task.is_new_partition:
         mark_partition(context.storage, instant, partition)
     group = FileGroupId(
@@ -281,7 +281,7 @@ def _append_log_file(
     parts = (part for part in folded if part.num_rows)
     first = next(parts, None)
     if first is None:
-        return None  # all came too late to say anything
+        return None  # all changes were too late
     group, number = current.group, task.bucket.task_number
     name = _log_name(context, current, number)
     path = join(group.partition_path, str(name))
@@ -313,9 +313,9 @@ def _append_log_file(
 
 
 def _log_name(context: WriteContext, current: FileSlice, number: int) -> LogFileName:
-    """A log is named after its instant; in version 6 after its slice, and is the next one there.
+    """Name a log after its instant; in version 6 after its slice, as the next log there.
 
-    There the write token tells apart what two writers of one slice write, by the time of day.
+    In version 6 the write token, from the time of day, separates the logs of two writers.
     """
     file_id = current.group.file_id
     if not context.version.logs_name_their_slice:
@@ -331,8 +331,8 @@ def _listed_files(
     """The base file and the logs that the stat of a log lists, itself last.
 
     hudi-rs cannot read a commit incrementally without the name of the base file. In version 6 the
-    logs before it in its slice are listed. For CDC queries all files are listed that a query read
-    before the commit, also while a compaction is pending: Apache Hudi takes the rows before the
+    earlier logs of the slice are listed. For CDC queries all files are listed that a query read
+    before the commit, even while a compaction is pending: Apache Hudi reads the rows before the
     commit from them (``HoodieCDCExtractor.getDependentFileSliceForLogFile``).
     """
     listed, logs = current, current.logs
@@ -358,7 +358,7 @@ def _log_writer(context: WriteContext, path: str) -> LogFileWriter:
 
 
 def _gathered(changes: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Tables gathered to blocks; within one, a fold leaves one change for each key."""
+    """Tables combined into blocks; in each block a fold leaves one change for each key."""
     gathered: list[pa.Table] = []
     for table in changes:
         gathered.append(table)

@@ -1,8 +1,8 @@
-"""Writes a log file: blocks of changes, one pair of data and delete block after the other.
+"""Writes a log file: blocks of changes, each a data block followed by a delete block.
 
-Rows that carry a part of the columns only go into data blocks of their own, one for each set of
-columns: with the header ``IS_PARTIAL`` and a schema of these columns alone, as ``MERGE INTO`` of
-Apache Hudi 1.2.0 writes them.
+Partial rows have data blocks of their own, one for each set of columns, with the header
+``IS_PARTIAL`` and a schema of these columns only. ``MERGE INTO`` of Apache Hudi 1.2.0 writes them
+in the same way.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _PARTIAL = {HeaderKey.IS_PARTIAL: "true"}
 class LogFileWriter:
     """One log file, written front to back; memory is bounded by one block.
 
-    Used as a context manager it leaves nothing behind unless ``close`` was reached.
+    As a context manager it removes an unfinished file, unless ``close`` was called.
     """
 
     def __init__(
@@ -61,16 +61,16 @@ class LogFileWriter:
         """Begin a file.
 
         Args:
-            storage: of the table.
+            storage: storage of the table.
             path: from the table's root.
             instant: requested time of the delta commit.
             schema: columns of the rows, meta columns first, with the types of ``avro_schema``.
             avro_schema: the same schema, for the header of every block.
-            block_format: content of data blocks, ``parquet`` or ``avro``.
+            block_format: format of data blocks, ``parquet`` or ``avro``.
             ordering_fields: columns that order two changes of a record.
-            is_event_time: whether they do; if not, a later delete always wins.
+            is_event_time: whether they are used; if not, a later delete always wins.
             max_block_bytes: largest block, in bytes of Arrow memory.
-            indexed: columns whose ranges are asked for, of rows in data blocks.
+            indexed: columns whose ranges are recorded, of rows in data blocks.
         """
         assert block_format in _DATA_BLOCKS, block_format
         assert 0 < max_block_bytes <= MAX_BLOCK_BYTES, max_block_bytes
@@ -78,7 +78,7 @@ class LogFileWriter:
         self._data_type, self._encode = _DATA_BLOCKS[block_format]
         self._ordering = tuple(ordering_fields) if is_event_time else ()
         self._max_block_bytes = max_block_bytes
-        # In the order in which Apache's blocks have them.
+        # In the order of Apache Hudi's blocks.
         self._header = {
             HeaderKey.SCHEMA: to_json(avro_schema),
             HeaderKey.INSTANT_TIME: instant,
@@ -102,13 +102,13 @@ class LogFileWriter:
     def append(self, changes: pa.Table) -> None:
         """Append changes: their upserts as data blocks, then their deletes as delete blocks.
 
-        The blocks no longer tell in which order an upsert and a delete came. That is safe because
-        no key occurs twice in ``changes``: fold them before. Later calls come later in the log.
+        The blocks do not record whether an upsert or a delete came first. This is safe because no
+        key occurs twice in ``changes``: fold them first. Later calls append after earlier ones.
 
-        A row that is flagged as deleted becomes a delete record with its ordering value, as
-        Apache's writer makes it; not every reader looks for the flag in data blocks.
+        A row that is flagged as deleted becomes a delete record with its ordering value, as in
+        Apache Hudi's writer, because not every reader checks the flag in data blocks.
 
-        A partial row must carry the meta columns and the ordering columns at least.
+        A partial row must have at least the meta columns and the ordering columns.
 
         Args:
             changes: a table as ``lakemark.model.changes`` describes it, meta columns set
@@ -126,7 +126,7 @@ class LogFileWriter:
         """Make the file visible.
 
         Raises:
-            ContentMismatch: a file with other bytes lies at the path; see ``made_visible``.
+            ContentMismatch: a file with other bytes exists at the path; see ``made_visible``.
         """
         return WriteStatus(
             made_visible(self._file),
@@ -138,11 +138,11 @@ class LogFileWriter:
         )
 
     def abort(self) -> None:
-        """Forget the file, unless it was closed."""
+        """Discard the file, unless it was closed."""
         self._file.abort()
 
     def _append_rows(self, rows: pa.Table, names: Sequence[str] | None) -> None:
-        """Append rows that carry these columns; all of them when None."""
+        """Append rows with these columns; all columns when None."""
         schema, avro_schema, header = self._schema, self._avro_schema, self._header
         if names is not None:
             schema = pa.schema([schema.field(name) for name in names])
@@ -162,7 +162,7 @@ class LogFileWriter:
                 RECORD_KEY: deletes.column(RECORD_KEY),
                 PARTITION_PATH: deletes.column(PARTITION_PATH),
                 CHANGE_KIND: deletes.column(CHANGE_KIND),
-                # Under their dotted names; in structs they have no columns of their own.
+                # Under their dotted names, because they are not columns of their own.
                 **{name: column_at(deletes, name) for name in self._ordering},
             }
         )
@@ -174,7 +174,7 @@ class LogFileWriter:
 
 
 def _by_written_columns(rows: pa.Table) -> Iterator[tuple[Sequence[str] | None, pa.Table]]:
-    """The rows by the columns that they carry, sets in order of appearance; None means all."""
+    """The rows by set of columns, sets in order of appearance; None means all columns."""
     if WRITTEN_COLUMNS not in rows.column_names or not rows.num_rows:
         yield None, rows
         return

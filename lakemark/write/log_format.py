@@ -1,4 +1,4 @@
-"""Which format the data blocks of a table's logs are written in where nobody says."""
+"""The default format of data blocks in a table's logs."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from lakemark.schema.field_path import column_at
 
 
 def log_format_for(schema: pa.Schema, ordering_fields: Sequence[str]) -> str:
-    """``parquet``, the quicker one to write and to read; or ``avro`` where a text orders the rows.
+    """Return ``parquet``, which is faster, or ``avro`` if a text column orders the rows.
 
-    An ordering value that is a text and lies in a Parquet block is misread by Apache Hudi 1.2.0 on
-    Spark, whoever wrote it: a newer row loses to an older one. Out of Avro blocks it is read
-    rightly. ``tests/interop/test_text_ordering.py`` shows both.
+    Apache Hudi 1.2.0 on Spark misreads a text as ordering value in a Parquet block, whoever wrote
+    the block: a newer row loses to an older one. In Avro blocks it reads the value correctly.
+    ``tests/interop/test_text_ordering.py`` shows both.
 
     Args:
         schema: the table's columns.
-        ordering_fields: columns that order two changes of a record; dotted ones go into structs.
+        ordering_fields: columns that order two changes of a record; a dotted name is a field of a
+            struct.
     """
     nothing = schema.empty_table()
     kinds = [column_at(nothing, name).type for name in ordering_fields]

@@ -1,4 +1,4 @@
-"""The last step of a new file of a commit."""
+"""Closing of a new file of a commit."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from lakemark.storage.storage import AlreadyExists, StreamingFile
 
 
 class ContentMismatch(WriteConflict):
-    """An attempt before this one wrote other bytes; what was written so far has to go."""
+    """An earlier attempt wrote other bytes; the files written so far must be deleted."""
 
 
 def made_visible(file: StreamingFile) -> int:
-    """Close what was written; returns its size in bytes.
+    """Close a file, which makes it visible; returns its size in bytes.
 
-    An attempt that finds the bytes of one before it has nothing to do.
+    If an earlier attempt wrote the same bytes, there is nothing to do.
 
     Raises:
-        ContentMismatch: the one before wrote other bytes. What both were made from has changed in
-            between, as the records of a topic do that is compacted, or what makes them, as another
-            release of Arrow does: no attempt so far may count.
+        ContentMismatch: an earlier attempt wrote other bytes. Its input changed in between, as the
+            records of a compacted topic do, or its software, such as the release of Arrow. None of
+            the attempts may be committed.
     """
     try:
         return file.close()
     except AlreadyExists as error:
-        message = f"{error}: of an attempt that read other rows, or ran other software; start anew"
+        message = f"{error}: another attempt read other rows or ran other software; write it again"
         raise ContentMismatch(message) from error

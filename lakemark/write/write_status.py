@@ -1,4 +1,4 @@
-"""What the writer of a file has to say once the file is closed."""
+"""The status that the writer of a file returns when the file is closed."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from lakemark.model.column_ranges import ColumnRanges
 
 @dataclass(frozen=True, slots=True)
 class WriteStatus:
-    """A whole, visible file; the numbers in it that a commit's ``WriteStat`` asks for.
+    """A complete, visible file, with the numbers for the commit's ``WriteStat``.
 
     Attributes:
-        size_bytes: of the file.
-        num_writes: rows in it, deletes not counted, as Apache counts them.
+        size_bytes: size of the file.
+        num_writes: rows in it, deletes not counted, as in Apache Hudi.
         num_deletes: records of its delete blocks; 0 for a base file.
         num_data_blocks: data blocks of a log file; 0 for a base file.
         num_delete_blocks: delete blocks of a log file; 0 for a base file.
-        column_ranges: what the columns of its rows hold; None when nobody asked.
+        column_ranges: ranges of the columns of its rows; None if they were not requested.
     """
 
     size_bytes: int

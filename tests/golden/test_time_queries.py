@@ -223,7 +223,7 @@ def test_a_table_without_cdc_says_so(unpacked: Unpacked) -> None:
     golden = unpacked["v9_cow_simple"]
     with pytest.raises(InvalidConfig, match=keys.CDC_ENABLED):
         cdc.plan(golden.view, golden.table.store, golden.properties, Span.of("000"))
-    with pytest.raises(InvalidConfig, match=r"kept no \.cdc file"):
+    with pytest.raises(InvalidConfig, match=r"without a \.cdc file"):
         cdc.plan(golden.view, golden.table.store, _with_cdc(golden), Span.of("000"))
 
 

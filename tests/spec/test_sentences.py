@@ -164,7 +164,7 @@ SENTENCES = {
         ],
         "OverwriteNonDefaults: only fields that differ from their default": [
             "test_only_fields_without_their_default_are_overwritten",
-            "unit/merge/test_filling.py::"
+            "unit/merge/partial_update/test_missing_columns.py::"
             "test_other_defaults_than_null_count_as_java_finds_them_equal",
         ],
         "PartialUpdate: certain fields are updated; the example": [

@@ -1,4 +1,4 @@
-"""Mergers that users write for their own tables, in merge mode ``CUSTOM``.
+"""The public API of custom mergers, for tables in merge mode ``CUSTOM``.
 
 Write a ``VectorMerger`` (columns) or a ``BufferedRecordMerger`` (record by record), check it with
 ``check_merger``, and name it as ``package.module:Class``.

@@ -1,14 +1,14 @@
-"""A user's merger as a ``RecordMerger``.
+"""Runs a custom merger as the ``RecordMerger`` of a table.
 
-A key with one change costs nothing; in which order several are merged is said in
-``lakemark.merge.custom.folding``.
+A key with one change is not merged, so it costs nothing. ``lakemark.merge.custom.fold`` decides in
+which order several changes are merged.
 
-Both kinds of deletes reach the merger, and what it returns decides: Apache Hudi 1.2.0 asks it in
-the same way (``BufferedRecordMergerFactory.CustomRecordMerger``), but of a delete block's record
-that wins it stores the record itself rather than what was returned.
+Both kinds of deletes are passed to the merger, and its result decides. Apache Hudi 1.2.0 calls it
+in the same way (``BufferedRecordMergerFactory.CustomRecordMerger``). But if a delete block's record
+wins, Hudi stores that record instead of the merger's result.
 
-Meta columns are not the merger's: a row has those of the newer change, or of the older where it
-comes out as the older was.
+The merger does not set meta columns. A row has those of the newer change, or of the older one if
+the merged row equals the older.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ from lakemark.model.written_columns import all_written, pack
 
 
 def custom_record_merger(merger: CustomMerger, ordering_fields: Sequence[str] = ()) -> RecordMerger:
-    """The merger of a table whose records a user's merger merges.
+    """Return the merger of a table whose records a custom merger merges.
 
     Args:
-        merger: the user's.
-        ordering_fields: of the table.
+        merger: the custom merger.
+        ordering_fields: the table's ordering fields.
     """
     return _CustomRecordMerger(merger, tuple(ordering_fields))
 
@@ -92,7 +92,7 @@ class _CustomRecordMerger:
         return ChangeIndex(changes, self).merge_all(base)
 
     def _merge(self, older: pa.Table, newer: pa.Table) -> tuple[pa.Table, Mask]:
-        """Changes side by side as one, and which of them came out as the older was."""
+        """Merge aligned changes, and mark the results that equal the older change."""
         before, after = (Records(rows, self.ordering_fields) for rows in (older, newer))
         outcome = self._outcome(before, after)
         check_outcome(self.merger, before, after, outcome)
@@ -107,7 +107,7 @@ class _CustomRecordMerger:
         return pa.table([columns[n] for n in older.column_names], schema=newer.schema), is_older
 
     def _outcome(self, older: Records, newer: Records) -> Outcome:
-        # A delete is whole: it is merged as such, as Apache Hudi does.
+        # A delete counts as whole and is merged with ``merge``, as in Apache Hudi.
         in_part = (older.is_partial | newer.is_partial) & newer.has_data
         if not in_part.any() or in_part.all():
             return self._call(older, newer, in_part=bool(in_part.any()))
@@ -126,7 +126,7 @@ class _CustomRecordMerger:
 
 
 def _are_merged_in_place(changes: Records, keys: KeyCodes) -> Mask:
-    """Deletes, and all changes of keys of which one was written in part."""
+    """Deletes, and all changes of keys with a partial row."""
     in_part: Mask = np.zeros(keys.key_count, np.bool_)
     in_part[keys.codes[changes.is_partial]] = True
     in_place: Mask = changes.is_delete | in_part[keys.codes]
@@ -134,7 +134,7 @@ def _are_merged_in_place(changes: Records, keys: KeyCodes) -> Mask:
 
 
 def _as_changes(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Rows of the table as changes that were written whole."""
+    """Rows of the table as changes that have every column."""
     kinds = pa.array(np.full(rows.num_rows, ChangeKind.UPSERT, np.int8))
     own = [name for name in schema.names if name not in CHANGE_COLUMNS]
     changes = rows.select(own).append_column(CHANGE_KIND_FIELD, kinds)
@@ -153,7 +153,7 @@ def _meta_columns(
 
 
 def _kinds(older: Records, newer: Records, outcome: Outcome) -> Kinds:
-    """What the results are as changes."""
+    """The results as kinds of changes."""
     kinds = np.where(outcome.keep, ChangeKind.UPSERT, ChangeKind.FLAGGED_DELETE).astype(np.int8)
     deletes = np.flatnonzero(~outcome.keep)
     if len(deletes) == 0:

@@ -1,4 +1,4 @@
-"""One version of one record: what a merger of single records is given and gives back."""
+"""One version of one record: the input and the result of a merger of single records."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from enum import StrEnum
 class Operation(StrEnum):
     """What a version does to its record; the value is Hudi's (``HoodieOperation``).
 
-    Storage does not tell an insert from an update, so records arrive as updates or deletes; in a
-    result the two mean the same.
+    Storage does not distinguish inserts from updates, so records arrive as updates or deletes. In
+    a result, insert and update have the same meaning.
     """
 
     INSERT = "I"
@@ -25,11 +25,11 @@ class BufferedRecord:
 
     Attributes:
         record_key: never changes.
-        ordering_value: of the ordering field, or a tuple of several; None where there is none:
-            in a table without such fields, or for a delete that wins whatever it meets.
-        operation: a delete may still carry data.
-        data: the table's own columns by name, as Python values; not to be changed in place. None
-            for a delete that carries none. Of a record written in part, only what was written.
+        ordering_value: of the ordering field, or a tuple of several. None in a table without
+            ordering fields, and for a delete that always wins.
+        operation: a delete may have data.
+        data: the table's own columns by name, as Python values; do not change it in place. None
+            for a delete without data. For a partial row only the columns that were written.
     """
 
     record_key: str

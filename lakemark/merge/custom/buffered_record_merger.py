@@ -1,4 +1,4 @@
-"""Mergers of single records, as the specification's ``HoodieRecordMerger``."""
+"""Mergers of single records, like the specification's ``HoodieRecordMerger``."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from lakemark.merge.custom.record_context import RecordContext
 class BufferedRecordMerger(CustomMerger):
     """Merges two versions of one record at a time; called only for records that have two.
 
-    Costs Python for each such pair, where a ``VectorMerger`` costs a few calls for all of them.
+    It runs Python for each such pair; a ``VectorMerger`` needs a few calls for all of them.
     """
 
     @abstractmethod
     def merge(
         self, older: BufferedRecord, newer: BufferedRecord, context: RecordContext
     ) -> BufferedRecord:
-        """What two versions of a record come to; merging is associative.
+        """Merge two versions of a record; merging must be associative.
 
-        Never None. A result that deletes the record has operation ``DELETE``, and the data that
-        there is, for merges to come. The ordering value is always set, as the data has it.
+        Never return None. To delete the record, return a result with operation ``DELETE`` and the
+        data that is known, for later merges. Always set the ordering value that the data has.
 
         Args:
-            older: what earlier changes have come to, or the row of the base file.
+            older: the result of earlier changes, or the row of the base file.
             newer: a later change.
-            context: of the table.
+            context: the table's columns and ordering fields.
         """
 
     def partial_merge(
@@ -41,17 +41,17 @@ class BufferedRecordMerger(CustomMerger):
         reader_schema: pa.Schema,
         context: RecordContext,
     ) -> BufferedRecord:
-        """The same of records one or both of which were written without some columns.
+        """Merge two versions of which one or both were written without some columns.
 
-        Data of the result has only the columns that one of the two was written with. Unless
-        overridden, each takes the columns that it leaves open from the other, and ``merge``
-        decides; a delete is not filled, and fills with null.
+        Data of the result may have only columns that one of the two was written with. By default
+        each version takes its missing columns from the other, and ``merge`` decides. A delete is
+        not filled, and provides null.
 
         Args:
-            older: as for ``merge``; its data has only what was written.
-            newer: the same.
+            older: as for ``merge``; its data has only the columns that were written.
+            newer: likewise.
             reader_schema: the table's columns.
-            context: of the table.
+            context: the table's columns and ordering fields.
         """
         nothing = dict.fromkeys(reader_schema.names)
         before = _filled(older, newer, nothing, context)

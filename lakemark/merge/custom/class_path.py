@@ -1,4 +1,4 @@
-"""What stands at ``package.module:Class``."""
+"""Imports the class or object at ``package.module:Class``."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from lakemark.errors import InvalidConfig
 
 
 def object_at(path: str) -> object:
-    """The class or object of a path.
+    """Import the class or object of a path.
 
     Raises:
-        InvalidConfig: not a path, a module that this process cannot import, or without the name.
+        InvalidConfig: the path is malformed, or this process cannot import the module, or the
+            module lacks the name.
     """
     module_name, _, name = check_class_path(path).partition(":")
     try:

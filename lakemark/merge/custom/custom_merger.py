@@ -1,4 +1,4 @@
-"""What all mergers of users have in common: a strategy id, and the way to a worker."""
+"""The base class of all custom mergers: the strategy id, and how a merger reaches a worker."""
 
 from __future__ import annotations
 
@@ -11,25 +11,26 @@ from lakemark.merge.custom.class_path import object_at
 
 
 class CustomMerger(ABC):
-    """Base of ``VectorMerger`` and ``BufferedRecordMerger``; holds no state between calls.
+    """Base class of ``VectorMerger`` and ``BufferedRecordMerger``; holds no state between calls.
 
-    It pickles by the path of its class, so that a worker that cannot import it says so.
+    It is pickled by the path of its class, so a worker that cannot import it reports the path.
 
     Attributes:
-        merging_strategy: the UUID that tables merged so carry as
-            ``hoodie.record.merge.strategy.id`` (``getMergingStrategy`` of the specification). Make
-            it once, with ``uuid.uuid4()``; what merges otherwise needs another one.
+        merging_strategy: a UUID that tables of this merger store as
+            ``hoodie.record.merge.strategy.id`` (``getMergingStrategy`` of the specification).
+            Generate it once, with ``uuid.uuid4()``. If the merger starts to merge differently, it
+            needs a new one.
     """
 
     merging_strategy: str
 
     @property
     def name(self) -> str:
-        """The path of the class, for messages."""
+        """The path of the class, for error messages."""
         return f"{type(self).__module__}:{type(self).__qualname__}"
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
-        """By class path; a class of ``__main__`` has none that another process knows."""
+        """Pickle by class path; other processes cannot import a class of ``__main__``."""
         reduced: Any = super().__reduce_ex__(max(2, protocol.__index__()))
         if type(self).__module__ == "__main__" or "." in type(self).__qualname__:
             return reduced
@@ -38,14 +39,14 @@ class CustomMerger(ABC):
 
 
 def refused(merger: CustomMerger, record_key: object, fault: str) -> InvalidConfig:
-    """What a merger made of a record that cannot be taken."""
+    """An error about a record that the merger returned."""
     return InvalidConfig(f"merger {merger.name}, record {record_key!r}: {fault}")
 
 
 def _new(path: str, *arguments: object) -> object:
     kind = object_at(path)
     if not isinstance(kind, type):
-        message = f"merger {path} is no class in this process; the same code must be installed"
+        message = f"merger {path} is not a class in this process; install the same code here"
         raise InvalidConfig(message)
     make: Callable[..., object] = kind.__new__
     return make(kind, *arguments)

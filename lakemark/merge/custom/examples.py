@@ -1,4 +1,4 @@
-"""Versions of records by chance, for the rules that a merger is checked against."""
+"""Random versions of records, as examples for the rules that a merger is checked against."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from lakemark.model.changes import CHANGE_KIND_FIELD, ChangeKind
 from lakemark.model.meta_columns import RECORD_KEY
 from lakemark.schema.field_path import column_at
 
-#: The values that a column is given, in ascending order where it has one.
+#: The values that a column may have, in ascending order if its type has one.
 Pools: TypeAlias = Mapping[str, Sequence[object]]
 
 _DAY = dt.date(2024, 1, 1)
 _MOMENT = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
 
-#: How often a version is an upsert, a delete with data, and one without.
+#: Probabilities of an upsert, a delete with data, and a delete without data.
 _KINDS = (ChangeKind.UPSERT, ChangeKind.FLAGGED_DELETE, ChangeKind.DELETE)
 _KIND_ODDS = (0.7, 0.15, 0.15)
 _NULL_ODDS = 0.25
@@ -33,8 +33,8 @@ class Version:
     """One version of a record.
 
     Attributes:
-        values: by column; without data those of the ordering columns only.
-        kind: upsert, or delete with data or without.
+        values: by column; of a delete without data only the ordering columns.
+        kind: an upsert, or a delete with data or without.
     """
 
     values: Mapping[str, object]
@@ -47,12 +47,12 @@ class Version:
 
 @dataclass(frozen=True)
 class Examples:
-    """Makes versions of records of one table.
+    """Generates versions of records of one table.
 
     Attributes:
         schema: the table's own columns.
-        ordering_fields: never null.
-        pools: of all columns.
+        ordering_fields: their values are never null.
+        pools: the possible values of each column.
     """
 
     schema: pa.Schema
@@ -61,11 +61,11 @@ class Examples:
 
     @classmethod
     def of(cls, schema: pa.Schema, ordering_fields: Sequence[str], given: Pools) -> Examples:
-        """Examples with these values, and with some of our own for the other columns.
+        """Examples with the given values, and with default values for the other columns.
 
         Raises:
-            InvalidConfig: a column or a value that is given does not fit the schema, or of some
-                column no values are known.
+            InvalidConfig: a given column or value does not fit the schema, or there are no default
+                values for the type of a column.
         """
         for name in ordering_fields:
             column_at(schema.empty_table(), name)
@@ -89,7 +89,7 @@ class Examples:
         return pa.table([*columns, kinds], schema=schema)
 
     def simpler(self, versions: Sequence[Version]) -> Iterator[list[Version]]:
-        """Examples that are one step simpler: one value less, or an upsert for a delete."""
+        """Examples that are one step simpler: one value fewer, or an upsert instead of a delete."""
         for place, version in enumerate(versions):
             for easier in self._simpler(version):
                 yield [*versions[:place], easier, *versions[place + 1 :]]
@@ -138,7 +138,7 @@ def _check_given(schema: pa.Schema, given: Pools) -> None:
 
 
 def _pool(kind: pa.DataType, name: str) -> list[object]:
-    """Three values of a type, or two; no zero, which Hudi takes for no ordering value."""
+    """Two or three values of a type; never zero, which Hudi treats as "no ordering value"."""
     if pa.types.is_boolean(kind):
         return [False, True]
     if pa.types.is_integer(kind):
@@ -173,7 +173,5 @@ def _nested_pool(kind: pa.DataType, name: str) -> list[object]:
     if pa.types.is_list(kind):
         pool = _pool(kind.value_type, name)
         return [[], [pool[0]], [pool[-1], pool[0]]]
-    message = (
-        f"column {name} is {kind}, of which no examples are known; give values={{{name!r}: …}}"
-    )
+    message = f"column {name} is {kind}, which has no default values; give values={{{name!r}: …}}"
     raise InvalidConfig(message)

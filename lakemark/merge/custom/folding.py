@@ -1,11 +1,12 @@
-"""Which changes of a key are merged with which.
+"""The order in which the changes of a key are merged.
 
-Merging is associative, so neighbours may be merged first: changes of a key are halved until one is
-left, in as many rounds as their count has binary digits, each with one call for all keys. What the
-merger is asked then is not what came of all before, so this is done only within runs of upserts
-that were written whole. Deletes, which an unconditional one makes other than associative in Hudi's
-own rules, and keys with records written in part, where what fills a column depends on who met whom,
-are merged one by one, oldest first.
+Merging is associative, so neighbouring changes may be merged first. The changes of a key are halved
+until one is left, with one call per round for all keys; the number of rounds is the number of
+binary digits of the count. In this order the merger does not see the result of all earlier changes.
+So it is used only within runs of upserts that have every column. Two kinds of changes are merged
+one by one, oldest first: deletes, because an unconditional delete is not associative in Hudi's own
+rules; and changes of keys with partial rows, because the source of a missing column depends on
+which changes met.
 """
 
 from __future__ import annotations
@@ -19,18 +20,19 @@ import pyarrow as pa
 
 from lakemark.merge.key_codes import KeyCodes, Mask, Rows
 
-#: Merges older changes with newer ones of the same keys, side by side.
+#: Merges older changes with newer ones of the same keys, row by row.
 Merge: TypeAlias = Callable[[pa.Table, pa.Table], pa.Table]
 
 
 def folded(changes: pa.Table, keys: KeyCodes, is_alone: Mask, merge: Merge) -> pa.Table:
-    """One change per key, keys as they are numbered.
+    """Fold changes to one per key, in the order of the key codes.
 
     Args:
         changes: oldest first; at least one.
-        keys: of the changes.
-        is_alone: changes that are merged with all before them, and not with a neighbour first.
-        merge: what two changes of each of several keys come to.
+        keys: key codes of the changes.
+        is_alone: changes that must be merged with the result of all earlier changes, and not with
+            a neighbour first.
+        merge: merges two changes of each of several keys.
     """
     runs = _Runs.of(keys, is_alone)
     halved = _by_halves(changes.take(runs.order), runs.run_of_row, merge)
@@ -42,9 +44,9 @@ class _Runs:
     """Neighbouring changes of a key that may be merged first.
 
     Attributes:
-        order: the changes, key by key.
-        run_of_row: ascending, for each change in that order.
-        key_of_run: ascending too.
+        order: row numbers of the changes, key by key.
+        run_of_row: the run of each change in that order, ascending.
+        key_of_run: the key of each run, ascending.
     """
 
     order: Rows
@@ -61,7 +63,7 @@ class _Runs:
 
 
 def _by_halves(rows: pa.Table, runs: Rows, merge: Merge) -> pa.Table:
-    """One row per run; rows come, and go, in the order of their runs."""
+    """Merge each run to one row; input and result are in the order of the runs."""
     finished: list[pa.Table] = []
     finished_runs: list[Rows] = []
     while True:
@@ -91,19 +93,19 @@ def _one_by_one(changes: pa.Table, keys: KeyCodes, merge: Merge) -> pa.Table:
         newer = changes.take(rounds.rows(number))
         finished.append(merged.slice(len(newer)))
         merged = merge(merged.slice(0, len(newer)), newer)
-    # Those of the fewest changes were finished first, and stand last.
+    # Keys with the fewest changes finished first, and their rows come last.
     return pa.concat_tables([merged, *finished[::-1]]).take(rounds.place_of_key)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Rounds:
-    """Rows of keys in rounds; keys of the most rows come first in each, so each is a prefix.
+    """Rows of keys in rounds; keys with the most rows come first in each, so each is a prefix.
 
     Attributes:
-        order: rows, key by key as ``keys_by_count`` has them, each key's in their order.
-        starts: where in ``order`` each key's rows begin.
+        order: row numbers, key by key as ``keys_by_count`` orders them, each key's in sequence.
+        starts: index in ``order`` at which the rows of each key begin.
         counts: rows of each key, descending.
-        place_of_key: where each key, by its number, stands in a round.
+        place_of_key: position of each key code in a round.
     """
 
     order: Rows
@@ -127,21 +129,21 @@ class _Rounds:
         return int(self.counts[0])
 
     def rows(self, number: int) -> Rows:
-        """The rows of a round: of every key that has that many before it."""
+        """The rows of a round: one of every key that has that many earlier rows."""
         has_one = np.searchsorted(-self.counts, -number, side="left")
         rows: Rows = self.order[self.starts[:has_one] + number]
         return rows
 
 
 def _begins(numbers: Rows) -> Mask:
-    """Where a number differs from the one before it."""
+    """Whether a number differs from the one before it."""
     begins: Mask = np.ones(len(numbers), np.bool_)
     begins[1:] = numbers[1:] != numbers[:-1]
     return begins
 
 
 def _places(begins: Mask) -> Rows:
-    """How far behind the beginning of its run each row stands."""
+    """The position of each row in its run, from 0."""
     rows = np.arange(len(begins))
     places: Rows = rows - np.maximum.accumulate(np.where(begins, rows, 0))
     return places

@@ -1,4 +1,4 @@
-"""Finds a user's merger by the path of its class."""
+"""Loads custom mergers by class path, and selects one by strategy id."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _KINDS = f"{VectorMerger.__name__} or {BufferedRecordMerger.__name__}"
 
 
 def load_merger(class_path: str) -> CustomMerger:
-    """The merger at ``package.module:Class``; or an object of such a class at that path.
+    """Load the merger at ``package.module:Class``; an object of such a class is accepted too.
 
     Raises:
-        InvalidConfig: the path names nothing that this process can import, no merger, or one
-            without a strategy id of its own.
+        InvalidConfig: this process cannot import the path, or it is not a merger, or the merger
+            has no strategy id of its own.
     """
     found = object_at(class_path)
     if isinstance(found, type) and issubclass(found, CustomMerger):
@@ -35,10 +35,10 @@ def load_merger(class_path: str) -> CustomMerger:
 
 
 def check_strategy(merger: CustomMerger) -> None:
-    """Pass a merger with a strategy id of its own.
+    """Check that a merger has a strategy id of its own.
 
     Raises:
-        InvalidConfig: it has none, or not a UUID, or one that Hudi gave a meaning.
+        InvalidConfig: it has none, or it is not a UUID, or it is an id of Hudi's own.
     """
     strategy = getattr(merger, "merging_strategy", None)
     try:
@@ -48,37 +48,37 @@ def check_strategy(merger: CustomMerger) -> None:
     if not is_uuid:
         message = (
             f"merger {merger.name}: merging_strategy is {strategy!r}, not a UUID; "
-            "make one with uuid.uuid4() and keep it"
+            "generate one with uuid.uuid4() and keep it"
         )
         raise InvalidConfig(message)
     if strategy in (*MODE_STRATEGIES, PAYLOAD_STRATEGY):
         message = (
-            f"merger {merger.name}: merging_strategy {strategy} is one of Hudi's own; "
-            "make one with uuid.uuid4() and keep it"
+            f"merger {merger.name}: merging_strategy {strategy} belongs to Hudi's own mergers; "
+            "generate one with uuid.uuid4() and keep it"
         )
         raise InvalidConfig(message)
 
 
 def merger_of_strategy(strategy_id: str | None, mergers: Sequence[CustomMerger]) -> CustomMerger:
-    """Of some mergers the first whose strategy is a table's.
+    """Return the first merger with a table's strategy id.
 
     Args:
-        strategy_id: the table's; None for one that is still to be made, any will do.
+        strategy_id: the table's; None for a table that is not created yet, which accepts any.
         mergers: in order of preference.
 
     Raises:
-        InvalidConfig: one of them has no strategy id.
-        Unsupported: none has this one.
+        InvalidConfig: a merger has no strategy id.
+        Unsupported: no merger has this strategy id.
     """
     for merger in mergers:
         check_strategy(merger)
         if strategy_id is None or merger.merging_strategy.lower() == strategy_id.lower():
             return merger
-    given = ", ".join(f"{m.name} ({m.merging_strategy})" for m in mergers) or "none was given"
+    given = ", ".join(f"{m.name} ({m.merging_strategy})" for m in mergers) or "no mergers"
     message = (
-        f"the table merges by strategy {strategy_id}, which its own merger has: {given}; give the "
-        "one with this merging_strategy (table.open(…, mergers=[…]), lakemark query --merger, "
-        "table.merger of a pipeline)"
+        f"the table is merged by the custom merger with strategy {strategy_id}, but the query has "
+        f"{given}; pass the merger with this merging_strategy (table.open(…, mergers=[…]), "
+        "lakemark query --merger, table.merger of a pipeline)"
     )
     raise Unsupported(message)
 
@@ -88,8 +88,8 @@ def _made(class_path: str, kind: type[CustomMerger]) -> object:
         return kind()
     except TypeError as error:
         message = (
-            f"merger {class_path} cannot be made without arguments ({error}); give every argument "
-            "a default, define merge, or name an object of the class"
+            f"merger {class_path} cannot be created without arguments ({error}); give every "
+            "argument a default, define merge, or name an object of the class"
         )
         raise InvalidConfig(message) from error
 

@@ -1,6 +1,6 @@
-"""Calls of a merger of single records: rows become records for it, and its records rows again.
+"""Calls a merger of single records: converts rows to records, and its records back to rows.
 
-Rows that it returns as they are never leave their columns.
+Rows that the merger returns unchanged are copied from their columns.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from lakemark.model.changes import WRITTEN_COLUMNS
 from lakemark.model.meta_columns import RECORD_KEY
 from lakemark.model.written_columns import Written, own_columns
 
-#: Pairs that are held as Python objects at a time.
+#: Pairs that are converted to Python objects at a time.
 _PAIRS_AT_ONCE = 1 << 13
 
 
 def merge_records(
     merger: BufferedRecordMerger, older: Records, newer: Records, *, in_part: bool
 ) -> Outcome:
-    """What the merger makes of the records, one call for each.
+    """Merge records with one call for each.
 
     Args:
-        merger: the user's.
-        older: some records; at least one.
-        newer: the same ones.
-        in_part: whether each pair has a record that was written without some columns.
+        merger: the custom merger.
+        older: older versions; at least one.
+        newer: newer versions of the same records.
+        in_part: whether each pair has a partial row.
 
     Raises:
-        InvalidConfig: it returns something else than the interface says.
+        InvalidConfig: the result violates the interface.
     """
     parts = []
     for start in range(0, len(older), _PAIRS_AT_ONCE):
@@ -65,7 +65,7 @@ class _Calls:
         self._context = RecordContext(pa.schema(own), older.ordering_fields)
 
     def outcome(self) -> Outcome:
-        """One call for each pair, and the rows of what they return."""
+        """Call the merger for each pair, and return the rows of its results."""
         before = list(_buffered(self._older, self._context))
         after = list(_buffered(self._newer, self._context))
         results = [self._call(one, other) for one, other in zip(before, after, strict=True)]
@@ -98,7 +98,7 @@ class _Calls:
         return merged
 
     def _check(self, older: BufferedRecord, newer: BufferedRecord, result: object) -> None:
-        """The rules that rows do not show any more."""
+        """Check rules that rows no longer show."""
         key = older.record_key
         if not isinstance(result, BufferedRecord):
             fault = f"{type(result).__name__} came back; return a BufferedRecord, never None"
@@ -107,7 +107,7 @@ class _Calls:
             fault = f"record {result.record_key!r} came back; a merge never changes the key"
             raise refused(self._merger, key, fault)
         if result.data is None and not result.is_delete:
-            fault = "a record without data came back that is no delete; set Operation.DELETE"
+            fault = "a record without data came back that is not a delete; set Operation.DELETE"
             raise refused(self._merger, key, fault)
         if result is older or result is newer:
             return
@@ -126,14 +126,14 @@ class _Calls:
             raise refused(self._merger, result.record_key, fault)
         missing = [name for name in names if name not in data]
         if missing and not self._may_lack and not result.is_delete:
-            fault = f"column {missing[0]} is missing; give it a value, be it None"
+            fault = f"column {missing[0]} is missing; give it a value or None"
             raise refused(self._merger, result.record_key, fault)
         in_data = self._context.ordering_value(result)
         if in_data != result.ordering_value and in_data == in_data:
             fault = (
                 f"its ordering value is {result.ordering_value!r}, but "
-                f"{', '.join(self._context.ordering_fields)} of its data say {in_data!r}; "
-                "let both say the same (RecordContext.merge_with_record does)"
+                f"{', '.join(self._context.ordering_fields)} of its data is {in_data!r}; "
+                "make both the same (RecordContext.merge_with_record does)"
             )
             raise refused(self._merger, result.record_key, fault)
 
@@ -159,7 +159,7 @@ class _Calls:
             raise refused(self._merger, records[row].record_key, fault) from error
 
     def _written(self, results: Sequence[BufferedRecord]) -> Written | None:
-        """The columns that results have; a delete is whole."""
+        """The columns that each result has; a delete counts as whole."""
         if WRITTEN_COLUMNS not in self._older.changes.column_names:
             return None
         deletes = np.array([result.is_delete for result in results], np.bool_)
@@ -173,7 +173,7 @@ class _Calls:
 
 
 def _buffered(records: Records, context: RecordContext) -> Iterator[BufferedRecord]:
-    """The rows as records."""
+    """Convert rows to records."""
     names = context.schema.names
     columns = [records[name].to_pylist() for name in names]
     data: Iterator[Mapping[str, object]]
@@ -206,7 +206,7 @@ def _ordering_value(values: tuple[object, ...]) -> object:
 
 
 def _is_unchanged(result: BufferedRecord, given: BufferedRecord) -> bool:
-    """Whether the row of ``given`` says all that the result does but for its operation."""
+    """Whether the row of ``given`` equals the result, except for the operation."""
     return result is given or (
         result.data is given.data is not None and result.ordering_value == given.ordering_value
     )

@@ -1,4 +1,4 @@
-"""What a merger of single records may ask of the table, and how it makes new records.
+"""The columns and ordering fields of a table, for mergers of single records.
 
 Source: ``RecordContext`` and ``BufferedRecords`` of Apache Hudi 1.2.0.
 """
@@ -24,7 +24,7 @@ class RecordContext:
 
     Attributes:
         schema: of the data.
-        ordering_fields: most significant first; a dotted name goes into a struct.
+        ordering_fields: most significant first; a dotted name is a field of a struct.
     """
 
     schema: pa.Schema
@@ -36,7 +36,7 @@ class RecordContext:
         return list(self.schema.names)
 
     def get_value(self, record: BufferedRecord, column: str) -> object:
-        """The value of a column, or for ``a.b`` of a field of a struct; None where there is none.
+        """The value of a column, or for ``a.b`` of a field of a struct; None if it is absent.
 
         Raises:
             KeyError: the table has no such column.
@@ -57,21 +57,21 @@ class RecordContext:
     def merge_with_record(
         self, record: BufferedRecord, values: Mapping[str, object]
     ) -> BufferedRecord:
-        """The record with other values in some columns; its ordering value follows its columns."""
+        """The record with new values in some columns; its ordering value is updated."""
         changed = replace(record, data={**self.data_of(record), **values})
         return replace(changed, ordering_value=self.ordering_value(changed))
 
     def delete(self, record: BufferedRecord) -> BufferedRecord:
-        """The record as a delete, with its ordering value and the data that it has."""
+        """The record as a delete, with its ordering value and its data."""
         return replace(record, operation=Operation.DELETE)
 
     def ordering_value(self, record: BufferedRecord) -> object:
-        """The ordering value that the record's data gives."""
+        """The ordering value in the record's data."""
         values = tuple(self.get_value(record, name) for name in self.ordering_fields)
         return (values[0] if values else None) if len(values) < 2 else values
 
     def data_of(self, record: BufferedRecord) -> Mapping[str, object]:
-        """The record's data; of a delete without any, its ordering value in its columns."""
+        """The record's data; for a delete without data, its ordering value in its columns."""
         if record.data is not None or record.ordering_value is None:
             return record.data or {}
         values = record.ordering_value
@@ -87,7 +87,7 @@ class RecordContext:
         return data
 
     def newer_wins(self, older: BufferedRecord, newer: BufferedRecord) -> bool:
-        """Whether the newer record wins as ``Records.wins_over`` says."""
+        """Whether the newer record wins by the rule of ``Records.wins_over``."""
         if not self.ordering_fields or self._is_unconditional(newer):
             return True
         if self._is_unconditional(older):
@@ -104,12 +104,12 @@ class RecordContext:
 
 
 def _is_zero(value: object) -> bool:
-    """The number, or for a column of dates the day numbered so."""
+    """Whether the value is zero, or in a column of dates the day with the number zero."""
     return value == 0 or str(value) == "1970-01-01"
 
 
 def _sort_key(value: object) -> Any:
-    """Null first; doubles as Java compares them: -0 before 0, and NaN on top."""
+    """Null first; doubles like in Java: -0 before 0, and NaN last."""
     if isinstance(value, tuple):
         return tuple(_sort_key(one) for one in value)
     if value is None:

@@ -1,13 +1,13 @@
-"""The rules of the specification, asked of a user's merger with records made by chance.
+"""Checks a custom merger against the rules of the specification, with random records.
 
-For a test of one's own merger:
+For a test of your own merger:
 
     def test_my_merger_keeps_the_rules() -> None:
         check_merger(MyMerger(), schema, ordering_fields=["ts"])
 
-The rules ("Record Merger", "Implementation Guidelines"): what comes back is a record of the same
-key, with the types of the table; only the operation deletes; ordering values are kept; merging is
-associative; and of a vectorised merger, the result of a row does not depend on other rows.
+The rules ("Record Merger", "Implementation Guidelines"): the result is a record of the same key,
+with the types of the table; only the operation deletes; ordering values are kept; merging is
+associative; and the result of a row of a vectorised merger does not depend on other rows.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from lakemark.schema.field_path import column_at
 
 DEFAULT_EXAMPLES = 100
 
-_RESULT = "a record of the same key and of the table's types comes back"
+_RESULT = "the result is a record of the same key with the table's types"
 
-#: Records that a vectorised merger is given at once.
+#: Records that a vectorised merger gets in one call.
 _ROWS_AT_ONCE = 20
 
 
@@ -41,8 +41,8 @@ class BrokenRule(AssertionError):
     """A merger breaks a rule.
 
     Attributes:
-        rule: which.
-        versions: the smallest versions of a record that were found to show it, oldest first.
+        rule: the broken rule.
+        versions: the smallest versions of a record that break it, oldest first.
     """
 
     def __init__(self, merger: str, rule: str, versions: Sequence[Version], seen: str) -> None:
@@ -61,21 +61,21 @@ def check_merger(
     examples: int = DEFAULT_EXAMPLES,
     seed: int = 0,
 ) -> None:
-    """Pass a merger that keeps the rules, as far as examples show it.
+    """Check that a merger follows the rules, as far as examples can show it.
 
     Args:
-        merger: the user's.
+        merger: the custom merger.
         schema: the table's own columns.
-        ordering_fields: the table's.
-        values: for columns whose values mean something to the merger, the ones to try; ascending
-            for ordering fields. Other columns get three values each, and null where it may be.
-        examples: how many are tried for each rule.
-        seed: makes them; the same one makes the same.
+        ordering_fields: the table's ordering fields.
+        values: values to try for columns with a meaning to the merger; ascending for ordering
+            fields. Other columns get three values each, and null if they are nullable.
+        examples: number of examples for each rule.
+        seed: of the random examples; the same seed generates the same examples.
 
     Raises:
         BrokenRule: with the smallest example that was found.
-        InvalidConfig: it has no strategy id, ``ordering_fields`` or ``values`` do not fit the
-            schema, or of some column no values are known.
+        InvalidConfig: the merger has no strategy id, or ``ordering_fields`` or ``values`` do not
+            fit the schema, or there are no default values for the type of a column.
     """
     check_strategy(merger)
     made = Examples.of(schema, ordering_fields, values or {})
@@ -91,7 +91,7 @@ def check_merger(
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A merger with the examples of its table."""
+    """A merger and the examples of its table."""
 
     name: str
     examples: Examples
@@ -104,12 +104,12 @@ class _Asked:
         return self.merger.fold(pa.concat_tables([older, newer]))
 
 
-#: What an example shows against a rule; None where it keeps it.
+#: Describes how an example breaks a rule; None if it does not.
 _Check: TypeAlias = Callable[[_Asked, Sequence[Version]], str | None]
 
 
 def _check(asked: _Asked, rule: str, check: _Check, versions: list[Version]) -> None:
-    """Pass an example, or tell of the smallest one that fails in the same way."""
+    """Check an example; if it fails, raise with the smallest one that fails in the same way."""
     if (fault := _fault(asked, rule, check, versions)) is None:
         return
     while True:
@@ -125,16 +125,16 @@ def _check(asked: _Asked, rule: str, check: _Check, versions: list[Version]) -> 
 def _fault(
     asked: _Asked, rule: str, check: _Check, versions: Sequence[Version]
 ) -> tuple[str, str] | None:
-    """The rule that is broken, and what is seen of it."""
+    """The broken rule and the observed result."""
     try:
         seen = check(asked, versions)
-    except Exception as error:  # What the merger raises, or the adapter of what comes back.
+    except Exception as error:  # Raised by the merger, or by the adapter for an invalid result.
         return _RESULT, f"  {type(error).__name__}: {error}"
     return None if seen is None else (rule, seen)
 
 
 def _check_result(asked: _Asked, versions: Sequence[Version]) -> str | None:
-    """The adapter refuses what cannot be taken."""
+    """The adapter refuses an invalid result."""
     asked.merge(*map(asked.table, versions))
     return None
 
@@ -160,7 +160,7 @@ def _check_ordering(asked: _Asked, versions: Sequence[Version]) -> str | None:
     )
     if found in given:
         return None
-    return f"  merge(a, b) = {_text(merged.to_pylist()[0])}: the ordering value of neither"
+    return f"  merge(a, b) = {_text(merged.to_pylist()[0])}: not the ordering value of a or b"
 
 
 def _check_associativity(asked: _Asked, versions: Sequence[Version]) -> str | None:
@@ -181,7 +181,7 @@ _RULES: tuple[tuple[str, _Check, int], ...] = (
 
 
 def _check_independence(asked: _Asked, pairs: Sequence[Sequence[Version]]) -> None:
-    """Each record alone, against all of them at once."""
+    """Compare the result of each record alone with the result of all records at once."""
     keys = [f"key-{number}" for number in range(len(pairs))]
     older, newer = (asked.examples.table([pair[side] for pair in pairs], keys) for side in (0, 1))
     together = asked.merge(older, newer).to_pylist()
@@ -206,7 +206,7 @@ def _is_empty(row: Mapping[str, object], names: Sequence[str]) -> bool:
 
 
 def _content(row: Mapping[str, Any]) -> tuple[bool, str]:
-    """What is compared; as text, since NaN is the same as NaN here."""
+    """The compared content; as text, because NaN must equal NaN here."""
     return _is_upsert(row), str({k: v for k, v in row.items() if k != CHANGE_KIND})
 
 

@@ -1,4 +1,4 @@
-"""Whether rows side by side hold the same values, nested ones too."""
+"""Compares rows of two tables, nested values included."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _same(one: pa.Array, other: pa.Array) -> Mask:
 
 
 def _same_lists(one: pa.Array, other: pa.Array) -> Mask:
-    """Lists of one length whose items are the same; null lists count as empty."""
+    """Lists of one length with equal items; null lists count as empty."""
     lengths, other_lengths = (
         np.asarray(pc.fill_null(pc.list_value_length(lists), 0)) for lists in (one, other)
     )

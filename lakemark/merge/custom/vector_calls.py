@@ -1,4 +1,4 @@
-"""Calls of a vectorised merger."""
+"""Calls a vectorised merger."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from lakemark.model.written_columns import Written
 def merge_columns(
     merger: VectorMerger, older: Records, newer: Records, *, in_part: bool
 ) -> Outcome:
-    """What the merger makes of the records, all with one call.
+    """Merge all records with one call.
 
     Args:
-        merger: the user's.
-        older: some records; at least one.
-        newer: the same ones.
-        in_part: whether each pair has a record that was written without some columns.
+        merger: the custom merger.
+        older: older versions; at least one.
+        newer: newer versions of the same records.
+        in_part: whether each pair has a partial row.
 
     Raises:
-        InvalidConfig: it returns something else than the interface says.
+        InvalidConfig: the result violates the interface.
     """
     key = older[RECORD_KEY][0].as_py()
     call = merger.partial_merge if in_part else merger.merge
@@ -47,7 +47,7 @@ def merge_columns(
 
 
 def _written(older: Records, newer: Records) -> Written | None:
-    """Columns that one of the two was written with; a delete says what all of them are."""
+    """Columns that one of the two has; a delete has all columns."""
     if WRITTEN_COLUMNS not in older.changes.column_names:
         return None
     is_whole = older.is_delete | newer.is_delete

@@ -14,11 +14,11 @@ from lakemark.merge.key_codes import Mask
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VectorMerge:
-    """What versions of records come to.
+    """The result of merging versions of records.
 
     Attributes:
         rows: in the columns of ``Records.rows``, row by row of the same records.
-        keep: False where the result is a delete; its row keeps the data that there is.
+        keep: False if the result is a delete; its row keeps the known data.
     """
 
     rows: pa.Table
@@ -30,20 +30,21 @@ class VectorMerger(CustomMerger):
 
     @abstractmethod
     def merge(self, older: Records, newer: Records) -> VectorMerge:
-        """What two versions of each record come to.
+        """Merge two versions of each record.
 
-        Row ``i`` of both is the same record, and no record is there twice. The result of a row
-        depends on this row alone, and merging is associative. Ordering columns keep a value.
+        Row ``i`` of both is the same record, and no record occurs twice. The result of a row must
+        depend on this row alone, merging must be associative, and ordering columns must keep a
+        value.
 
         Args:
-            older: what earlier changes have come to, or the row of the base file.
+            older: the result of earlier changes, or the row of the base file.
             newer: a later change.
         """
 
     def partial_merge(self, older: Records, newer: Records) -> VectorMerge:
-        """The same of records one or both of which were written without some columns.
+        """Merge two versions of which one or both were written without some columns.
 
-        What is returned counts as written where one of the two was. Unless overridden, each takes
-        the columns that it leaves open from the other, and ``merge`` decides.
+        A column of the result counts as written if one of the two versions had it. By default each
+        version takes its missing columns from the other, and ``merge`` decides.
         """
         return self.merge(older.with_open_columns_of(newer), newer.with_open_columns_of(older))

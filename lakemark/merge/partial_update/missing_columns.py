@@ -1,7 +1,7 @@
-"""Columns that a record leaves open, taken from another record of its key.
+"""Missing columns of a record, which are taken from another record of its key.
 
-A change that leads sets every column that it does not leave open; one that came late sets only what
-is still open then. So for each column the last leading change that has it decides, or else the
+A change that leads sets every column that it has. A late change sets only the columns that are
+still missing then. So for each column the last leading change that has it decides, or else the
 first late one. Source: ``PartialUpdateHandler``, ``SparkRecordMergingUtils`` and the payload
 classes of Apache Hudi 1.2.0.
 """
@@ -22,12 +22,12 @@ from lakemark.model.changes import CHANGE_COLUMNS, CHANGE_KIND, WRITTEN_COLUMNS
 from lakemark.model.meta_columns import COMMIT_SEQNO, COMMIT_TIME, META_COLUMNS
 from lakemark.model.written_columns import own_columns, pack
 
-#: The default of a column, as its schema says it.
+#: The default of a column in the Avro schema.
 Default: TypeAlias = bool | int | float | str
 
 
 class Holes(Protocol):
-    """Which rows leave a column open; picklable, without state."""
+    """Decides in which rows a column is missing; picklable, without state."""
 
     def __call__(self, rows: pa.Table, column: str) -> Mask:
         """One flag for each row."""
@@ -36,10 +36,10 @@ class Holes(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DefaultValues:
-    """A column is open where it holds its default; that is null where none other is known.
+    """A column is missing if it holds its default, which is null unless another one is known.
 
     Attributes:
-        defaults: by column, those that are not null; None where no value is taken for it.
+        defaults: by column, those that are not null; None if no value counts as the default.
     """
 
     defaults: Mapping[str, Default | None] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class DefaultValues:
 
 @dataclass(frozen=True, slots=True)
 class UnavailableText:
-    """A column of strings or bytes is open where it holds this text."""
+    """A column of strings or bytes is missing if it holds this text."""
 
     text: str
 
@@ -73,7 +73,7 @@ class UnavailableText:
 
 @dataclass(frozen=True, slots=True)
 class UnwrittenColumns:
-    """A column is open where the row was written without it; see ``lakemark.model.changes``."""
+    """A column is missing if the row was written without it; see ``lakemark.model.changes``."""
 
     def __call__(self, rows: pa.Table, column: str) -> Mask:
         """One flag for each row."""
@@ -87,12 +87,12 @@ class UnwrittenColumns:
 
 @dataclass(frozen=True, slots=True)
 class Filling:
-    """How open columns are filled.
+    """How missing columns are taken from other records.
 
     Attributes:
-        holes: says which are open.
-        late_fills: whether a record that came late fills what the leading one leaves open.
-        newest_meta: whether meta columns come from the record that came last, late or not.
+        holes: decides which columns are missing.
+        late_fills: whether a late record fills columns that the leading one lacks.
+        newest_meta: whether meta columns come from the last record, late or not.
     """
 
     holes: Holes
@@ -100,7 +100,7 @@ class Filling:
     newest_meta: bool = False
 
     def fold(self, changes: pa.Table, keys: KeyCodes, precedence: Precedence) -> pa.Table:
-        """One change for each key, in the columns of ``changes``."""
+        """Fold changes to one for each key, in the columns of ``changes``."""
         written = _WrittenBits(changes, keys.key_count)
         columns = {}
         for name in changes.column_names:
@@ -114,10 +114,10 @@ class Filling:
         return pa.table([columns[name] for name in changes.column_names], schema=changes.schema)
 
     def join(self, older: pa.Table, newer: pa.Table, newer_leads: Mask) -> pa.Table:
-        """Rows side by side with the same keys, as one: in the columns of ``older``.
+        """Merge aligned rows of the same keys, in the columns of ``older``.
 
-        Whatever a change without a commit time has led or filled has none either: it is written
-        now (``FileGroupReaderBasedMergeHandle`` gives it the metadata of its own commit).
+        If a change without a commit time leads or fills, the result has no commit time either, so
+        that the writer sets its own (as ``FileGroupReaderBasedMergeHandle`` does).
         """
         fills = {name: self._late_fills(name, older) for name in older.column_names}
         takes = {
@@ -125,7 +125,7 @@ class Filling:
         }
         if COMMIT_TIME in takes:
             is_new = _to_numpy(newer.column(COMMIT_TIME).is_null())
-            # Whatever a late one may fill, were it with nothing, is written too.
+            # A row also counts as written if a late change could fill it, even with null.
             own = [late for name, late in fills.items() if name not in META_COLUMNS]
             is_written = np.logical_or.reduce([newer_leads, *own])
             for name in (COMMIT_TIME, COMMIT_SEQNO):
@@ -138,7 +138,7 @@ class Filling:
         return pa.table(columns, schema=older.schema)
 
     def _sources(self, name: str, is_open: Mask, keys: KeyCodes, precedence: Precedence) -> Rows:
-        """For each key the row that gives the column."""
+        """For each key the row that provides the column."""
         rows = np.arange(len(is_open))
         sets = precedence.counts if self._is_newest(name) else precedence.leads
         last_set = keys.last(rows[sets & ~is_open])
@@ -149,7 +149,7 @@ class Filling:
         return sources
 
     def _late_fills(self, name: str, older: pa.Table) -> Mask:
-        """Rows that leave a column open for one that came late."""
+        """Rows in which a late change may fill the column."""
         if not self.late_fills:
             return np.zeros(older.num_rows, dtype=np.bool_)
         return self.holes(older, name)
@@ -166,12 +166,12 @@ class Filling:
 
 
 def filling_of(changes: pa.Table, own: Filling | None) -> Filling | None:
-    """How open columns of these changes are filled: what a row was written without comes first."""
+    """The rule for these changes: columns that were not written take precedence over ``own``."""
     return Filling(UnwrittenColumns()) if WRITTEN_COLUMNS in changes.column_names else own
 
 
 class _WrittenBits:
-    """The bits of ``WRITTEN_COLUMNS`` after a fold, gathered column by column."""
+    """The bits of ``WRITTEN_COLUMNS`` after a fold, collected column by column."""
 
     def __init__(self, changes: pa.Table, key_count: int) -> None:
         self._names = own_columns(changes)

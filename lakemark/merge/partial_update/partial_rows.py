@@ -1,17 +1,17 @@
-"""Partial rows held against the rows that stand, before they are written.
+"""Resolves partial rows against the current rows of their keys before they are written.
 
-A partial row leaves columns as they are in the table. Where its key has no row there is nothing to
-leave: Apache Hudi reads a partial log block for such a key as if it had all columns, or ends at
-it; and where a delete came in between, it takes the columns of the deleted row. So only those rows
-are written in part whose record stands, as it stands when they arrive; any other partial row
-becomes a whole one, with nulls, and one that comes too late for all its columns is dropped.
+A partial row keeps some columns of the current row. If its key has no current row, there is nothing
+to keep. For such a key Apache Hudi reads a partial log block as if it had all columns, or fails;
+after a delete it uses the columns of the deleted row. So a row is written partially only if its
+record exists when the row arrives. Any other partial row becomes a whole row with nulls. A row that
+is too late for all its columns is dropped.
 
-What stands is asked of the file slice: record keys and ordering values, of the changed keys alone.
-Or all columns, where partial rows are made whole: those of rare sets of columns
-(``lakemark.merge.partial_update.rare_column_sets``); or all of them, since Apache Hudi 1.2.0 fails
-at a row that comes after a delete of its key in the logs of a commit-time table, once there is a
-partial block among them (``OverwriteWithLatestSparkRecordMerger.partialMerge`` asks the delete for
-its schema).
+Current rows are read from the file slice, for the changed keys only: usually record keys and
+ordering values. All columns are read if partial rows must be completed. This applies to rare sets
+of columns (``lakemark.merge.partial_update.rare_column_sets``). It applies to all partial rows of
+commit-time tables: Apache Hudi 1.2.0 fails at a row after a delete of its key if one of the logs
+has a partial block (``OverwriteWithLatestSparkRecordMerger.partialMerge`` asks the delete for its
+schema).
 """
 
 from __future__ import annotations
@@ -39,22 +39,23 @@ def settled(
     makes_whole: bool = False,
     largest_sets: int | None = None,
 ) -> Iterator[pa.Table]:
-    """Changes in which each partial row is one of a record that stands by then.
+    """Make rows whole unless their record exists, and drop rows that are too late.
 
-    A whole row that comes too late is dropped too: Apache Hudi folds logs before it looks at the
-    base file, so the late row would fill what a partial one leaves to the base. Without an order,
-    tables without partial rows come out as they are; all others folded. Of the tables before, the
-    columns that are asked of what stands are held, of the last change to each key.
+    Whole rows that are too late are dropped too. Apache Hudi folds logs before it reads the base
+    file, so a late row would fill columns that a partial row keeps from the base file. If the
+    merger has no order, tables without partial rows are returned unchanged; all others are folded.
+    For later tables the function keeps the last change to each key, in the columns that it reads
+    from current rows.
 
     Args:
         changes: tables of changes to one file group, with ``WRITTEN_COLUMNS``, oldest first.
-        merger: which change wins.
-        standing: reads the file group.
-        makes_whole: whether partial rows take the other columns from what stands at once.
+        merger: decides which change wins.
+        standing: reads current rows of the file group.
+        makes_whole: whether partial rows take the other columns from the current rows at once.
         largest_sets: how many sets of columns may stay partial, the largest in each table; None
-            for all. A merger that looks at values keeps all of them.
+            for all. A custom merger keeps all of them.
     """
-    # Of a merger that looks at values no more is asked than which keys came.
+    # For a custom merger only the keys of earlier changes are needed.
     earlier = _Earlier(commit_time_merger() if merger.needs_whole_rows else merger)
     for part in changes:
         names = own_columns(part) if makes_whole else _decisive(part, merger)
@@ -73,21 +74,21 @@ def settled(
 
 
 class _Earlier:
-    """What changes that came before come to: at most one for each key."""
+    """The result of earlier changes: at most one change for each key."""
 
     def __init__(self, merger: RecordMerger) -> None:
         self._merger = merger
         self._tables: list[pa.Table] = []
 
     def of_keys(self, changes: pa.Table) -> list[pa.Table]:
-        """Those to the keys of these changes, in one table; none where there are none."""
+        """Earlier changes to the keys of these changes, in one table; empty if there are none."""
         is_of_keys = self._is_of_keys(changes)
         found = [t.filter(mask) for t, mask in zip(self._tables, is_of_keys, strict=True)]
         found = [table for table in found if table.num_rows]
         return [pa.concat_tables(found)] if found else []
 
     def add(self, changes: pa.Table) -> None:
-        """The next ones."""
+        """Add the next changes."""
         known = self.of_keys(changes)
         if known:
             is_of_keys = self._is_of_keys(changes)
@@ -106,9 +107,9 @@ def _without(rows: pa.Table, mask: pa.ChunkedArray) -> pa.Table:
 
 
 def _whole_where_new(changes: pa.Table, known: Sequence[pa.Table]) -> pa.Table:
-    """Folded changes that are whole where their key was not known.
+    """Folded changes that are whole if their key was not known.
 
-    For a merger that looks at values, which takes what follows a delete for whole itself.
+    For a custom merger, which itself treats a row after a delete as whole.
     """
     keys = pa.concat_tables([rows.select([RECORD_KEY]) for rows in known]).column(RECORD_KEY)
     is_new = pc.invert(pc.is_in(changes.column(RECORD_KEY), value_set=keys.combine_chunks()))
@@ -122,15 +123,15 @@ def _may_come_late(merger: RecordMerger) -> bool:
 
 
 def _decisive(changes: pa.Table, merger: RecordMerger) -> list[str]:
-    """Columns that decide whether a record stands, and against which changes."""
+    """Columns that decide whether a record exists, and which changes win."""
     ordering = [top_column(name, changes.schema) for name in merger.ordering_fields]
     return list(dict.fromkeys([RECORD_KEY, *ordering]))
 
 
 def _after(standing: pa.Table, earlier: Sequence[pa.Table], merger: RecordMerger) -> pa.Table:
-    """What stands once the earlier changes, folded, have been made; and the deletes among them.
+    """Current rows after the earlier, folded changes, and the deletes among these.
 
-    The deletes tell which of the later changes come too late to fill anything.
+    The deletes decide which later changes are too late to fill a column.
     """
     upserts = pa.array(np.full(standing.num_rows, ChangeKind.UPSERT, np.int8))
     rows = standing.append_column(CHANGE_KIND_FIELD, upserts)
@@ -145,14 +146,14 @@ def _after(standing: pa.Table, earlier: Sequence[pa.Table], merger: RecordMerger
 
 
 def _settled(changes: pa.Table, standing: pa.Table, merger: RecordMerger) -> pa.Table:
-    """One change at most for each key, partial only where the record stands.
+    """At most one change for each key, partial only if the record exists.
 
-    Standing rows and changes are folded together, with row numbers in place of values: so for each
-    column the fold tells which row it comes from.
+    Current rows and changes are folded together, with row numbers instead of values. So the folded
+    value of a column is the number of the row that it comes from.
     """
     columns, decisive = own_columns(changes), _decisive(changes, merger)
     folded = merger.fold(_numbered(changes, standing.select([*decisive, CHANGE_KIND])))
-    # A change of which nothing is left comes out as the standing row.
+    # If a change has no effect, the current row comes out.
     first = standing.num_rows
     winners = folded.column(COMMIT_TIME).to_numpy()
     folded = folded.take(np.flatnonzero(winners >= first))
@@ -175,7 +176,7 @@ def _settled(changes: pa.Table, standing: pa.Table, merger: RecordMerger) -> pa.
 
 
 def _numbered(changes: pa.Table, standing: pa.Table) -> pa.Table:
-    """Standing rows, then changes; in all columns that decide nothing the number of the row."""
+    """Current rows, then changes; columns that do not decide hold the number of the row."""
     count = standing.num_rows + changes.num_rows
     columns: dict[str, pa.ChunkedArray | pa.Array] = {
         name: pa.array(np.arange(count)) for name in own_columns(changes)

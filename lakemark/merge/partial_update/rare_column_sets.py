@@ -1,12 +1,12 @@
-"""Partial rows of rare sets of columns, completed from the rows that stand.
+"""Completes partial rows of rare sets of columns from current rows.
 
-A log has a block for each set of columns, and a block costs a schema and a file of its own: with
-many sets more than the rows do. So the largest sets keep their blocks, and a row of any other is
-written whole, its other columns as they stand.
+A log has a block for each set of columns, and each block costs a schema and a Parquet file. With
+many sets the blocks cost more than the rows. So the largest sets keep their blocks. Rows of all
+other sets are written whole, with the other columns of the current row.
 
-The rows must win against what stands when they are written (``settled`` drops all others). Then a
-whole row reads as the partial one does, for now and for every change that comes after: a newer one
-leads either way. Of a late change it takes nothing, as of any whole row.
+The rows must win against the current rows when they are written (``settled`` drops all others).
+Then a whole row reads like the partial one, now and after every newer change, because a newer
+change leads in both cases. A late change fills nothing in it, as in any whole row.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from lakemark.model.changes import WRITTEN_COLUMNS
 from lakemark.model.meta_columns import RECORD_KEY
 from lakemark.model.written_columns import all_written, own_columns
 
-#: Rows of these record keys as they stand: the given columns.
+#: Reads the current rows of some record keys, in the given columns.
 StandingRows: TypeAlias = Callable[[pa.ChunkedArray, Sequence[str]], pa.Table]
 
 
 def complete_rare(
     changes: pa.Table, standing: StandingRows, largest: int, touched: Sequence[pa.ChunkedArray]
 ) -> pa.Table:
-    """The changes with rows of all but the largest sets of columns made whole.
+    """The changes, with rows of all but the largest sets of columns made whole.
 
-    A row stays as it is where no one row can complete it: that of its key was changed since, or
-    stands more than once.
+    A row stays partial if no single row can complete it: because its key was changed since, or
+    has several rows.
 
     Args:
-        changes: at most one for each key, each partial one of a record that stands.
-        standing: reads the rows that stand.
-        largest: how many sets stay sets, besides that of all columns.
-        touched: record keys that were changed after what ``standing`` reads.
+        changes: at most one for each key, each partial one of a record that exists.
+        standing: reads current rows.
+        largest: how many sets stay partial, in addition to the set of all columns.
+        touched: record keys that were changed after the state that ``standing`` reads.
     """
     is_rare = _find_rare(changes, largest)
     if not is_rare.any():
@@ -53,7 +53,7 @@ def complete_rare(
 
 
 def _find_rare(changes: pa.Table, largest: int) -> Mask:
-    """Which rows carry a set of columns that is none of the largest."""
+    """Which rows have a set of columns that is not among the largest."""
     sets = changes.column(WRITTEN_COLUMNS).combine_chunks().dictionary_encode()
     codes = sets.indices.to_numpy()
     counts = np.bincount(codes, minlength=len(sets.dictionary))
@@ -66,7 +66,7 @@ def _find_rare(changes: pa.Table, largest: int) -> Mask:
 
 
 def _of_single_keys(rows: pa.Table) -> pa.Table:
-    """Without the rows of keys that stand more than once."""
+    """Without the rows of keys that have several rows."""
     keys = rows.column(RECORD_KEY).combine_chunks().dictionary_encode()
     codes = keys.indices.to_numpy()
     is_single = np.bincount(codes, minlength=len(keys.dictionary))[codes] == 1

@@ -1,11 +1,11 @@
-"""The changes of a commit in a file group as rows: what was done, when, and the images.
+"""Reads the changes of a commit in a file group: operation, time, and the images.
 
-Columns as Apache Hudi 1.2.0 gives them in Spark: ``op`` (i, u or d), ``ts_ms`` (the instant of the
-commit), ``before`` and ``after`` (JSON, see ``image_text``). Source: ``CDCFileGroupIterator``.
+Columns as in Apache Hudi 1.2.0 on Spark: ``op`` (i, u or d), ``ts_ms`` (the instant of the commit),
+``before`` and ``after`` (JSON, see ``image_text``). Source: ``CDCFileGroupIterator``.
 
-A log is compared with what its file group was before. Deletes in it count whatever their ordering
-value; an upsert that comes too late changes nothing. Held in memory are the changes of one commit
-in one file group; what they are compared with streams past.
+A log is compared with the earlier state of its file group. Its deletes always apply, for any
+ordering value; an upsert that is too late changes nothing. Only the changes of one commit in one
+file group are held in memory; the rows of the earlier state stream past.
 """
 
 from __future__ import annotations
@@ -33,25 +33,25 @@ SCHEMA = pa.schema([(name, pa.string()) for name in ("op", "ts_ms", "before", "a
 
 INSERT, UPDATE, DELETE = "i", "u", "d"
 
-#: Rows printed at a time: their text has to fit a column of strings.
+#: Rows converted to text at a time, because a string column is limited to 2 GB.
 _BATCH_ROWS = 1 << 14
 
 
 def read(plan: CdcPlan, reader: FileGroupReader) -> Iterator[pa.RecordBatch]:
-    """The changes, split by split, in the columns of ``SCHEMA``; none of the batches is empty.
+    """Read the changes, split by split, in the columns of ``SCHEMA``; no batch is empty.
 
     Args:
-        plan: what to read.
-        reader: of the table.
+        plan: the plan of the query.
+        reader: reader of the table.
 
     Raises:
         SnapshotChanged: a file was removed since the plan; plan again.
-        CorruptData: bytes that disagree with the format.
-        Unsupported: a file or a block of a kind that is not read here, or a table without record
-            keys in its rows.
+        CorruptData: bytes violate the format.
+        Unsupported: a file or a block of a kind that lakemark does not read, or a table without
+            record keys in its rows.
     """
     if RECORD_KEY not in reader.schema.names:
-        message = f"changes can only be told of a table whose rows carry {RECORD_KEY}"
+        message = f"a CDC query requires rows with {RECORD_KEY}, which this table does not have"
         raise Unsupported(message)
     for split in plan.splits:
         changes = _SplitChanges(split, plan.mode, replace(reader, is_visible=split.visible))
@@ -78,7 +78,7 @@ class _SplitChanges:
                 yield from self._inferred()
 
     def _inferred(self) -> Iterator[pa.RecordBatch]:
-        """A log against the state before it."""
+        """The changes of a log, compared with the state before it."""
         log = FileSlice(self.split.group, self.split.instant, None, self.split.logs)
         own = replace(self.reader, is_visible=_OnlyInstant(self.split.instant))
         arrived = list(own.changes(log))
@@ -99,7 +99,7 @@ class _SplitChanges:
     def _updated(
         self, older: pa.Table, index: ChangeIndex, upserts: pa.Table
     ) -> Iterator[pa.RecordBatch]:
-        """Rows that the upserts of their keys change."""
+        """Rows that are changed by upserts with the same keys."""
         newer = index.merge(older).rows
         if newer.num_rows < older.num_rows:  # A custom merger may delete for an upsert.
             stays = pc.is_in(
@@ -116,7 +116,7 @@ class _SplitChanges:
             yield self._batch(UPDATE, before, after)
 
     def _kept(self) -> Iterator[pa.RecordBatch]:
-        """What the writer kept in ``.cdc`` files."""
+        """The changes that the writer logged in ``.cdc`` files."""
         changes = read_kept_changes(self.reader.storage, self.split.logs, self.mode)
         if self.mode is LoggingMode.DATA_BEFORE_AFTER:
             for kept in _in_pieces(changes):
@@ -127,7 +127,7 @@ class _SplitChanges:
             yield from self._completed(changes)
 
     def _completed(self, changes: pa.Table) -> Iterator[pa.RecordBatch]:
-        """Kept changes with the images that were not kept."""
+        """Logged changes, completed with the images that the writer did not log."""
         keys = changes.column("record_key")
         older, newer = (self._rows_of(keys, s) for s in (self.split.before, self.split.after))
         for kept in _in_pieces(changes):
@@ -143,7 +143,7 @@ class _SplitChanges:
         return pa.concat_tables([self.reader.schema.empty_table(), *rows])
 
     def _image(self, keys: pa.Array, rows: pa.Table, is_there: pa.Array) -> pa.Array:
-        """Images of the records with these keys, where there are any."""
+        """Images of the records with these keys, if there are any."""
         places = pc.index_in(keys, value_set=rows.column(RECORD_KEY).combine_chunks())
         missing = keys.filter(pc.and_(is_there, places.is_null()))
         if len(missing):
@@ -182,7 +182,7 @@ class _SplitChanges:
 
 @dataclass(frozen=True, slots=True)
 class _OnlyInstant:
-    """Blocks of one commit count: in table version 6 a log may hold others."""
+    """Only blocks of one commit are visible: in table version 6 a log may hold others."""
 
     instant: str
 
@@ -191,7 +191,7 @@ class _OnlyInstant:
 
 
 def _printed(rows: pa.Table) -> Iterator[pa.Array]:
-    """Images of rows, some at a time."""
+    """Images of rows, in batches."""
     for batch in _in_pieces(rows):
         yield JACKSON.text(_records(batch))
 
@@ -206,7 +206,7 @@ def _records(rows: pa.RecordBatch | pa.Table) -> pa.StructArray:
 
 
 def _kept_text(changes: pa.RecordBatch, column: str) -> pa.Array:
-    """A record as Avro prints it; the word null where there is none."""
+    """A record as Avro prints it; the text ``null`` if there is none."""
     return pc.fill_null(AVRO.text(changes.column(column)), "null")
 
 

@@ -1,7 +1,7 @@
-"""Columns of numbers, strings and bytes in the words that Java's JSON writers use for them.
+"""Columns of numbers, strings and bytes in the notation of Java's JSON writers.
 
-Doubles are the shortest text that reads back as the same number, as ``Double.toString`` prints
-them since Java 19; older versions sometimes print a digit more.
+Doubles are the shortest text that parses to the same number, as in ``Double.toString`` since Java
+19; older versions sometimes print one digit more.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NO_NUMBERS = {"nan": '"NaN"', "inf": '"Infinity"', "-inf": '"-Infinity"'}
 
 
 def number_text(values: pa.Array) -> pa.Array:
-    """JSON of a column of floats or doubles; what JSON has no number for is quoted."""
+    """JSON of a column of floats or doubles; NaN and infinities are quoted."""
     plain = values.cast(pa.string())
     size = pc.abs(values)
     is_plain = pc.or_(
@@ -30,7 +30,7 @@ def number_text(values: pa.Array) -> pa.Array:
     )
     has_point = pc.match_substring(plain, ".")
     pointed = pc.if_else(has_point, plain, pc.binary_join_element_wise(plain, ".0", ""))
-    # A comparison with NaN is false, so what is no number takes the other way.
+    # A comparison with NaN is false, so NaN and infinities use the other branch.
     text = pc.if_else(is_plain, pointed, _scientific(plain))
     for word, quoted in _NO_NUMBERS.items():
         text = pc.if_else(pc.equal(plain, word), quoted, text)
@@ -38,12 +38,12 @@ def number_text(values: pa.Array) -> pa.Array:
 
 
 def quoted(strings: pa.Array, special: str, escapes: dict[str, str]) -> pa.Array:
-    r"""Strings in quotation marks.
+    r"""Quote strings.
 
     Args:
         strings: a column of strings.
-        special: a class of characters (RE2) that are not written as they are.
-        escapes: what is written for some of them; for the others ``\uXXXX``.
+        special: characters that must be escaped, as a character class of RE2.
+        escapes: escapes of some of them; the others become ``\uXXXX``.
     """
     for character in _present(strings, special):
         written = escapes.get(character, f"\\u{ord(character):04X}")
@@ -71,7 +71,7 @@ def base64_text(values: pa.Array) -> pa.Array:
 
 
 def per_byte_text(values: pa.Array, words: pa.Array, separator: str) -> pa.Array:
-    """Each byte of a column of bytes by its word (one of 256), joined."""
+    """Replace each byte of a column of bytes by its word (one of 256), joined."""
     stored = byte_strings(pc.fill_null(_wide(values), b""))
     lengths = stored.lengths
     used = stored.data[_places(stored.offsets[:-1], lengths)]
@@ -81,7 +81,7 @@ def per_byte_text(values: pa.Array, words: pa.Array, separator: str) -> pa.Array
 
 
 def _scientific(plain: pa.Array) -> pa.Array:
-    """Numbers as ``d.dddEn``, from a text of their shortest digits; null where there are none."""
+    """Numbers as ``d.dddEn``, from their shortest text; null if they are not numbers."""
     parts = pc.extract_regex(plain, _DIGITS)
     sign, whole = parts.field("sign"), parts.field("whole")
     # An empty group is the empty string.
@@ -105,7 +105,7 @@ def _scientific(plain: pa.Array) -> pa.Array:
 
 
 def _present(strings: pa.Array, special: str) -> list[str]:
-    """The special characters that occur, the backslash first since it is in what others become."""
+    """The special characters that occur, the backslash first because escapes contain it."""
     concerned = strings.filter(pc.fill_null(pc.match_substring_regex(strings, special), False))
     if len(concerned) == 0:
         return []
@@ -121,7 +121,7 @@ def _wide(values: pa.Array) -> pa.Array:
 
 
 def _places(starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Positions of all bytes of pieces that begin at ``starts``."""
+    """Positions of all bytes in ranges that begin at ``starts``."""
     total = int(lengths.sum())
     shifts = starts - np.append(0, np.cumsum(lengths))[:-1]
     places: npt.NDArray[np.int64] = np.arange(total) + np.repeat(shifts, lengths)

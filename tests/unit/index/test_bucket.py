@@ -93,7 +93,7 @@ def test_groups_are_found_by_partition_and_bucket() -> None:
     with pytest.raises(InvalidConfig, match="beyond 1 buckets"):
         groups_by_bucket(groups, 1)
     second = FileGroupId("eu", file_id(0, "eu", "2", "t"))
-    with pytest.raises(InvalidConfig, match="beside"):
+    with pytest.raises(InvalidConfig, match="in the bucket of"):
         groups_by_bucket([*groups, second], 2)
 
 

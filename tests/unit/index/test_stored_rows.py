@@ -229,7 +229,7 @@ def test_lone_complex_keys_of_both_encodings_are_refused() -> None:
     index, storage = BucketIndex(1, ("id",)), complex_table()
     write(storage, index, record_keys=ROWS["id"].combine_chunks())
     table = write(storage, index)
-    with pytest.raises(InvalidConfig, match=r"record keys of two encodings.*'id:k0'"):
+    with pytest.raises(InvalidConfig, match=r"record keys in two encodings.*'id:k0'"):
         check_stored_rows(table, index)
 
 
@@ -250,5 +250,5 @@ def test_rows_without_the_partition_column_are_refused() -> None:
     index, storage = BucketIndex(1, ("id",)), table_of(["id"], ["day"])
     write(storage, index, rows=ROWS)
     table = opened(storage, {keys.PARTITION_FIELDS: "dropped"})
-    with pytest.raises(Unsupported, match="do not hold dropped"):
+    with pytest.raises(Unsupported, match="lack dropped"):
         check_stored_rows(table, index)

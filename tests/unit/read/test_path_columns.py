@@ -106,7 +106,7 @@ def test_sparks_own_reader_gets_none_of_the_files(dropped: Table) -> None:
 
 
 def test_cdc_query_of_dropped_columns_is_refused(dropped: Table) -> None:
-    with pytest.raises(InvalidConfig, match=r"drop\.partition\.columns.*ask for an incremental"):
+    with pytest.raises(InvalidConfig, match=r"drop\.partition\.columns.*use an incremental"):
         dropped.changes()
 
 

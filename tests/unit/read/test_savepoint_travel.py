@@ -86,13 +86,13 @@ def test_a_savepoint_reads_as_it_did_and_other_old_times_are_refused(
     assert as_of(fresh, saved.requested_at) == history.seen[saved.requested_at]
     for other in history.commits[:4]:
         if other is not saved:
-            with pytest.raises(InvalidConfig, match="was cleaned away"):
+            with pytest.raises(InvalidConfig, match="was cleaned"):
                 as_of(fresh, other.requested_at)
     after = str(int(saved.requested_at) + 1)
-    with pytest.raises(InvalidConfig, match="was cleaned away"):
+    with pytest.raises(InvalidConfig, match="was cleaned"):
         as_of(fresh, after)
     delete_savepoint(fresh.access, saved.requested_at)
-    with pytest.raises(InvalidConfig, match="was cleaned away"):
+    with pytest.raises(InvalidConfig, match="was cleaned"):
         as_of(writer(history.storage).table, saved.requested_at)
 
 
@@ -122,6 +122,6 @@ def test_a_savepoint_of_which_a_file_is_gone_is_refused(
     for path in paths:
         content = history.storage.read(path)
         history.storage.delete([path])
-        with pytest.raises(InvalidConfig, match="was cleaned away"):
+        with pytest.raises(InvalidConfig, match="was cleaned"):
             as_of(writer(history.storage).table, saved.requested_at)
         history.storage.put(path, content)

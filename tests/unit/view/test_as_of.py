@@ -104,7 +104,7 @@ def test_what_was_cleaned_away_cannot_be_travelled_to(stated: str, earliest: str
         (completed("50", "51", Action.CLEAN), clean_content(stated)),
     )
     check_retained(store.load(), store, earliest)
-    with pytest.raises(InvalidConfig, match=f"earliest that can be read is {earliest}"):
+    with pytest.raises(InvalidConfig, match=f"earliest readable instant is {earliest}"):
         check_retained(store.load(), store, str(int(earliest) - 1).zfill(2))
 
 

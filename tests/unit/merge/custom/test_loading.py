@@ -53,8 +53,8 @@ def test_classes_and_objects_are_found_by_their_path() -> None:
         (f"{HERE}:HERE", "an object of str"),
         (f"{HERE}:WithoutMerge", "define merge"),
         (f"{HERE}:WithArguments", "give every argument a default"),
-        (f"{HERE}:WithoutId", r"'latest', not a UUID; make one with uuid\.uuid4"),
-        (f"{HERE}:WithHudisId", "one of Hudi's own"),
+        (f"{HERE}:WithoutId", r"'latest', not a UUID; generate one with uuid\.uuid4"),
+        (f"{HERE}:WithHudisId", "belongs to Hudi's own mergers"),
     ],
 )
 def test_what_is_no_merger_is_refused_with_the_remedy(path: str, fault: str) -> None:

@@ -87,7 +87,7 @@ def test_of_a_vectorised_merger(result: Callable[[Records, Records], Any], fault
         (lambda a, b, c: replace(b, record_key="other"), "'other' came back"),
         (lambda a, b, c: replace(b, data=None), r"set Operation\.DELETE"),
         (lambda a, b, c: replace(deleted(b), ordering_value=None), "ordering value was lost"),
-        (lambda a, b, c: replace(b, ordering_value=9), "its data say 2"),
+        (lambda a, b, c: replace(b, ordering_value=9), "its data is 2"),
         (lambda a, b, c: c.merge_with_record(b, {"txet": ""}), "no column txet"),
         (lambda a, b, c: c.merge_with_record(b, {"text": 7}), "text is string and cannot hold 7"),
         (lambda a, b, c: replace(b, data={"ts": 2}), "text is missing"),
@@ -127,8 +127,8 @@ def kept_with_ordering_of_older(a: Records, b: Records) -> VectorMerge:
     ("delete", "result", "fault"),
     [
         (ChangeKind.COMMIT_TIME_DELETE, kept_newer, "ts is null"),
-        (ChangeKind.COMMIT_TIME_DELETE, kept_with_ordering_of_older, "no delete; set keep"),
-        (ChangeKind.DELETE, kept_newer, "no delete; set keep to False"),
+        (ChangeKind.COMMIT_TIME_DELETE, kept_with_ordering_of_older, "not a delete; set keep"),
+        (ChangeKind.DELETE, kept_newer, "not a delete; set keep to False"),
     ],
 )
 def test_a_live_row_of_a_delete_without_data(

@@ -167,12 +167,12 @@ def test_good_mergers_pass(
 @pytest.mark.parametrize(
     ("merger", "rule", "seen"),
     [
-        (ReturnsNothing(), "comes back", "never None"),
+        (ReturnsNothing(), "the result is", "never None"),
         (Renames(), "same key", r"'key\+' came back"),
         (Retypes(), "table's types", "v is double and must be int64"),
-        (EmptiesDeletedRows(), "comes back", "without any data .* that is no delete"),
-        (LosesTimes(), "comes back", "ordering value was lost"),
-        (AddsTimes(), "the ordering value is kept", "of neither"),
+        (EmptiesDeletedRows(), "the result is", "without any data .* that is not a delete"),
+        (LosesTimes(), "the result is", "ordering value was lost"),
+        (AddsTimes(), "the ordering value is kept", "not the ordering value of a or b"),
         (Averages(), "associative", r"merge\(a, merge\(b, c\)\)"),
         (FirstKeyWins(), "does not depend on other rows", "alone"),
     ],
