@@ -68,15 +68,15 @@ class BucketIndex:
         """``List.hashCode`` of the hashed values: whole columns first, then irregular keys."""
         if len(self.key_fields) == 1:
             hashes = list_hash([keys])
-            odd = pc.and_(pc.match_substring(keys, ","), pc.match_substring(keys, ":"))
+            irregular = pc.and_(pc.match_substring(keys, ","), pc.match_substring(keys, ":"))
         else:
             parts = pc.extract_regex(keys, self._plain_key)
             hashes = list_hash([_part(parts, i) for i in self._hashed_positions])
-            odd = parts.is_null()
-        odd_rows = np.flatnonzero(odd)
-        if len(odd_rows):
+            irregular = parts.is_null()
+        irregular_rows = np.flatnonzero(irregular)
+        if len(irregular_rows):
             hashes = hashes.copy()
-            hashes[odd_rows] = self._parsed_hashes(keys.take(odd_rows).to_pylist())
+            hashes[irregular_rows] = self._parsed_hashes(keys.take(irregular_rows).to_pylist())
         return hashes
 
     def _parsed_hashes(self, keys: list[str]) -> npt.NDArray[np.int32]:
@@ -145,7 +145,7 @@ def bucket_of(file_id: str) -> int:
     raise InvalidConfig(message)
 
 
-def place_in_partition(file_id: str) -> int | str:
+def bucket_or_file_id(file_id: str) -> int | str:
     """A file group's bucket; or its file id if another index created the group.
 
     One in forty UUIDs of other indexes begins with eight digits, and is treated as a bucket. Two
@@ -168,9 +168,9 @@ def groups_by_bucket(
     """
     found: dict[tuple[str, int], FileGroupId] = {}
     for group in groups:
-        place = (group.partition_path, bucket_of(group.file_id))
-        other = found.setdefault(place, group)
-        if place[1] >= bucket_count or other != group:
+        slot = (group.partition_path, bucket_of(group.file_id))
+        other = found.setdefault(slot, group)
+        if slot[1] >= bucket_count or other != group:
             reason = (
                 f"beyond {bucket_count} buckets" if other == group else f"in the bucket of {other}"
             )

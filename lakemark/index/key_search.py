@@ -60,7 +60,9 @@ class SearchedGroup:
         )
 
 
-def live_keys(reader: FileGroupReader, group: SearchedGroup, record_keys: pa.Array) -> pa.Array:
+def find_live_keys(
+    reader: FileGroupReader, group: SearchedGroup, record_keys: pa.Array
+) -> pa.Array:
     """Those of the keys that have a live row in the group, each once.
 
     A row is live if queries read it now, or will read it once a pending compaction completes. The
@@ -76,63 +78,63 @@ def live_keys(reader: FileGroupReader, group: SearchedGroup, record_keys: pa.Arr
         SnapshotChanged: a file of the group is gone.
         CorruptData, Unsupported: a file cannot be read.
     """
-    wanted = _may_hold(reader, group.readable, record_keys)
-    return _live(reader, group, wanted, None) if len(wanted) else wanted
+    wanted = _filter_by_files(reader, group.readable, record_keys)
+    return _find_live(reader, group, wanted, None) if len(wanted) else wanted
 
 
-def keys_live_after(
+def find_keys_live_after(
     reader: FileGroupReader, group: SearchedGroup | None, changes: pa.Table
 ) -> pa.Array:
     """Keys of the changes that have a live row once the changes are written, each once.
 
     Args:
-        reader: as for ``live_keys``.
+        reader: as for ``find_live_keys``.
         group: the file group that is changed; None for a new one.
         changes: folded, as the writer folds them before it writes; the columns that a merge of the
             keys needs, and the kind.
 
     Raises:
-        SnapshotChanged, CorruptData, Unsupported: as for ``live_keys``.
+        SnapshotChanged, CorruptData, Unsupported: as for ``find_live_keys``.
     """
     keys = pc.unique(changes.column(RECORD_KEY))
     if group is None:
-        return _together([reader.merge_keys(_NEW_GROUP, keys, changes)])
-    return _live(reader, group, keys, changes)
+        return _collect_keys([reader.merge_keys(_NEW_GROUP, keys, changes)])
+    return _find_live(reader, group, keys, changes)
 
 
-def _live(
+def _find_live(
     reader: FileGroupReader, group: SearchedGroup, keys: pa.Array, changes: pa.Table | None
 ) -> pa.Array:
     found = [reader.merge_keys(group.readable, keys, changes)]
     if group.to_rewrite is not None:
         base = reader.merge_keys(group.to_rewrite, keys)
         found.append(reader.merge_keys(group.current, keys, changes, base))
-    return _together(found)
+    return _collect_keys(found)
 
 
-def _together(found: Iterable[Iterable[pa.Table]]) -> pa.Array:
+def _collect_keys(found: Iterable[Iterable[pa.Table]]) -> pa.Array:
     columns = [rows.column(RECORD_KEY) for tables in found for rows in tables]
     chunks = [chunk for column in columns for chunk in column.chunks]
     return pc.unique(pa.chunked_array(chunks, pa.string()))
 
 
-def _may_hold(reader: FileGroupReader, file_slice: FileSlice, keys: pa.Array) -> pa.Array:
+def _filter_by_files(reader: FileGroupReader, file_slice: FileSlice, keys: pa.Array) -> pa.Array:
     base = file_slice.base
-    in_base = keys.slice(0, 0) if base is None else _may_be_in_base(reader.storage, base, keys)
+    in_base = keys.slice(0, 0) if base is None else _filter_by_base(reader.storage, base, keys)
     if not file_slice.logs or len(in_base) == len(keys):
         return in_base
-    changed = [rows.column(RECORD_KEY) for rows in reader.changed_keys(file_slice)]
+    changed = [rows.column(RECORD_KEY) for rows in reader.read_changed_keys(file_slice)]
     logged = pa.chunked_array([c for column in changed for c in column.chunks], pa.string())
     either = pa.chunked_array([*logged.chunks, in_base], pa.string())
     return keys.filter(pc.is_in(keys, value_set=either.combine_chunks()))
 
 
-def _may_be_in_base(storage: Storage, base: BaseFile, keys: pa.Array) -> pa.Array:
+def _filter_by_base(storage: Storage, base: BaseFile, keys: pa.Array) -> pa.Array:
     if base.name.extension != "parquet":
         return keys
     stored = read_footer(storage, base).metadata or {}
     footer = {name.decode(): value.decode() for name, value in stored.items()}
-    keys = _in_range(keys, footer.get(MIN_RECORD_KEY), footer.get(MAX_RECORD_KEY))
+    keys = _filter_by_range(keys, footer.get(MIN_RECORD_KEY), footer.get(MAX_RECORD_KEY))
     if BLOOM_FILTER not in footer or not len(keys):
         return keys
     type_code = footer.get(TYPE_CODE, SIMPLE)
@@ -140,7 +142,7 @@ def _may_be_in_base(storage: Storage, base: BaseFile, keys: pa.Array) -> pa.Arra
     return keys.filter(pa.array(bloom.might_contain(keys)))
 
 
-def _in_range(keys: pa.Array, low: str | None, high: str | None) -> pa.Array:
+def _filter_by_range(keys: pa.Array, low: str | None, high: str | None) -> pa.Array:
     """Keys within bounds, which are in Java's order: for ASCII only that is the order of bytes."""
     if low is None or high is None or not (low.isascii() and high.isascii()):
         return keys

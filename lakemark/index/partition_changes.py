@@ -9,13 +9,13 @@ upsert may lose to a newer row or to an earlier delete, and a delete may lose to
 the keys in question are merged with the table's rows by the table's own merger, as readers merge
 them. For each key:
 
-before   partitions that have it before the batch
-kept     partitions in ``before`` that still have it after the batch
-new      partitions that have it after the batch and did not have it before
+before     partitions that have it before the batch
+remaining  partitions in ``before`` that still have it after the batch
+new        partitions that have it after the batch and did not have it before
 
 The batch is one commit, so a delete in it frees its key for another partition, wherever it is in
-the batch. If ``kept`` is empty, the first of ``new`` is the partition of the key. All others of
-``new`` are partition changes. Partitions are independent of each other: if the batch is written
+the batch. If ``remaining`` is empty, the first of ``new`` is the partition of the key. All others
+of ``new`` are partition changes. Partitions are independent of each other: if the batch is written
 without the changes of a partition change, all other rows are the same as with them.
 
 The bucket index uses the same bucket for a key in every partition. So the file groups of one bucket
@@ -35,9 +35,9 @@ import pyarrow.compute as pc
 
 from lakemark.config.merge_settings import MergeSettings
 from lakemark.config.table_properties import MergeMode
-from lakemark.index.key_search import SearchedGroup, keys_live_after, live_keys
+from lakemark.index.key_search import SearchedGroup, find_keys_live_after, find_live_keys
 from lakemark.merge.key_codes import NO_ROW, key_codes
-from lakemark.merge.spill import divided_by_key
+from lakemark.merge.spill import divide_by_key
 from lakemark.model.changes import CHANGE_KIND, ChangeKind
 from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY
 from lakemark.read.file_group_reader import FileGroupReader
@@ -109,12 +109,12 @@ def find_partition_changes(
         Unsupported: a file or a block of a kind that lakemark does not read.
     """
     search = _Search(reader, groups, appends)
-    found = [search.find(some) for some in divided_by_key(changes, memory_budget_bytes)]
+    found = [search.find(some) for some in divide_by_key(changes, memory_budget_bytes)]
     return pa.concat_tables([SCHEMA.empty_table(), *found])
 
 
 @dataclass(frozen=True, slots=True)
-class _Pairs:
+class _KeyPartitions:
     """The keys and partitions to which a batch may add a row, each pair once.
 
     Ordered by the arrival of the first upsert of each pair.
@@ -128,12 +128,12 @@ class _Pairs:
     partitions: pa.Array
 
     @classmethod
-    def of(cls, changes: pa.Table, *, deletes_may_add: bool) -> _Pairs:
+    def of(cls, changes: pa.Table, *, deletes_may_add: bool) -> _KeyPartitions:
         codes = key_codes(changes, (RECORD_KEY, PARTITION_PATH))
         kinds = changes.column(CHANGE_KIND).to_numpy()
         first = codes.first(np.flatnonzero(deletes_may_add | (kinds == ChangeKind.UPSERT)))
         pairs = changes.take(pa.array(np.sort(first[first != NO_ROW]))).combine_chunks()
-        return cls(*(_texts(pairs, name) for name in (RECORD_KEY, PARTITION_PATH)))
+        return cls(*(_to_strings(pairs, name) for name in (RECORD_KEY, PARTITION_PATH)))
 
     def keys_outside(self, partition: str) -> pa.Array:
         """Keys to which the batch may add a row in another partition, each once."""
@@ -156,16 +156,17 @@ class _Search:
     def find(self, changes: pa.Table) -> pa.Table:
         """Find the partition changes among all changes of some keys."""
         deletes_may_add = self.reader.merger.needs_whole_rows
-        pairs = _Pairs.of(changes, deletes_may_add=deletes_may_add)
+        pairs = _KeyPartitions.of(changes, deletes_may_add=deletes_may_add)
         elsewhere = (
-            live_keys(self.reader, group, pairs.keys_outside(group.partition_path))
+            find_live_keys(self.reader, group, pairs.keys_outside(group.partition_path))
             for group in self.groups
         )
         suspects = _union([*elsewhere, pairs.keys_of_several()])
         if not len(suspects):
             return SCHEMA.empty_table()
         before = _by_key(
-            (group.partition_path, live_keys(self.reader, group, suspects)) for group in self.groups
+            (group.partition_path, find_live_keys(self.reader, group, suspects))
+            for group in self.groups
         )
         changed = changes.filter(pc.is_in(changes.column(RECORD_KEY), value_set=suspects))
         rows = list(_partition_changes(before, self._live_after(changed), changed, pairs))
@@ -185,7 +186,7 @@ class _Search:
             group = groups.get(path)
             if self.appends and group is not None:
                 folded = _as_logged(folded)
-            live.append((path, keys_live_after(self.reader, group, folded)))
+            live.append((path, find_keys_live_after(self.reader, group, folded)))
         return _by_key(live)
 
     def _with_deletes(self, rows: list[_Found], changed: pa.Table) -> list[_Found]:
@@ -200,7 +201,7 @@ _Found = tuple[str, str, str, bool, bool]
 
 
 def _partition_changes(
-    before: _Partitions, after: _Partitions, changed: pa.Table, pairs: _Pairs
+    before: _Partitions, after: _Partitions, changed: pa.Table, pairs: _KeyPartitions
 ) -> Iterator[_Found]:
     """The partition changes, key by key, because few keys are in question.
 
@@ -210,18 +211,18 @@ def _partition_changes(
         changed: the changes of these keys.
         pairs: keys and partitions of the batch.
     """
-    touched = set(zip(*(_texts(changed, n).to_pylist() for n in _PAIR), strict=True))
+    touched = set(zip(*(_to_strings(changed, n).to_pylist() for n in _PAIR), strict=True))
     arrived: dict[str, list[str]] = defaultdict(list)
     for key, path in zip(pairs.keys.to_pylist(), pairs.partitions.to_pylist(), strict=True):
         if path in after.get(key, ()):
             arrived[key].append(path)
     for key, live in arrived.items():
         held = before.get(key, ())
-        kept = [path for path in held if (key, path) not in touched or path in after[key]]
+        remaining = [path for path in held if (key, path) not in touched or path in after[key]]
         new = [path for path in live if path not in held]
-        is_more = len(kept) + len(new) > max(len(held), 1)
-        for number, path in enumerate(new if kept else new[1:]):
-            yield key, path, (kept or new)[0], is_more and number == 0, False
+        is_more = len(remaining) + len(new) > max(len(held), 1)
+        for number, path in enumerate(new if remaining else new[1:]):
+            yield key, path, (remaining or new)[0], is_more and number == 0, False
 
 
 _PAIR = (RECORD_KEY, PARTITION_PATH)
@@ -231,8 +232,8 @@ def _as_logged(folded: pa.Table) -> pa.Table:
     """Changes as a log returns them: flagged rows become records of delete blocks."""
     kinds = folded.column(CHANGE_KIND).to_numpy()
     stored = np.where(kinds == ChangeKind.FLAGGED_DELETE, np.int8(ChangeKind.DELETE), kinds)
-    place = folded.schema.get_field_index(CHANGE_KIND)
-    return folded.set_column(place, folded.schema.field(place), pa.array(stored))
+    position = folded.schema.get_field_index(CHANGE_KIND)
+    return folded.set_column(position, folded.schema.field(position), pa.array(stored))
 
 
 def _by_key(live: Iterable[tuple[str, pa.Array]]) -> _Partitions:
@@ -243,7 +244,7 @@ def _by_key(live: Iterable[tuple[str, pa.Array]]) -> _Partitions:
     return found
 
 
-def _texts(rows: pa.Table, name: str) -> pa.Array:
+def _to_strings(rows: pa.Table, name: str) -> pa.Array:
     return rows.column(name).combine_chunks().cast(pa.string())
 
 

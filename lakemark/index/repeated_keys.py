@@ -20,11 +20,11 @@ import pyarrow.compute as pc
 
 from lakemark.errors import InvalidConfig
 from lakemark.index.bucket import bucket_of, groups_by_bucket
-from lakemark.merge.spill import divided_by_key
+from lakemark.merge.spill import divide_by_key
 from lakemark.model.file_slice import FileSlice
 from lakemark.model.meta_columns import RECORD_KEY
-from lakemark.read.record_keys import RecordKeys
 from lakemark.read.scan import Scan
+from lakemark.read.virtual_keys import VirtualKeys
 
 #: Memory for the keys of one bucket; more of them go to disk.
 DEFAULT_MEMORY_BUDGET_BYTES = 128 << 20
@@ -72,7 +72,7 @@ class RepeatedKeys:
 def find_repeated_keys(
     scan: Scan,
     bucket_count: int | None,
-    record_keys: RecordKeys | None = None,
+    virtual_keys: VirtualKeys | None = None,
     memory_budget_bytes: int = DEFAULT_MEMORY_BUDGET_BYTES,
 ) -> RepeatedKeys:
     """Find the record keys that have a live row in more than one partition.
@@ -82,7 +82,7 @@ def find_repeated_keys(
     Args:
         scan: of the latest rows, without a condition.
         bucket_count: buckets in each partition; None if it is unknown, or for another index.
-        record_keys: creates the keys of rows without meta columns.
+        virtual_keys: creates the keys of rows without meta columns.
         memory_budget_bytes: how many bytes of keys are held before they go to disk.
 
     Raises:
@@ -90,16 +90,16 @@ def find_repeated_keys(
         CorruptData, Unsupported: a file cannot be read.
     """
     found = RepeatedKeys()
-    for slices in _that_may_share_keys(scan.slices, bucket_count):
+    for slices in _group_by_bucket(scan.slices, bucket_count):
         partitions = sorted({one.group.partition_path for one in slices})
         if len(partitions) > 1:
-            keys = _keys_of(scan, slices, partitions, record_keys)
-            for some in divided_by_key(keys, memory_budget_bytes):
+            keys = _keys_of(scan, slices, partitions, virtual_keys)
+            for some in divide_by_key(keys, memory_budget_bytes):
                 found += _count(some, partitions)
     return found
 
 
-def _that_may_share_keys(
+def _group_by_bucket(
     slices: Sequence[FileSlice], bucket_count: int | None
 ) -> Iterable[list[FileSlice]]:
     if bucket_count is None:
@@ -115,7 +115,7 @@ def _that_may_share_keys(
 
 
 def _keys_of(
-    scan: Scan, slices: Sequence[FileSlice], partitions: Sequence[str], made: RecordKeys | None
+    scan: Scan, slices: Sequence[FileSlice], partitions: Sequence[str], made: VirtualKeys | None
 ) -> Iterator[pa.Table]:
     """Record keys, and the index of each key's partition."""
     part = scan.with_columns((RECORD_KEY,) if made is None else made.columns)

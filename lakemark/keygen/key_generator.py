@@ -89,12 +89,12 @@ class KeyGeneratorConfig:
         return len(self.record_key_fields) > 1
 
     @classmethod
-    def of(cls, properties: TableProperties, place: str) -> KeyGeneratorConfig:
+    def of(cls, properties: TableProperties, table_url: str) -> KeyGeneratorConfig:
         """The settings of a table, with the key encoding that Apache Hudi 1.2 uses by default.
 
         Args:
             properties: the table's.
-            place: the table's URL, for errors.
+            table_url: the table's URL, for errors.
 
         Raises:
             Unsupported: the key generator is not implemented.
@@ -104,9 +104,9 @@ class KeyGeneratorConfig:
         if kind is None:
             named = properties.key_generator_class or properties.key_generator
             message = (
-                f"table {place} has the key generator {properties.key_generator} ({named}), but "
-                f"lakemark writes only {', '.join(KeyGeneratorType)}; write to another path, or "
-                "with Apache Hudi"
+                f"table {table_url} has the key generator {properties.key_generator} ({named}), "
+                f"but lakemark writes only {', '.join(KeyGeneratorType)}; write to another path, "
+                "or with Apache Hudi"
             )
             raise Unsupported(message)
         return cls(
@@ -137,11 +137,11 @@ class KeyGenerator:
         fields = self.config.record_key_fields
         values = [key_value(rows, name) for name in fields]
         if not self.config.names_key_fields:
-            return pc.if_else(_is_filled(values[0]), values[0], None)
+            return pc.if_else(_is_not_empty(values[0]), values[0], None)
         parts = [_key_part(name, value) for name, value in zip(fields, values, strict=True)]
-        has_value = _is_filled(values[0])
+        has_value = _is_not_empty(values[0])
         for value in values[1:]:
-            has_value = pc.or_(has_value, _is_filled(value))
+            has_value = pc.or_(has_value, _is_not_empty(value))
         return pc.if_else(has_value, pc.binary_join_element_wise(*parts, ","), None)
 
     def find_ambiguous_keys(self, rows: pa.Table) -> pa.Array:
@@ -187,5 +187,5 @@ def _is_ambiguous(values: pa.Array, following: str | None) -> pa.Array:
     return pc.fill_null(found, fill_value=False)
 
 
-def _is_filled(values: pa.Array) -> pa.Array:
+def _is_not_empty(values: pa.Array) -> pa.Array:
     return pc.fill_null(pc.not_equal(values, ""), fill_value=False)

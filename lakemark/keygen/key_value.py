@@ -2,10 +2,10 @@
 
 bool       true, false
 int, long  digits
-decimal    ``BigDecimal.toString``: 1.50, and 1E-7 where the exponent falls below -6
+decimal    ``BigDecimal.toString``: 1.50, and 1E-7 if the exponent is less than -6
 date       2026-01-31
 time       milliseconds (32 bits) or microseconds (64 bits) of the day
-timestamp  milliseconds or microseconds since the epoch, digits only, whatever the zone
+timestamp  milliseconds or microseconds since the epoch, digits only, in any zone
            (``hoodie.datasource.write.keygenerator.consistent.logical.timestamp.enabled`` = false)
 
 Source: ``HoodieAvroUtils.getNestedFieldValAsString`` of Apache Hudi 1.2.0.

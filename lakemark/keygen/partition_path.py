@@ -55,7 +55,7 @@ def partition_paths(
         for field, column in zip(fields, values, strict=True)
     ]
     paths = parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, "/")
-    return _by_distinct_value(paths, lambda path: path if _may_be_a_path(path) else None)
+    return _by_distinct_value(paths, lambda path: path if _is_valid_path(path) else None)
 
 
 def escape(value: str) -> str:
@@ -84,17 +84,17 @@ def _folder_names(values: pa.Array, prefix: str, url_encode: bool, slashes_nest:
     return pc.if_else(values.is_null(), folder_name(None, prefix, url_encode), named)
 
 
-def _may_be_a_path(path: str) -> bool:
+def _is_valid_path(path: str) -> bool:
     try:
         folders = check_path(f"{path}/file").split("/")[:-1]
     except ValueError:
         return False
     if "\\" in path or ":" in folders[0] or path == ALL_PARTITIONS:
         return False
-    return all(_may_be_a_folder(name) for name in folders)
+    return all(_is_valid_folder(name) for name in folders)
 
 
-def _may_be_a_folder(name: str) -> bool:
+def _is_valid_folder(name: str) -> bool:
     is_checksum = name.startswith(".") and name.endswith(".crc")
     column, equals, value = name.partition("=")
     is_half_a_column = bool(equals) and not (column and value)

@@ -7,13 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from lakemark.merge.join import PairRule, Pairs
+from lakemark.merge.join import JoinRule, MatchedRows
 from lakemark.merge.key_codes import NO_ROW, Mask, Rows
 from lakemark.merge.key_lookup import KeyLookup
 from lakemark.model.changes import CHANGE_KIND, ChangeKind
 from lakemark.model.meta_columns import RECORD_KEY
-
-__all__ = ["ChangeIndex", "MergeCounts", "Merged", "PairRule"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +31,7 @@ class MergeCounts:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Merged:
+class MergeResult:
     """Live rows after a merge, in the columns of the table, and the counts of changes."""
 
     rows: pa.Table
@@ -47,7 +45,7 @@ class ChangeIndex:
     piece had (``insert_unmatched``). A key that the base file holds twice is changed twice.
     """
 
-    def __init__(self, changes: pa.Table, rule: PairRule) -> None:
+    def __init__(self, changes: pa.Table, rule: JoinRule) -> None:
         """Index the changes.
 
         Args:
@@ -61,32 +59,32 @@ class ChangeIndex:
         self._is_upsert: Mask = changes.column(CHANGE_KIND).to_numpy() == ChangeKind.UPSERT
         self._was_matched = np.zeros(changes.num_rows, dtype=np.bool_)
 
-    def merge(self, base: pa.Table) -> Merged:
+    def merge(self, base: pa.Table) -> MergeResult:
         """Apply the changes to base rows, which keep their order; new keys are not added."""
         matched_rows, change_rows = self._match(base)
         if len(matched_rows) == 0:
-            return Merged(base, MergeCounts())
-        joined = self._rule.join(Pairs(base, matched_rows, self._changes, change_rows))
+            return MergeResult(base, MergeCounts())
+        joined = self._rule.join(MatchedRows(base, matched_rows, self._changes, change_rows))
         updated, deleted = matched_rows[joined.updated], matched_rows[joined.deleted]
         counts = MergeCounts(updated=len(updated), deleted=len(deleted))
-        return Merged(_replace(base, updated, joined.rows, deleted), counts)
+        return MergeResult(_replace(base, updated, joined.rows, deleted), counts)
 
-    def inserted(self, columns: list[str]) -> Merged:
+    def insert_unmatched(self, columns: list[str]) -> MergeResult:
         """Return the upserts whose keys no base row had, as rows of these columns."""
         new = np.flatnonzero(self._is_upsert & ~self._was_matched)
-        return Merged(self._changes.select(columns).take(new), MergeCounts(inserted=len(new)))
+        return MergeResult(self._changes.select(columns).take(new), MergeCounts(inserted=len(new)))
 
-    def merge_all(self, base: pa.Table) -> Merged:
+    def merge_all(self, base: pa.Table) -> MergeResult:
         """Merge one base table completely: the merged base rows, then the inserted ones."""
         merged = self.merge(base)
-        inserted = self.inserted(base.column_names)
-        return Merged(
+        inserted = self.insert_unmatched(base.column_names)
+        return MergeResult(
             pa.concat_tables([merged.rows, inserted.rows]), merged.counts + inserted.counts
         )
 
     def _match(self, base: pa.Table) -> tuple[Rows, Rows]:
         """Base rows that have a change, and the changes to them."""
-        change_of_row = self._keys.places(base.column(RECORD_KEY))
+        change_of_row = self._keys.find_rows(base.column(RECORD_KEY))
         matched_rows = np.flatnonzero(change_of_row != NO_ROW)
         change_rows = change_of_row[matched_rows]
         self._was_matched[change_rows] = True
@@ -97,6 +95,6 @@ def _replace(base: pa.Table, replaced: Rows, rows: pa.Table, dropped: Rows) -> p
     """``base`` with some rows replaced by others, and some dropped."""
     source = np.arange(base.num_rows)
     source[replaced] = base.num_rows + np.arange(len(replaced))
-    stays = np.ones(base.num_rows, dtype=np.bool_)
-    stays[dropped] = False
-    return pa.concat_tables([base, rows]).take(source[stays])
+    survives = np.ones(base.num_rows, dtype=np.bool_)
+    survives[dropped] = False
+    return pa.concat_tables([base, rows]).take(source[survives])

@@ -8,13 +8,13 @@ from typing import Protocol
 import pyarrow as pa
 
 from lakemark.merge.key_codes import Mask, Rows
-from lakemark.merge.ordering import ordering_columns
-from lakemark.merge.partial_update.missing_columns import Filling, filling_of
+from lakemark.merge.ordering import select_ordering_columns
+from lakemark.merge.partial_update.missing_columns import PartialUpdate, partial_update_for
 from lakemark.model.changes import CHANGE_KIND, ChangeKind
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Pairs:
+class MatchedRows:
     """Base rows, each matched with the change to its key.
 
     Attributes:
@@ -29,21 +29,23 @@ class Pairs:
     changes: pa.Table
     change_rows: Rows
 
-    def where(self, chosen: Mask) -> Pairs:
+    def filter(self, chosen: Mask) -> MatchedRows:
         """Some of the matches."""
-        return Pairs(self.base, self.base_rows[chosen], self.changes, self.change_rows[chosen])
+        return MatchedRows(
+            self.base, self.base_rows[chosen], self.changes, self.change_rows[chosen]
+        )
 
-    def older(self) -> pa.Table:
+    def older_rows(self) -> pa.Table:
         """The matched base rows."""
         return self.base.take(self.base_rows)
 
-    def newer(self) -> pa.Table:
+    def newer_rows(self) -> pa.Table:
         """Their changes, row by row."""
         return self.changes.take(self.change_rows)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Joined:
+class JoinedRows:
     """The result for matched base rows; those in neither mask stay unchanged.
 
     Attributes:
@@ -57,7 +59,7 @@ class Joined:
     rows: pa.Table
 
 
-class PairRule(Protocol):
+class JoinRule(Protocol):
     """Decides between a base row and the change to its key."""
 
     @property
@@ -65,7 +67,7 @@ class PairRule(Protocol):
         """The columns that the rule compares."""
         ...
 
-    def join(self, pairs: Pairs) -> Joined:
+    def join(self, matched: MatchedRows) -> JoinedRows:
         """Return the result for the matched base rows."""
         ...
 
@@ -79,7 +81,7 @@ class WinnerRule(Protocol):
         ...
 
     @property
-    def filling(self) -> Filling | None:
+    def partial_update(self) -> PartialUpdate | None:
         """How missing columns of one record come from the other; None if they do not."""
         ...
 
@@ -93,21 +95,23 @@ class WinnerRule(Protocol):
         ...
 
 
-def join_winners(pairs: Pairs, rule: WinnerRule) -> Joined:
+def join_by_winner(matched: MatchedRows, rule: WinnerRule) -> JoinedRows:
     """Join rows by a rule that lets one of the two win."""
     fields = rule.ordering_fields
-    older = ordering_columns(pairs.base, fields).take(pairs.base_rows)
-    newer = ordering_columns(pairs.changes, fields, CHANGE_KIND).take(pairs.change_rows)
+    older = select_ordering_columns(matched.base, fields).take(matched.base_rows)
+    newer = select_ordering_columns(matched.changes, fields, CHANGE_KIND).take(matched.change_rows)
     wins = rule.newer_wins(older, newer)
-    filling = filling_of(pairs.changes, rule.filling)
+    partial_update = partial_update_for(matched.changes, rule.partial_update)
     is_upsert: Mask = newer.column(CHANGE_KIND).to_numpy() == ChangeKind.UPSERT
     # A base row that wins may still be filled from the change that lost.
-    updated = is_upsert & (wins | (filling is not None))
-    rows = _winning_rows(pairs.where(updated), wins[updated], filling)
-    return Joined(updated, wins & ~is_upsert, rows)
+    updated = is_upsert & (wins | (partial_update is not None))
+    rows = _select_winning_rows(matched.filter(updated), wins[updated], partial_update)
+    return JoinedRows(updated, wins & ~is_upsert, rows)
 
 
-def _winning_rows(pairs: Pairs, wins: Mask, filling: Filling | None) -> pa.Table:
-    if filling is None:
-        return pairs.changes.select(pairs.base.column_names).take(pairs.change_rows)
-    return filling.join(pairs.older(), pairs.newer(), wins)
+def _select_winning_rows(
+    matched: MatchedRows, wins: Mask, partial_update: PartialUpdate | None
+) -> pa.Table:
+    if partial_update is None:
+        return matched.changes.select(matched.base.column_names).take(matched.change_rows)
+    return partial_update.join(matched.older_rows(), matched.newer_rows(), wins)

@@ -15,7 +15,7 @@ from itertools import chain
 import pyarrow as pa
 
 from lakemark.execution.runner import LocalRunner
-from lakemark.merge.change_index import ChangeIndex, MergeCounts, Merged
+from lakemark.merge.change_index import ChangeIndex, MergeCounts, MergeResult
 from lakemark.merge.record_merger import RecordMerger
 from lakemark.merge.spill import MAX_LEVEL, SpilledDivisions
 from lakemark.model.changes import CHANGE_COLUMNS
@@ -34,7 +34,7 @@ class MergeStream(Iterator[pa.Table]):
         counts: counts of the merge so far; complete once the stream has ended.
     """
 
-    def __init__(self, merged: Iterator[Merged]) -> None:
+    def __init__(self, merged: Iterator[MergeResult]) -> None:
         self.counts = MergeCounts()
         self._batches = self._run(merged)
 
@@ -45,10 +45,10 @@ class MergeStream(Iterator[pa.Table]):
         """End early and remove spilled files; does nothing if the stream has ended."""
         self._batches.close()
 
-    def _run(self, merged: Iterator[Merged]) -> Generator[pa.Table, None, None]:
+    def _run(self, merged: Iterator[MergeResult]) -> Generator[pa.Table, None, None]:
         for part in merged:
             self.counts += part.counts
-            yield from in_batches(part.rows, MAX_BATCH_BYTES)
+            yield from split_batches(part.rows, MAX_BATCH_BYTES)
 
 
 def merge_streams(
@@ -80,7 +80,7 @@ def fold_stream(
     return merge_streams((), changes, merger, memory_budget_bytes)
 
 
-def in_batches(rows: pa.Table, max_bytes: int) -> Iterator[pa.Table]:
+def split_batches(rows: pa.Table, max_bytes: int) -> Iterator[pa.Table]:
     """Slices of ``rows`` of about ``max_bytes`` at most; nothing if there are no rows."""
     batch_count = max(1, -(-rows.nbytes // max_bytes))
     batch_rows = max(1, -(-rows.num_rows // batch_count))
@@ -94,25 +94,27 @@ def _merge(
     merger: RecordMerger,
     memory_budget_bytes: int,
     level: int,
-) -> Iterator[Merged]:
+) -> Iterator[MergeResult]:
     arriving = iter(changes)
-    folding = _Folding(merger, memory_budget_bytes if level < MAX_LEVEL else sys.maxsize)
-    if not all(folding.add(batch) for batch in arriving):
-        remaining = chain([folding.outcome()], arriving)
+    pending = _PendingChanges(merger, memory_budget_bytes if level < MAX_LEVEL else sys.maxsize)
+    if not all(pending.add(batch) for batch in arriving):
+        remaining = chain([pending.fold()], arriving)
         yield from _merge_divided(base, remaining, merger, memory_budget_bytes, level)
-    elif folding.is_empty:
-        yield from (Merged(rows, MergeCounts()) for rows in base)
+    elif pending.is_empty:
+        yield from (MergeResult(rows, MergeCounts()) for rows in base)
     else:
-        yield from _merge_in_memory(base, folding.outcome(), merger)
+        yield from _merge_in_memory(base, pending.fold(), merger)
 
 
 def _merge_in_memory(
     base: Iterable[pa.Table], changes: pa.Table, merger: RecordMerger
-) -> Iterator[Merged]:
+) -> Iterator[MergeResult]:
     index = ChangeIndex(changes, merger)
     for rows in base:
         yield index.merge(rows)
-    yield index.inserted([name for name in changes.column_names if name not in CHANGE_COLUMNS])
+    yield index.insert_unmatched(
+        [name for name in changes.column_names if name not in CHANGE_COLUMNS]
+    )
 
 
 def _merge_divided(
@@ -121,9 +123,9 @@ def _merge_divided(
     merger: RecordMerger,
     memory_budget_bytes: int,
     level: int,
-) -> Iterator[Merged]:
+) -> Iterator[MergeResult]:
     with SpilledDivisions(level) as newer, SpilledDivisions(level) as older:
-        LocalRunner(2).map(_fill, [(newer, changes), (older, base)])
+        LocalRunner(2).map(_write_side, [(newer, changes), (older, base)])
         for division in sorted({*newer.divisions, *older.divisions}):
             yield from _merge(
                 older.read(division),
@@ -134,12 +136,12 @@ def _merge_divided(
             )
 
 
-def _fill(side: tuple[SpilledDivisions, Iterable[pa.Table]]) -> None:
+def _write_side(side: tuple[SpilledDivisions, Iterable[pa.Table]]) -> None:
     divisions, tables = side
     divisions.fill(tables)
 
 
-class _Folding:
+class _PendingChanges:
     """Changes that are folded together, each time half of the budget has arrived."""
 
     def __init__(self, merger: RecordMerger, memory_budget_bytes: int) -> None:
@@ -158,10 +160,10 @@ class _Folding:
         self._unfolded_bytes += changes.nbytes
         if self._unfolded_bytes <= self._half_budget_bytes:
             return True
-        folded = self.outcome()
+        folded = self.fold()
         self._tables, self._unfolded_bytes = [folded], 0
         return bool(folded.nbytes <= self._half_budget_bytes)
 
-    def outcome(self) -> pa.Table:
+    def fold(self) -> pa.Table:
         """Fold all changes so far."""
         return self._merger.fold(pa.concat_tables(self._tables))

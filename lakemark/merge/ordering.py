@@ -43,7 +43,7 @@ def ordering_ranks(rows: pa.Table, fields: Sequence[str]) -> Ranks:
     return _dense_lexicographic(columns)
 
 
-def default_ordering(rows: pa.Table, fields: Sequence[str]) -> npt.NDArray[np.bool_]:
+def find_default_ordering(rows: pa.Table, fields: Sequence[str]) -> npt.NDArray[np.bool_]:
     """Find rows whose value Hudi treats as "no ordering value": the integer 0, or null.
 
     Only a single field can have it. Hudi compares several fields as an array, which never equals
@@ -59,7 +59,7 @@ def default_ordering(rows: pa.Table, fields: Sequence[str]) -> npt.NDArray[np.bo
     return _to_numpy(is_default)
 
 
-def ordering_columns(rows: pa.Table, fields: Sequence[str], *others: str) -> pa.Table:
+def select_ordering_columns(rows: pa.Table, fields: Sequence[str], *others: str) -> pa.Table:
     """The ordering columns, named like the fields, and the other columns that are named.
 
     Raises:

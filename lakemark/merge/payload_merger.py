@@ -19,12 +19,12 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
-from lakemark.merge.change_index import ChangeIndex, Merged
-from lakemark.merge.join import Joined, Pairs, join_winners
+from lakemark.merge.change_index import ChangeIndex, MergeResult
+from lakemark.merge.join import JoinedRows, MatchedRows, join_by_winner
 from lakemark.merge.key_codes import Mask, key_codes
 from lakemark.merge.ordering import Ranks, ordering_ranks
-from lakemark.merge.partial_update.missing_columns import Filling, filling_of
-from lakemark.merge.precedence import by_payload, unconditional_deletes
+from lakemark.merge.partial_update.missing_columns import PartialUpdate, partial_update_for
+from lakemark.merge.precedence import decide_by_payload, find_unconditional_deletes
 from lakemark.merge.record_merger import RecordMerger
 from lakemark.model.changes import CHANGE_KIND, ChangeKind
 from lakemark.model.meta_columns import RECORD_KEY
@@ -32,16 +32,16 @@ from lakemark.schema.field_path import column_at
 
 
 def payload_merger(
-    ordering_fields: Sequence[str], filling: Filling, *, is_ordered: bool
+    ordering_fields: Sequence[str], partial_update: PartialUpdate, *, is_ordered: bool
 ) -> RecordMerger:
     """The merger of a table with one of these payloads.
 
     Args:
         ordering_fields: identify unconditional deletes, and order data if ``is_ordered``.
-        filling: how missing columns of one record come from another.
+        partial_update: how missing columns of one record come from another.
         is_ordered: whether data is ordered by these fields; if not, by arrival.
     """
-    return _PayloadMerger(tuple(ordering_fields), filling, is_ordered)
+    return _PayloadMerger(tuple(ordering_fields), partial_update, is_ordered)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class _PayloadMerger:
     needs_whole_rows: ClassVar[bool] = False
 
     ordering_fields: tuple[str, ...]
-    filling: Filling
+    partial_update: PartialUpdate
     is_ordered: bool
 
     def fold(self, changes: pa.Table, key_columns: Sequence[str] = (RECORD_KEY,)) -> pa.Table:
@@ -57,10 +57,10 @@ class _PayloadMerger:
         if keys.are_unique:
             return changes
         kinds = changes.column(CHANGE_KIND).to_numpy()
-        unconditional = unconditional_deletes(changes, self.ordering_fields)
-        precedence = by_payload(kinds, keys, self._ranks(changes), unconditional)
-        filling = filling_of(changes, self.filling) or self.filling
-        return filling.fold(changes, keys, precedence)
+        unconditional = find_unconditional_deletes(changes, self.ordering_fields)
+        precedence = decide_by_payload(kinds, keys, self._ranks(changes), unconditional)
+        partial_update = partial_update_for(changes, self.partial_update) or self.partial_update
+        return partial_update.fold(changes, keys, precedence)
 
     def newer_wins(self, base: pa.Table, changes: pa.Table) -> Mask:
         if not self._compares:
@@ -71,10 +71,10 @@ class _PayloadMerger:
         wins: Mask = deletes | (ranks[base.num_rows :] >= ranks[: base.num_rows])
         return wins
 
-    def join(self, pairs: Pairs) -> Joined:
-        return join_winners(pairs, self)
+    def join(self, matched: MatchedRows) -> JoinedRows:
+        return join_by_winner(matched, self)
 
-    def apply(self, base: pa.Table, changes: pa.Table) -> Merged:
+    def apply(self, base: pa.Table, changes: pa.Table) -> MergeResult:
         return ChangeIndex(changes, self).merge_all(base)
 
     def _ranks(self, rows: pa.Table) -> Ranks:

@@ -27,24 +27,28 @@ import numpy as np
 import pyarrow as pa
 
 from lakemark.errors import InvalidConfig
-from lakemark.merge.change_index import ChangeIndex, Merged
-from lakemark.merge.join import Joined, PairRule, Pairs, join_winners
+from lakemark.merge.change_index import ChangeIndex, MergeResult
+from lakemark.merge.join import JoinedRows, JoinRule, MatchedRows, join_by_winner
 from lakemark.merge.key_codes import NO_ROW, KeyCodes, Mask, Rows, key_codes
 from lakemark.merge.ordering import Ranks, ordering_ranks
-from lakemark.merge.partial_update.missing_columns import Filling, filling_of
-from lakemark.merge.precedence import after_unconditional_deletes, by_rank, unconditional_deletes
+from lakemark.merge.partial_update.missing_columns import PartialUpdate, partial_update_for
+from lakemark.merge.precedence import (
+    decide_by_rank,
+    find_effective_rows,
+    find_unconditional_deletes,
+)
 from lakemark.model.changes import CHANGE_KIND, ChangeKind
 from lakemark.model.meta_columns import RECORD_KEY
 
 
-class RecordMerger(PairRule, Protocol):
+class RecordMerger(JoinRule, Protocol):
     """Merges records with the same key; picklable, without state.
 
     ``ordering_fields`` must be among the columns of its input, in addition to the record key.
     """
 
     @property
-    def filling(self) -> Filling | None:
+    def partial_update(self) -> PartialUpdate | None:
         """How missing columns of one record come from the other; None if they do not."""
         ...
 
@@ -67,7 +71,7 @@ class RecordMerger(PairRule, Protocol):
         """
         ...
 
-    def apply(self, base: pa.Table, changes: pa.Table) -> Merged:
+    def apply(self, base: pa.Table, changes: pa.Table) -> MergeResult:
         """Apply folded changes to base rows.
 
         Deletes drop rows, winners replace rows in their position, and new keys follow at the end
@@ -76,14 +80,14 @@ class RecordMerger(PairRule, Protocol):
         ...
 
 
-def commit_time_merger(filling: Filling | None = None) -> RecordMerger:
+def commit_time_merger(partial_update: PartialUpdate | None = None) -> RecordMerger:
     """The later change wins."""
-    return _CommitTimeMerger(filling=filling)
+    return _CommitTimeMerger(partial_update=partial_update)
 
 
 def event_time_merger(
     ordering_fields: Sequence[str],
-    filling: Filling | None = None,
+    partial_update: PartialUpdate | None = None,
     *,
     deletes_are_unconditional: bool = False,
 ) -> RecordMerger:
@@ -91,7 +95,7 @@ def event_time_merger(
 
     Args:
         ordering_fields: the columns of that value.
-        filling: how missing columns of one record come from another.
+        partial_update: how missing columns of one record come from another.
         deletes_are_unconditional: whether records of delete blocks always win.
 
     Raises:
@@ -100,7 +104,7 @@ def event_time_merger(
     if not ordering_fields:
         message = "EVENT_TIME_ORDERING needs hoodie.table.ordering.fields; name at least one column"
         raise InvalidConfig(message)
-    return _EventTimeMerger(tuple(ordering_fields), filling, deletes_are_unconditional)
+    return _EventTimeMerger(tuple(ordering_fields), partial_update, deletes_are_unconditional)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,26 +112,28 @@ class _CommitTimeMerger:
     needs_whole_rows: ClassVar[bool] = False
 
     ordering_fields: tuple[str, ...] = ()
-    filling: Filling | None = None
+    partial_update: PartialUpdate | None = None
 
     def fold(self, changes: pa.Table, key_columns: Sequence[str] = (RECORD_KEY,)) -> pa.Table:
         keys = key_codes(changes, key_columns)
         if keys.are_unique:
             return changes
-        filling = filling_of(changes, self.filling)
-        if filling is None:
+        partial_update = partial_update_for(changes, self.partial_update)
+        if partial_update is None:
             return changes.take(keys.last(np.arange(changes.num_rows)))
         kinds = changes.column(CHANGE_KIND).to_numpy()
         never = np.zeros(changes.num_rows, dtype=np.bool_)
-        return filling.fold(changes, keys, by_rank(kinds, keys, never.astype(np.int64), never))
+        return partial_update.fold(
+            changes, keys, decide_by_rank(kinds, keys, never.astype(np.int64), never)
+        )
 
     def newer_wins(self, base: pa.Table, changes: pa.Table) -> Mask:
         return np.ones(changes.num_rows, dtype=np.bool_)
 
-    def join(self, pairs: Pairs) -> Joined:
-        return join_winners(pairs, self)
+    def join(self, matched: MatchedRows) -> JoinedRows:
+        return join_by_winner(matched, self)
 
-    def apply(self, base: pa.Table, changes: pa.Table) -> Merged:
+    def apply(self, base: pa.Table, changes: pa.Table) -> MergeResult:
         return ChangeIndex(changes, self).merge_all(base)
 
 
@@ -136,7 +142,7 @@ class _EventTimeMerger:
     needs_whole_rows: ClassVar[bool] = False
 
     ordering_fields: tuple[str, ...]
-    filling: Filling | None = None
+    partial_update: PartialUpdate | None = None
     deletes_are_unconditional: bool = False
 
     def fold(self, changes: pa.Table, key_columns: Sequence[str] = (RECORD_KEY,)) -> pa.Table:
@@ -146,13 +152,15 @@ class _EventTimeMerger:
         ranks = ordering_ranks(changes, self.ordering_fields)
         kinds = changes.column(CHANGE_KIND).to_numpy()
         unconditional = self._unconditional_deletes(changes)
-        filling = filling_of(changes, self.filling)
-        if filling is not None:
-            return filling.fold(changes, keys, by_rank(kinds, keys, ranks, unconditional))
+        partial_update = partial_update_for(changes, self.partial_update)
+        if partial_update is not None:
+            return partial_update.fold(
+                changes, keys, decide_by_rank(kinds, keys, ranks, unconditional)
+            )
         if not unconditional.any():
-            return changes.take(_last_of_largest(keys, ranks, np.arange(changes.num_rows)))
-        counts, last_delete = after_unconditional_deletes(kinds, keys, unconditional)
-        winners = _last_of_largest(keys, ranks, np.flatnonzero(counts))
+            return changes.take(_select_winners(keys, ranks, np.arange(changes.num_rows)))
+        counts, last_delete = find_effective_rows(kinds, keys, unconditional)
+        winners = _select_winners(keys, ranks, np.flatnonzero(counts))
         return changes.take(np.where(winners == NO_ROW, last_delete, winners))
 
     def newer_wins(self, base: pa.Table, changes: pa.Table) -> Mask:
@@ -162,20 +170,20 @@ class _EventTimeMerger:
         wins: Mask = (newer >= older) | self._unconditional_deletes(changes)
         return wins
 
-    def join(self, pairs: Pairs) -> Joined:
-        return join_winners(pairs, self)
+    def join(self, matched: MatchedRows) -> JoinedRows:
+        return join_by_winner(matched, self)
 
-    def apply(self, base: pa.Table, changes: pa.Table) -> Merged:
+    def apply(self, base: pa.Table, changes: pa.Table) -> MergeResult:
         return ChangeIndex(changes, self).merge_all(base)
 
     def _unconditional_deletes(self, changes: pa.Table) -> Mask:
-        unconditional = unconditional_deletes(changes, self.ordering_fields)
+        unconditional = find_unconditional_deletes(changes, self.ordering_fields)
         if self.deletes_are_unconditional:
             unconditional |= changes.column(CHANGE_KIND).to_numpy() == ChangeKind.DELETE
         return unconditional
 
 
-def _last_of_largest(keys: KeyCodes, ranks: Ranks, rows: Rows) -> Rows:
+def _select_winners(keys: KeyCodes, ranks: Ranks, rows: Rows) -> Rows:
     """For every key the last of ``rows`` that has its largest rank; NO_ROW if it has no row."""
     largest = np.full(keys.key_count, np.iinfo(np.int64).min, dtype=np.int64)
     np.maximum.at(largest, keys.codes[rows], ranks[rows])

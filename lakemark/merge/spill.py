@@ -85,10 +85,10 @@ class SpilledDivisions:
         if division not in self._writers:
             return
         with pa.OSFile(self._path(division)) as file, pa.ipc.open_stream(file) as stream:
-            yield from _gathered(stream)
+            yield from _combine(stream)
 
     def _add(self, table: pa.Table) -> None:
-        division_of_row = divisions(table.column(RECORD_KEY), self._level)
+        division_of_row = assign_divisions(table.column(RECORD_KEY), self._level)
         order = np.argsort(division_of_row, kind="stable")
         ordered = table.take(order)
         starts = np.searchsorted(division_of_row[order], np.arange(DIVISION_COUNT + 1))
@@ -108,7 +108,7 @@ class SpilledDivisions:
         return str(self._folder / f"{division}.arrows")
 
 
-def divided_by_key(
+def divide_by_key(
     tables: Iterable[pa.Table], memory_budget_bytes: int, level: int = 0
 ) -> Iterator[pa.Table]:
     """Divide rows into tables, each with all rows of its record keys; no table is empty.
@@ -138,10 +138,10 @@ def divided_by_key(
     with SpilledDivisions(level) as spilled:
         spilled.fill(chain(held, arriving))
         for division in spilled.divisions:
-            yield from divided_by_key(spilled.read(division), memory_budget_bytes, level + 1)
+            yield from divide_by_key(spilled.read(division), memory_budget_bytes, level + 1)
 
 
-def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+def _combine(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     gathered: list[pa.RecordBatch] = []
     gathered_bytes = 0
     for batch in batches:
@@ -154,15 +154,15 @@ def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(gathered).combine_chunks()
 
 
-def divisions(record_keys: pa.ChunkedArray, level: int) -> npt.NDArray[np.uint8]:
+def assign_divisions(record_keys: pa.ChunkedArray, level: int) -> npt.NDArray[np.uint8]:
     """The division of each key, by the bits of its hash for this level."""
     chunks = [string_hash(chunk).view(np.uint32) for chunk in record_keys.chunks]
     hashes = np.concatenate([np.empty(0, dtype=np.uint32), *chunks])
-    bits = _mixed(hashes) << np.uint32(level * _DIVISION_BITS)
+    bits = _mix(hashes) << np.uint32(level * _DIVISION_BITS)
     return (bits >> np.uint32(32 - _DIVISION_BITS)).astype(np.uint8)
 
 
-def _mixed(hashes: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+def _mix(hashes: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
     """The finaliser of MurmurHash3: within a bucket all hashes have the same remainder."""
     hashes = (hashes ^ (hashes >> np.uint32(16))) * np.uint32(0x85EBCA6B)
     hashes = (hashes ^ (hashes >> np.uint32(13))) * np.uint32(0xC2B2AE35)

@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from lakemark.config.merge_settings import MergeSettings, PartialUpdateMode, Payload
 from lakemark.config.table_properties import MergeMode
 from lakemark.merge.custom.adapter import custom_record_merger
-from lakemark.merge.custom.custom_merger import CustomMerger
-from lakemark.merge.custom.loading import load_merger, merger_of_strategy
+from lakemark.merge.custom.api import CustomMerger
+from lakemark.merge.custom.load import find_merger, load_merger
 from lakemark.merge.partial_update.missing_columns import (
     Default,
-    DefaultValues,
-    Filling,
-    UnavailableText,
+    MissingIfDefault,
+    MissingIfUnavailable,
+    PartialUpdate,
 )
 from lakemark.merge.payload_merger import payload_merger
 from lakemark.merge.record_merger import RecordMerger, commit_time_merger, event_time_merger
@@ -41,28 +41,34 @@ def table_merger(
     """
     if settings.mode is MergeMode.CUSTOM:
         own = [] if settings.merger_class is None else [load_merger(settings.merger_class)]
-        merger = merger_of_strategy(settings.strategy_id, [*own, *mergers])
+        merger = find_merger(settings.strategy_id, [*own, *mergers])
         return custom_record_merger(merger, settings.ordering_fields)
-    filling = _filling(settings, _fields(avro_schema))
+    partial_update = _partial_update(settings, _fields(avro_schema))
     if settings.payload in (Payload.OVERWRITE_NON_DEFAULTS, Payload.PARTIAL_UPDATE):
-        assert filling is not None, settings
+        assert partial_update is not None, settings
         is_ordered = settings.payload is Payload.PARTIAL_UPDATE
-        return payload_merger(settings.ordering_fields, filling, is_ordered=is_ordered)
+        return payload_merger(settings.ordering_fields, partial_update, is_ordered=is_ordered)
     if settings.mode is MergeMode.COMMIT_TIME:
-        return commit_time_merger(filling)
+        return commit_time_merger(partial_update)
     return event_time_merger(
-        settings.ordering_fields, filling, deletes_are_unconditional=settings.payload is not None
+        settings.ordering_fields,
+        partial_update,
+        deletes_are_unconditional=settings.payload is not None,
     )
 
 
-def _filling(settings: MergeSettings, fields: Sequence[Mapping[str, object]]) -> Filling | None:
+def _partial_update(
+    settings: MergeSettings, fields: Sequence[Mapping[str, object]]
+) -> PartialUpdate | None:
     if settings.payload is Payload.PARTIAL_UPDATE:
-        return Filling(DefaultValues(), newest_meta=True)
+        return PartialUpdate(MissingIfDefault(), latest_meta=True)
     if settings.partial_update is PartialUpdateMode.IGNORE_DEFAULTS:
         is_found = _is_same_object if settings.payload is None else _is_equal
-        return Filling(DefaultValues(_defaults(fields, is_found)))
+        return PartialUpdate(MissingIfDefault(_defaults(fields, is_found)))
     if settings.partial_update is PartialUpdateMode.FILL_UNAVAILABLE and settings.unavailable_value:
-        return Filling(UnavailableText(settings.unavailable_value), settings.payload is None)
+        return PartialUpdate(
+            MissingIfUnavailable(settings.unavailable_value), settings.payload is None
+        )
     return None
 
 
@@ -87,16 +93,16 @@ def _defaults(
 
 def _is_equal(kind: object, default: object) -> bool:
     """Whether a payload compares values with the default by value; texts are an exception."""
-    first = _first(kind)
+    first = _first_type(kind)
     # For a nullable text Java compares Avro's own string class with Java's, which never match.
     return isinstance(first, str) and (first != "string" or kind == "string") and first != "bytes"
 
 
 def _is_same_object(kind: object, default: object) -> bool:
     """Whether ``PartialUpdateHandler`` finds the default in a row: it compares references."""
-    return _first(kind) in ("int", "long", "boolean") and default in _CACHED_INTEGERS
+    return _first_type(kind) in ("int", "long", "boolean") and default in _CACHED_INTEGERS
 
 
-def _first(kind: object) -> object:
+def _first_type(kind: object) -> object:
     """The type of a default: of a union the first one."""
     return kind[0] if isinstance(kind, list) and kind else kind

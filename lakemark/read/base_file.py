@@ -17,8 +17,8 @@ from lakemark.errors import CorruptData, HudiError, SnapshotChanged, Unsupported
 from lakemark.log.hfile_rows import read_hfile_rows
 from lakemark.log.parquet_format import check_row_count, open_parquet
 from lakemark.model.file_slice import BaseFile
-from lakemark.read.projection import conform, projected
-from lakemark.read.row_filter import columns_of, matching, row_groups_of
+from lakemark.read.projection import conform, project_schema
+from lakemark.read.row_filter import filter_rows, referenced_columns, select_row_groups
 from lakemark.storage.storage import NotFound, Storage
 
 #: Rows decoded at a time: some tens of megabytes of ordinary records.
@@ -61,8 +61,8 @@ def read_base_file(
         read = present or file.schema_arrow.names[:1]
         groups: Sequence[int] = range(file.num_row_groups)
         if condition is not None:
-            if _may_judge(condition, file.schema_arrow, schema):
-                groups = row_groups_of(condition, stream, schema)
+            if _has_comparable_statistics(condition, file.schema_arrow, schema):
+                groups = select_row_groups(condition, stream, schema)
             groups = [g for g in groups if _has_match(file, g, condition, schema, base.path)]
         num_rows = 0
         for batch in file.iter_batches(batch_rows, row_groups=groups, columns=read):
@@ -89,29 +89,31 @@ def _has_match(
 
     The check is skipped if these are most of the columns that are read.
     """
-    deciding = projected(schema, columns_of(condition, schema))
+    deciding = project_schema(schema, referenced_columns(condition, schema))
     stored = [name for name in deciding.names if name in file.schema_arrow.names]
     if not stored or 2 * len(stored) > len(schema):
         return True
     rows = conform(file.read_row_group(group, columns=stored), deciding, path)
     check_row_count(rows.num_rows, file.metadata, [group])
-    return bool(matching(rows, condition).num_rows)
+    return bool(filter_rows(rows, condition).num_rows)
 
 
-def _may_judge(condition: pc.Expression, stored: pa.Schema, schema: pa.Schema) -> bool:
+def _has_comparable_statistics(
+    condition: pc.Expression, stored: pa.Schema, schema: pa.Schema
+) -> bool:
     """Whether the statistics of the file have the types that the condition compares."""
-    names = [name for name in columns_of(condition, schema) if name in stored.names]
+    names = [name for name in referenced_columns(condition, schema) if name in stored.names]
     return all(stored.field(name).type == schema.field(name).type for name in names)
 
 
 def _read_hfile(storage: Storage, base: BaseFile, schema: pa.Schema) -> Iterator[pa.Table]:
     with open_data_file(storage, base.path) as stream:
         file = HFileReader(stream, base.size_bytes, base.path)
-        for rows in read_hfile_rows(file, _schema_of(file, base), base.path):
+        for rows in read_hfile_rows(file, _read_schema(file, base), base.path):
             yield conform(rows, schema, base.path)
 
 
-def _schema_of(file: HFileReader, base: BaseFile) -> dict[str, object]:
+def _read_schema(file: HFileReader, base: BaseFile) -> dict[str, object]:
     stored = file.file_info.get(SCHEMA, b"")
     try:
         schema = json.loads(stored)

@@ -16,8 +16,8 @@ from lakemark.merge.merge_stream import (
     DEFAULT_MEMORY_BUDGET_BYTES,
     MAX_BATCH_BYTES,
     MergeStream,
-    in_batches,
     merge_streams,
+    split_batches,
 )
 from lakemark.merge.record_merger import RecordMerger
 from lakemark.model.changes import CHANGE_KIND, CHANGE_KIND_FIELD, WRITTEN_COLUMNS, ChangeKind
@@ -26,13 +26,13 @@ from lakemark.model.meta_columns import RECORD_KEY
 from lakemark.read.base_file import read_base_file
 from lakemark.read.log_changes import DeleteMarker, IsVisible, LogChanges
 from lakemark.read.path_columns import PathColumns
-from lakemark.read.projection import conform, projected
-from lakemark.read.record_keys import RecordKeys
-from lakemark.read.row_filter import matching
+from lakemark.read.projection import conform, project_schema
+from lakemark.read.row_filter import filter_rows
+from lakemark.read.virtual_keys import VirtualKeys
 from lakemark.storage.storage import Storage
 
 
-def every_instant(instant: str) -> bool:
+def all_visible(instant: str) -> bool:
     """For table version 8 and later, whose slices have only files of completed commits."""
     return True
 
@@ -49,17 +49,17 @@ class FileGroupReader:
             several commits in one file).
         delete_marker: marks deletes among data rows, in addition to Hudi's own columns.
         memory_budget_bytes: memory for the changes of one slice; more of them go to disk.
-        record_keys: creates the record keys of a table without meta columns.
+        virtual_keys: creates the record keys of a table without meta columns.
         path_columns: columns that only the partition path holds; such a table has no logs.
     """
 
     storage: Storage
     schema: pa.Schema
     merger: RecordMerger
-    is_visible: IsVisible = every_instant
+    is_visible: IsVisible = all_visible
     delete_marker: DeleteMarker | None = None
     memory_budget_bytes: int = DEFAULT_MEMORY_BUDGET_BYTES
-    record_keys: RecordKeys | None = None
+    virtual_keys: VirtualKeys | None = None
     path_columns: PathColumns | None = None
 
     def read(
@@ -87,27 +87,27 @@ class FileGroupReader:
         if file_slice.logs:
             live = self.merge(file_slice, columns)
         elif self.path_columns is not None:
-            stored = self._base_rows(file_slice.base, projected(self.schema, names))
+            stored = self._read_base(file_slice.base, project_schema(self.schema, names))
             path = file_slice.group.partition_path
-            live = (self.path_columns.put_into(rows, path) for rows in stored)
+            live = (self.path_columns.set_columns(rows, path) for rows in stored)
         else:
-            live = self._base_rows(file_slice.base, projected(self.schema, names), condition)
+            live = self._read_base(file_slice.base, project_schema(self.schema, names), condition)
         for rows in live:
-            found = matching(rows.select(names), condition)
-            yield from in_batches(found, MAX_BATCH_BYTES)
+            found = filter_rows(rows.select(names), condition)
+            yield from split_batches(found, MAX_BATCH_BYTES)
 
     def merge(self, file_slice: FileSlice, columns: Sequence[str] | None = None) -> MergeStream:
         """Read like ``read``, with counts; the result keeps the columns that the merge needs."""
         schema = self._merge_schema(columns)
         changes = self._log_changes(schema).read(file_slice.logs)
-        base = self._keyed_base_rows(file_slice.base, schema)
+        base = self._read_base_with_keys(file_slice.base, schema)
         return merge_streams(base, changes, self.merger, self.memory_budget_bytes)
 
-    def changes(self, file_slice: FileSlice) -> Iterator[pa.Table]:
+    def read_changes(self, file_slice: FileSlice) -> Iterator[pa.Table]:
         """The changes in the logs, in all columns, oldest first, not folded."""
         return self._log_changes(self._merge_schema(None)).read(file_slice.logs)
 
-    def sample(
+    def read_sample(
         self, file_slice: FileSlice, columns: Sequence[str], row_count: int
     ) -> Iterator[pa.Table]:
         """Read some rows as they are stored, not merged: of the base file and of the newest log.
@@ -122,7 +122,7 @@ class FileGroupReader:
         Raises:
             HudiError: as for ``read``.
         """
-        schema = projected(self.schema, columns)
+        schema = project_schema(self.schema, columns)
         if file_slice.base is not None:
             rows = read_base_file(self.storage, file_slice.base, schema, batch_rows=row_count)
             yield from (batch.select(columns) for batch in islice(rows, 1))
@@ -134,7 +134,7 @@ class FileGroupReader:
                 yield upserts.slice(0, row_count).select(columns)
                 return
 
-    def changed_keys(self, file_slice: FileSlice) -> Iterator[pa.Table]:
+    def read_changed_keys(self, file_slice: FileSlice) -> Iterator[pa.Table]:
         """The changes in the logs, deletes included, in the columns for a merge of the keys."""
         return self._log_changes(self._merge_schema([RECORD_KEY])).read(file_slice.logs)
 
@@ -157,7 +157,7 @@ class FileGroupReader:
             HudiError: as for ``read``.
         """
         schema, wanted = self._merge_schema([RECORD_KEY]), pc.field(RECORD_KEY).isin(record_keys)
-        stored = self._base_rows(file_slice.base, schema, wanted) if base is None else base
+        stored = self._read_base(file_slice.base, schema, wanted) if base is None else base
         changes_schema = schema.append(CHANGE_KIND_FIELD)
         logged = self._log_changes(schema).read(file_slice.logs)
         changes = (
@@ -171,19 +171,19 @@ class FileGroupReader:
         found = (rows.filter(wanted) for rows in stored)
         return merge_streams(found, changes, self.merger, self.memory_budget_bytes)
 
-    def _base_rows(
+    def _read_base(
         self, base: BaseFile | None, schema: pa.Schema, condition: pc.Expression | None = None
     ) -> Iterator[pa.Table]:
         if base is not None:
             yield from read_base_file(self.storage, base, schema, condition)
 
-    def _keyed_base_rows(self, base: BaseFile | None, schema: pa.Schema) -> Iterator[pa.Table]:
-        if self.record_keys is None:
-            yield from self._base_rows(base, schema)
+    def _read_base_with_keys(self, base: BaseFile | None, schema: pa.Schema) -> Iterator[pa.Table]:
+        if self.virtual_keys is None:
+            yield from self._read_base(base, schema)
             return
-        stored = set(schema.names) & set(self.schema.names) | set(self.record_keys.columns)
-        for rows in self._base_rows(base, projected(self.schema, stored)):
-            yield self.record_keys.put_into(conform(rows, schema, ""), rows)
+        stored = set(schema.names) & set(self.schema.names) | set(self.virtual_keys.columns)
+        for rows in self._read_base(base, project_schema(self.schema, stored)):
+            yield self.virtual_keys.set_key_column(conform(rows, schema, ""), rows)
 
     def _log_changes(self, schema: pa.Schema) -> LogChanges:
         return LogChanges(
@@ -192,7 +192,7 @@ class FileGroupReader:
             self.merger.ordering_fields,
             self.is_visible,
             self.delete_marker,
-            self.record_keys,
+            self.virtual_keys,
         )
 
     def _merge_schema(self, columns: Sequence[str] | None) -> pa.Schema:
@@ -203,7 +203,9 @@ class FileGroupReader:
             return self.schema
         names = self.schema.names if columns is None else columns
         ordering = (_column_of(name, self.schema) for name in self.merger.ordering_fields)
-        schema = projected(self.schema, {*ordering, *names, *_present(RECORD_KEY, self.schema)})
+        schema = project_schema(
+            self.schema, {*ordering, *names, *_present(RECORD_KEY, self.schema)}
+        )
         key = pa.field(RECORD_KEY, pa.string())
         return schema if RECORD_KEY in schema.names else pa.schema([key, *schema])
 

@@ -15,7 +15,7 @@ from typing import BinaryIO, cast
 from lakemark.read.base_file import open_data_file
 from lakemark.storage.storage import Storage
 
-_MOST_OPEN = 16
+_MAX_OPEN = 16
 
 
 class LogFilePool:
@@ -36,7 +36,7 @@ class LogFilePool:
     def stream(self, path: str) -> BinaryIO:
         """The open file of a log, valid until the next call for another log."""
         if path not in self._open:
-            self._close_all_but(_MOST_OPEN - 1)
+            self._close_all_but(_MAX_OPEN - 1)
             closing = ExitStack()
             stream = closing.enter_context(open_data_file(self._storage, path))
             self._open[path] = closing, stream

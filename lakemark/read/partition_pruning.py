@@ -15,7 +15,7 @@ from lakemark.keygen.partition_path import DEFAULT_PARTITION
 from lakemark.model.meta_columns import PARTITION_PATH
 
 
-def guarantee_of(
+def partition_guarantee(
     path: str,
     fields: Sequence[str],
     schema: pa.Schema,
@@ -53,13 +53,13 @@ def _value_guarantee(name: str, text: str, schema: pa.Schema) -> list[pc.Express
         nothing = column.is_null()
         return [nothing | column.isin(["", text])] if data_type == pa.string() else [nothing]
     try:
-        value = _parsed(text, data_type)
+        value = _parse_value(text, data_type)
     except (ValueError, pa.ArrowInvalid):
         return []
     return [] if value is None else [column == value]
 
 
-def _parsed(text: str, data_type: pa.DataType) -> pa.Scalar | None:
+def _parse_value(text: str, data_type: pa.DataType) -> pa.Scalar | None:
     """The value of a folder name; None for types whose values have several spellings."""
     if data_type == pa.string():
         return pa.scalar(text)

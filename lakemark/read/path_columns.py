@@ -39,10 +39,10 @@ class PathColumns:
 
     def append_to(self, schema: pa.Schema) -> pa.Schema:
         """The schema of the table's commits, with the partition columns at the end."""
-        kept = [field for field in schema if field.name not in self.names]
-        return pa.schema([*kept, *(pa.field(name, pa.string()) for name in self.names)])
+        others = [field for field in schema if field.name not in self.names]
+        return pa.schema([*others, *(pa.field(name, pa.string()) for name in self.names)])
 
-    def put_into(self, rows: pa.Table, partition_path: str) -> pa.Table:
+    def set_columns(self, rows: pa.Table, partition_path: str) -> pa.Table:
         """Set the partition columns of rows of one partition.
 
         Raises:
@@ -57,10 +57,10 @@ class PathColumns:
             )
             raise Unsupported(message)
         for name, folder in zip(self.names, folders, strict=True):
-            place = rows.schema.get_field_index(name)
-            if place >= 0:
+            position = rows.schema.get_field_index(name)
+            if position >= 0:
                 value = pa.scalar(self._value(name, folder), pa.string())
-                rows = rows.set_column(place, name, pa.repeat(value, rows.num_rows))
+                rows = rows.set_column(position, name, pa.repeat(value, rows.num_rows))
         return rows
 
     def _value(self, name: str, folder: str) -> str | None:

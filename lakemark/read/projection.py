@@ -10,7 +10,7 @@ from lakemark.errors import CorruptData, InvalidConfig
 from lakemark.schema.promotion import promoted
 
 
-def projected(schema: pa.Schema, columns: Collection[str]) -> pa.Schema:
+def project_schema(schema: pa.Schema, columns: Collection[str]) -> pa.Schema:
     """The named columns of a schema, in the schema's order.
 
     Raises:

@@ -11,7 +11,7 @@ class Snapshot:
     """Current rows: base files merged with the later changes.
 
     Attributes:
-        as_of: time travel to this time, in one of the forms of ``query_instant``.
+        as_of: time travel to this time, in one of the forms of ``parse_query_instant``.
     """
 
     as_of: str | None = None

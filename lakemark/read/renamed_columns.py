@@ -1,10 +1,11 @@
 """Refuses tables whose columns were renamed, or dropped and added again, by schema on read.
 
 Hudi then keeps an id for each column, in ``latest_schema`` of the commit and in the history under
-``.hoodie/.schema``; older files still have the old names. If such a table were read by name, a
-renamed column would be null in older files, and a column that was added again would return values
-of the old column. Source: ``InternalSchema``, ``SerDeHelper``,
-``FileBasedInternalSchemaStorageManager`` of Apache Hudi 1.2.0.
+``.hoodie/.schema``; older files still have the old names. Read by name, a renamed column would be
+null in older files. A column that was added again would return values of the old column.
+
+Source: ``InternalSchema``, ``SerDeHelper`` and ``FileBasedInternalSchemaStorageManager`` of Apache
+Hudi 1.2.0.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _HISTORY_FOLDER = ".hoodie/.schema"
 _HISTORY_SUFFIX = ".schemacommit"
 
 
-def check_not_renamed(storage: Storage, extra_metadata: Mapping[str, str]) -> None:
+def check_no_renamed_columns(storage: Storage, extra_metadata: Mapping[str, str]) -> None:
     """Check that every column always had the same name, and every name the same column.
 
     Args:

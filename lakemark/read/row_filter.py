@@ -20,7 +20,7 @@ _PARQUET = ds.ParquetFileFormat()
 _BY_POSITION = "FieldPath("
 
 
-def columns_of(condition: pc.Expression, schema: pa.Schema) -> list[str]:
+def referenced_columns(condition: pc.Expression, schema: pa.Schema) -> list[str]:
     """Columns that a condition may read, in the schema's order; never too few.
 
     Arrow prints every name in the expression, so a column that is not in the text is not read.
@@ -31,7 +31,7 @@ def columns_of(condition: pc.Expression, schema: pa.Schema) -> list[str]:
     return [name for name in schema.names if name in printed]
 
 
-def may_hold(
+def may_match(
     condition: pc.Expression, guarantees: Sequence[pc.Expression], schema: pa.Schema
 ) -> list[bool]:
     """For each guarantee: whether rows that meet it may also meet the condition.
@@ -51,7 +51,7 @@ def may_hold(
     return [str(number) in left for number in range(len(guarantees))]
 
 
-def row_groups_of(condition: pc.Expression, file: BinaryIO, schema: pa.Schema) -> list[int]:
+def select_row_groups(condition: pc.Expression, file: BinaryIO, schema: pa.Schema) -> list[int]:
     """Row groups of a Parquet file that may match the condition by their statistics."""
     position = file.tell()
     fragment = _PARQUET.make_fragment(pa.PythonFile(file, mode="r"))
@@ -60,6 +60,6 @@ def row_groups_of(condition: pc.Expression, file: BinaryIO, schema: pa.Schema) -
     return [group.id for group in groups]
 
 
-def matching(rows: pa.Table, condition: pc.Expression | None) -> pa.Table:
+def filter_rows(rows: pa.Table, condition: pc.Expression | None) -> pa.Table:
     """The rows that meet a condition; null is not true."""
     return rows if condition is None else rows.filter(condition)

@@ -6,6 +6,8 @@ parts together are the result.
 
 from __future__ import annotations
 
+import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,10 +15,44 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakemark.execution.interleave import interleaved
 from lakemark.model.file_slice import FileSlice
-from lakemark.read.arrow_stream import ArrowStream
 from lakemark.read.file_group_reader import FileGroupReader
-from lakemark.read.row_filter import columns_of
+from lakemark.read.row_filter import referenced_columns
+
+
+class ArrowStream(ABC):
+    """Arrow batches from independent parts."""
+
+    @property
+    @abstractmethod
+    def schema(self) -> pa.Schema:
+        """Columns and types of the result."""
+
+    def batches(self, threads: int | None = None) -> Iterator[pa.RecordBatch]:
+        """The batches of all parts, in no order; no batch is empty.
+
+        Args:
+            threads: parts that are read at once; the number of processors when None.
+
+        Raises:
+            SnapshotChanged: a file is gone; plan the query again.
+            CorruptData: bytes violate the format.
+            Unsupported: a file or a block of a kind that lakemark does not read.
+        """
+        return interleaved(self._parts(), threads or os.cpu_count() or 1)
+
+    def to_reader(self, threads: int | None = None) -> pa.RecordBatchReader:
+        """The result as a stream that other Arrow libraries accept."""
+        return pa.RecordBatchReader.from_batches(self.schema, self.batches(threads))
+
+    def to_table(self, threads: int | None = None) -> pa.Table:
+        """The whole result in memory."""
+        return self.to_reader(threads).read_all()
+
+    @abstractmethod
+    def _parts(self) -> Sequence[Callable[[], Iterator[pa.RecordBatch]]]:
+        """One function per part, which reads it."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +81,7 @@ class Scan(ArrowStream):
         """The columns of the result, then those that only the condition needs."""
         if self.condition is None:
             return self.columns
-        deciding = columns_of(self.condition, self.reader.schema)
+        deciding = referenced_columns(self.condition, self.reader.schema)
         return tuple(dict.fromkeys([*self.columns, *deciding]))
 
     def with_slices(self, slices: Sequence[FileSlice]) -> Scan:

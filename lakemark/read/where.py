@@ -50,9 +50,9 @@ _COMPARISONS: dict[str, Callable[[pc.Expression, pc.Expression], pc.Expression]]
     ">": operator.gt,
     ">=": operator.ge,
 }
-_DEEPEST: Final = 100
+_MAX_DEPTH: Final = 100
 #: Decimal digits of a second, by the unit of a column; ``datetime`` has at most six.
-_MOST_FRACTION_DIGITS: Final = {"s": 0, "ms": 3, "us": 6, "ns": 6}
+_MAX_FRACTION_DIGITS: Final = {"s": 0, "ms": 3, "us": 6, "ns": 6}
 
 Condition = TypeVar("Condition")
 
@@ -64,7 +64,7 @@ class ConditionMaker(Protocol[Condition]):
     ``=  !=  <>  <  <=  >  >=``; its literal has the column's type and is not null.
     """
 
-    def compared(self, column: Sequence[str], comparison: str, literal: pa.Scalar) -> Condition:
+    def compare(self, column: Sequence[str], comparison: str, literal: pa.Scalar) -> Condition:
         """The comparison; false for a null, and for NaN except with ``!=``."""
         ...
 
@@ -80,7 +80,7 @@ class ConditionMaker(Protocol[Condition]):
         """At least one of the conditions."""
         ...
 
-    def negated(self, condition: Condition) -> Condition:
+    def negate(self, condition: Condition) -> Condition:
         """The negation; null stays null."""
         ...
 
@@ -133,7 +133,7 @@ def parse_condition(text: str, schema: pa.Schema, maker: ConditionMaker[Conditio
 class _ArrowConditions:
     """Conditions as Arrow expressions."""
 
-    def compared(self, column: Sequence[str], comparison: str, literal: pa.Scalar) -> pc.Expression:
+    def compare(self, column: Sequence[str], comparison: str, literal: pa.Scalar) -> pc.Expression:
         return _COMPARISONS[comparison](_arrow_column(column), pc.scalar(literal))
 
     def is_null(self, column: Sequence[str]) -> pc.Expression:
@@ -145,7 +145,7 @@ class _ArrowConditions:
     def either(self, one: pc.Expression, other: pc.Expression) -> pc.Expression:
         return one | other
 
-    def negated(self, condition: pc.Expression) -> pc.Expression:
+    def negate(self, condition: pc.Expression) -> pc.Expression:
         return ~condition
 
 
@@ -200,57 +200,57 @@ class _Parser(Generic[Condition]):
 
     def _condition(self) -> Condition:
         self._depth += 1
-        if self._depth > _DEEPEST:
-            self._fail(f"nested more than {_DEEPEST} deep")
+        if self._depth > _MAX_DEPTH:
+            self._fail(f"nested more than {_MAX_DEPTH} deep")
         condition = self._all()
-        while self._took("or"):
+        while self._accept("or"):
             condition = self._make.either(condition, self._all())
         self._depth -= 1
         return condition
 
     def _all(self) -> Condition:
         condition = self._one()
-        while self._took("and"):
+        while self._accept("and"):
             condition = self._make.both(condition, self._one())
         return condition
 
     def _one(self) -> Condition:
         negated = False
-        while self._took("not"):
+        while self._accept("not"):
             negated = not negated
-        if self._took("("):
+        if self._accept("("):
             condition = self._condition()
             self._expect(")")
         else:
             condition = self._test()
-        return self._make.negated(condition) if negated else condition
+        return self._make.negate(condition) if negated else condition
 
     def _test(self) -> Condition:
         column, data_type = self._column()
-        if self._took("is"):
-            negated = self._took("not")
+        if self._accept("is"):
+            negated = self._accept("not")
             self._expect("null")
             missing = self._make.is_null(column)
-            return self._make.negated(missing) if negated else missing
-        negated = self._took("not")
+            return self._make.negate(missing) if negated else missing
+        negated = self._accept("not")
         if negated or self._token.word == "in":
             self._expect("in")
             found = self._in(column, data_type)
-            return self._make.negated(found) if negated else found
+            return self._make.negate(found) if negated else found
         comparison = self._token.word
         if comparison not in _COMPARISONS:
             self._fail(f"expected a comparison, in, or is null, found {self._token.text!r}")
         self._next += 1
-        return self._make.compared(column, comparison, self._literal(column, data_type))
+        return self._make.compare(column, comparison, self._literal(column, data_type))
 
     def _in(self, column: Sequence[str], data_type: pa.DataType | None) -> Condition:
         self._expect("(")
         literals = [self._literal(column, data_type)]
-        while self._took(","):
+        while self._accept(","):
             literals.append(self._literal(column, data_type))
         self._expect(")")
         # Not Arrow's is_in, whose result for null is false, so that its negation would match nulls.
-        tests = (self._make.compared(column, "=", literal) for literal in literals)
+        tests = (self._make.compare(column, "=", literal) for literal in literals)
         return functools.reduce(self._make.either, tests)
 
     def _column(self) -> tuple[list[str], pa.DataType | None]:
@@ -284,7 +284,7 @@ class _Parser(Generic[Condition]):
             value = _value(token, data_type)
             literal = pa.scalar(value, data_type)
         except (ValueError, TypeError, OverflowError, InvalidOperation, pa.ArrowException):
-            name, wanted = ".".join(column), _wanted(data_type)
+            name, wanted = ".".join(column), _expected_literal(data_type)
             self._fail(f"{token.text} cannot be a value of {name} ({data_type}): use {wanted}")
         self._next += 1
         return literal
@@ -293,13 +293,13 @@ class _Parser(Generic[Condition]):
     def _token(self) -> _Token:
         return self._tokens[self._next]
 
-    def _took(self, word: str) -> bool:
+    def _accept(self, word: str) -> bool:
         taken = self._token.word == word
         self._next += taken
         return taken
 
     def _expect(self, word: str) -> None:
-        if not self._took(word):
+        if not self._accept(word):
             self._fail(f"expected {word}, found {self._token.text!r}")
 
     def _fail(self, reason: str) -> NoReturn:
@@ -333,7 +333,7 @@ def _from_text(text: str, data_type: pa.DataType) -> object:
         return date.fromisoformat(text)
     if pa.types.is_timestamp(data_type):
         time = datetime.fromisoformat(text)
-        if _fraction_digits(text) > _MOST_FRACTION_DIGITS[data_type.unit]:
+        if _fraction_digits(text) > _MAX_FRACTION_DIGITS[data_type.unit]:
             raise ValueError(text)
         if data_type.tz is None:
             return time.astimezone(UTC).replace(tzinfo=None) if time.tzinfo else time
@@ -347,7 +347,7 @@ def _fraction_digits(time: str) -> int:
     return len(fraction[1].rstrip("0")) if fraction else 0
 
 
-def _wanted(data_type: pa.DataType) -> str:
+def _expected_literal(data_type: pa.DataType) -> str:
     if pa.types.is_boolean(data_type):
         return "true or false"
     if pa.types.is_integer(data_type):
@@ -357,7 +357,7 @@ def _wanted(data_type: pa.DataType) -> str:
     if pa.types.is_date(data_type):
         return "a date such as '2026-05-01'"
     if pa.types.is_timestamp(data_type):
-        digits = _MOST_FRACTION_DIGITS[data_type.unit]
+        digits = _MAX_FRACTION_DIGITS[data_type.unit]
         return f"a time such as '2026-05-01 12:00:00' (UTC), with at most {digits} decimals"
     if pa.types.is_string(data_type) or pa.types.is_large_string(data_type):
         return "a text in single quotes"

@@ -37,7 +37,7 @@ def column_named(*names: str) -> Column:
 
 
 class _SparkConditions:
-    def compared(self, column: Sequence[str], comparison: str, literal: pa.Scalar) -> Column:
+    def compare(self, column: Sequence[str], comparison: str, literal: pa.Scalar) -> Column:
         left, right = _value(column, literal.type), _literal(literal)
         match comparison:
             case "=":
@@ -47,9 +47,9 @@ class _SparkConditions:
             case "<=":
                 return left <= right
             case ">":
-                return _of_numbers(left > right, left, literal.type)
+                return _exclude_nan(left > right, left, literal.type)
             case ">=":
-                return _of_numbers(left >= right, left, literal.type)
+                return _exclude_nan(left >= right, left, literal.type)
             case _:
                 return left != right
 
@@ -62,7 +62,7 @@ class _SparkConditions:
     def either(self, one: Column, other: Column) -> Column:
         return one | other
 
-    def negated(self, condition: Column) -> Column:
+    def negate(self, condition: Column) -> Column:
         return ~condition
 
 
@@ -78,7 +78,7 @@ def _value(column: Sequence[str], data_type: pa.DataType) -> Column:
     return named
 
 
-def _of_numbers(condition: Column, value: Column, data_type: pa.DataType) -> Column:
+def _exclude_nan(condition: Column, value: Column, data_type: pa.DataType) -> Column:
     """Exclude NaN, which is larger than all numbers in Spark."""
     return condition & ~F.isnan(value) if pa.types.is_floating(data_type) else condition
 

@@ -63,7 +63,7 @@ class LakemarkDataSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns of the result; errors as for ``Table.scan``."""
-        return spark_schema(_scan_of(self.options, _columns(self.options)).schema)
+        return spark_schema(_plan_scan(self.options, _parse_columns(self.options)).schema)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Read the columns of a schema: of the table's, or of one that the user specified.
@@ -71,7 +71,7 @@ class LakemarkDataSource(DataSource):
         Raises:
             InvalidConfig: the user's schema has an unknown column, or a column of another type.
         """
-        scan = _scan_of(self.options, schema.names)
+        scan = _plan_scan(self.options, schema.names)
         for wanted, present in zip(schema, spark_schema(scan.schema), strict=True):
             if wanted.dataType != present.dataType:
                 message = (
@@ -109,14 +109,14 @@ class SliceReader(DataSourceReader):
             yield from read_slice(self._scan, partition.file_slice)
 
 
-def _scan_of(options: Mapping[str, str], columns: list[str] | None) -> Scan:
+def _plan_scan(options: Mapping[str, str], columns: list[str] | None) -> Scan:
     _check_names(options)
     if _PATH not in options:
         message = "the path of the table is missing; pass it to load(…)"
         raise InvalidConfig(message)
     storage = {k.removeprefix(_STORAGE): v for k, v in options.items() if k.startswith(_STORAGE)}
     table = open_table(StorageLocation(options[_PATH], storage))
-    return table.scan(_query(options), columns, options.get("where"))
+    return table.scan(_parse_query(options), columns, options.get("where"))
 
 
 def _check_names(options: Mapping[str, str]) -> None:
@@ -128,7 +128,7 @@ def _check_names(options: Mapping[str, str]) -> None:
             raise InvalidConfig(message)
 
 
-def _query(options: Mapping[str, str]) -> Query:
+def _parse_query(options: Mapping[str, str]) -> Query:
     kind = options.get("query", _QUERIES[0])
     if kind not in _QUERIES:
         message = f"option query is {kind!r}; known are {', '.join(_QUERIES)}"
@@ -151,6 +151,6 @@ def _refuse(options: Mapping[str, str], kind: str, *names: str) -> None:
             raise InvalidConfig(message)
 
 
-def _columns(options: Mapping[str, str]) -> list[str] | None:
+def _parse_columns(options: Mapping[str, str]) -> list[str] | None:
     listed = options.get("columns")
     return None if listed is None else [name.strip() for name in listed.split(",")]

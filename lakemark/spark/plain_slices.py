@@ -17,7 +17,7 @@ from lakemark.model.file_slice import FileSlice
 from lakemark.model.meta_columns import without_meta_columns
 from lakemark.read.scan import Scan
 from lakemark.schema import avro
-from lakemark.spark.types import has_one_reading
+from lakemark.spark.types import is_read_alike
 from lakemark.table import Table
 
 
@@ -32,7 +32,7 @@ def plain_slices(table: Table, scan: Scan) -> list[FileSlice]:
     schema = scan.reader.schema
     if scan.reader.path_columns is not None:
         return []
-    if not all(has_one_reading(schema.field(name).type) for name in scan.columns_read):
+    if not all(is_read_alike(schema.field(name).type) for name in scan.columns_read):
         return []
     wanted = without_meta_columns(schema)
 
@@ -47,12 +47,12 @@ def plain_slices(table: Table, scan: Scan) -> list[FileSlice]:
         if one.base is not None
         and not one.logs
         and one.base.name.extension == "parquet"
-        and not lies_in_a_sink(one.base.path)
+        and not is_streaming_sink_file(one.base.path)
         and has_wanted_schema(one.base.name.instant)
     ]
 
 
-def lies_in_a_sink(path: str) -> bool:
+def is_streaming_sink_file(path: str) -> bool:
     """Whether Spark silently skips a file because it looks like one of a streaming sink.
 
     Source: ``FileStreamSink.ancestorIsMetadataDirectory`` of Spark.

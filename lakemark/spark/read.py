@@ -24,12 +24,12 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from lakemark.errors import InvalidConfig, SnapshotChanged
-from lakemark.merge.custom.custom_merger import CustomMerger
+from lakemark.merge.custom.api import CustomMerger
 from lakemark.model.file_slice import FileSlice
 from lakemark.read.queries import Incremental, Query
 from lakemark.read.scan import Scan
 from lakemark.spark.conditions import column_named, spark_condition
-from lakemark.spark.plain_slices import lies_in_a_sink, plain_slices
+from lakemark.spark.plain_slices import is_streaming_sink_file, plain_slices
 from lakemark.spark.types import arrow_for_spark, spark_schema
 from lakemark.storage import StorageLocation, place_of
 from lakemark.table import LATEST, open_table
@@ -132,7 +132,7 @@ def _to_dataframe(
     rest = [one for one in scan.slices if one.group not in plain_groups]
     parts = [_read_by_spark(spark, scan, plain, root, where)] if plain else []
     if rest or not parts:
-        parts.append(_merged_by_workers(spark, scan.with_slices(rest)))
+        parts.append(_read_by_workers(spark, scan.with_slices(rest)))
     return parts[0] if len(parts) == 1 else parts[0].union(parts[1])
 
 
@@ -161,7 +161,7 @@ def _read_by_spark(
     return frame.select(*map(column_named, scan.columns))
 
 
-def _merged_by_workers(spark: SparkSession, scan: Scan) -> DataFrame:
+def _read_by_workers(spark: SparkSession, scan: Scan) -> DataFrame:
     count = len(scan.slices)
     numbers = spark.range(0, count, 1, max(count, 1))
     return numbers.mapInArrow(ReadSlices.of(scan), spark_schema(scan.schema))
@@ -175,6 +175,6 @@ def _spark_root(url: str) -> str | None:
     spark_scheme = _SPARK_SCHEMES.get(scheme)
     return (
         None
-        if spark_scheme is None or lies_in_a_sink(rest)
+        if spark_scheme is None or is_streaming_sink_file(rest)
         else f"{spark_scheme}://{rest}".rstrip("/")
     )

@@ -1,17 +1,39 @@
-"""Runs tasks on a Spark cluster."""
+"""Runs tasks on a Spark cluster; a task ends only when its files survive a power failure."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic
 
 from pyspark.sql import SparkSession
 
 from lakemark.execution.runner import Cancelled, Result, Task
-from lakemark.spark.durable_task import DurableTask
-from lakemark.spark.versions import SameVersions
+from lakemark.spark.versions import VersionCheckedTask
+from lakemark.storage.durability import sync_process
 
 _POOL = "spark.scheduler.pool"
+
+
+@dataclass(frozen=True)
+class DurableTask(Generic[Task, Result]):
+    """Forces the files of a function to the local disk before the driver gets its result.
+
+    The driver itself forces only files of its own process.
+    """
+
+    function: Callable[[Task], Result]
+
+    def __call__(self, task: Task) -> Result:
+        """Call the function, then force its files.
+
+        Raises:
+            StorageUnavailable: the disk failed, or is full.
+        """
+        result = self.function(task)
+        sync_process()
+        return result
 
 
 class SparkRunner:
@@ -32,12 +54,12 @@ class SparkRunner:
         context = self._spark.sparkContext
         return (
             context.parallelize(tasks, len(tasks))
-            .map(SameVersions(DurableTask(function)))
+            .map(VersionCheckedTask(DurableTask(function)))
             .collect()
         )
 
 
-class SparkRunnerBeside:
+class CancellableSparkRunner:
     """Runs tasks from a thread of its own, while the session runs other jobs; can be cancelled.
 
     Its jobs are one job group, in a scheduler pool of their own. If the session shares executors

@@ -21,13 +21,13 @@ def arrow_for_spark(schema: pa.Schema) -> pa.Schema:
     return pa.schema([_field(field) for field in schema])
 
 
-def has_one_reading(data_type: pa.DataType) -> bool:
+def is_read_alike(data_type: pa.DataType) -> bool:
     """Whether Spark's Parquet reader returns the type of ``spark_schema`` for files of any writer.
 
     Writers mark local times differently, and Spark refuses marks that it does not expect.
     """
     if pa.types.is_nested(data_type):
-        return all(has_one_reading(part.type) for part in _parts(data_type))
+        return all(is_read_alike(part.type) for part in _parts(data_type))
     is_local = pa.types.is_timestamp(data_type) and data_type.tz is None
     return not (is_local or pa.types.is_time(data_type) or pa.types.is_fixed_size_binary(data_type))
 

@@ -60,7 +60,7 @@ def check_same(host: str, theirs: Versions, ours: Versions) -> None:
 
 
 @dataclass(frozen=True)
-class SameVersions(Generic[Argument, Result]):
+class VersionCheckedTask(Generic[Argument, Result]):
     """A function that an executor runs only if its versions equal the driver's.
 
     Executors start and stop while a stream runs, so a check at the start is not enough. Each of

@@ -9,7 +9,7 @@ from lakemark.model.file_slice import BaseFile, FileGroupId, FileSlice, LogFile
 from lakemark.model.format_version import FormatVersion
 from lakemark.timeline.timeline import Timeline
 from lakemark.view.file_lister import DataFile
-from lakemark.view.slicing import merged_for_readers, slice_file_group
+from lakemark.view.slicing import merge_for_readers, slice_file_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class FileGroup:
     @property
     def for_readers(self) -> FileSlice | None:
         """The slice for queries: the newest one, and with a pending compaction the one before."""
-        return merged_for_readers(self.slices, self.compaction)
+        return merge_for_readers(self.slices, self.compaction)
 
     @property
     def for_writers(self) -> FileSlice | None:

@@ -39,7 +39,7 @@ class StorageFileLister:
 
     def list_files(self) -> dict[str, list[DataFile]]:
         """Data files by partition path, with one request for each folder of the root."""
-        files, self._written_at = _by_partition(list(objects_beside_timeline(self._storage)))
+        files, self._written_at = _by_partition(list(list_data_objects(self._storage)))
         return files
 
     def written_at(self) -> Mapping[str, datetime]:
@@ -47,7 +47,7 @@ class StorageFileLister:
         return self._written_at
 
 
-def objects_beside_timeline(storage: Storage) -> Iterator[ObjectInfo]:
+def list_data_objects(storage: Storage) -> Iterator[ObjectInfo]:
     """All objects of the table outside ``.hoodie``; one request for each folder of the root."""
     folders, objects = storage.list_folder("")
     yield from objects

@@ -130,6 +130,13 @@ class FileSystemView:
         groups = self.file_groups(partition)
         return [file for group in groups for file in group.files.values()]
 
+    def find_file(self, path: str) -> DataFile | None:
+        """The data file at a path, visible or replaced; None if it was removed."""
+        folder, _, name = path.rpartition("/")
+        named = data_file(folder, name, size_bytes=0)
+        group = named and self.groups.get(FileGroupId(folder, named.name.file_id))
+        return group.files.get(name) if group else None
+
     def replaced_groups(self) -> list[FileGroup]:
         """Replaced file groups whose files have not been removed yet, by name."""
         return [self.groups[name] for name in sorted(self.groups.keys() & self.replaced.keys())]
@@ -166,9 +173,9 @@ class FileSystemView:
         removed = frozenset(paths)
         groups = dict(self.groups)
         for name in _groups_of(removed) & groups.keys():
-            kept = [file for file in groups[name].files.values() if file.path not in removed]
-            if kept:
-                groups[name] = self._group(name, kept)
+            remaining = [file for file in groups[name].files.values() if file.path not in removed]
+            if remaining:
+                groups[name] = self._group(name, remaining)
             else:
                 del groups[name]
         return replace(self, groups=groups)

@@ -34,7 +34,7 @@ _REAL_TIMES = "2"
 _log = logging.getLogger(__name__)
 
 
-def late_instants(
+def find_late_instants(
     store: TimelineStore, timeline: Timeline, written_at: Mapping[str, datetime]
 ) -> set[str]:
     """Find instants that have only late files; reads the history for suspicious ones only.

@@ -26,7 +26,7 @@ _Slot = tuple[str, str, str]
 _log = logging.getLogger(__name__)
 
 
-def lost_attempts(
+def find_lost_attempts(
     store: TimelineStore, timeline: Timeline, files: Mapping[str, Collection[DataFile]]
 ) -> set[str]:
     """Paths of the base files that the commit of their instant does not name.
@@ -45,20 +45,20 @@ def lost_attempts(
     lost: set[str] = set()
     for instant in sorted({base.name.instant for base in doubtful}):
         if timeline.is_committed(instant):
-            lost |= set(_unnamed(store, timeline, instant, doubtful))
+            lost |= set(_find_unlisted(store, timeline, instant, doubtful))
     if lost:
         _log.warning("%s are skipped: another attempt at their compaction completed", sorted(lost))
     return lost
 
 
-def without(
+def without_paths(
     files: Mapping[str, list[DataFile]], paths: Collection[str]
 ) -> dict[str, list[DataFile]]:
     """The files by partition path, without those at these paths."""
     return {name: [file for file in some if file.path not in paths] for name, some in files.items()}
 
 
-def _unnamed(
+def _find_unlisted(
     store: TimelineStore, timeline: Timeline, instant: str, bases: list[BaseFile]
 ) -> Iterator[str]:
     commit = _commit(store, timeline, instant)

@@ -3,7 +3,7 @@
 Table version 8 and later: a slice begins with a base file, or with a pending compaction that will
 write one. A log belongs to the newest slice that had begun when the log's commit completed. So a
 compaction's slice gets all logs that complete after its request, even if they were requested
-earlier, and no log is lost between the plan and its execution. Files of instants that did not
+earlier. No log is lost between the plan and its execution. Files of instants that did not
 complete are ignored.
 
 Version 6: the name of a log contains the instant of its slice. It is the instant of the base file,
@@ -64,7 +64,7 @@ def slice_file_group(
     )
 
 
-def merged_for_readers(slices: tuple[FileSlice, ...], compaction: str | None) -> FileSlice | None:
+def merge_for_readers(slices: tuple[FileSlice, ...], compaction: str | None) -> FileSlice | None:
     """The newest slice as a query reads it; None if the group is empty.
 
     A slice that a pending compaction opened is merged with the slice before it.

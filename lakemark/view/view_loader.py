@@ -20,8 +20,8 @@ from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.view.file_lister import FileLister, StorageFileLister
 from lakemark.view.file_system_view import FileSystemView
-from lakemark.view.late_files import late_instants, without_late_files
-from lakemark.view.lost_attempts import lost_attempts, without
+from lakemark.view.late_files import find_late_instants, without_late_files
+from lakemark.view.lost_attempts import find_lost_attempts, without_paths
 
 _DELETING = (Action.CLEAN, Action.RESTORE)
 _MAY_CLUSTER = (Action.CLUSTERING, Action.REPLACE_COMMIT)
@@ -45,15 +45,15 @@ def load_view(
     """
     files = lister.list_files()
     if isinstance(lister, StorageFileLister):  # the metadata table lists only files of commits
-        late = late_instants(store, timeline, lister.written_at())
+        late = find_late_instants(store, timeline, lister.written_at())
         files = without_late_files(files, late, version) if late else files
-        lost = lost_attempts(store, timeline, files)
-        files = without(files, lost) if lost else files
+        lost = find_lost_attempts(store, timeline, files)
+        files = without_paths(files, lost) if lost else files
     try:
         view = FileSystemView.of(
             files,
             timeline,
-            {i.requested_at: _plan_of(i, store) for i in timeline.pending(Action.COMPACTION)},
+            {i.requested_at: _read_plan(i, store) for i in timeline.pending(Action.COMPACTION)},
             {
                 i.requested_at: store.read_commit(i)
                 for i in timeline.completed(Action.REPLACE_COMMIT)
@@ -68,11 +68,11 @@ def load_view(
     except NotFound as error:
         message = f"an instant was removed while the table was listed: {error}; load it again"
         raise SnapshotChanged(message) from error
-    check_undisturbed(timeline, store.load())
+    check_no_deletions(timeline, store.load())
     return view
 
 
-def check_undisturbed(before: Timeline, after: Timeline) -> None:
+def check_no_deletions(before: Timeline, after: Timeline) -> None:
     """Check that no file of ``before`` can have been deleted until ``after`` was loaded.
 
     Raises:
@@ -89,7 +89,7 @@ def check_undisturbed(before: Timeline, after: Timeline) -> None:
             raise SnapshotChanged(message)
 
 
-def _plan_of(pending: Instant, store: TimelineStore) -> CompactionPlan:
+def _read_plan(pending: Instant, store: TimelineStore) -> CompactionPlan:
     """The plan of a compaction; an empty one if it is inflight without a request.
 
     A writer that was paused before it made the compaction inflight leaves this state if another

@@ -20,9 +20,8 @@ from lakemark.log.parquet_format import avro_key_values, column_sizes, parquet_w
 from lakemark.model.column_ranges import ColumnRanges
 from lakemark.model.meta_columns import RECORD_KEY
 from lakemark.storage.storage import Storage, StreamingFile
-from lakemark.write.new_file import made_visible
 from lakemark.write.row_groups import RowGroups
-from lakemark.write.write_status import WriteStatus
+from lakemark.write.write_status import WriteStatus, close_file
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -83,7 +82,7 @@ class BaseFileWriter:
         self.abort()
 
     def write(self, rows: pa.Table | pa.RecordBatch) -> None:
-        """Append rows whose meta columns are set (see ``with_meta``).
+        """Append rows whose meta columns are set (see ``set_meta_columns``).
 
         Raises:
             InvalidRecords: a record key is null or empty, or a value does not fit the schema.
@@ -96,15 +95,15 @@ class BaseFileWriter:
         """Finish the footer and make the file visible.
 
         Raises:
-            ContentMismatch: a file with other bytes exists at the path; see ``made_visible``.
+            ContentMismatch: a file with other bytes exists at the path; see ``close_file``.
         """
-        for row_group in self._row_groups.rest():
+        for row_group in self._row_groups.flush():
             self._write_row_group(row_group)
         footer = {**avro_key_values(self._avro_schema), **self._keys.footer()}
         self._parquet.add_key_value_metadata(footer)
         self._parquet.close()
-        ranges = self._united() if self._indexed else None
-        return WriteStatus(made_visible(self._file), self._num_writes, column_ranges=ranges)
+        ranges = self._unite_ranges() if self._indexed else None
+        return WriteStatus(close_file(self._file), self._num_writes, column_ranges=ranges)
 
     def abort(self) -> None:
         """Discard the file, unless it was closed."""
@@ -112,7 +111,7 @@ class BaseFileWriter:
         self._parquet.close()
         self._file.abort()
 
-    def _united(self) -> ColumnRanges:
+    def _unite_ranges(self) -> ColumnRanges:
         sizes = column_sizes(self._parquet.writer.metadata)
         return replace(ColumnRanges.united(self._ranges), sizes=sizes)
 

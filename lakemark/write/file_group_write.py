@@ -6,40 +6,31 @@ instant, the bucket and the changes. So a second attempt writes the same file, a
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import chain
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakemark.config.merge_settings import MergeSettings
 from lakemark.config.table_properties import MergeMode, TableType
 from lakemark.execution.interleave import read_ahead
 from lakemark.index.bucket import file_id
 from lakemark.merge.merge_stream import MergeStream, merge_streams
-from lakemark.merge.partial_update.partial_rows import settled
-from lakemark.merge.record_merger import RecordMerger
-from lakemark.merge.table_merger import table_merger
+from lakemark.merge.partial_update.partial_rows import resolve_partial_rows
 from lakemark.model.changes import CHANGE_KIND_FIELD, WRITTEN_COLUMNS
 from lakemark.model.commit_metadata import WriteStat
 from lakemark.model.file_names import BaseFileName, LogFileName, write_token
 from lakemark.model.file_slice import FileGroupId, FileSlice, join
-from lakemark.model.format_version import FormatVersion
 from lakemark.model.meta_columns import RECORD_KEY
-from lakemark.read.file_group_reader import FileGroupReader, every_instant
-from lakemark.read.log_changes import IsVisible
 from lakemark.read.projection import conform
-from lakemark.storage import Storage, StorageLocation, open_storage
 from lakemark.write.base_file_writer import BaseFileWriter
 from lakemark.write.log_file_writer import LogFileWriter
-from lakemark.write.markers import mark, mark_partition
-from lakemark.write.meta_column_values import with_meta
+from lakemark.write.markers import create_marker, create_partition_metafile
+from lakemark.write.meta_column_values import set_meta_columns
 from lakemark.write.partitioner import Bucket, task_number
+from lakemark.write.write_context import WriteContext
 
 #: Changes held, folded and written as one pair of log blocks, in Arrow bytes.
 MAX_BLOCK_BYTES = 64 << 20
@@ -47,75 +38,6 @@ MAX_BLOCK_BYTES = 64 << 20
 #: Sets of columns of partial rows, each with a block of its own, in addition to whole rows. A block
 #: costs as much as about a hundred rows.
 MAX_COLUMN_SETS = 16
-
-
-@dataclass(frozen=True)
-class WriteContext:
-    """Values that all files of a commit share; small, and can be pickled for workers.
-
-    Attributes:
-        location: location of the table.
-        instant: requested time of the commit.
-        table_name: for the name of the written Avro schema.
-        table_type: whether changes to an existing group go to a log or rewrite its base file.
-        schema: the table's columns, meta columns first.
-        avro_schema_text: the same as Avro JSON, with the meta columns.
-        merge: merge settings of the table.
-        log_format: format of data blocks, ``parquet`` or ``avro``.
-        indexed: columns whose ranges the metadata table keeps; empty without a metadata table.
-        version: the table's.
-        is_visible: whether log blocks of an instant are visible, as for ``FileGroupReader``.
-        cdc_enabled: whether the table keeps changes for CDC queries.
-        attempt: the attempt at the instant, if the instant is a planned service.
-    """
-
-    location: StorageLocation
-    instant: str
-    table_name: str
-    table_type: TableType
-    schema: pa.Schema
-    avro_schema_text: str
-    merge: MergeSettings
-    log_format: str = "parquet"
-    indexed: tuple[str, ...] = ()
-    version: FormatVersion = FormatVersion.V9
-    is_visible: IsVisible = every_instant
-    cdc_enabled: bool = False
-    attempt: str = ""
-
-    @cached_property
-    def storage(self) -> Storage:
-        """The table's storage, opened once in each process."""
-        return open_storage(self.location)
-
-    @cached_property
-    def merger(self) -> RecordMerger:
-        """The table's record merger, the same as of its readers."""
-        return table_merger(self.merge, self.avro_schema)
-
-    @property
-    def reader(self) -> FileGroupReader:
-        """Reads file slices of the table, in order to rewrite them."""
-        marker = self.merge.delete_marker
-        return FileGroupReader(
-            self.storage, self.schema, self.merger, self.is_visible, delete_marker=marker
-        )
-
-    @cached_property
-    def avro_schema(self) -> dict[str, Any]:
-        """The written schema."""
-        parsed: dict[str, Any] = json.loads(self.avro_schema_text)
-        return parsed
-
-    def sharing(self, storage: Storage) -> WriteContext:
-        """The same context with a storage that this process has already opened."""
-        self.__dict__["storage"] = storage
-        return self
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Without objects that this process opened; the other process opens its own."""
-        opened = ("storage", "merger", "avro_schema")
-        return {name: value for name, value in self.__dict__.items() if name not in opened}
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +71,7 @@ def write_file_group(
     Raises:
         ContentMismatch: another attempt at the task had other changes.
     """
-    changes = _settled(context, task, _in_columns(context.schema, changes))
+    changes = _resolve(context, task, _conform_changes(context.schema, changes))
     if task.current is None:
         return _create_base_file(context, task, changes)
     if context.table_type is TableType.MERGE_ON_READ:
@@ -176,7 +98,7 @@ def write_base_file(
     number = task_number(group)
     name = BaseFileName(group.file_id, write_token(number, context.attempt), context.instant)
     path = join(group.partition_path, str(name))
-    mark(context.storage, context.instant, path)
+    create_marker(context.storage, context.instant, path)
     with (
         BaseFileWriter(
             context.storage, path, context.schema, context.avro_schema, indexed=context.indexed
@@ -186,7 +108,7 @@ def write_base_file(
     ):
         first_row = 0
         for rows in chain([] if first is None else [first], arriving):
-            writer.write(with_meta(rows, context.instant, number, str(name), first_row))
+            writer.write(set_meta_columns(rows, context.instant, number, str(name), first_row))
             first_row += rows.num_rows
         status = writer.close()
     return WriteStat(
@@ -205,7 +127,7 @@ def write_base_file(
     )
 
 
-def _in_columns(schema: pa.Schema, changes: Iterable[pa.Table]) -> Iterator[pa.Table]:
+def _conform_changes(schema: pa.Schema, changes: Iterable[pa.Table]) -> Iterator[pa.Table]:
     """Changes in the table's columns, because another writer may have added some.
 
     Partial rows are decoded in the table's columns, so they stay as they are.
@@ -216,7 +138,7 @@ def _in_columns(schema: pa.Schema, changes: Iterable[pa.Table]) -> Iterator[pa.T
         yield part if WRITTEN_COLUMNS in part.schema.names else conform(part, wanted, "")
 
 
-def _settled(
+def _resolve(
     context: WriteContext, task: FileGroupWrite, changes: Iterable[pa.Table]
 ) -> Iterator[pa.Table]:
     """The changes, with partial rows resolved; unchanged if no row can be partial.
@@ -230,24 +152,24 @@ def _settled(
         return iter(())
     together = chain([first], arriving)
     if WRITTEN_COLUMNS not in first.column_names:
-        return _gathered(together) if appends else together
+        return _combine_blocks(together) if appends else together
     file_slice = task.readable or task.current
 
-    def standing(keys: pa.ChunkedArray, columns: Sequence[str]) -> pa.Table:
+    def read_current(keys: pa.ChunkedArray, columns: Sequence[str]) -> pa.Table:
         nothing = context.schema.empty_table().select(list(columns))
         rows = context.reader.read(file_slice, columns) if file_slice else ()
-        return pa.concat_tables([nothing, *(_of_keys(batch, keys) for batch in rows)])
+        return pa.concat_tables([nothing, *(_filter_keys(batch, keys) for batch in rows)])
 
-    return settled(
-        _gathered(together),
+    return resolve_partial_rows(
+        _combine_blocks(together),
         context.merger,
-        standing,
-        makes_whole=appends and context.merge.mode is MergeMode.COMMIT_TIME,
-        largest_sets=MAX_COLUMN_SETS if appends else None,
+        read_current,
+        completes_rows=appends and context.merge.mode is MergeMode.COMMIT_TIME,
+        max_column_sets=MAX_COLUMN_SETS if appends else None,
     )
 
 
-def _of_keys(rows: pa.Table, keys: pa.ChunkedArray) -> pa.Table:
+def _filter_keys(rows: pa.Table, keys: pa.ChunkedArray) -> pa.Table:
     return rows.filter(pc.is_in(rows.column(RECORD_KEY), value_set=keys))
 
 
@@ -260,7 +182,7 @@ def _create_base_file(
     if first is None:
         return None  # deletes of keys that never existed
     if task.is_new_partition:
-        mark_partition(context.storage, instant, partition)
+        create_partition_metafile(context.storage, instant, partition)
     group = FileGroupId(
         partition, file_id(task.bucket.number, partition, instant, context.table_name)
     )
@@ -283,14 +205,14 @@ def _append_log_file(
     if first is None:
         return None  # all changes were too late
     group, number = current.group, task.bucket.task_number
-    name = _log_name(context, current, number)
+    name = _name_log(context, current, number)
     path = join(group.partition_path, str(name))
     names_slice = context.version.logs_name_their_slice
-    mark(context.storage, context.instant, path, names_slice=names_slice)
+    create_marker(context.storage, context.instant, path, names_slice=names_slice)
     first_row = 0
     with _log_writer(context, path) as writer:
         for part in chain([first], parts):
-            writer.append(with_meta(part, context.instant, number, group.file_id, first_row))
+            writer.append(set_meta_columns(part, context.instant, number, group.file_id, first_row))
             first_row += part.num_rows
         status = writer.close()
     base_file, log_files = _listed_files(context, task, current, name)
@@ -312,7 +234,7 @@ def _append_log_file(
     )
 
 
-def _log_name(context: WriteContext, current: FileSlice, number: int) -> LogFileName:
+def _name_log(context: WriteContext, current: FileSlice, number: int) -> LogFileName:
     """Name a log after its instant; in version 6 after its slice, as the next log there.
 
     In version 6 the write token, from the time of day, separates the logs of two writers.
@@ -357,7 +279,7 @@ def _log_writer(context: WriteContext, path: str) -> LogFileWriter:
     )
 
 
-def _gathered(changes: Iterable[pa.Table]) -> Iterator[pa.Table]:
+def _combine_blocks(changes: Iterable[pa.Table]) -> Iterator[pa.Table]:
     """Tables combined into blocks; in each block a fold leaves one change for each key."""
     gathered: list[pa.Table] = []
     for table in changes:

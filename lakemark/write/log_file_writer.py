@@ -26,9 +26,8 @@ from lakemark.model.written_columns import is_written, own_columns
 from lakemark.schema.avro import to_json
 from lakemark.schema.field_path import column_at
 from lakemark.storage.storage import Storage
-from lakemark.write.new_file import made_visible
-from lakemark.write.row_groups import cut
-from lakemark.write.write_status import WriteStatus
+from lakemark.write.row_groups import divide_rows
+from lakemark.write.write_status import WriteStatus, close_file
 
 _Encode = Callable[[pa.Table, Mapping[str, object]], memoryview]
 _DATA_BLOCKS: Mapping[str, tuple[BlockType, _Encode]] = {
@@ -37,6 +36,23 @@ _DATA_BLOCKS: Mapping[str, tuple[BlockType, _Encode]] = {
 }
 
 _PARTIAL = {HeaderKey.IS_PARTIAL: "true"}
+
+
+def default_log_format(schema: pa.Schema, ordering_fields: Sequence[str]) -> str:
+    """Return ``parquet``, which is faster, or ``avro`` if a text column orders the rows.
+
+    Apache Hudi 1.2.0 on Spark misreads a text as ordering value in a Parquet block, whoever wrote
+    the block: a newer row loses to an older one. In Avro blocks it reads the value correctly.
+    ``tests/interop/test_text_ordering.py`` shows both.
+
+    Args:
+        schema: the table's columns.
+        ordering_fields: columns that order two changes of a record; a dotted name is a field of a
+            struct.
+    """
+    nothing = schema.empty_table()
+    kinds = [column_at(nothing, name).type for name in ordering_fields]
+    return "avro" if any(pa.types.is_string(kind) for kind in kinds) else "parquet"
 
 
 class LogFileWriter:
@@ -112,13 +128,13 @@ class LogFileWriter:
 
         Args:
             changes: a table as ``lakemark.model.changes`` describes it, meta columns set
-                (see ``with_meta``; in a log ``_hoodie_file_name`` is the file id).
+                (see ``set_meta_columns``; in a log ``_hoodie_file_name`` is the file id).
 
         Raises:
             InvalidRecords: a value does not fit the schema.
         """
         is_upsert = pc.equal(changes.column(CHANGE_KIND), pa.scalar(ChangeKind.UPSERT, pa.int8()))
-        for names, rows in _by_written_columns(changes.filter(is_upsert)):
+        for names, rows in _split_by_written_columns(changes.filter(is_upsert)):
             self._append_rows(rows, names)
         self._append_deletes(changes.filter(pc.invert(is_upsert)))
 
@@ -126,10 +142,10 @@ class LogFileWriter:
         """Make the file visible.
 
         Raises:
-            ContentMismatch: a file with other bytes exists at the path; see ``made_visible``.
+            ContentMismatch: a file with other bytes exists at the path; see ``close_file``.
         """
         return WriteStatus(
-            made_visible(self._file),
+            close_file(self._file),
             self._num_writes,
             self._num_deletes,
             self._num_data_blocks,
@@ -146,9 +162,9 @@ class LogFileWriter:
         schema, avro_schema, header = self._schema, self._avro_schema, self._header
         if names is not None:
             schema = pa.schema([schema.field(name) for name in names])
-            avro_schema = _fields_named(avro_schema, names)
+            avro_schema = _select_fields(avro_schema, names)
             header = {**header, HeaderKey.SCHEMA: to_json(avro_schema), **_PARTIAL}
-        for block in cut(rows, schema, self._max_block_bytes):
+        for block in divide_rows(rows, schema, self._max_block_bytes):
             content = self._encode(block, avro_schema)
             write_block(self._file, self._data_type, header, content)
             self._num_writes += block.num_rows
@@ -166,14 +182,14 @@ class LogFileWriter:
                 **{name: column_at(deletes, name) for name in self._ordering},
             }
         )
-        for block in cut(records, records.schema, self._max_block_bytes):
+        for block in divide_rows(records, records.schema, self._max_block_bytes):
             content = _encode_deletes(block, self._ordering)
             write_block(self._file, BlockType.DELETE, self._header, content)
             self._num_deletes += block.num_rows
             self._num_delete_blocks += 1
 
 
-def _by_written_columns(rows: pa.Table) -> Iterator[tuple[Sequence[str] | None, pa.Table]]:
+def _split_by_written_columns(rows: pa.Table) -> Iterator[tuple[Sequence[str] | None, pa.Table]]:
     """The rows by set of columns, sets in order of appearance; None means all columns."""
     if WRITTEN_COLUMNS not in rows.column_names or not rows.num_rows:
         yield None, rows
@@ -192,7 +208,7 @@ def _by_written_columns(rows: pa.Table) -> Iterator[tuple[Sequence[str] | None, 
         yield None if len(written) == len(names) else written, part
 
 
-def _fields_named(avro_schema: Mapping[str, object], names: Sequence[str]) -> dict[str, object]:
+def _select_fields(avro_schema: Mapping[str, object], names: Sequence[str]) -> dict[str, object]:
     fields = avro_schema["fields"]
     assert isinstance(fields, list), avro_schema
     return {**avro_schema, "fields": [field for field in fields if field["name"] in set(names)]}

@@ -18,7 +18,9 @@ _FOLDER = ".hoodie/.temp"
 _CREATED, _APPENDED = ".marker.CREATE", ".marker.APPEND"
 
 
-def mark(storage: Storage, instant: str, data_path: str, *, names_slice: bool = False) -> None:
+def create_marker(
+    storage: Storage, instant: str, data_path: str, *, names_slice: bool = False
+) -> None:
     """Create the marker of a data file; a second attempt finds its own marker.
 
     Args:
@@ -51,7 +53,7 @@ def drop_markers_before(storage: Storage, timeline: Timeline) -> None:
             drop_markers(storage, instant)
 
 
-def mark_partition(storage: Storage, instant: str, partition_path: str) -> None:
+def create_partition_metafile(storage: Storage, instant: str, partition_path: str) -> None:
     """Make a folder a partition: listings recognise only folders with this file.
 
     Source: ``HoodiePartitionMetadata``. The first writer creates it; the content is only a hint.

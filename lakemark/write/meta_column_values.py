@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from lakemark.model.meta_columns import COMMIT_SEQNO, COMMIT_TIME, FILE_NAME, META_COLUMNS
 
 
-def with_meta(
+def set_meta_columns(
     rows: pa.Table, instant: str, task: int | str, file_name: str, first_row: int = 0
 ) -> pa.Table:
     """Set the meta columns of rows for a file.

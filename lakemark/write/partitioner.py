@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakemark.index.bucket import BucketIndex, place_in_partition
+from lakemark.index.bucket import BucketIndex, bucket_or_file_id
 from lakemark.model.file_slice import FileGroupId
 from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY
 
@@ -32,11 +32,11 @@ def task_number(group: FileGroupId) -> int:
 
     A pure function of the group, so that a second attempt uses the same; a Java int.
     """
-    return _task_number(group.partition_path, place_in_partition(group.file_id))
+    return _task_number(group.partition_path, bucket_or_file_id(group.file_id))
 
 
-def _task_number(partition_path: str, place: int | str) -> int:
-    return zlib.crc32(f"{partition_path}/{place}".encode()) & 0x7FFFFFFF
+def _task_number(partition_path: str, bucket_or_id: int | str) -> int:
+    return zlib.crc32(f"{partition_path}/{bucket_or_id}".encode()) & 0x7FFFFFFF
 
 
 def divide(changes: pa.Table, index: BucketIndex) -> list[tuple[Bucket, pa.Table]]:

@@ -35,21 +35,21 @@ class RowGroups:
         Raises:
             InvalidRecords: a column is missing, or a value does not fit the schema's type.
         """
-        rows = _conformed(rows, self._schema)
+        rows = _conform(rows, self._schema)
         ends = np.cumsum(row_bytes(rows))
         start, done_bytes = 0, 0
         while start < rows.num_rows:
             room_bytes = self._max_bytes - self._gathered_bytes
             end = int(np.searchsorted(ends, done_bytes + room_bytes, side="right"))
             if end <= start and self._gathered:
-                yield from self.rest()
+                yield from self.flush()
                 continue
             end = max(end, start + 1)
             self._gathered.append(rows.slice(start, end - start))
             self._gathered_bytes += int(ends[end - 1]) - done_bytes
             start, done_bytes = end, int(ends[end - 1])
 
-    def rest(self) -> Iterator[pa.Table]:
+    def flush(self) -> Iterator[pa.Table]:
         """The table of the remaining rows; nothing if there are none."""
         if self._gathered:
             # One chunk per column, because Parquet's pages end where a chunk ends.
@@ -57,7 +57,7 @@ class RowGroups:
         self._gathered, self._gathered_bytes = [], 0
 
 
-def cut(rows: pa.Table, schema: pa.Schema, max_bytes: int) -> Iterator[pa.Table]:
+def divide_rows(rows: pa.Table, schema: pa.Schema, max_bytes: int) -> Iterator[pa.Table]:
     """Divide ``rows`` into tables of at most ``max_bytes``; nothing if there are no rows.
 
     Raises:
@@ -65,7 +65,7 @@ def cut(rows: pa.Table, schema: pa.Schema, max_bytes: int) -> Iterator[pa.Table]
     """
     row_groups = RowGroups(schema, max_bytes)
     yield from row_groups.add(rows)
-    yield from row_groups.rest()
+    yield from row_groups.flush()
 
 
 def row_bytes(rows: pa.Table) -> Bytes:
@@ -77,7 +77,7 @@ def row_bytes(rows: pa.Table) -> Bytes:
     return total
 
 
-def _conformed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+def _conform(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     if rows.schema.equals(schema):
         return rows
     try:

@@ -8,7 +8,7 @@ from lakemark.config.merger_name import check_class_path
 from lakemark.errors import InvalidConfig
 
 
-def object_at(path: str) -> object:
+def import_object(path: str) -> object:
     """Import the class or object of a path.
 
     Raises:
@@ -18,7 +18,7 @@ def object_at(path: str) -> object:
     module_name, _, name = check_class_path(path).partition(":")
     try:
         module = importlib.import_module(module_name)
-    except Exception as error:  # Whatever the user's module raises.
+    except Exception as error:  # a custom module may raise any error
         message = (
             f"merger {path}: module {module_name} cannot be imported here "
             f"({type(error).__name__}: {error}); install it, or put its folder on PYTHONPATH, for "

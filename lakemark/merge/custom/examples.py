@@ -70,12 +70,12 @@ class Examples:
         for name in ordering_fields:
             column_at(schema.empty_table(), name)
         _check_given(schema, given)
-        pools = {f.name: list(given.get(f.name) or _pool(f.type, f.name)) for f in schema}
+        pools = {f.name: list(given.get(f.name) or _default_values(f.type, f.name)) for f in schema}
         return cls(schema, tuple(ordering_fields), pools)
 
     def draw(self, random: np.random.Generator, count: int) -> list[Version]:
         """Versions of one record, oldest first."""
-        return [self._version(random) for _ in range(count)]
+        return [self._draw_version(random) for _ in range(count)]
 
     def table(self, versions: Sequence[Version], keys: Sequence[str]) -> pa.Table:
         """Versions as changes of records with these keys."""
@@ -88,13 +88,13 @@ class Examples:
         schema = pa.schema([key, *self.schema, CHANGE_KIND_FIELD])
         return pa.table([*columns, kinds], schema=schema)
 
-    def simpler(self, versions: Sequence[Version]) -> Iterator[list[Version]]:
+    def simplify(self, versions: Sequence[Version]) -> Iterator[list[Version]]:
         """Examples that are one step simpler: one value fewer, or an upsert instead of a delete."""
-        for place, version in enumerate(versions):
-            for easier in self._simpler(version):
-                yield [*versions[:place], easier, *versions[place + 1 :]]
+        for position, version in enumerate(versions):
+            for easier in self._simplify(version):
+                yield [*versions[:position], easier, *versions[position + 1 :]]
 
-    def _simpler(self, version: Version) -> Iterator[Version]:
+    def _simplify(self, version: Version) -> Iterator[Version]:
         if version.kind is ChangeKind.FLAGGED_DELETE:
             yield replace(version, kind=ChangeKind.UPSERT)
         for name, value in version.values.items():
@@ -102,12 +102,12 @@ class Examples:
             if value is not None and value != least:
                 yield replace(version, values={**version.values, name: least})
 
-    def _version(self, random: np.random.Generator) -> Version:
+    def _draw_version(self, random: np.random.Generator) -> Version:
         kind = _KINDS[int(random.choice(len(_KINDS), p=_KIND_ODDS))]
         names = self._ordering_columns if kind is ChangeKind.DELETE else self.schema.names
-        return Version({name: self._value(name, random) for name in names}, kind)
+        return Version({name: self._draw_value(name, random) for name in names}, kind)
 
-    def _value(self, name: str, random: np.random.Generator) -> object:
+    def _draw_value(self, name: str, random: np.random.Generator) -> object:
         if self._may_be_null(name) and random.random() < _NULL_ODDS:
             return None
         pool = self.pools[name]
@@ -137,7 +137,7 @@ def _check_given(schema: pa.Schema, given: Pools) -> None:
             raise InvalidConfig(message) from error
 
 
-def _pool(kind: pa.DataType, name: str) -> list[object]:
+def _default_values(kind: pa.DataType, name: str) -> list[object]:
     """Two or three values of a type; never zero, which Hudi treats as "no ordering value"."""
     if pa.types.is_boolean(kind):
         return [False, True]
@@ -160,18 +160,18 @@ def _pool(kind: pa.DataType, name: str) -> list[object]:
         return [b"a", b"b", b"c"]
     if pa.types.is_fixed_size_binary(kind):
         return [bytes([n]) * kind.byte_width for n in (1, 2, 3)]
-    return _nested_pool(kind, name)
+    return _nested_default_values(kind, name)
 
 
-def _nested_pool(kind: pa.DataType, name: str) -> list[object]:
+def _nested_default_values(kind: pa.DataType, name: str) -> list[object]:
     if pa.types.is_struct(kind):
-        pools = {field.name: _pool(field.type, name) for field in kind}
+        pools = {field.name: _default_values(field.type, name) for field in kind}
         return [{inner: pool[n % len(pool)] for inner, pool in pools.items()} for n in range(3)]
     if pa.types.is_map(kind):
-        pool = _pool(kind.item_type, name)
-        return [[(key, pool[0])] for key in _pool(kind.key_type, name)]
+        pool = _default_values(kind.item_type, name)
+        return [[(key, pool[0])] for key in _default_values(kind.key_type, name)]
     if pa.types.is_list(kind):
-        pool = _pool(kind.value_type, name)
+        pool = _default_values(kind.value_type, name)
         return [[], [pool[0]], [pool[-1], pool[0]]]
     message = f"column {name} is {kind}, which has no default values; give values={{{name!r}: …}}"
     raise InvalidConfig(message)

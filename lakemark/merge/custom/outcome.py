@@ -13,12 +13,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakemark.merge.custom.custom_merger import CustomMerger, refused
+from lakemark.errors import InvalidConfig
+from lakemark.merge.custom.api import CustomMerger
 from lakemark.merge.custom.records import Records
 from lakemark.merge.key_codes import Mask
 from lakemark.model.meta_columns import RECORD_KEY
 from lakemark.model.written_columns import Written
 from lakemark.schema.field_path import column_at, top_column
+
+
+def merger_error(merger: CustomMerger, record_key: object, fault: str) -> InvalidConfig:
+    """An error about a record that the merger returned."""
+    return InvalidConfig(f"merger {merger.name}, record {record_key!r}: {fault}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,14 +70,14 @@ def check_outcome(merger: CustomMerger, older: Records, newer: Records, outcome:
     _check_nulls(merger, keys, outcome, older.rows.schema)
 
 
-def order_columns(records: Records) -> list[str]:
+def ordering_columns(records: Records) -> list[str]:
     """The columns that hold the ordering values."""
     return list({top_column(name, records.rows.schema) for name in records.ordering_fields})
 
 
 def data_columns(records: Records) -> list[str]:
     """The columns that a delete without data lacks: all except the key and the ordering values."""
-    others = {RECORD_KEY, *order_columns(records)}
+    others = {RECORD_KEY, *ordering_columns(records)}
     return [name for name in records.rows.column_names if name not in others]
 
 
@@ -85,7 +91,7 @@ def are_null(rows: pa.Table, names: Sequence[str]) -> Mask:
     return null
 
 
-def conformed(merger: CustomMerger, rows: object, wanted: pa.Table) -> pa.Table:
+def conform_rows(merger: CustomMerger, rows: object, wanted: pa.Table) -> pa.Table:
     """Check rows that a merger returned, and put them into the columns of its input.
 
     Raises:
@@ -95,29 +101,31 @@ def conformed(merger: CustomMerger, rows: object, wanted: pa.Table) -> pa.Table:
     if not isinstance(rows, pa.Table) or rows.num_rows != wanted.num_rows:
         count = f"{rows.num_rows} rows" if isinstance(rows, pa.Table) else f"{type(rows).__name__}"
         fault = f"{count} came back for {wanted.num_rows} records; return one row for each"
-        raise refused(merger, first_key, fault)
+        raise merger_error(merger, first_key, fault)
     if sorted(rows.column_names) != sorted(wanted.column_names):
         different = sorted({*rows.column_names} ^ {*wanted.column_names})
         fault = f"columns {', '.join(different)} were added, duplicated or lost; return the same"
-        raise refused(merger, first_key, fault)
+        raise merger_error(merger, first_key, fault)
     for field in wanted.schema:
         kind = rows.schema.field(field.name).type
         if kind != field.type:
             fault = f"column {field.name} is {kind} and must be {field.type}; cast it"
-            raise refused(merger, first_key, fault)
+            raise merger_error(merger, first_key, fault)
     in_order = rows.select(wanted.column_names)
     return pa.table(in_order.columns, schema=wanted.schema)
 
 
-def combined(use_first: Mask, first: Outcome, second: Outcome) -> Outcome:
+def combine_outcomes(use_first: Mask, first: Outcome, second: Outcome) -> Outcome:
     """Combine the results of two ways to merge: the mask selects the first for a row."""
-    places = np.where(use_first, np.cumsum(use_first), len(first.keep) + np.cumsum(~use_first)) - 1
+    positions = (
+        np.where(use_first, np.cumsum(use_first), len(first.keep) + np.cumsum(~use_first)) - 1
+    )
     written = None
     if first.written is not None and second.written is not None:
-        written = np.concatenate([first.written, second.written])[places]
+        written = np.concatenate([first.written, second.written])[positions]
     return Outcome(
-        pa.concat_tables([first.rows, second.rows]).take(places),
-        np.concatenate([first.keep, second.keep])[places],
+        pa.concat_tables([first.rows, second.rows]).take(positions),
+        np.concatenate([first.keep, second.keep])[positions],
         written,
     )
 
@@ -155,7 +163,7 @@ def _check_nulls(
 
 def _refuse(merger: CustomMerger, keys: pa.ChunkedArray, is_wrong: Mask, fault: str) -> None:
     if is_wrong.any():
-        raise refused(merger, keys[int(is_wrong.argmax())].as_py(), fault)
+        raise merger_error(merger, keys[int(is_wrong.argmax())].as_py(), fault)
 
 
 def _equal(one: pa.ChunkedArray, other: pa.ChunkedArray) -> Mask:

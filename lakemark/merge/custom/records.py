@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from lakemark.merge.key_codes import Mask
-from lakemark.merge.ordering import ordering_columns, ordering_ranks
-from lakemark.merge.partial_update.missing_columns import UnwrittenColumns
-from lakemark.merge.precedence import Kinds, unconditional_deletes
+from lakemark.merge.ordering import ordering_ranks, select_ordering_columns
+from lakemark.merge.partial_update.missing_columns import MissingIfNotWritten
+from lakemark.merge.precedence import Kinds, find_unconditional_deletes
 from lakemark.model.changes import (
     CHANGE_COLUMNS,
     CHANGE_KIND,
@@ -90,7 +90,7 @@ class Records:
     @property
     def ordering_values(self) -> pa.Table:
         """The ordering values, one column for each field; null if there is no value."""
-        return ordering_columns(self.changes, self.ordering_fields)
+        return select_ordering_columns(self.changes, self.ordering_fields)
 
     def wins_over(self, older: Records) -> Mask:
         """Whether these newer versions win by the rules of ``EVENT_TIME_ORDERING``.
@@ -106,15 +106,15 @@ class Records:
             return np.ones(len(self), np.bool_)
         both = pa.concat_tables([older.ordering_values, self.ordering_values])
         ranks = ordering_ranks(both, self.ordering_fields)
-        unconditional = unconditional_deletes(self.changes, self.ordering_fields)
-        was_unconditional = unconditional_deletes(older.changes, older.ordering_fields)
+        unconditional = find_unconditional_deletes(self.changes, self.ordering_fields)
+        was_unconditional = find_unconditional_deletes(older.changes, older.ordering_fields)
         in_order = ranks[len(self) :] >= ranks[: len(self)]
         wins: Mask = unconditional | np.where(was_unconditional, self.has_data, in_order)
         return wins
 
     def is_written(self, column: str) -> Mask:
         """Whether the rows were written with this column; if not, the column is missing."""
-        return ~UnwrittenColumns()(self.changes, column)
+        return ~MissingIfNotWritten()(self.changes, column)
 
     @cached_property
     def written(self) -> Written:
@@ -134,7 +134,7 @@ class Records:
         """The records of some rows."""
         return Records(self.changes.take(rows), self.ordering_fields)
 
-    def with_open_columns_of(self, other: Records) -> Records:
+    def fill_missing_from(self, other: Records) -> Records:
         """The same records, with missing columns taken from the other version.
 
         A delete neither provides nor receives values; a column that a delete lacks is null.
@@ -145,12 +145,12 @@ class Records:
             takes = fills & ~self.is_written(name)
             if takes.any():
                 one = [rows.select([name]) for rows in (other.rows, self.rows)]
-                columns[name] = chosen(takes, *one).column(name)
+                columns[name] = choose_rows(takes, *one).column(name)
         changes = pa.table(list(columns.values()), schema=self.changes.schema)
         return Records(changes, self.ordering_fields)
 
 
-def chosen(takes_first: Mask, first: pa.Table, second: pa.Table) -> pa.Table:
+def choose_rows(takes_first: Mask, first: pa.Table, second: pa.Table) -> pa.Table:
     """Rows of ``first`` if the mask is set, else of ``second``; both of one length."""
     rows = np.arange(len(takes_first))
     both = pa.concat_tables([first, second.select(first.column_names)])

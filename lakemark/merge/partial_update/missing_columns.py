@@ -26,7 +26,7 @@ from lakemark.model.written_columns import own_columns, pack
 Default: TypeAlias = bool | int | float | str
 
 
-class Holes(Protocol):
+class MissingColumns(Protocol):
     """Decides in which rows a column is missing; picklable, without state."""
 
     def __call__(self, rows: pa.Table, column: str) -> Mask:
@@ -35,7 +35,7 @@ class Holes(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class DefaultValues:
+class MissingIfDefault:
     """A column is missing if it holds its default, which is null unless another one is known.
 
     Attributes:
@@ -57,7 +57,7 @@ class DefaultValues:
 
 
 @dataclass(frozen=True, slots=True)
-class UnavailableText:
+class MissingIfUnavailable:
     """A column of strings or bytes is missing if it holds this text."""
 
     text: str
@@ -72,32 +72,32 @@ class UnavailableText:
 
 
 @dataclass(frozen=True, slots=True)
-class UnwrittenColumns:
+class MissingIfNotWritten:
     """A column is missing if the row was written without it; see ``lakemark.model.changes``."""
 
     def __call__(self, rows: pa.Table, column: str) -> Mask:
         """One flag for each row."""
         if WRITTEN_COLUMNS not in rows.column_names:
             return np.zeros(rows.num_rows, dtype=np.bool_)
-        bits = _bits(rows.column(WRITTEN_COLUMNS))
-        place = own_columns(rows).index(column)
-        is_open: Mask = (bits[:, place // 8] >> np.uint8(place % 8)) & 1 == 0
-        return is_open
+        bits = _byte_rows(rows.column(WRITTEN_COLUMNS))
+        position = own_columns(rows).index(column)
+        missing: Mask = (bits[:, position // 8] >> np.uint8(position % 8)) & 1 == 0
+        return missing
 
 
 @dataclass(frozen=True, slots=True)
-class Filling:
+class PartialUpdate:
     """How missing columns are taken from other records.
 
     Attributes:
-        holes: decides which columns are missing.
+        is_missing: decides which columns are missing.
         late_fills: whether a late record fills columns that the leading one lacks.
-        newest_meta: whether meta columns come from the last record, late or not.
+        latest_meta: whether meta columns come from the last record, late or not.
     """
 
-    holes: Holes
+    is_missing: MissingColumns
     late_fills: bool = True
-    newest_meta: bool = False
+    latest_meta: bool = False
 
     def fold(self, changes: pa.Table, keys: KeyCodes, precedence: Precedence) -> pa.Table:
         """Fold changes to one for each key, in the columns of ``changes``."""
@@ -105,10 +105,10 @@ class Filling:
         columns = {}
         for name in changes.column_names:
             if name not in CHANGE_COLUMNS:
-                is_open = self.holes(changes, name)
-                rows = self._sources(name, is_open, keys, precedence)
+                missing = self.is_missing(changes, name)
+                rows = self._find_sources(name, missing, keys, precedence)
                 columns[name] = changes.column(name).take(rows)
-                written.add(name, ~is_open[rows])
+                written.add(name, ~missing[rows])
         columns[CHANGE_KIND] = changes.column(CHANGE_KIND).take(precedence.winners)
         columns[WRITTEN_COLUMNS] = written.column
         return pa.table([columns[name] for name in changes.column_names], schema=changes.schema)
@@ -132,19 +132,21 @@ class Filling:
                 if name in takes:
                     takes[name] = np.where(is_new, is_written, takes[name])
         columns = [
-            _either(older.column(name), newer.column(name), takes[name])
+            _choose_values(older.column(name), newer.column(name), takes[name])
             for name in older.column_names
         ]
         return pa.table(columns, schema=older.schema)
 
-    def _sources(self, name: str, is_open: Mask, keys: KeyCodes, precedence: Precedence) -> Rows:
+    def _find_sources(
+        self, name: str, missing: Mask, keys: KeyCodes, precedence: Precedence
+    ) -> Rows:
         """For each key the row that provides the column."""
-        rows = np.arange(len(is_open))
-        sets = precedence.counts if self._is_newest(name) else precedence.leads
-        last_set = keys.last(rows[sets & ~is_open])
+        rows = np.arange(len(missing))
+        sets = precedence.contributes if self._is_newest(name) else precedence.leads
+        last_set = keys.last(rows[sets & ~missing])
         sources = np.where(last_set == NO_ROW, precedence.winners, last_set)
         if self.late_fills:
-            late = keys.first(rows[precedence.counts & ~sets & ~is_open])
+            late = keys.first(rows[precedence.contributes & ~sets & ~missing])
             sources = np.where((last_set == NO_ROW) & (late != NO_ROW), late, sources)
         return sources
 
@@ -152,22 +154,26 @@ class Filling:
         """Rows in which a late change may fill the column."""
         if not self.late_fills:
             return np.zeros(older.num_rows, dtype=np.bool_)
-        return self.holes(older, name)
+        return self.is_missing(older, name)
 
     def _takes_newer(self, name: str, newer: pa.Table, newer_leads: Mask, late_fills: Mask) -> Mask:
-        newer_is_open = self.holes(newer, name)
+        newer_missing = self.is_missing(newer, name)
         if self._is_newest(name):
-            return ~newer_is_open
-        takes: Mask = np.where(newer_leads, ~newer_is_open, late_fills)
+            return ~newer_missing
+        takes: Mask = np.where(newer_leads, ~newer_missing, late_fills)
         return takes
 
     def _is_newest(self, name: str) -> bool:
-        return self.newest_meta and name in META_COLUMNS
+        return self.latest_meta and name in META_COLUMNS
 
 
-def filling_of(changes: pa.Table, own: Filling | None) -> Filling | None:
-    """The rule for these changes: columns that were not written take precedence over ``own``."""
-    return Filling(UnwrittenColumns()) if WRITTEN_COLUMNS in changes.column_names else own
+def partial_update_for(changes: pa.Table, configured: PartialUpdate | None) -> PartialUpdate | None:
+    """The rule for these changes: unwritten columns take precedence over ``configured``."""
+    return (
+        PartialUpdate(MissingIfNotWritten())
+        if WRITTEN_COLUMNS in changes.column_names
+        else configured
+    )
 
 
 class _WrittenBits:
@@ -185,7 +191,7 @@ class _WrittenBits:
         return pack(self._written)
 
 
-def _bits(column: pa.ChunkedArray) -> np.ndarray[tuple[int, int], np.dtype[np.uint8]]:
+def _byte_rows(column: pa.ChunkedArray) -> np.ndarray[tuple[int, int], np.dtype[np.uint8]]:
     width = column.type.byte_width
     chunks = [
         np.frombuffer(chunk.buffers()[1], np.uint8)[
@@ -196,7 +202,9 @@ def _bits(column: pa.ChunkedArray) -> np.ndarray[tuple[int, int], np.dtype[np.ui
     return np.concatenate([np.empty((0, width), np.uint8), *chunks])
 
 
-def _either(older: pa.ChunkedArray, newer: pa.ChunkedArray, takes_newer: Mask) -> pa.ChunkedArray:
+def _choose_values(
+    older: pa.ChunkedArray, newer: pa.ChunkedArray, takes_newer: Mask
+) -> pa.ChunkedArray:
     rows = np.arange(len(takes_newer))
     both = pa.chunked_array([*older.chunks, *newer.chunks], older.type)
     return both.take(np.where(takes_newer, rows + len(older), rows))

@@ -20,12 +20,12 @@ import pyarrow.compute as pc
 
 from lakemark.errors import CorruptData, Unsupported
 from lakemark.merge.change_index import ChangeIndex
-from lakemark.merge.partial_update.missing_columns import filling_of
+from lakemark.merge.partial_update.missing_columns import partial_update_for
 from lakemark.model.changes import CHANGE_COLUMNS, CHANGE_KIND, ChangeKind
 from lakemark.model.file_slice import FileSlice
 from lakemark.model.meta_columns import COMMIT_SEQNO, COMMIT_TIME, RECORD_KEY
 from lakemark.read.cdc.image_text import AVRO, JACKSON
-from lakemark.read.cdc.kept_changes import read_kept_changes
+from lakemark.read.cdc.logged_changes import read_logged_changes
 from lakemark.read.cdc.plan import CdcPlan, ChangeSplit, Inference, LoggingMode
 from lakemark.read.file_group_reader import FileGroupReader
 
@@ -67,102 +67,110 @@ class _SplitChanges:
     def read(self) -> Iterator[pa.RecordBatch]:
         match self.split.inference:
             case Inference.AS_IS:
-                yield from self._kept()
+                yield from self._logged()
             case Inference.BASE_FILE_INSERT:
-                for images in self._images(self.split.after):
-                    yield self._batch(INSERT, after=images)
+                for images in self._read_images(self.split.after):
+                    yield self._make_batch(INSERT, after=images)
             case Inference.BASE_FILE_DELETE | Inference.REPLACE_COMMIT:
-                for images in self._images(self.split.before):
-                    yield self._batch(DELETE, before=images)
+                for images in self._read_images(self.split.before):
+                    yield self._make_batch(DELETE, before=images)
             case Inference.LOG_FILE:
-                yield from self._inferred()
+                yield from self._infer_from_log()
 
-    def _inferred(self) -> Iterator[pa.RecordBatch]:
+    def _infer_from_log(self) -> Iterator[pa.RecordBatch]:
         """The changes of a log, compared with the state before it."""
         log = FileSlice(self.split.group, self.split.instant, None, self.split.logs)
         own = replace(self.reader, is_visible=_OnlyInstant(self.split.instant))
-        arrived = list(own.changes(log))
+        arrived = list(own.read_changes(log))
         if not arrived:
             return
         changes = self.reader.merger.fold(pa.concat_tables(arrived))
         is_upsert = changes.column(CHANGE_KIND).to_numpy() == ChangeKind.UPSERT
         upserts, deletes = changes.filter(pa.array(is_upsert)), changes.filter(pa.array(~is_upsert))
         index = ChangeIndex(upserts, self.reader.merger)
-        for rows in self._before():
-            for images in _printed(_having(rows, deletes.column(RECORD_KEY))):
-                yield self._batch(DELETE, before=images)
-            yield from self._updated(_having(rows, upserts.column(RECORD_KEY)), index, upserts)
+        for rows in self._read_before():
+            for images in _print_images(_filter_keys(rows, deletes.column(RECORD_KEY))):
+                yield self._make_batch(DELETE, before=images)
+            yield from self._infer_updates(
+                _filter_keys(rows, upserts.column(RECORD_KEY)), index, upserts
+            )
         columns = [name for name in changes.column_names if name not in CHANGE_COLUMNS]
-        for images in _printed(index.inserted(columns).rows):
-            yield self._batch(INSERT, after=images)
+        for images in _print_images(index.insert_unmatched(columns).rows):
+            yield self._make_batch(INSERT, after=images)
 
-    def _updated(
+    def _infer_updates(
         self, older: pa.Table, index: ChangeIndex, upserts: pa.Table
     ) -> Iterator[pa.RecordBatch]:
         """Rows that are changed by upserts with the same keys."""
         newer = index.merge(older).rows
         if newer.num_rows < older.num_rows:  # A custom merger may delete for an upsert.
-            stays = pc.is_in(
+            survives = pc.is_in(
                 older.column(RECORD_KEY), value_set=newer.column(RECORD_KEY).combine_chunks()
             )
-            for images in _printed(older.filter(pc.invert(stays))):
-                yield self._batch(DELETE, before=images)
-            older = older.filter(stays)
-        fills = filling_of(upserts, self.reader.merger.filling) is not None
+            for images in _print_images(older.filter(pc.invert(survives))):
+                yield self._make_batch(DELETE, before=images)
+            older = older.filter(survives)
+        fills = partial_update_for(upserts, self.reader.merger.partial_update) is not None
         compared = older.column_names if fills else [COMMIT_TIME, COMMIT_SEQNO]
-        changed = _differ(older.select(compared), newer.select(compared))
-        printed = zip(_printed(older.filter(changed)), _printed(newer.filter(changed)), strict=True)
+        changed = _find_differences(older.select(compared), newer.select(compared))
+        printed = zip(
+            _print_images(older.filter(changed)), _print_images(newer.filter(changed)), strict=True
+        )
         for before, after in printed:
-            yield self._batch(UPDATE, before, after)
+            yield self._make_batch(UPDATE, before, after)
 
-    def _kept(self) -> Iterator[pa.RecordBatch]:
+    def _logged(self) -> Iterator[pa.RecordBatch]:
         """The changes that the writer logged in ``.cdc`` files."""
-        changes = read_kept_changes(self.reader.storage, self.split.logs, self.mode)
+        changes = read_logged_changes(self.reader.storage, self.split.logs, self.mode)
         if self.mode is LoggingMode.DATA_BEFORE_AFTER:
-            for kept in _in_pieces(changes):
-                yield self._batch(
-                    kept.column("op"), _kept_text(kept, "before"), _kept_text(kept, "after")
+            for logged in _in_pieces(changes):
+                yield self._make_batch(
+                    logged.column("op"),
+                    _logged_text(logged, "before"),
+                    _logged_text(logged, "after"),
                 )
         else:
-            yield from self._completed(changes)
+            yield from self._complete_images(changes)
 
-    def _completed(self, changes: pa.Table) -> Iterator[pa.RecordBatch]:
+    def _complete_images(self, changes: pa.Table) -> Iterator[pa.RecordBatch]:
         """Logged changes, completed with the images that the writer did not log."""
         keys = changes.column("record_key")
-        older, newer = (self._rows_of(keys, s) for s in (self.split.before, self.split.after))
-        for kept in _in_pieces(changes):
-            op, keys = kept.column("op"), kept.column("record_key")
-            after = self._image(keys, newer, pc.not_equal(op, DELETE))
+        older, newer = (self._read_rows(keys, s) for s in (self.split.before, self.split.after))
+        for logged in _in_pieces(changes):
+            op, keys = logged.column("op"), logged.column("record_key")
+            after = self._find_images(keys, newer, pc.not_equal(op, DELETE))
             if self.mode is LoggingMode.DATA_BEFORE:
-                yield self._batch(op, _kept_text(kept, "before"), after)
+                yield self._make_batch(op, _logged_text(logged, "before"), after)
             else:
-                yield self._batch(op, self._image(keys, older, pc.not_equal(op, INSERT)), after)
+                yield self._make_batch(
+                    op, self._find_images(keys, older, pc.not_equal(op, INSERT)), after
+                )
 
-    def _rows_of(self, keys: pa.ChunkedArray, state: FileSlice | None) -> pa.Table:
-        rows = [] if state is None else [_having(r, keys) for r in self.reader.read(state)]
+    def _read_rows(self, keys: pa.ChunkedArray, state: FileSlice | None) -> pa.Table:
+        rows = [] if state is None else [_filter_keys(r, keys) for r in self.reader.read(state)]
         return pa.concat_tables([self.reader.schema.empty_table(), *rows])
 
-    def _image(self, keys: pa.Array, rows: pa.Table, is_there: pa.Array) -> pa.Array:
+    def _find_images(self, keys: pa.Array, rows: pa.Table, is_there: pa.Array) -> pa.Array:
         """Images of the records with these keys, if there are any."""
-        places = pc.index_in(keys, value_set=rows.column(RECORD_KEY).combine_chunks())
-        missing = keys.filter(pc.and_(is_there, places.is_null()))
+        positions = pc.index_in(keys, value_set=rows.column(RECORD_KEY).combine_chunks())
+        missing = keys.filter(pc.and_(is_there, positions.is_null()))
         if len(missing):
             path = self.split.logs[0].path
             raise CorruptData(path, None, "changes of records in its file group", str(missing[0]))
-        texts = JACKSON.text(_records(rows.take(places)))
+        texts = JACKSON.text(_records(rows.take(positions)))
         return pc.if_else(is_there, texts, None)
 
-    def _images(self, state: FileSlice | None) -> Iterator[pa.Array]:
+    def _read_images(self, state: FileSlice | None) -> Iterator[pa.Array]:
         """Images of all rows of a state."""
         if state is not None:
             for rows in self.reader.read(state):
-                yield from _printed(rows)
+                yield from _print_images(rows)
 
-    def _before(self) -> Iterator[pa.Table]:
+    def _read_before(self) -> Iterator[pa.Table]:
         if self.split.before is not None:
             yield from self.reader.read(self.split.before)
 
-    def _batch(
+    def _make_batch(
         self,
         op: pa.Array | str,
         before: pa.Array | None = None,
@@ -190,7 +198,7 @@ class _OnlyInstant:
         return instant == self.instant
 
 
-def _printed(rows: pa.Table) -> Iterator[pa.Array]:
+def _print_images(rows: pa.Table) -> Iterator[pa.Array]:
     """Images of rows, in batches."""
     for batch in _in_pieces(rows):
         yield JACKSON.text(_records(batch))
@@ -205,17 +213,17 @@ def _records(rows: pa.RecordBatch | pa.Table) -> pa.StructArray:
     return pa.concat_arrays([batch.to_struct_array() for batch in whole])
 
 
-def _kept_text(changes: pa.RecordBatch, column: str) -> pa.Array:
+def _logged_text(changes: pa.RecordBatch, column: str) -> pa.Array:
     """A record as Avro prints it; the text ``null`` if there is none."""
     return pc.fill_null(AVRO.text(changes.column(column)), "null")
 
 
-def _having(rows: pa.Table, keys: pa.ChunkedArray) -> pa.Table:
+def _filter_keys(rows: pa.Table, keys: pa.ChunkedArray) -> pa.Table:
     """The rows with one of the keys."""
     return rows.filter(pc.is_in(rows.column(RECORD_KEY), value_set=keys.combine_chunks()))
 
 
-def _differ(older: pa.Table, newer: pa.Table) -> pa.Array:
+def _find_differences(older: pa.Table, newer: pa.Table) -> pa.Array:
     """Whether rows side by side differ in any column."""
     differ: npt.NDArray[np.bool_] = np.zeros(older.num_rows, np.bool_)
     for before, after in zip(older.columns, newer.columns, strict=True):

@@ -86,9 +86,9 @@ class Dialect:
 
 def _struct_text(dialect: Dialect, values: pa.StructArray) -> pa.Array:
     members: list[pa.Array | str] = [pa.array([""] * len(values))]
-    for place, field in enumerate(values.type):
+    for position, field in enumerate(values.type):
         name = dialect.string_text(pa.array([field.name]))[0].as_py()
-        members.append(dialect.named(name, dialect.text(values.field(place))))
+        members.append(dialect.named(name, dialect.text(values.field(position))))
     return dialect.in_braces(pc.binary_join_element_wise(*members, ""))
 
 

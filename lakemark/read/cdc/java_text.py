@@ -17,7 +17,7 @@ from lakemark.codec.byte_strings import ByteStrings, byte_strings
 
 _SMALLEST_PLAIN, _LARGEST_PLAIN = 1e-3, 1e7
 _DIGITS = r"^(?P<sign>-?)(?P<whole>[0-9]+)(?:\.(?P<rest>[0-9]+))?(?:e(?P<power>[+-]?[0-9]+))?$"
-_NO_NUMBERS = {"nan": '"NaN"', "inf": '"Infinity"', "-inf": '"-Infinity"'}
+_NOT_NUMBERS = {"nan": '"NaN"', "inf": '"Infinity"', "-inf": '"-Infinity"'}
 
 
 def number_text(values: pa.Array) -> pa.Array:
@@ -32,7 +32,7 @@ def number_text(values: pa.Array) -> pa.Array:
     pointed = pc.if_else(has_point, plain, pc.binary_join_element_wise(plain, ".0", ""))
     # A comparison with NaN is false, so NaN and infinities use the other branch.
     text = pc.if_else(is_plain, pointed, _scientific(plain))
-    for word, quoted in _NO_NUMBERS.items():
+    for word, quoted in _NOT_NUMBERS.items():
         text = pc.if_else(pc.equal(plain, word), quoted, text)
     return text
 
@@ -58,8 +58,8 @@ def base64_text(values: pa.Array) -> pa.Array:
     triples = (lengths + 2) // 3
     ends = np.cumsum(triples * 3)
     padded = np.zeros(int(ends[-1]) if len(ends) else 0, np.uint8)
-    padded[_places(ends - triples * 3, lengths)] = stored.data[
-        _places(stored.offsets[:-1], lengths)
+    padded[_byte_positions(ends - triples * 3, lengths)] = stored.data[
+        _byte_positions(stored.offsets[:-1], lengths)
     ]
     letters = np.frombuffer(binascii.b2a_base64(padded.tobytes(), newline=False), np.uint8).copy()
     offsets = np.append(0, np.cumsum(triples * 4))
@@ -74,7 +74,7 @@ def per_byte_text(values: pa.Array, words: pa.Array, separator: str) -> pa.Array
     """Replace each byte of a column of bytes by its word (one of 256), joined."""
     stored = byte_strings(pc.fill_null(_wide(values), b""))
     lengths = stored.lengths
-    used = stored.data[_places(stored.offsets[:-1], lengths)]
+    used = stored.data[_byte_positions(stored.offsets[:-1], lengths)]
     offsets = pa.array(np.append(0, np.cumsum(lengths)), pa.int64())
     texts = pa.LargeListArray.from_arrays(offsets, words.take(pa.array(used)))
     return pc.if_else(values.is_valid(), pc.binary_join(texts, separator), None)
@@ -120,9 +120,11 @@ def _wide(values: pa.Array) -> pa.Array:
     return values.cast(pa.large_binary())
 
 
-def _places(starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _byte_positions(
+    starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
     """Positions of all bytes in ranges that begin at ``starts``."""
     total = int(lengths.sum())
     shifts = starts - np.append(0, np.cumsum(lengths))[:-1]
-    places: npt.NDArray[np.int64] = np.arange(total) + np.repeat(shifts, lengths)
-    return places
+    positions: npt.NDArray[np.int64] = np.arange(total) + np.repeat(shifts, lengths)
+    return positions

@@ -23,8 +23,7 @@ from lakemark.model.action import COMMITS
 from lakemark.model.commit_metadata import CommitMetadata, WriteStat
 from lakemark.model.file_slice import BaseFile, FileGroupId, FileSlice, LogFile, join
 from lakemark.model.instant import Instant
-from lakemark.read.instant_range import Span
-from lakemark.read.written_files import file_at
+from lakemark.read.instant_range import InstantRange
 from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.view.file_group import FileGroup
 from lakemark.view.file_lister import DataFile
@@ -60,7 +59,7 @@ class LoggingMode(StrEnum):
 class Inference(Enum):
     """How the changes of one file are inferred (``HoodieCDCInferenceCase``)."""
 
-    AS_IS = "kept in .cdc files"
+    AS_IS = "logged in .cdc files"
     BASE_FILE_INSERT = "all rows of a new base file"
     BASE_FILE_DELETE = "all rows of the base file that it emptied"
     LOG_FILE = "a log against the state before it"
@@ -104,7 +103,10 @@ class CdcPlan:
 
 
 def plan(
-    view: FileSystemView, store: TimelineStore, properties: TableProperties, span: Span
+    view: FileSystemView,
+    store: TimelineStore,
+    properties: TableProperties,
+    instant_range: InstantRange,
 ) -> CdcPlan:
     """Plan a CDC query.
 
@@ -112,7 +114,7 @@ def plan(
         view: the table's latest state.
         store: reads its instants.
         properties: of the table.
-        span: range of requested times.
+        instant_range: range of requested times.
 
     Raises:
         InvalidConfig: the table does not log changes, or did not yet log them for a commit; or
@@ -121,11 +123,11 @@ def plan(
         SnapshotChanged: the timeline changed meanwhile; load the view again.
     """
     mode = _logging_mode(properties)
-    _check_active(view, store, span)
+    _check_active(view, store, instant_range)
     splits = [
         split
         for commit in view.timeline.completed(*COMMITS)
-        if span.holds(commit.requested_at)
+        if instant_range.contains(commit.requested_at)
         for split in _CommitSplits(view, mode, commit, store.read_commit(commit)).all()
     ]
     return CdcPlan(mode, tuple(sorted(splits, key=lambda split: (split.group, split.instant))))
@@ -152,13 +154,13 @@ def _logging_mode(properties: TableProperties) -> LoggingMode:
         raise InvalidConfig(message) from None
 
 
-def _check_active(view: FileSystemView, store: TimelineStore, span: Span) -> None:
+def _check_active(view: FileSystemView, store: TimelineStore, instant_range: InstantRange) -> None:
     """Check that no commit after the begin of the range was archived."""
     start = view.timeline.start
-    if not view.timeline.has_history or start is None or span.begin >= start:
+    if not view.timeline.has_history or start is None or instant_range.begin >= start:
         return
-    archived = store.load_archived().instants(span.begin, start)
-    commits = [i for i in archived if i.action in COMMITS and i.requested_at > span.begin]
+    archived = store.load_archived().instants(instant_range.begin, start)
+    commits = [i for i in archived if i.action in COMMITS and i.requested_at > instant_range.begin]
     if commits:
         message = (
             f"{commits[0]} was archived, so its changes can no longer be read; "
@@ -188,7 +190,7 @@ class _CommitSplits:
 
     def _written(self, stat: WriteStat, path: str) -> ChangeSplit:
         if stat.cdc_stats:
-            return self._kept(stat, path)
+            return self._logged(stat, path)
         file = self._file(path)
         if isinstance(file, LogFile):
             before = self._before_log(stat, file)
@@ -204,8 +206,8 @@ class _CommitSplits:
         )
         raise InvalidConfig(message)
 
-    def _kept(self, stat: WriteStat, path: str) -> ChangeSplit:
-        logs = [self._file(kept) for kept in sorted(stat.cdc_stats or ())]
+    def _logged(self, stat: WriteStat, path: str) -> ChangeSplit:
+        logs = [self._file(name) for name in sorted(stat.cdc_stats or ())]
         cdc_logs = tuple(log for log in logs if isinstance(log, LogFile))
         file = self._file(path)
         before = after = None
@@ -219,7 +221,7 @@ class _CommitSplits:
         group = self.view.groups.get(name)
         last = group.for_readers if group else None
         if last is None:
-            raise self._gone(join(name.partition_path, name.file_id))
+            raise self._removed_error(join(name.partition_path, name.file_id))
         instant, visible = self.commit.requested_at, self.view.visible_instants
         return ChangeSplit(name, instant, Inference.REPLACE_COMMIT, before=last, visible=visible)
 
@@ -229,7 +231,7 @@ class _CommitSplits:
         for known in self.view.groups[name].slices:
             if known.base is not None and known.base_instant == stat.prev_commit:
                 return _slice_of(known.base)
-        raise self._gone(" of ".join((str(stat.prev_commit), file.path)))
+        raise self._removed_error(" of ".join((str(stat.prev_commit), file.path)))
 
     def _before_log(self, stat: WriteStat, log: LogFile) -> FileSlice | None:
         """The state of the file group before the commit; None for a new one."""
@@ -248,7 +250,7 @@ class _CommitSplits:
         own = next((s for s in group.slices if log in s.logs), None)
         if own is not None and own.base is not None and own is group.slices[0]:
             if not self._is_older(own.base, log):
-                raise self._gone(" ".join(("the slice before", own.base.path)))
+                raise self._removed_error(" ".join(("the slice before", own.base.path)))
 
     def _is_older(self, file: DataFile, log: LogFile) -> bool:
         if isinstance(file, LogFile) and self.view.version.logs_name_their_slice:
@@ -288,12 +290,12 @@ class _CommitSplits:
         return replace(visible, until=max(older, default=""))
 
     def _file(self, path: str) -> DataFile:
-        file = file_at(self.view, path)
+        file = self.view.find_file(path)
         if file is None:
-            raise self._gone(path)
+            raise self._removed_error(path)
         return file
 
-    def _gone(self, what: str) -> InvalidConfig:
+    def _removed_error(self, what: str) -> InvalidConfig:
         return InvalidConfig(
             f"{what} was removed, so the changes of {self.commit} can no longer be read; "
             f"begin with {self.commit.requested_at} or later"

@@ -28,7 +28,7 @@ ROWS = pa.table(
 
 
 def found(condition: str) -> list[int]:
-    """Rows that a condition finds, by their number in the column ``in``."""
+    """Rows that match a condition, by their number in the column ``in``."""
     numbers: list[int] = ROWS.filter(parse_where(condition, ROWS.schema)).column("in").to_pylist()
     return numbers
 
@@ -70,7 +70,7 @@ def found(condition: str) -> list[int]:
         ("n=-1", []),
     ],
 )
-def test_it_finds_what_it_says(condition: str, rows: list[int]) -> None:
+def test_condition_selects_matching_rows(condition: str, rows: list[int]) -> None:
     assert found(condition) == rows
 
 
@@ -104,7 +104,7 @@ def test_it_finds_what_it_says(condition: str, rows: list[int]) -> None:
         ("(" * 101 + "n = 1" + ")" * 101, 101, "nested more than 100 deep"),
     ],
 )
-def test_what_it_does_not_understand_is_told_with_its_place(
+def test_invalid_condition_is_reported_with_its_position(
     condition: str, character: int, reason: str
 ) -> None:
     with pytest.raises(InvalidWhere) as raised:
@@ -114,8 +114,8 @@ def test_what_it_does_not_understand_is_told_with_its_place(
 
 
 @pytest.mark.parametrize("comparison", ["=", ">=", "<"])
-def test_a_time_that_is_finer_than_its_column_is_refused(comparison: str) -> None:
-    """Cut to the column's unit it would find other rows."""
+def test_time_with_more_digits_than_its_column_is_refused(comparison: str) -> None:
+    """If it were truncated to the column's unit, it would match other rows."""
     schema = pa.schema([("ms", pa.timestamp("ms", "UTC")), ("us", pa.timestamp("us"))])
     for column, digits in (("ms", "0005"), ("us", "0000019")):
         with pytest.raises(InvalidWhere, match=r"with at most [36] decimals"):

@@ -24,7 +24,7 @@ from lakemark.merge.key_codes import KeyCodes, Mask, Rows
 Merge: TypeAlias = Callable[[pa.Table, pa.Table], pa.Table]
 
 
-def folded(changes: pa.Table, keys: KeyCodes, is_alone: Mask, merge: Merge) -> pa.Table:
+def fold_changes(changes: pa.Table, keys: KeyCodes, is_alone: Mask, merge: Merge) -> pa.Table:
     """Fold changes to one per key, in the order of the key codes.
 
     Args:
@@ -35,8 +35,8 @@ def folded(changes: pa.Table, keys: KeyCodes, is_alone: Mask, merge: Merge) -> p
         merge: merges two changes of each of several keys.
     """
     runs = _Runs.of(keys, is_alone)
-    halved = _by_halves(changes.take(runs.order), runs.run_of_row, merge)
-    return _one_by_one(halved, KeyCodes(runs.key_of_run, keys.key_count), merge)
+    halved = _merge_by_halves(changes.take(runs.order), runs.run_of_row, merge)
+    return _merge_one_by_one(halved, KeyCodes(runs.key_of_run, keys.key_count), merge)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,21 +57,21 @@ class _Runs:
     def of(cls, keys: KeyCodes, is_alone: Mask) -> _Runs:
         order = np.argsort(keys.codes, kind="stable")
         codes, alone = keys.codes[order], is_alone[order]
-        begins = _begins(codes) | alone
+        begins = _run_starts(codes) | alone
         begins[1:] |= alone[:-1]
         return cls(order, np.cumsum(begins) - 1, codes[begins])
 
 
-def _by_halves(rows: pa.Table, runs: Rows, merge: Merge) -> pa.Table:
+def _merge_by_halves(rows: pa.Table, runs: Rows, merge: Merge) -> pa.Table:
     """Merge each run to one row; input and result are in the order of the runs."""
     finished: list[pa.Table] = []
     finished_runs: list[Rows] = []
     while True:
-        begins, ends = _begins(runs), _begins(runs[::-1])[::-1]
+        begins, ends = _run_starts(runs), _run_starts(runs[::-1])[::-1]
         alone = np.flatnonzero(begins & ends)
         finished.append(rows.take(alone))
         finished_runs.append(runs[alone])
-        is_even = _places(begins) % 2 == 0
+        is_even = _positions_in_run(begins) % 2 == 0
         older, odd = (np.flatnonzero(is_even & one) for one in (~ends, ends & ~begins))
         if len(older) == 0:
             break
@@ -82,7 +82,7 @@ def _by_halves(rows: pa.Table, runs: Rows, merge: Merge) -> pa.Table:
     return pa.concat_tables(finished).take(np.argsort(np.concatenate(finished_runs)))
 
 
-def _one_by_one(changes: pa.Table, keys: KeyCodes, merge: Merge) -> pa.Table:
+def _merge_one_by_one(changes: pa.Table, keys: KeyCodes, merge: Merge) -> pa.Table:
     """Round ``k`` merges the ``k``-th change of every key that has one with its earlier ones."""
     if keys.are_unique:
         return changes
@@ -94,7 +94,7 @@ def _one_by_one(changes: pa.Table, keys: KeyCodes, merge: Merge) -> pa.Table:
         finished.append(merged.slice(len(newer)))
         merged = merge(merged.slice(0, len(newer)), newer)
     # Keys with the fewest changes finished first, and their rows come last.
-    return pa.concat_tables([merged, *finished[::-1]]).take(rounds.place_of_key)
+    return pa.concat_tables([merged, *finished[::-1]]).take(rounds.position_of_key)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,24 +105,24 @@ class _Rounds:
         order: row numbers, key by key as ``keys_by_count`` orders them, each key's in sequence.
         starts: index in ``order`` at which the rows of each key begin.
         counts: rows of each key, descending.
-        place_of_key: position of each key code in a round.
+        position_of_key: position of each key code in a round.
     """
 
     order: Rows
     starts: Rows
     counts: Rows
-    place_of_key: Rows
+    position_of_key: Rows
 
     @classmethod
     def of(cls, keys: KeyCodes) -> _Rounds:
         counts = np.bincount(keys.codes, minlength=keys.key_count)
         keys_by_count = np.argsort(-counts, kind="stable")
-        place_of_key = np.empty(keys.key_count, np.int64)
-        place_of_key[keys_by_count] = np.arange(keys.key_count)
-        order = np.argsort(place_of_key[keys.codes], kind="stable")
+        position_of_key = np.empty(keys.key_count, np.int64)
+        position_of_key[keys_by_count] = np.arange(keys.key_count)
+        order = np.argsort(position_of_key[keys.codes], kind="stable")
         descending = counts[keys_by_count]
         starts = np.cumsum(descending) - descending
-        return cls(order, starts, descending, place_of_key)
+        return cls(order, starts, descending, position_of_key)
 
     @property
     def count(self) -> int:
@@ -135,15 +135,15 @@ class _Rounds:
         return rows
 
 
-def _begins(numbers: Rows) -> Mask:
+def _run_starts(numbers: Rows) -> Mask:
     """Whether a number differs from the one before it."""
     begins: Mask = np.ones(len(numbers), np.bool_)
     begins[1:] = numbers[1:] != numbers[:-1]
     return begins
 
 
-def _places(begins: Mask) -> Rows:
+def _positions_in_run(begins: Mask) -> Rows:
     """The position of each row in its run, from 0."""
     rows = np.arange(len(begins))
-    places: Rows = rows - np.maximum.accumulate(np.where(begins, rows, 0))
-    return places
+    positions: Rows = rows - np.maximum.accumulate(np.where(begins, rows, 0))
+    return positions

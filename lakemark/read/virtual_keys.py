@@ -16,7 +16,7 @@ from lakemark.model.meta_columns import RECORD_KEY
 
 
 @dataclass(frozen=True, slots=True)
-class RecordKeys:
+class VirtualKeys:
     """Creates record keys from fields.
 
     Attributes:
@@ -46,7 +46,7 @@ class RecordKeys:
         """
         return KeyGenerator(KeyGeneratorConfig(self.fields)).record_keys(rows)
 
-    def put_into(self, target: pa.Table, rows: pa.Table) -> pa.Table:
+    def set_key_column(self, target: pa.Table, rows: pa.Table) -> pa.Table:
         """``target`` with the keys of ``rows`` as its record key column."""
-        place = target.schema.get_field_index(RECORD_KEY)
-        return target.set_column(place, target.schema.field(place), self.of(rows))
+        position = target.schema.get_field_index(RECORD_KEY)
+        return target.set_column(position, target.schema.field(position), self.of(rows))

@@ -7,10 +7,12 @@ from uuid import UUID
 
 from lakemark.config.merge_settings import MODE_STRATEGIES, PAYLOAD_STRATEGY
 from lakemark.errors import InvalidConfig, Unsupported
-from lakemark.merge.custom.buffered_record_merger import BufferedRecordMerger
-from lakemark.merge.custom.class_path import object_at
-from lakemark.merge.custom.custom_merger import CustomMerger
-from lakemark.merge.custom.vector_merger import VectorMerger
+from lakemark.merge.custom.api import (
+    BufferedRecordMerger,
+    CustomMerger,
+    VectorMerger,
+)
+from lakemark.merge.custom.class_path import import_object
 
 _KINDS = f"{VectorMerger.__name__} or {BufferedRecordMerger.__name__}"
 
@@ -22,12 +24,13 @@ def load_merger(class_path: str) -> CustomMerger:
         InvalidConfig: this process cannot import the path, or it is not a merger, or the merger
             has no strategy id of its own.
     """
-    found = object_at(class_path)
+    found = import_object(class_path)
     if isinstance(found, type) and issubclass(found, CustomMerger):
-        found = _made(class_path, found)
+        found = _create(class_path, found)
     if not isinstance(found, VectorMerger | BufferedRecordMerger):
         message = (
-            f"merger {class_path} is {_what(found)}; inherit from {_KINDS} of lakemark.merge.custom"
+            f"merger {class_path} is {_describe(found)}; inherit from {_KINDS} of "
+            "lakemark.merge.custom"
         )
         raise InvalidConfig(message)
     check_strategy(found)
@@ -59,7 +62,7 @@ def check_strategy(merger: CustomMerger) -> None:
         raise InvalidConfig(message)
 
 
-def merger_of_strategy(strategy_id: str | None, mergers: Sequence[CustomMerger]) -> CustomMerger:
+def find_merger(strategy_id: str | None, mergers: Sequence[CustomMerger]) -> CustomMerger:
     """Return the first merger with a table's strategy id.
 
     Args:
@@ -83,7 +86,7 @@ def merger_of_strategy(strategy_id: str | None, mergers: Sequence[CustomMerger])
     raise Unsupported(message)
 
 
-def _made(class_path: str, kind: type[CustomMerger]) -> object:
+def _create(class_path: str, kind: type[CustomMerger]) -> object:
     try:
         return kind()
     except TypeError as error:
@@ -94,7 +97,7 @@ def _made(class_path: str, kind: type[CustomMerger]) -> object:
         raise InvalidConfig(message) from error
 
 
-def _what(found: object) -> str:
+def _describe(found: object) -> str:
     if isinstance(found, type):
         return f"a class without that interface ({found.__name__})"
     return f"an object of {type(found).__name__}"

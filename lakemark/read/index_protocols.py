@@ -1,11 +1,16 @@
-"""Statistics of files, which a reader uses before it opens them."""
+"""Indexes that a scan planner uses before it opens files, as protocols.
+
+``lakemark.metadata`` implements them. Every index is optional.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 import pyarrow as pa
+
+from lakemark.model.file_slice import FileGroupId, FileSlice
 
 
 def statistics_schema(of_what: str, data_type: pa.DataType) -> pa.Schema:
@@ -48,3 +53,28 @@ class FileStatistics(Protocol):
             ``statistics_schema("file_name", data_type)``, a row for each file.
         """
         ...
+
+
+class KeyLocations(Protocol):
+    """Locates the file groups of records in the table's latest state."""
+
+    def lookup(self, record_keys: pa.Array) -> pa.Table:
+        """Locations of those keys that the table contains, in no order.
+
+        Args:
+            record_keys: strings, in any order; nulls match nothing.
+
+        Returns:
+            Columns ``record_key``, ``partition_path`` and ``file_id``, and possibly others.
+        """
+        ...
+
+
+def find_slices(
+    slices: Iterable[FileSlice], locations: KeyLocations, record_keys: pa.Array
+) -> list[FileSlice]:
+    """The slices that contain one of the keys."""
+    found = locations.lookup(record_keys)
+    paths, file_ids = (found.column(name).to_pylist() for name in ("partition_path", "file_id"))
+    groups = {FileGroupId(path, file_id) for path, file_id in zip(paths, file_ids, strict=True)}
+    return [file_slice for file_slice in slices if file_slice.group in groups]

@@ -20,10 +20,9 @@ import numpy as np
 import pyarrow as pa
 
 from lakemark.merge.custom.adapter import custom_record_merger
-from lakemark.merge.custom.custom_merger import CustomMerger
+from lakemark.merge.custom.api import CustomMerger, VectorMerger
 from lakemark.merge.custom.examples import Examples, Version
-from lakemark.merge.custom.loading import check_strategy
-from lakemark.merge.custom.vector_merger import VectorMerger
+from lakemark.merge.custom.load import check_strategy
 from lakemark.merge.record_merger import RecordMerger
 from lakemark.model.changes import CHANGE_KIND, ChangeKind
 from lakemark.model.meta_columns import RECORD_KEY
@@ -79,18 +78,18 @@ def check_merger(
     """
     check_strategy(merger)
     made = Examples.of(schema, ordering_fields, values or {})
-    asked = _Asked(merger.name, made, custom_record_merger(merger, ordering_fields))
+    checked = _CheckedMerger(merger.name, made, custom_record_merger(merger, ordering_fields))
     random = np.random.default_rng(seed)
     for rule, check, count in _RULES:
         for _ in range(examples):
-            _check(asked, rule, check, made.draw(random, count))
+            _check(checked, rule, check, made.draw(random, count))
     if isinstance(merger, VectorMerger):
         for _ in range(-(-examples // _ROWS_AT_ONCE)):
-            _check_independence(asked, [made.draw(random, 2) for _ in range(_ROWS_AT_ONCE)])
+            _check_independence(checked, [made.draw(random, 2) for _ in range(_ROWS_AT_ONCE)])
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _CheckedMerger:
     """A merger and the examples of its table."""
 
     name: str
@@ -105,71 +104,74 @@ class _Asked:
 
 
 #: Describes how an example breaks a rule; None if it does not.
-_Check: TypeAlias = Callable[[_Asked, Sequence[Version]], str | None]
+_Check: TypeAlias = Callable[[_CheckedMerger, Sequence[Version]], str | None]
 
 
-def _check(asked: _Asked, rule: str, check: _Check, versions: list[Version]) -> None:
+def _check(checked: _CheckedMerger, rule: str, check: _Check, versions: list[Version]) -> None:
     """Check an example; if it fails, raise with the smallest one that fails in the same way."""
-    if (fault := _fault(asked, rule, check, versions)) is None:
+    if (fault := _find_fault(checked, rule, check, versions)) is None:
         return
     while True:
-        for simpler in asked.examples.simpler(versions):
-            still = _fault(asked, rule, check, simpler)
+        for simpler in checked.examples.simplify(versions):
+            still = _find_fault(checked, rule, check, simpler)
             if still is not None and still[0] == fault[0]:
                 versions, fault = simpler, still
                 break
         else:
-            raise BrokenRule(asked.name, fault[0], versions, fault[1])
+            raise BrokenRule(checked.name, fault[0], versions, fault[1])
 
 
-def _fault(
-    asked: _Asked, rule: str, check: _Check, versions: Sequence[Version]
+def _find_fault(
+    checked: _CheckedMerger, rule: str, check: _Check, versions: Sequence[Version]
 ) -> tuple[str, str] | None:
     """The broken rule and the observed result."""
     try:
-        seen = check(asked, versions)
+        seen = check(checked, versions)
     except Exception as error:  # Raised by the merger, or by the adapter for an invalid result.
         return _RESULT, f"  {type(error).__name__}: {error}"
     return None if seen is None else (rule, seen)
 
 
-def _check_result(asked: _Asked, versions: Sequence[Version]) -> str | None:
+def _check_result(checked: _CheckedMerger, versions: Sequence[Version]) -> str | None:
     """The adapter refuses an invalid result."""
-    asked.merge(*map(asked.table, versions))
+    checked.merge(*map(checked.table, versions))
     return None
 
 
-def _check_deletes(asked: _Asked, versions: Sequence[Version]) -> str | None:
-    older, newer = map(asked.table, versions)
-    merged = asked.merge(older, newer)
-    ordering = {name.split(".")[0] for name in asked.examples.ordering_fields}
-    names = [name for name in asked.examples.schema.names if name not in ordering]
+def _check_deletes(checked: _CheckedMerger, versions: Sequence[Version]) -> str | None:
+    older, newer = map(checked.table, versions)
+    merged = checked.merge(older, newer)
+    ordering = {name.split(".")[0] for name in checked.examples.ordering_fields}
+    names = [name for name in checked.examples.schema.names if name not in ordering]
     was_empty = any(v.kind is ChangeKind.UPSERT and _is_empty(v.values, names) for v in versions)
     row = merged.to_pylist()[0]
     if names and _is_upsert(row) and _is_empty(row, names) and not was_empty:
-        return f"  merge(a, b) = {_text(row)}: an upsert without any data"
+        return f"  merge(a, b) = {_format_row(row)}: an upsert without any data"
     return None
 
 
-def _check_ordering(asked: _Asked, versions: Sequence[Version]) -> str | None:
-    older, newer = map(asked.table, versions)
-    merged = asked.merge(older, newer)
-    fields = asked.examples.ordering_fields
+def _check_ordering(checked: _CheckedMerger, versions: Sequence[Version]) -> str | None:
+    older, newer = map(checked.table, versions)
+    merged = checked.merge(older, newer)
+    fields = checked.examples.ordering_fields
     found, *given = (
         [column_at(rows, name).to_pylist() for name in fields] for rows in (merged, older, newer)
     )
     if found in given:
         return None
-    return f"  merge(a, b) = {_text(merged.to_pylist()[0])}: not the ordering value of a or b"
+    return f"  merge(a, b) = {_format_row(merged.to_pylist()[0])}: not the ordering value of a or b"
 
 
-def _check_associativity(asked: _Asked, versions: Sequence[Version]) -> str | None:
-    a, b, c = map(asked.table, versions)
-    left = asked.merge(asked.merge(a, b), c).to_pylist()[0]
-    right = asked.merge(a, asked.merge(b, c)).to_pylist()[0]
-    if _content(left) == _content(right):
+def _check_associativity(checked: _CheckedMerger, versions: Sequence[Version]) -> str | None:
+    a, b, c = map(checked.table, versions)
+    left = checked.merge(checked.merge(a, b), c).to_pylist()[0]
+    right = checked.merge(a, checked.merge(b, c)).to_pylist()[0]
+    if _comparable(left) == _comparable(right):
         return None
-    return f"  merge(merge(a, b), c) = {_text(left)}\n  merge(a, merge(b, c)) = {_text(right)}"
+    return (
+        f"  merge(merge(a, b), c) = {_format_row(left)}\n"
+        f"  merge(a, merge(b, c)) = {_format_row(right)}"
+    )
 
 
 _RULES: tuple[tuple[str, _Check, int], ...] = (
@@ -180,21 +182,21 @@ _RULES: tuple[tuple[str, _Check, int], ...] = (
 )
 
 
-def _check_independence(asked: _Asked, pairs: Sequence[Sequence[Version]]) -> None:
+def _check_independence(checked: _CheckedMerger, pairs: Sequence[Sequence[Version]]) -> None:
     """Compare the result of each record alone with the result of all records at once."""
     keys = [f"key-{number}" for number in range(len(pairs))]
-    older, newer = (asked.examples.table([pair[side] for pair in pairs], keys) for side in (0, 1))
-    together = asked.merge(older, newer).to_pylist()
+    older, newer = (checked.examples.table([pair[side] for pair in pairs], keys) for side in (0, 1))
+    together = checked.merge(older, newer).to_pylist()
     for number, pair in enumerate(pairs):
         row = slice(number, number + 1)
-        alone = asked.merge(older.slice(number, 1), newer.slice(number, 1)).to_pylist()
-        if _content(alone[0]) != _content(together[row][0]):
+        alone = checked.merge(older.slice(number, 1), newer.slice(number, 1)).to_pylist()
+        if _comparable(alone[0]) != _comparable(together[row][0]):
             seen = (
-                f"  merge(a, b) alone = {_text(alone[0])}\n"
-                f"  merge(a, b) as row {number} of {len(pairs)} = {_text(together[number])}"
+                f"  merge(a, b) alone = {_format_row(alone[0])}\n"
+                f"  merge(a, b) as row {number} of {len(pairs)} = {_format_row(together[number])}"
             )
             rule = "the result of a row does not depend on other rows"
-            raise BrokenRule(asked.name, rule, pair, seen)
+            raise BrokenRule(checked.name, rule, pair, seen)
 
 
 def _is_upsert(row: Mapping[str, Any]) -> bool:
@@ -205,12 +207,12 @@ def _is_empty(row: Mapping[str, object], names: Sequence[str]) -> bool:
     return all(row.get(name) is None for name in names)
 
 
-def _content(row: Mapping[str, Any]) -> tuple[bool, str]:
+def _comparable(row: Mapping[str, Any]) -> tuple[bool, str]:
     """The compared content; as text, because NaN must equal NaN here."""
     return _is_upsert(row), str({k: v for k, v in row.items() if k != CHANGE_KIND})
 
 
-def _text(row: Mapping[str, Any]) -> str:
+def _format_row(row: Mapping[str, Any]) -> str:
     hidden = (RECORD_KEY, CHANGE_KIND)
     word = "upsert" if _is_upsert(row) else "delete"
     return f"{word} { {k: v for k, v in row.items() if k not in hidden} }"

@@ -32,7 +32,7 @@ _COLUMNS = {
 }
 
 
-def read_kept_changes(storage: Storage, logs: Iterable[LogFile], mode: LoggingMode) -> pa.Table:
+def read_logged_changes(storage: Storage, logs: Iterable[LogFile], mode: LoggingMode) -> pa.Table:
     """Read the changes in stored order, without logical types: a decimal is bytes, a time a number.
 
     Args:

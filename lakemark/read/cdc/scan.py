@@ -9,9 +9,9 @@ from functools import partial
 import pyarrow as pa
 
 from lakemark.read import cdc
-from lakemark.read.arrow_stream import ArrowStream
 from lakemark.read.cdc import CdcPlan, ChangeSplit
 from lakemark.read.file_group_reader import FileGroupReader
+from lakemark.read.scan import ArrowStream
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ def check_retained(
     timeline: Timeline,
     store: TimelineStore,
     instant: str,
-    is_kept: Callable[[], bool] = lambda: False,
+    savepoint_keeps: Callable[[], bool] = lambda: False,
 ) -> None:
     """Check that a view as of the instant is complete, and that no later commit can change it.
 
@@ -24,7 +24,8 @@ def check_retained(
         timeline: the active timeline.
         store: reads its instants.
         instant: the requested time to travel to.
-        is_kept: whether a savepoint keeps that state; called if cleaning does not retain it.
+        savepoint_keeps: whether a savepoint keeps that state; called if cleaning does
+            not retain it.
 
     Raises:
         InvalidConfig: an older commit is still pending, or files of the state were cleaned
@@ -40,7 +41,7 @@ def check_retained(
         )
         raise InvalidConfig(message)
     retained = _earliest_retained(timeline, store, instant)
-    if retained is not None and instant < retained and not is_kept():
+    if retained is not None and instant < retained and not savepoint_keeps():
         message = (
             f"the state as of {instant} was cleaned; the earliest readable instant is {retained}; "
             "let cleaning retain more commits (cleaning.commits_retained of a pipeline, "
@@ -49,7 +50,7 @@ def check_retained(
         raise InvalidConfig(message)
 
 
-def is_kept(view: FileSystemView, store: TimelineStore, instant: str) -> bool:
+def savepoint_keeps(view: FileSystemView, store: TimelineStore, instant: str) -> bool:
     """Whether a savepoint of the instant keeps exactly the files of the state as of it.
 
     A savepoint lists the files of its slices, and logs that were added to them later. The result is
@@ -72,16 +73,16 @@ def is_kept(view: FileSystemView, store: TimelineStore, instant: str) -> bool:
         for partition, names in store.read_savepoint(savepoint).files.items()
         for name in names
     }
-    there = {file.path: file for group in view.groups.values() for file in group.files.values()}
-    if not named <= there.keys():
+    existing = {file.path: file for group in view.groups.values() for file in group.files.values()}
+    if not named <= existing.keys():
         return False
-    of_then = {path for path in named if there[path].name.instant <= instant}
+    of_then = {path for path in named if existing[path].name.instant <= instant}
     slices = view.as_of(instant).latest_slices()
     bases = {one.base.path for one in slices if one.base is not None}
     logs = {log.path for one in slices for log in one.logs}
     if not view.version.logs_name_their_slice:
         return of_then == bases | logs
-    named_logs = {path for path in named if isinstance(there[path], LogFile)}
+    named_logs = {path for path in named if isinstance(existing[path], LogFile)}
     names_logs = bool(named_logs) or not view.timeline.completed(Action.DELTA_COMMIT)
     return names_logs and of_then - named_logs == bases and named_logs <= logs
 
