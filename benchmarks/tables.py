@@ -27,7 +27,7 @@ from lakemark.config.merger_name import MergerName
 from lakemark.config.table_spec import TableSpec
 from lakemark.execution.runner import LocalRunner
 from lakemark.index.bucket import BucketIndex, file_id
-from lakemark.merge.change_index import MergeCounts, Merged
+from lakemark.merge.change_index import MergeCounts, MergeResult
 from lakemark.merge.merge_stream import MergeStream
 from lakemark.model.changes import CHANGE_KIND_FIELD, ChangeKind
 from lakemark.model.commit_metadata import WriteStat
@@ -37,7 +37,7 @@ from lakemark.services.compaction import CompactionPolicy, request
 from lakemark.storage import StorageLocation
 from lakemark.table import Table, create_table, open_table
 from lakemark.write.file_group_write import write_base_file, write_file_group
-from lakemark.write.markers import mark_partition
+from lakemark.write.markers import create_partition_metafile
 from lakemark.write.partitioner import Bucket
 from sinks.hudi.exchange import Target, Written
 from sinks.hudi.settings import SinkSettings
@@ -131,10 +131,11 @@ def create(
 
     def write(part: _Part) -> WriteStat:
         bucket = part.bucket
-        mark_partition(context.storage, context.instant, bucket.partition_path)
+        create_partition_metafile(context.storage, context.instant, bucket.partition_path)
         identity = file_id(bucket.number, bucket.partition_path, context.instant, NAME)
         live = (
-            Merged(_with_keys(rows), MergeCounts(inserted=rows.num_rows)) for rows in part.rows()
+            MergeResult(_with_keys(rows), MergeCounts(inserted=rows.num_rows))
+            for rows in part.rows()
         )
         group = FileGroupId(bucket.partition_path, identity)
         return write_base_file(context, group, MergeStream(live))

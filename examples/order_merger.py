@@ -22,7 +22,7 @@ from lakemark.merge.custom import (
     Records,
     VectorMerge,
     VectorMerger,
-    chosen,
+    choose_rows,
 )
 
 #: By the column of its time, each info.
@@ -37,10 +37,12 @@ class OrderMerger(VectorMerger):
     def merge(self, older: Records, newer: Records) -> VectorMerge:
         """The later version, with the last of each info."""
         newer_wins = newer.wins_over(older)
-        rows = chosen(newer_wins, newer.rows, older.rows)
+        rows = choose_rows(newer_wins, newer.rows, older.rows)
         for at, info in INFOS.items():
             filled_last = _times(newer[at]) >= _times(older[at])
-            both = chosen(filled_last, newer.rows.select([at, info]), older.rows.select([at, info]))
+            both = choose_rows(
+                filled_last, newer.rows.select([at, info]), older.rows.select([at, info])
+            )
             for name in (at, info):
                 place = rows.column_names.index(name)
                 rows = rows.set_column(place, rows.schema.field(name), both[name])

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lakemark.merge.custom.custom_merger import CustomMerger
+    from lakemark.merge.custom.api import CustomMerger
     from lakemark.table import Table
 
 __all__ = ["open"]

@@ -21,7 +21,7 @@ from lakemark.errors import InvalidConfig, SnapshotChanged
 from lakemark.execution.runner import LocalRunner, Runner
 from lakemark.index.repeated_keys import RepeatedKeys, find_repeated_keys
 from lakemark.index.stored_rows import StoredRows, sample_rows
-from lakemark.merge.custom.custom_merger import CustomMerger
+from lakemark.merge.custom.api import CustomMerger
 from lakemark.merge.record_merger import commit_time_merger
 from lakemark.metadata.bootstrap import bootstrap, drop
 from lakemark.metadata.column_stats.lookup import ColumnStatistics
@@ -39,16 +39,15 @@ from lakemark.model.compaction_plan import CompactionPlan
 from lakemark.model.format_version import FormatVersion
 from lakemark.model.instant import Instant
 from lakemark.model.meta_columns import RECORD_KEY
-from lakemark.read.cdc_scan import CdcScan
+from lakemark.read.cdc.scan import CdcScan
 from lakemark.read.file_group_reader import FileGroupReader
-from lakemark.read.file_statistics import FileStatistics
+from lakemark.read.index_protocols import FileStatistics, KeyLocations
 from lakemark.read.instant_range import EARLIEST
-from lakemark.read.key_locations import KeyLocations
 from lakemark.read.queries import Query, ReadOptimized, Snapshot
-from lakemark.read.record_keys import RecordKeys
-from lakemark.read.renamed_columns import check_not_renamed
+from lakemark.read.renamed_columns import check_no_renamed_columns
 from lakemark.read.scan import Scan
 from lakemark.read.scan_planner import ScanPlanner, table_schema
+from lakemark.read.virtual_keys import VirtualKeys
 from lakemark.read.where import parse_where
 from lakemark.storage import Storage, StorageLocation, open_storage
 from lakemark.storage.probe import check_conditional_puts
@@ -355,7 +354,7 @@ class Table:
         if self.properties.populates_meta_columns:
             scan = self.scan(columns=[RECORD_KEY] if self.schema else None)
             return find_repeated_keys(scan, self.bucket_count)
-        record_keys = RecordKeys(self.properties.record_key_fields)
+        record_keys = VirtualKeys(self.properties.record_key_fields)
         return find_repeated_keys(self.scan(), self.bucket_count, record_keys)
 
     @property
@@ -421,7 +420,7 @@ class Table:
         metadata = self.newest_metadata()
         if metadata is None:
             return None
-        check_not_renamed(self.storage, metadata.extra_metadata)
+        check_no_renamed_columns(self.storage, metadata.extra_metadata)
         parsed: dict[str, Any] = json.loads(metadata.extra_metadata[keys.SCHEMA])
         return parsed
 

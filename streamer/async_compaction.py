@@ -23,7 +23,7 @@ from lakemark.execution.runner import CancellableRunner, Cancelled
 from lakemark.model.action import Action
 from lakemark.model.commit_metadata import WriteStat
 from lakemark.services.compaction import CompactionPolicy, delta_commits_uncompacted
-from lakemark.write.new_file import ContentMismatch
+from lakemark.write.write_status import ContentMismatch
 from sinks.hudi.compactions import Compaction, Planned
 from sinks.hudi.table_writer import TableWriter
 from streamer.backoff import pause_after

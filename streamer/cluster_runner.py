@@ -9,7 +9,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from lakemark.execution.runner import Result, Task
-from lakemark.spark.runner import SparkRunner, SparkRunnerBeside
+from lakemark.spark.runner import CancellableSparkRunner, SparkRunner
 from streamer.stream_failure import translated
 
 
@@ -26,11 +26,11 @@ class ClusterRunner(SparkRunner):
             return super().map(function, tasks)
 
 
-class ClusterRunnerBeside(SparkRunnerBeside):
+class ClusterRunnerBeside(CancellableSparkRunner):
     """As its base, and as ``ClusterRunner``."""
 
     def map(self, function: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
-        """See ``SparkRunnerBeside.map`` and ``ClusterRunner.map``."""
+        """See ``CancellableSparkRunner.map`` and ``ClusterRunner.map``."""
         with _translating():
             return super().map(function, tasks)
 

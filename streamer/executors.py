@@ -30,7 +30,7 @@ class ExecutorsUnfit(Permanent):
 def check_executors(spark: SparkSession) -> None:
     """Let every executor say what it runs; a local session is the driver itself.
 
-    Those that come later are asked with their first task (``SameVersions``).
+    Those that come later are asked with their first task (``VersionCheckedTask``).
 
     Raises:
         ExecutorsDiffer: one of them would not write the same bytes.

@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException
 
 from lakemark.errors import HudiError, OutcomeUnknown, Permanent, Retriable, WriteConflict
 from lakemark.timeline.clock import REPEATED_HOUR_S, ClockBehind
-from lakemark.write.new_file import ContentMismatch
+from lakemark.write.write_status import ContentMismatch
 from streamer.jvm_exit import OutOfMemory, jvm_end
 from streamer.sources.errors import SourceError
 

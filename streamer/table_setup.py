@@ -17,7 +17,7 @@ from lakemark.config.table_spec import TableSpec
 from lakemark.errors import InvalidConfig, TableNotFound, Unsupported
 from lakemark.index.bucket import BucketIndex
 from lakemark.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
-from lakemark.merge.custom.loading import load_merger
+from lakemark.merge.custom.load import load_merger
 from lakemark.model.format_version import FormatVersion
 from lakemark.model.meta_columns import without_meta_columns
 from lakemark.read.renamed_columns import LATEST_SCHEMA

@@ -17,8 +17,9 @@ from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY, with_meta_co
 from lakemark.storage import Storage
 from lakemark.table import Table
 from lakemark.timeline.timeline import Timeline
-from lakemark.write.file_group_write import WriteContext, write_file_group
+from lakemark.write.file_group_write import write_file_group
 from lakemark.write.partitioner import divide
+from lakemark.write.write_context import WriteContext
 from sinks.hudi.exchange import Target, Written
 from sinks.hudi.settings import SinkSettings
 from sinks.hudi.table_writer import TableWriter

@@ -42,7 +42,7 @@ def _rows(path: str) -> pa.Table:
     (file_slice,) = table.view().latest_slices()
     reader = table.scan().reader
     base = table.read_optimized().read_all()
-    changes = [each.select(base.column_names) for each in reader.changes(file_slice)]
+    changes = [each.select(base.column_names) for each in reader.read_changes(file_slice)]
     return pa.concat_tables([base, *changes])
 
 

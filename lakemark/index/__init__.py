@@ -1,1 +1,1 @@
-"""Which file group a record belongs to."""
+"""Indexes: which file group a record belongs to."""

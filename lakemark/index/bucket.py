@@ -1,11 +1,11 @@
-"""The bucket index: a record key decides the file group by its hash alone.
+"""The bucket index: the hash of a record key decides its file group.
 
 bucket   (List.hashCode(values of the hash fields) & 0x7FFFFFFF) % bucket_count
 file id  <bucket, eight digits>-<rest of a UUID>-0, one file group per partition and bucket
 
-The values are read back from the record key, as Hudi does: a key that lacks a ``,`` or a ``:``
-is one value, another is taken apart at ``f1:v1,f2:v2``. The bucket count is not in the table's
-properties; every writer must use the same.
+The values are parsed from the record key, as in Hudi: a key without a ``,`` or without a ``:`` is
+one value; any other key is split as ``f1:v1,f2:v2``. The table's properties do not contain the
+bucket count, so all writers must be configured with the same.
 
 Source: ``BucketIdentifier``, ``KeyGenUtils.extractRecordKeysByFields`` of Apache Hudi 1.2.0.
 """
@@ -36,12 +36,12 @@ _NAMESPACE = uuid.UUID("6a4c5ef7-92a9-5b0f-8f6c-1d1f4f0f3b52")
 
 @dataclass(frozen=True, slots=True)
 class BucketIndex:
-    """Which bucket a record belongs to.
+    """Maps record keys to buckets.
 
     Attributes:
         bucket_count: file groups per partition.
         key_fields: fields of the record key, in its order.
-        hash_fields: those of them that are hashed; all of them when empty.
+        hash_fields: the fields of the key that are hashed; all of them when empty.
     """
 
     bucket_count: int
@@ -58,29 +58,29 @@ class BucketIndex:
             raise InvalidConfig(message)
 
     def bucket_ids(self, record_keys: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.int32]:
-        """The bucket of each record key (none is null)."""
+        """The bucket of each record key; no key may be null."""
         chunks = record_keys.chunks if isinstance(record_keys, pa.ChunkedArray) else [record_keys]
         hashes = [self._hashes(chunk) for chunk in chunks]
         positive = np.concatenate([np.empty(0, np.int32), *hashes]) & np.int32(0x7FFFFFFF)
         return positive % np.int32(self.bucket_count)
 
     def _hashes(self, keys: pa.Array) -> npt.NDArray[np.int32]:
-        """``List.hashCode`` of the hashed values: whole columns, then the keys that are odd."""
+        """``List.hashCode`` of the hashed values: whole columns first, then irregular keys."""
         if len(self.key_fields) == 1:
             hashes = list_hash([keys])
-            odd = pc.and_(pc.match_substring(keys, ","), pc.match_substring(keys, ":"))
+            irregular = pc.and_(pc.match_substring(keys, ","), pc.match_substring(keys, ":"))
         else:
             parts = pc.extract_regex(keys, self._plain_key)
             hashes = list_hash([_part(parts, i) for i in self._hashed_positions])
-            odd = parts.is_null()
-        odd_rows = np.flatnonzero(odd)
-        if len(odd_rows):
+            irregular = parts.is_null()
+        irregular_rows = np.flatnonzero(irregular)
+        if len(irregular_rows):
             hashes = hashes.copy()
-            hashes[odd_rows] = self._parsed_hashes(keys.take(odd_rows).to_pylist())
+            hashes[irregular_rows] = self._parsed_hashes(keys.take(irregular_rows).to_pylist())
         return hashes
 
     def _parsed_hashes(self, keys: list[str]) -> npt.NDArray[np.int32]:
-        """The same for keys that must be read one by one."""
+        """``List.hashCode`` for keys that must be parsed one by one."""
         fields = self.hash_fields or self.key_fields
         values = [list(hashed_values(key, fields)) or [key] for key in keys]
         counts = np.array([len(v) for v in values])
@@ -93,7 +93,7 @@ class BucketIndex:
 
     @property
     def _plain_key(self) -> str:
-        """A key without commas in its values, which nobody can misread."""
+        """A key without commas in its values, which has only one reading."""
         parts = (f"{re.escape(name)}:(?P<v{i}>[^,]*)" for i, name in enumerate(self.key_fields))
         return f"^{','.join(parts)}$"
 
@@ -104,9 +104,9 @@ class BucketIndex:
 
 
 def hashed_values(key: str, fields: Sequence[str]) -> Iterator[str | None]:
-    """The values of ``fields`` in one record key, read the way Hudi reads it; none if none fits.
+    """The values of ``fields`` in one record key, parsed as in Hudi; empty if no field matches.
 
-    A value reaches to the last comma before the colon of the next field, so that values may hold
+    A value extends to the last comma before the colon of the next field. So values may contain
     commas, or colons, but not every mixture of both.
     """
     if "," not in key or ":" not in key:
@@ -130,27 +130,27 @@ def file_id(bucket: int, partition_path: str, instant: str, table_name: str) -> 
 
 
 def bucket_of(file_id: str) -> int:
-    """The bucket that a file id names.
+    """The bucket number in a file id.
 
     Raises:
-        InvalidConfig: it names none, so another index made the file group.
+        InvalidConfig: there is none, so another index created the file group.
     """
     prefix = file_id[:8]
     if len(prefix) == 8 and prefix.isascii() and prefix.isdecimal():
         return int(prefix)
     message = (
         f"file id {file_id!r} does not begin with a bucket number: the table was written with "
-        "another index, which this one cannot continue"
+        "another index, which the bucket index cannot continue"
     )
     raise InvalidConfig(message)
 
 
-def place_in_partition(file_id: str) -> int | str:
-    """A file group's bucket; or its file id, where another index made the group.
+def bucket_or_file_id(file_id: str) -> int | str:
+    """A file group's bucket; or its file id if another index created the group.
 
-    One in forty of the UUIDs of other indexes begins with eight digits, and is taken for a bucket.
-    Two groups of one partition that begin alike then count as one where writers look for conflicts:
-    at worst one is found that is none.
+    One in forty UUIDs of other indexes begins with eight digits, and is treated as a bucket. Two
+    such groups of one partition with the same digits then count as one in conflict checks, which
+    may find a conflict where there is none.
     """
     with suppress(InvalidConfig):
         return bucket_of(file_id)
@@ -163,22 +163,24 @@ def groups_by_bucket(
     """The file group of every partition path and bucket that has one.
 
     Raises:
-        InvalidConfig: a file id names no bucket, or one beyond ``bucket_count``, or two file
-            groups are of one bucket: the table has another bucket count, or another index.
+        InvalidConfig: a file id has no bucket number, or one beyond ``bucket_count``, or two file
+            groups have the same bucket: the table has another bucket count, or another index.
     """
     found: dict[tuple[str, int], FileGroupId] = {}
     for group in groups:
-        place = (group.partition_path, bucket_of(group.file_id))
-        other = found.setdefault(place, group)
-        if place[1] >= bucket_count or other != group:
-            reason = f"beyond {bucket_count} buckets" if other == group else f"beside {other}"
-            message = f"file group {group} is {reason}; use the bucket count the table has"
+        slot = (group.partition_path, bucket_of(group.file_id))
+        other = found.setdefault(slot, group)
+        if slot[1] >= bucket_count or other != group:
+            reason = (
+                f"beyond {bucket_count} buckets" if other == group else f"in the bucket of {other}"
+            )
+            message = f"file group {group} is {reason}; use the bucket count of the table"
             raise InvalidConfig(message)
     return found
 
 
 def _end_of_value(key: str, name_end: int) -> int:
-    """Where the value behind the colon at ``name_end`` ends: at a comma, or with the key."""
+    """Where the value after the colon at ``name_end`` ends: at a comma, or with the key."""
     next_colon = key.find(":", name_end + 1)
     while next_colon >= 0:
         comma = key.rfind(",", name_end, next_colon)

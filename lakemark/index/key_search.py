@@ -1,8 +1,8 @@
-"""Which of some record keys have a live row in a file group, now or after more changes.
+"""Finds record keys that have a live row in a file group, now or after further changes.
 
-What rules keys out, cheapest first: the key range in the base file's footer, its Bloom filter, and
-the keys in the logs. Rows are merged only for keys that are left, and of them the record key alone
-(with the columns that a merge needs).
+Keys are excluded by the key range in the base file's footer, then by its Bloom filter, and by the
+keys in the logs. Rows are merged only for the remaining keys, and only the columns that a merge of
+the keys needs.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from lakemark.read.base_file import read_footer
 from lakemark.read.file_group_reader import FileGroupReader
 from lakemark.storage.storage import Storage
 
-#: A file group before its first commit.
+#: A file group without commits.
 _NEW_GROUP = FileSlice(FileGroupId("", ""), "")
 
 
 @dataclass(frozen=True, slots=True)
 class SearchedGroup:
-    """A file group in which keys are looked up.
+    """A file group that is searched for keys.
 
     Attributes:
-        readable: what queries read of it.
-        current: its newest slice, which the next commit adds to. It differs from ``readable`` while
-            a compaction is pending: that is to rewrite all but the logs of ``current``.
+        readable: its slice for queries.
+        current: its newest slice, to which the next commit appends. It differs from ``readable``
+            while a compaction is pending, which rewrites everything but the logs of ``current``.
     """
 
     readable: FileSlice
@@ -46,12 +46,12 @@ class SearchedGroup:
 
     @property
     def partition_path(self) -> str:
-        """Of the group."""
+        """The group's partition path."""
         return self.readable.group.partition_path
 
     @property
     def to_rewrite(self) -> FileSlice | None:
-        """What a pending compaction rewrites; None without one."""
+        """The files that a pending compaction rewrites; None without one."""
         if self.current == self.readable:
             return None
         newer = set(self.current.logs)
@@ -60,78 +60,81 @@ class SearchedGroup:
         )
 
 
-def live_keys(reader: FileGroupReader, group: SearchedGroup, record_keys: pa.Array) -> pa.Array:
+def find_live_keys(
+    reader: FileGroupReader, group: SearchedGroup, record_keys: pa.Array
+) -> pa.Array:
     """Those of the keys that have a live row in the group, each once.
 
-    A row is live if queries read it, or will once a pending compaction completes. The two differ
-    because a compaction forgets deletes: an older event that lost to one is then a row.
+    A row is live if queries read it now, or will read it once a pending compaction completes. The
+    two differ because a compaction drops deletes, so an older event that lost to a delete becomes a
+    row.
 
     Args:
-        reader: of the table, whose rows carry their keys.
-        group: where to look.
-        record_keys: distinct strings, none of them null or empty.
+        reader: reader of the table, whose rows have meta columns.
+        group: the file group to search.
+        record_keys: distinct strings, not null or empty.
 
     Raises:
         SnapshotChanged: a file of the group is gone.
         CorruptData, Unsupported: a file cannot be read.
     """
-    wanted = _may_hold(reader, group.readable, record_keys)
-    return _live(reader, group, wanted, None) if len(wanted) else wanted
+    wanted = _filter_by_files(reader, group.readable, record_keys)
+    return _find_live(reader, group, wanted, None) if len(wanted) else wanted
 
 
-def keys_live_after(
+def find_keys_live_after(
     reader: FileGroupReader, group: SearchedGroup | None, changes: pa.Table
 ) -> pa.Array:
-    """Keys of the changes that have a live row once these are written, each once.
+    """Keys of the changes that have a live row once the changes are written, each once.
 
     Args:
-        reader: as for ``live_keys``.
-        group: what is changed; None for a group that the changes make.
+        reader: as for ``find_live_keys``.
+        group: the file group that is changed; None for a new one.
         changes: folded, as the writer folds them before it writes; the columns that a merge of the
             keys needs, and the kind.
 
     Raises:
-        SnapshotChanged, CorruptData, Unsupported: as for ``live_keys``.
+        SnapshotChanged, CorruptData, Unsupported: as for ``find_live_keys``.
     """
     keys = pc.unique(changes.column(RECORD_KEY))
     if group is None:
-        return _together([reader.merge_keys(_NEW_GROUP, keys, changes)])
-    return _live(reader, group, keys, changes)
+        return _collect_keys([reader.merge_keys(_NEW_GROUP, keys, changes)])
+    return _find_live(reader, group, keys, changes)
 
 
-def _live(
+def _find_live(
     reader: FileGroupReader, group: SearchedGroup, keys: pa.Array, changes: pa.Table | None
 ) -> pa.Array:
     found = [reader.merge_keys(group.readable, keys, changes)]
     if group.to_rewrite is not None:
         base = reader.merge_keys(group.to_rewrite, keys)
         found.append(reader.merge_keys(group.current, keys, changes, base))
-    return _together(found)
+    return _collect_keys(found)
 
 
-def _together(found: Iterable[Iterable[pa.Table]]) -> pa.Array:
+def _collect_keys(found: Iterable[Iterable[pa.Table]]) -> pa.Array:
     columns = [rows.column(RECORD_KEY) for tables in found for rows in tables]
     chunks = [chunk for column in columns for chunk in column.chunks]
     return pc.unique(pa.chunked_array(chunks, pa.string()))
 
 
-def _may_hold(reader: FileGroupReader, file_slice: FileSlice, keys: pa.Array) -> pa.Array:
+def _filter_by_files(reader: FileGroupReader, file_slice: FileSlice, keys: pa.Array) -> pa.Array:
     base = file_slice.base
-    in_base = keys.slice(0, 0) if base is None else _may_be_in_base(reader.storage, base, keys)
+    in_base = keys.slice(0, 0) if base is None else _filter_by_base(reader.storage, base, keys)
     if not file_slice.logs or len(in_base) == len(keys):
         return in_base
-    changed = [rows.column(RECORD_KEY) for rows in reader.changed_keys(file_slice)]
+    changed = [rows.column(RECORD_KEY) for rows in reader.read_changed_keys(file_slice)]
     logged = pa.chunked_array([c for column in changed for c in column.chunks], pa.string())
     either = pa.chunked_array([*logged.chunks, in_base], pa.string())
     return keys.filter(pc.is_in(keys, value_set=either.combine_chunks()))
 
 
-def _may_be_in_base(storage: Storage, base: BaseFile, keys: pa.Array) -> pa.Array:
+def _filter_by_base(storage: Storage, base: BaseFile, keys: pa.Array) -> pa.Array:
     if base.name.extension != "parquet":
         return keys
     stored = read_footer(storage, base).metadata or {}
     footer = {name.decode(): value.decode() for name, value in stored.items()}
-    keys = _in_range(keys, footer.get(MIN_RECORD_KEY), footer.get(MAX_RECORD_KEY))
+    keys = _filter_by_range(keys, footer.get(MIN_RECORD_KEY), footer.get(MAX_RECORD_KEY))
     if BLOOM_FILTER not in footer or not len(keys):
         return keys
     type_code = footer.get(TYPE_CODE, SIMPLE)
@@ -139,8 +142,8 @@ def _may_be_in_base(storage: Storage, base: BaseFile, keys: pa.Array) -> pa.Arra
     return keys.filter(pa.array(bloom.might_contain(keys)))
 
 
-def _in_range(keys: pa.Array, low: str | None, high: str | None) -> pa.Array:
-    """Keys within bounds that are in Java's order, which is the order of bytes for ASCII alone."""
+def _filter_by_range(keys: pa.Array, low: str | None, high: str | None) -> pa.Array:
+    """Keys within bounds, which are in Java's order: for ASCII only that is the order of bytes."""
     if low is None or high is None or not (low.isascii() and high.isascii()):
         return keys
     is_within = pc.and_(pc.greater_equal(keys, low), pc.less_equal(keys, high))

@@ -1,12 +1,12 @@
-"""How many record keys exist in more than one partition.
+"""Counts record keys that exist in more than one partition.
 
-A record key is unique within its partition only: without a global index a row whose partition value
-changes exists in its old partition and in its new one. Apache Hudi's bucket index has the same rule
-(``HoodieBucketIndex.isGlobal`` is false).
+A record key is unique within its partition only: without a global index, a row whose partition
+value changes exists in its old partition and in its new one. Apache Hudi's bucket index has the
+same rule (``HoodieBucketIndex.isGlobal`` is false).
 
-The bucket index puts a key into the same bucket of every partition. So the file groups of one
-bucket are compared with one another, bucket after bucket. Without a known bucket count all file
-groups are compared at once. Keys that exceed the memory budget go to disk, divided by their hash.
+The bucket index uses the same bucket for a key in every partition. So the file groups of one bucket
+are compared with each other, bucket after bucket. Without a known bucket count all file groups are
+compared at once. Keys that exceed the memory budget go to disk, divided by their hash.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ import pyarrow.compute as pc
 
 from lakemark.errors import InvalidConfig
 from lakemark.index.bucket import bucket_of, groups_by_bucket
-from lakemark.merge.spill import divided_by_key
+from lakemark.merge.spill import divide_by_key
 from lakemark.model.file_slice import FileSlice
 from lakemark.model.meta_columns import RECORD_KEY
-from lakemark.read.record_keys import RecordKeys
 from lakemark.read.scan import Scan
+from lakemark.read.virtual_keys import VirtualKeys
 
 #: Memory for the keys of one bucket; more of them go to disk.
 DEFAULT_MEMORY_BUDGET_BYTES = 128 << 20
 
-#: How many keys are shown.
+#: Number of keys in a result.
 _EXAMPLES = 5
 
 _PARTITION = "partition"
@@ -41,7 +41,7 @@ class RepeatedKey:
 
     Attributes:
         record_key: the key.
-        partitions: paths of the partitions that hold a row of it, in ascending order.
+        partitions: paths of the partitions that have a row of it, in ascending order.
     """
 
     record_key: str
@@ -53,9 +53,9 @@ class RepeatedKeys:
     """Record keys that exist in more than one partition.
 
     Attributes:
-        keys: how many.
-        rows: how many rows they have; one of each key is not surplus.
-        examples: the first few of them, in ascending order.
+        keys: number of keys.
+        rows: number of their rows; one of each key is not surplus.
+        examples: the first few of the keys, in ascending order.
     """
 
     keys: int = 0
@@ -72,34 +72,34 @@ class RepeatedKeys:
 def find_repeated_keys(
     scan: Scan,
     bucket_count: int | None,
-    record_keys: RecordKeys | None = None,
+    virtual_keys: VirtualKeys | None = None,
     memory_budget_bytes: int = DEFAULT_MEMORY_BUDGET_BYTES,
 ) -> RepeatedKeys:
-    """The record keys that have a live row in more than one partition.
+    """Find the record keys that have a live row in more than one partition.
 
-    Only key columns are read, and nothing of a table without partitions.
+    Only key columns are read; of a table without partitions nothing is read.
 
     Args:
         scan: of the latest rows, without a condition.
-        bucket_count: buckets in each partition; None if it is not known, or for another index.
-        record_keys: makes the keys of rows that do not carry them.
-        memory_budget_bytes: how many keys are held before they go to disk.
+        bucket_count: buckets in each partition; None if it is unknown, or for another index.
+        virtual_keys: creates the keys of rows without meta columns.
+        memory_budget_bytes: how many bytes of keys are held before they go to disk.
 
     Raises:
         SnapshotChanged: a file is gone; plan the query again.
         CorruptData, Unsupported: a file cannot be read.
     """
     found = RepeatedKeys()
-    for slices in _that_may_share_keys(scan.slices, bucket_count):
+    for slices in _group_by_bucket(scan.slices, bucket_count):
         partitions = sorted({one.group.partition_path for one in slices})
         if len(partitions) > 1:
-            keys = _keys_of(scan, slices, partitions, record_keys)
-            for some in divided_by_key(keys, memory_budget_bytes):
+            keys = _keys_of(scan, slices, partitions, virtual_keys)
+            for some in divide_by_key(keys, memory_budget_bytes):
                 found += _count(some, partitions)
     return found
 
 
-def _that_may_share_keys(
+def _group_by_bucket(
     slices: Sequence[FileSlice], bucket_count: int | None
 ) -> Iterable[list[FileSlice]]:
     if bucket_count is None:
@@ -110,14 +110,14 @@ def _that_may_share_keys(
         for one in slices:
             by_bucket[bucket_of(one.group.file_id)].append(one)
     except InvalidConfig:
-        return [list(slices)]  # other indexes made some of the file groups
+        return [list(slices)]  # another index created some of the file groups
     return by_bucket.values()
 
 
 def _keys_of(
-    scan: Scan, slices: Sequence[FileSlice], partitions: Sequence[str], made: RecordKeys | None
+    scan: Scan, slices: Sequence[FileSlice], partitions: Sequence[str], made: VirtualKeys | None
 ) -> Iterator[pa.Table]:
-    """Record keys with the numbers of their partitions."""
+    """Record keys, and the index of each key's partition."""
     part = scan.with_columns((RECORD_KEY,) if made is None else made.columns)
     for one in slices:
         number = pa.scalar(partitions.index(one.group.partition_path), pa.int32())

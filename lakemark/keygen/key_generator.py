@@ -1,4 +1,4 @@
-"""Record keys and partition paths of incoming rows, in the form Apache Hudi gives them.
+"""Record keys and partition paths of incoming rows, in Apache Hudi's format.
 
 SIMPLE         key ``<value>``                path ``<value>``
 COMPLEX        key ``f1:v1,f2:v2``            path ``<value>/<value>``
@@ -6,9 +6,9 @@ NON_PARTITION  key as SIMPLE for one field,   path the root
                as COMPLEX for several
 
 COMPLEX with one record key field has two encodings. Hudi up to 0.14.0 and every writer of version 9
-write ``f1:v1``. Hudi 0.14.1 to 1.0.2 wrote ``v1`` (versions 6 and 8); since 1.1 a writer of these
-versions chooses by ``hoodie.write.complex.keygen.new.encoding`` (false: ``f1:v1``). No property of
-the table records it, so it is read from the rows: ``lakemark.index.stored_rows``.
+write ``f1:v1``. Hudi 0.14.1 to 1.0.2 wrote ``v1`` (versions 6 and 8). Since 1.1 a writer of these
+versions selects one by ``hoodie.write.complex.keygen.new.encoding`` (false: ``f1:v1``). No property
+of the table records it, so ``lakemark.index.stored_rows`` detects it from the rows.
 
 Source: ``SimpleAvroKeyGenerator``, ``ComplexAvroKeyGenerator``, ``NonpartitionedAvroKeyGenerator``,
 ``KeyGenerator.constructRecordKey``, ``KeyGenUtils.encodeSingleKeyFieldNameForComplexKeyGen`` of
@@ -28,23 +28,23 @@ from lakemark.errors import InvalidConfig, Unsupported
 from lakemark.keygen.key_value import key_value
 from lakemark.keygen.partition_path import partition_paths
 
-#: Stand for a part of a complex key that is null, or an empty string.
+#: Placeholders for a part of a complex key that is null, or an empty string.
 NULL_PART = "__null__"
 EMPTY_PART = "__empty__"
 
 
 @dataclass(frozen=True, slots=True)
 class KeyGeneratorConfig:
-    """What a table's properties say about keys and partition paths.
+    """Settings of keys and partition paths, from the table's properties.
 
     Attributes:
         record_key_fields: fields of the record key, at least one.
         partition_fields: fields of the partition path, outermost first.
-        kind: stored word of the key generator; inferred from the fields when None, as Hudi does.
+        kind: stored name of the key generator; inferred from the fields if None, as in Hudi.
         hive_style: partition folders are named ``field=value``.
         url_encode: special characters of partition values are written ``%XX``.
-        slashes_nest: a ``/`` in a partition value makes folders inside folders, instead of making
-            the record invalid.
+        slashes_nest: a ``/`` in a partition value creates nested folders; otherwise the record is
+            invalid.
         bare_lone_key: COMPLEX with one record key field writes the value without the field's name.
     """
 
@@ -63,7 +63,7 @@ class KeyGeneratorConfig:
         elif kind is KeyGeneratorType.NON_PARTITION and self.partition_fields:
             message = f"{kind} takes no partition fields, but has {list(self.partition_fields)}"
         elif kind is KeyGeneratorType.SIMPLE and not self.partition_fields:
-            message = f"{kind} needs a partition field; without one the kind is NON_PARTITION"
+            message = f"{kind} needs a partition field; without one the type is NON_PARTITION"
         elif kind is KeyGeneratorType.SIMPLE and self._field_count != 2:
             message = f"{kind} takes one record key field and one partition field; use COMPLEX"
         else:
@@ -72,12 +72,12 @@ class KeyGeneratorConfig:
 
     @property
     def effective_kind(self) -> KeyGeneratorType:
-        """The kind, or the one that the fields imply."""
+        """The type, or the one that the fields imply."""
         return self.kind or implied_by_fields(self.record_key_fields, self.partition_fields)
 
     @property
     def has_lone_complex_key(self) -> bool:
-        """Whether there are two encodings of the record key, see ``bare_lone_key``."""
+        """Whether the record key has two encodings, see ``bare_lone_key``."""
         is_complex = self.effective_kind is KeyGeneratorType.COMPLEX
         return is_complex and len(self.record_key_fields) == 1
 
@@ -89,24 +89,24 @@ class KeyGeneratorConfig:
         return len(self.record_key_fields) > 1
 
     @classmethod
-    def of(cls, properties: TableProperties, place: str) -> KeyGeneratorConfig:
-        """The settings of a table, with the key encoding that Apache Hudi 1.2 chooses by default.
+    def of(cls, properties: TableProperties, table_url: str) -> KeyGeneratorConfig:
+        """The settings of a table, with the key encoding that Apache Hudi 1.2 uses by default.
 
         Args:
             properties: the table's.
-            place: the table's URL, for errors.
+            table_url: the table's URL, for errors.
 
         Raises:
-            Unsupported: a key generator that is not implemented here.
-            InvalidConfig: the fields do not go with the key generator.
+            Unsupported: the key generator is not implemented.
+            InvalidConfig: the fields do not fit the key generator.
         """
         kind = implemented(properties.key_generator)
         if kind is None:
             named = properties.key_generator_class or properties.key_generator
             message = (
-                f"table {place} has the key generator {properties.key_generator} ({named}), which "
-                f"is not written here; written are {', '.join(KeyGeneratorType)}; write to another "
-                "path, or with Apache Hudi"
+                f"table {table_url} has the key generator {properties.key_generator} ({named}), "
+                f"but lakemark writes only {', '.join(KeyGeneratorType)}; write to another path, "
+                "or with Apache Hudi"
             )
             raise Unsupported(message)
         return cls(
@@ -124,31 +124,31 @@ class KeyGeneratorConfig:
 
 @dataclass(frozen=True, slots=True)
 class KeyGenerator:
-    """Makes the key columns of rows; a null in either result marks a row that is not writable."""
+    """Creates the key columns of rows; a null in one of them marks a row as invalid."""
 
     config: KeyGeneratorConfig
 
     def record_keys(self, rows: pa.Table) -> pa.Array:
-        """One string per row; null where the key is null or empty (of several parts: all are).
+        """One string per row; null if the key is null or empty (of several parts: all parts).
 
         Raises:
-            InvalidConfig: a field is missing or of a type that makes no key.
+            InvalidConfig: a field is missing, or its type cannot be a key.
         """
         fields = self.config.record_key_fields
         values = [key_value(rows, name) for name in fields]
         if not self.config.names_key_fields:
-            return pc.if_else(_is_filled(values[0]), values[0], None)
+            return pc.if_else(_is_not_empty(values[0]), values[0], None)
         parts = [_key_part(name, value) for name, value in zip(fields, values, strict=True)]
-        has_value = _is_filled(values[0])
+        has_value = _is_not_empty(values[0])
         for value in values[1:]:
-            has_value = pc.or_(has_value, _is_filled(value))
+            has_value = pc.or_(has_value, _is_not_empty(value))
         return pc.if_else(has_value, pc.binary_join_element_wise(*parts, ","), None)
 
     def find_ambiguous_keys(self, rows: pa.Table) -> pa.Array:
-        """Which rows have a record key of several parts that other values could spell as well.
+        """Find record keys of several parts that other values could produce as well.
 
-        A part is ``__null__`` or ``__empty__`` as a text, or has ``,<next field>:`` inside.
-        Apache Hudi writes one record key for both, so that one row would replace the other.
+        Such a part is the text ``__null__`` or ``__empty__``, or contains ``,<next field>:``.
+        Apache Hudi writes one record key for both, so one row would replace the other.
         """
         fields = self.config.record_key_fields
         found = pa.repeat(pa.scalar(False), rows.num_rows)
@@ -158,10 +158,10 @@ class KeyGenerator:
         return found
 
     def partition_paths(self, rows: pa.Table) -> pa.Array:
-        """One path per row from the table's root, "" for the root; null where none may be made.
+        """One path per row from the table's root, "" for the root; null if it is not allowed.
 
         Raises:
-            InvalidConfig: a field is missing or of a type that makes no path.
+            InvalidConfig: a field is missing, or its type cannot be a path.
         """
         fields = self.config.partition_fields
         if not fields:
@@ -187,5 +187,5 @@ def _is_ambiguous(values: pa.Array, following: str | None) -> pa.Array:
     return pc.fill_null(found, fill_value=False)
 
 
-def _is_filled(values: pa.Array) -> pa.Array:
+def _is_not_empty(values: pa.Array) -> pa.Array:
     return pc.fill_null(pc.not_equal(values, ""), fill_value=False)

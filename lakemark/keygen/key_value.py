@@ -1,11 +1,11 @@
-"""Values of key and partition columns as text, as Apache Hudi's Avro key generators print them.
+"""Values of key and partition columns as text, as in Apache Hudi's Avro key generators.
 
 bool       true, false
 int, long  digits
-decimal    ``BigDecimal.toString``: 1.50, and 1E-7 where the exponent falls below -6
+decimal    ``BigDecimal.toString``: 1.50, and 1E-7 if the exponent is less than -6
 date       2026-01-31
 time       milliseconds (32 bits) or microseconds (64 bits) of the day
-timestamp  milliseconds or microseconds since the epoch, digits only, whatever the zone
+timestamp  milliseconds or microseconds since the epoch, digits only, in any zone
            (``hoodie.datasource.write.keygenerator.consistent.logical.timestamp.enabled`` = false)
 
 Source: ``HoodieAvroUtils.getNestedFieldValAsString`` of Apache Hudi 1.2.0.
@@ -21,10 +21,10 @@ from lakemark.schema.field_path import column_at
 
 
 def key_value(rows: pa.Table, name: str) -> pa.Array:
-    """The values of a field as strings; null stays null.
+    """Convert the values of a field to strings; null stays null.
 
     Raises:
-        InvalidConfig: the field is missing, or its type has no text that every engine agrees on.
+        InvalidConfig: the field is missing, or engines do not agree on the text of its type.
     """
     column = column_at(rows, name)
     if pa.types.is_dictionary(column.type):
@@ -46,14 +46,14 @@ def _as_text(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
     if _prints_as_it_is(kind):
         return column.cast(pa.string())
     message = (
-        f"field {name!r} of type {kind} cannot make a record key or a partition path; "
-        "turn it into a string, an integer, a decimal or a date first"
+        f"field {name!r} of type {kind} cannot be a record key or a partition path; convert it to "
+        "a string, an integer, a decimal or a date first"
     )
     raise InvalidConfig(message)
 
 
 def _stored_timestamp(kind: pa.TimestampType) -> pa.TimestampType:
-    """The unit in which a table keeps it: seconds as milliseconds, nanoseconds as microseconds."""
+    """The unit in which a table stores it: seconds as milliseconds, nanoseconds as microseconds."""
     return pa.timestamp({"s": "ms", "ns": "us"}.get(kind.unit, kind.unit), kind.tz)
 
 

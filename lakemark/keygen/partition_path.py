@@ -1,14 +1,14 @@
-"""Partition paths: values into folder names, and which of them may become folders.
+"""Partition paths: converts values to folder names, and rejects paths that are not allowed.
 
 Source: ``PartitionPathEncodeUtils`` and ``KeyGenUtils.getRecordPartitionPath`` of Apache Hudi
-1.2.0. Hudi itself refuses only ``..``; here a path is refused if some store, or some reader of the
-table, would not find it again. Refused because of Apache Hudi 1.2.0, which was run on each:
+1.2.0. Hudi itself rejects only ``..``. Lakemark rejects a path if some store, or some reader of the
+table, would not find it. These were tested with Apache Hudi 1.2.0 and are rejected because of it:
 
 - ``.hoodie…``: Hudi's own folders and files;
-- ``.….crc``: Hadoop's local file system hides it, as the checksum of a file (``isChecksumFile`` of
-  ``ChecksumFileSystem``), so that Hudi's listing finds none of its rows;
-- ``:`` in the first folder: ``StoragePath`` takes what precedes it for the scheme of a URI, and
-  neither writes nor reads the whole table;
+- ``.….crc``: Hadoop's local file system hides it as the checksum of a file (``isChecksumFile`` of
+  ``ChecksumFileSystem``), so Hudi's listing does not find its rows;
+- ``:`` in the first folder: ``StoragePath`` treats the text before it as the scheme of a URI, and
+  then cannot write or read the table;
 - ``=…`` and ``…=``: Spark finds a partition column without a name or without a value, and fails to
   read the whole table (``PartitioningUtils.parsePartitionColumn``);
 - ``__all_partitions__``: the key under which the metadata table lists all partitions.
@@ -27,7 +27,7 @@ from lakemark.storage.storage import check_path
 #: Folder of the records whose partition value is null or empty.
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
-#: Longest name of a folder on the file systems in use, in bytes.
+#: Longest folder name that common file systems support, in bytes.
 MAX_FOLDER_NAME_BYTES = 255
 
 _ESCAPED = {c: f"%{c:02X}" for c in [*range(0x20), 0x7F, *b"\"#%'*/:=?\\{[]^"]}
@@ -41,30 +41,30 @@ def partition_paths(
     url_encode: bool,
     slashes_nest: bool,
 ) -> pa.Array:
-    """One path per row, from the root of the table; null where none may be made.
+    """One path per row, from the root of the table; null if it is not allowed.
 
     Args:
         fields: the partition fields, outermost first.
         values: their values as strings, one array for each field.
         hive_style: folders are named ``field=value``.
         url_encode: characters with a meaning in paths are written ``%XX``.
-        slashes_nest: a ``/`` that is not encoded makes folders inside folders.
+        slashes_nest: a ``/`` that is not encoded creates nested folders.
     """
     parts = [
         _folder_names(column, f"{field}=" if hive_style else "", url_encode, slashes_nest)
         for field, column in zip(fields, values, strict=True)
     ]
     paths = parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, "/")
-    return _by_distinct_value(paths, lambda path: path if _may_be_a_path(path) else None)
+    return _by_distinct_value(paths, lambda path: path if _is_valid_path(path) else None)
 
 
 def escape(value: str) -> str:
-    """``value`` with the characters that Hive escapes in paths written ``%XX``."""
+    """``value`` with the characters that Hive escapes in paths, written ``%XX``."""
     return value.translate(_ESCAPED)
 
 
 def folder_name(value: str | None, prefix: str, url_encode: bool) -> str:
-    """The folder of a partition value; a null and an empty one have the default folder.
+    """The folder name of a partition value; null and the empty string use the default folder.
 
     Args:
         value: of a partition field, as a string.
@@ -84,17 +84,17 @@ def _folder_names(values: pa.Array, prefix: str, url_encode: bool, slashes_nest:
     return pc.if_else(values.is_null(), folder_name(None, prefix, url_encode), named)
 
 
-def _may_be_a_path(path: str) -> bool:
+def _is_valid_path(path: str) -> bool:
     try:
         folders = check_path(f"{path}/file").split("/")[:-1]
     except ValueError:
         return False
     if "\\" in path or ":" in folders[0] or path == ALL_PARTITIONS:
         return False
-    return all(_may_be_a_folder(name) for name in folders)
+    return all(_is_valid_folder(name) for name in folders)
 
 
-def _may_be_a_folder(name: str) -> bool:
+def _is_valid_folder(name: str) -> bool:
     is_checksum = name.startswith(".") and name.endswith(".crc")
     column, equals, value = name.partition("=")
     is_half_a_column = bool(equals) and not (column and value)
@@ -104,7 +104,7 @@ def _may_be_a_folder(name: str) -> bool:
 
 
 def _by_distinct_value(values: pa.Array, convert: Callable[[str], str | None]) -> pa.Array:
-    """``convert`` of each value, called once for each distinct one; null stays null."""
+    """Apply ``convert`` once to each distinct value; null stays null."""
     encoded = values.dictionary_encode()
     converted = [convert(value) for value in encoded.dictionary.to_pylist()]
     return pa.array(converted, pa.string()).take(encoded.indices)

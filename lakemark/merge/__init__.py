@@ -1,1 +1,1 @@
-"""Which of several records with one key survives: the one merge, in memory and streamed."""
+"""Merging of records with the same key: one merge, in memory and streamed."""

@@ -1,4 +1,4 @@
-"""Base rows and the changes of their keys side by side, and what becomes of the base rows."""
+"""Base rows joined with the changes to their keys, and the result for each base row."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Protocol
 import pyarrow as pa
 
 from lakemark.merge.key_codes import Mask, Rows
-from lakemark.merge.ordering import ordering_columns
-from lakemark.merge.partial_update.missing_columns import Filling, filling_of
+from lakemark.merge.ordering import select_ordering_columns
+from lakemark.merge.partial_update.missing_columns import PartialUpdate, partial_update_for
 from lakemark.model.changes import CHANGE_KIND, ChangeKind
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Pairs:
-    """Pairs of a base row and the change of its key.
+class MatchedRows:
+    """Base rows, each matched with the change to its key.
 
     Attributes:
         base: rows of the table.
-        base_rows: of them, those that have a change.
-        changes: in one chunk.
-        change_rows: of them, the ones that these rows have, side by side with ``base_rows``.
+        base_rows: numbers of the base rows that have a change.
+        changes: the changes, in one chunk.
+        change_rows: numbers of their changes, aligned with ``base_rows``.
     """
 
     base: pa.Table
@@ -29,27 +29,29 @@ class Pairs:
     changes: pa.Table
     change_rows: Rows
 
-    def where(self, chosen: Mask) -> Pairs:
-        """Some of the pairs."""
-        return Pairs(self.base, self.base_rows[chosen], self.changes, self.change_rows[chosen])
+    def filter(self, chosen: Mask) -> MatchedRows:
+        """Some of the matches."""
+        return MatchedRows(
+            self.base, self.base_rows[chosen], self.changes, self.change_rows[chosen]
+        )
 
-    def older(self) -> pa.Table:
-        """The base rows alone."""
+    def older_rows(self) -> pa.Table:
+        """The matched base rows."""
         return self.base.take(self.base_rows)
 
-    def newer(self) -> pa.Table:
-        """Their changes alone."""
+    def newer_rows(self) -> pa.Table:
+        """Their changes, row by row."""
         return self.changes.take(self.change_rows)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Joined:
-    """What becomes of the base rows of pairs; those in neither mask stay as they are.
+class JoinedRows:
+    """The result for matched base rows; those in neither mask stay unchanged.
 
     Attributes:
-        updated: the pairs whose base row another one takes the place of.
-        deleted: the pairs whose base row goes.
-        rows: what takes the place of the updated, in the columns of the base.
+        updated: matches whose base row is replaced.
+        deleted: matches whose base row is deleted.
+        rows: replacements of the updated base rows, in the columns of the base.
     """
 
     updated: Mask
@@ -57,57 +59,59 @@ class Joined:
     rows: pa.Table
 
 
-class PairRule(Protocol):
-    """What decides between a base row and the change of its key."""
+class JoinRule(Protocol):
+    """Decides between a base row and the change to its key."""
 
     @property
     def ordering_fields(self) -> tuple[str, ...]:
-        """Columns that it looks at."""
+        """The columns that the rule compares."""
         ...
 
-    def join(self, pairs: Pairs) -> Joined:
-        """What becomes of the base rows."""
+    def join(self, matched: MatchedRows) -> JoinedRows:
+        """Return the result for the matched base rows."""
         ...
 
 
 class WinnerRule(Protocol):
-    """A rule by which one of two records wins; what the winner leaves open may be filled."""
+    """A rule by which one of two records wins; missing columns of the winner may be filled."""
 
     @property
     def ordering_fields(self) -> tuple[str, ...]:
-        """Columns that it looks at."""
+        """The columns that the rule compares."""
         ...
 
     @property
-    def filling(self) -> Filling | None:
-        """How columns that one record leaves open come from the other; None where none does."""
+    def partial_update(self) -> PartialUpdate | None:
+        """How missing columns of one record come from the other; None if they do not."""
         ...
 
     def newer_wins(self, base: pa.Table, changes: pa.Table) -> Mask:
-        """For rows side by side with the same keys: whether the change replaces the base row.
+        """For aligned rows with the same keys: whether the change replaces the base row.
 
         Args:
-            base: the ordering columns, named as the fields are.
-            changes: the same, and the kinds of the changes.
+            base: the ordering columns, named like the fields.
+            changes: the same columns, and the kinds of the changes.
         """
         ...
 
 
-def join_winners(pairs: Pairs, rule: WinnerRule) -> Joined:
-    """The pairs joined by a rule that lets one of the two win."""
+def join_by_winner(matched: MatchedRows, rule: WinnerRule) -> JoinedRows:
+    """Join rows by a rule that lets one of the two win."""
     fields = rule.ordering_fields
-    older = ordering_columns(pairs.base, fields).take(pairs.base_rows)
-    newer = ordering_columns(pairs.changes, fields, CHANGE_KIND).take(pairs.change_rows)
+    older = select_ordering_columns(matched.base, fields).take(matched.base_rows)
+    newer = select_ordering_columns(matched.changes, fields, CHANGE_KIND).take(matched.change_rows)
     wins = rule.newer_wins(older, newer)
-    filling = filling_of(pairs.changes, rule.filling)
+    partial_update = partial_update_for(matched.changes, rule.partial_update)
     is_upsert: Mask = newer.column(CHANGE_KIND).to_numpy() == ChangeKind.UPSERT
-    # A row that keeps its place may still be filled from the change that lost.
-    updated = is_upsert & (wins | (filling is not None))
-    rows = _winning_rows(pairs.where(updated), wins[updated], filling)
-    return Joined(updated, wins & ~is_upsert, rows)
+    # A base row that wins may still be filled from the change that lost.
+    updated = is_upsert & (wins | (partial_update is not None))
+    rows = _select_winning_rows(matched.filter(updated), wins[updated], partial_update)
+    return JoinedRows(updated, wins & ~is_upsert, rows)
 
 
-def _winning_rows(pairs: Pairs, wins: Mask, filling: Filling | None) -> pa.Table:
-    if filling is None:
-        return pairs.changes.select(pairs.base.column_names).take(pairs.change_rows)
-    return filling.join(pairs.older(), pairs.newer(), wins)
+def _select_winning_rows(
+    matched: MatchedRows, wins: Mask, partial_update: PartialUpdate | None
+) -> pa.Table:
+    if partial_update is None:
+        return matched.changes.select(matched.base.column_names).take(matched.change_rows)
+    return partial_update.join(matched.older_rows(), matched.newer_rows(), wins)

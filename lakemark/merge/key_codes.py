@@ -15,13 +15,13 @@ from lakemark.errors import InvalidConfig, InvalidRecords
 Rows: TypeAlias = npt.NDArray[np.int64]
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
-#: Stands for "no row" where a row number is looked up by key.
+#: Means "no row" if a row number is looked up by key.
 NO_ROW = -1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyCodes:
-    """The key of every row: ``codes[row]`` is below ``key_count``, equal for equal keys."""
+    """The key of every row: ``codes[row]`` is less than ``key_count``, equal for equal keys."""
 
     codes: Rows
     key_count: int
@@ -38,7 +38,7 @@ class KeyCodes:
     def last(self, rows: Rows) -> Rows:
         """For every key the last of ``rows`` that has it, or NO_ROW."""
         found = np.full(self.key_count, NO_ROW, dtype=np.int64)
-        found[self.codes[rows]] = rows  # of several assignments to one place the last one stays
+        found[self.codes[rows]] = rows  # of several assignments to one element the last one wins
         return found
 
 

@@ -1,9 +1,9 @@
-"""Merging a file group that may be larger than memory.
+"""Merging of a file group that may be larger than memory.
 
-Changes are folded as they arrive, which is exact: what a fold has come to is itself a change, and
-folding goes on from it. While the folded changes stay within the memory budget, base rows stream
-past them. Beyond it both sides go to disk, divided by record key, and each division is merged as
-if it were a file group of its own.
+Changes are folded as they arrive. This is exact, because the result of a fold is itself a change
+that later changes can be folded with. While the folded changes fit the memory budget, base rows
+stream past them. Beyond it both sides go to disk, divided by record key, and each division is
+merged like a file group.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from itertools import chain
 import pyarrow as pa
 
 from lakemark.execution.runner import LocalRunner
-from lakemark.merge.change_index import ChangeIndex, MergeCounts, Merged
+from lakemark.merge.change_index import ChangeIndex, MergeCounts, MergeResult
 from lakemark.merge.record_merger import RecordMerger
 from lakemark.merge.spill import MAX_LEVEL, SpilledDivisions
 from lakemark.model.changes import CHANGE_COLUMNS
 
-#: Memory for the changes of one file group, folded or on their way into a fold.
+#: Memory for the changes of one file group, folded or waiting to be folded.
 DEFAULT_MEMORY_BUDGET_BYTES = 256 << 20
 
-#: Largest table handed to the caller.
+#: Largest table that is returned to the caller.
 MAX_BATCH_BYTES = 64 << 20
 
 
 class MergeStream(Iterator[pa.Table]):
-    """Live rows of a file group in batches, none of them empty.
+    """Live rows of a file group in batches that are never empty.
 
     Attributes:
-        counts: what the merge did so far; complete once the stream has ended.
+        counts: counts of the merge so far; complete once the stream has ended.
     """
 
-    def __init__(self, merged: Iterator[Merged]) -> None:
+    def __init__(self, merged: Iterator[MergeResult]) -> None:
         self.counts = MergeCounts()
         self._batches = self._run(merged)
 
@@ -42,13 +42,13 @@ class MergeStream(Iterator[pa.Table]):
         return next(self._batches)
 
     def close(self) -> None:
-        """End early and remove what was spilled; harmless on a stream that has ended."""
+        """End early and remove spilled files; does nothing if the stream has ended."""
         self._batches.close()
 
-    def _run(self, merged: Iterator[Merged]) -> Generator[pa.Table, None, None]:
+    def _run(self, merged: Iterator[MergeResult]) -> Generator[pa.Table, None, None]:
         for part in merged:
             self.counts += part.counts
-            yield from in_batches(part.rows, MAX_BATCH_BYTES)
+            yield from split_batches(part.rows, MAX_BATCH_BYTES)
 
 
 def merge_streams(
@@ -57,16 +57,16 @@ def merge_streams(
     merger: RecordMerger,
     memory_budget_bytes: int = DEFAULT_MEMORY_BUDGET_BYTES,
 ) -> MergeStream:
-    """Put the changes of a file group onto its base rows.
+    """Apply the changes of a file group to its base rows.
 
     Args:
-        base: rows of the base file in the table's columns; none without a base file.
+        base: rows of the base file in the table's columns; empty without a base file.
         changes: tables of changes in the same columns, oldest first, not folded.
-        merger: which record wins.
-        memory_budget_bytes: how much of the changes is held before both sides go to disk.
+        merger: decides which record wins.
+        memory_budget_bytes: how many bytes of changes are held before both sides go to disk.
 
     Returns:
-        Base rows where they stood, then new keys (by division, when it went to disk).
+        Base rows in their order, then new keys (by division, if rows went to disk).
     """
     return MergeStream(_merge(base, changes, merger, memory_budget_bytes, level=0))
 
@@ -76,12 +76,12 @@ def fold_stream(
     merger: RecordMerger,
     memory_budget_bytes: int = DEFAULT_MEMORY_BUDGET_BYTES,
 ) -> MergeStream:
-    """The live rows that changes alone come to, for a file group without a base file."""
+    """Merge the changes of a file group without a base file into live rows."""
     return merge_streams((), changes, merger, memory_budget_bytes)
 
 
-def in_batches(rows: pa.Table, max_bytes: int) -> Iterator[pa.Table]:
-    """Slices of ``rows`` of about ``max_bytes`` at most; none of no rows."""
+def split_batches(rows: pa.Table, max_bytes: int) -> Iterator[pa.Table]:
+    """Slices of ``rows`` of about ``max_bytes`` at most; nothing if there are no rows."""
     batch_count = max(1, -(-rows.nbytes // max_bytes))
     batch_rows = max(1, -(-rows.num_rows // batch_count))
     for start in range(0, rows.num_rows, batch_rows):
@@ -94,25 +94,27 @@ def _merge(
     merger: RecordMerger,
     memory_budget_bytes: int,
     level: int,
-) -> Iterator[Merged]:
+) -> Iterator[MergeResult]:
     arriving = iter(changes)
-    folding = _Folding(merger, memory_budget_bytes if level < MAX_LEVEL else sys.maxsize)
-    if not all(folding.add(batch) for batch in arriving):
-        remaining = chain([folding.outcome()], arriving)
+    pending = _PendingChanges(merger, memory_budget_bytes if level < MAX_LEVEL else sys.maxsize)
+    if not all(pending.add(batch) for batch in arriving):
+        remaining = chain([pending.fold()], arriving)
         yield from _merge_divided(base, remaining, merger, memory_budget_bytes, level)
-    elif folding.is_empty:
-        yield from (Merged(rows, MergeCounts()) for rows in base)
+    elif pending.is_empty:
+        yield from (MergeResult(rows, MergeCounts()) for rows in base)
     else:
-        yield from _merge_in_memory(base, folding.outcome(), merger)
+        yield from _merge_in_memory(base, pending.fold(), merger)
 
 
 def _merge_in_memory(
     base: Iterable[pa.Table], changes: pa.Table, merger: RecordMerger
-) -> Iterator[Merged]:
+) -> Iterator[MergeResult]:
     index = ChangeIndex(changes, merger)
     for rows in base:
         yield index.merge(rows)
-    yield index.inserted([name for name in changes.column_names if name not in CHANGE_COLUMNS])
+    yield index.insert_unmatched(
+        [name for name in changes.column_names if name not in CHANGE_COLUMNS]
+    )
 
 
 def _merge_divided(
@@ -121,9 +123,9 @@ def _merge_divided(
     merger: RecordMerger,
     memory_budget_bytes: int,
     level: int,
-) -> Iterator[Merged]:
+) -> Iterator[MergeResult]:
     with SpilledDivisions(level) as newer, SpilledDivisions(level) as older:
-        LocalRunner(2).map(_fill, [(newer, changes), (older, base)])
+        LocalRunner(2).map(_write_side, [(newer, changes), (older, base)])
         for division in sorted({*newer.divisions, *older.divisions}):
             yield from _merge(
                 older.read(division),
@@ -134,13 +136,13 @@ def _merge_divided(
             )
 
 
-def _fill(side: tuple[SpilledDivisions, Iterable[pa.Table]]) -> None:
+def _write_side(side: tuple[SpilledDivisions, Iterable[pa.Table]]) -> None:
     divisions, tables = side
     divisions.fill(tables)
 
 
-class _Folding:
-    """Changes on their way into one fold; refolded whenever half the budget has arrived."""
+class _PendingChanges:
+    """Changes that are folded together, each time half of the budget has arrived."""
 
     def __init__(self, merger: RecordMerger, memory_budget_bytes: int) -> None:
         self._merger = merger
@@ -153,15 +155,15 @@ class _Folding:
         return not self._tables
 
     def add(self, changes: pa.Table) -> bool:
-        """Take changes in; False when what they fold to is more than half the budget."""
+        """Add changes; False if the folded changes exceed half of the budget."""
         self._tables.append(changes)
         self._unfolded_bytes += changes.nbytes
         if self._unfolded_bytes <= self._half_budget_bytes:
             return True
-        folded = self.outcome()
+        folded = self.fold()
         self._tables, self._unfolded_bytes = [folded], 0
         return bool(folded.nbytes <= self._half_budget_bytes)
 
-    def outcome(self) -> pa.Table:
-        """What everything so far folds to."""
+    def fold(self) -> pa.Table:
+        """Fold all changes so far."""
         return self._merger.fold(pa.concat_tables(self._tables))

@@ -1,11 +1,11 @@
-"""Ordering columns as integers that compare like the values do.
+"""Ordering columns as integers that compare like the values.
 
-One ordering field of an integer, date, time, timestamp, boolean, float or short decimal type is
-its own rank; anything else, and several fields together, is ranked by sorting. Ranks of two rows
-compare only when both were ranked in the same call.
+A single ordering field of an integer, date, time, timestamp, boolean, float or short decimal type
+is its own rank. Any other type, and several fields together, are ranked by sorting. Ranks of two
+rows can be compared only if one call ranked both.
 
-Nulls rank below every value. Apache Hudi puts the integer 0 in their place, which against a long
-or a string column ends in a class cast error, so the writer refuses them before they get here.
+Nulls rank below every value. Apache Hudi uses the integer 0 for them, which ends in a class cast
+error against a long or a string column. So the writer rejects null ordering values earlier.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def ordering_ranks(rows: pa.Table, fields: Sequence[str]) -> Ranks:
 
     Args:
         rows: table that has the ordering columns.
-        fields: ordering fields, most significant first; a dotted name goes into a struct.
+        fields: ordering fields, most significant first; a dotted name is a field of a struct.
 
     Raises:
         InvalidConfig: a field is missing, or its type has no order (a list, map or struct).
@@ -43,11 +43,11 @@ def ordering_ranks(rows: pa.Table, fields: Sequence[str]) -> Ranks:
     return _dense_lexicographic(columns)
 
 
-def default_ordering(rows: pa.Table, fields: Sequence[str]) -> npt.NDArray[np.bool_]:
-    """Which rows carry what Hudi takes for "no ordering value": the integer 0, or null.
+def find_default_ordering(rows: pa.Table, fields: Sequence[str]) -> npt.NDArray[np.bool_]:
+    """Find rows whose value Hudi treats as "no ordering value": the integer 0, or null.
 
-    Only a single field can: several are compared as an array, which never equals the integer 0,
-    and neither does the zero of a long, a string or a decimal column.
+    Only a single field can have it. Hudi compares several fields as an array, which never equals
+    the integer 0, and neither does the zero of a long, a string or a decimal column.
     """
     if len(fields) != 1:
         return np.zeros(rows.num_rows, dtype=np.bool_)
@@ -59,8 +59,8 @@ def default_ordering(rows: pa.Table, fields: Sequence[str]) -> npt.NDArray[np.bo
     return _to_numpy(is_default)
 
 
-def ordering_columns(rows: pa.Table, fields: Sequence[str], *others: str) -> pa.Table:
-    """The ordering columns, named as the fields are, and the other ones named.
+def select_ordering_columns(rows: pa.Table, fields: Sequence[str], *others: str) -> pa.Table:
+    """The ordering columns, named like the fields, and the other columns that are named.
 
     Raises:
         InvalidConfig: a field is missing.
@@ -102,7 +102,7 @@ def _integer_rank(values: pa.Array) -> Ranks:
 
 
 def _float_rank(values: pa.Array) -> Ranks:
-    """The bits of a double, made to compare as ``Double.compareTo`` does (-0 < 0, NaN on top)."""
+    """The bits of a double, adjusted to compare like ``Double.compareTo`` (-0 < 0, NaN last)."""
     doubles = values.cast(pa.float64()).to_numpy(zero_copy_only=False)
     bits: Ranks = np.where(np.isnan(doubles), np.nan, doubles).view(np.int64)
     return bits ^ ((bits >> 63) & np.iinfo(np.int64).max)
@@ -116,7 +116,7 @@ def _short_decimal_rank(values: pa.Array) -> Ranks:
 
 
 def _rank_by_sorting(column: pa.ChunkedArray, name: str) -> Ranks:
-    """Place of each value among the distinct ones, from 1."""
+    """Rank of each value among the distinct ones, from 1."""
     try:
         dense = pc.rank(column, sort_keys="ascending", tiebreaker="dense")
     except (pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
@@ -130,7 +130,7 @@ def _rank_by_sorting(column: pa.ChunkedArray, name: str) -> Ranks:
 
 
 def _without_nulls(values: pa.Array) -> pa.Array:
-    """The same values with whatever lies under the nulls, which are ranked apart."""
+    """The same values with the arbitrary ones below the nulls, whose rank is set later."""
     data = values.buffers()[1]
     return pa.Array.from_buffers(values.type, len(values), [None, data], offset=values.offset)
 
@@ -150,7 +150,7 @@ def _dense_lexicographic(columns: list[Ranks]) -> Ranks:
 
 
 def is_java_integer(kind: pa.DataType) -> bool:
-    """Whether a reader holds the value as ``java.lang.Integer`` (a date is its day number)."""
+    """Whether Hudi's readers hold the value as ``java.lang.Integer`` (a date is a day number)."""
     return pa.types.is_date32(kind) or kind in (pa.int8(), pa.int16(), pa.int32())
 
 

@@ -1,14 +1,13 @@
-"""Payloads of older tables whose rules no merge mode has.
+"""Payload classes of older tables whose rules no merge mode has.
 
-Apache Hudi 1.2.0 still merges them through the payload's ``combineAndGetUpdateValue``, in logs and
-onto the base file alike (``HoodieAvroRecordMerger``). For both of them a delete wins whatever its
-ordering value, and is forgotten by what comes after it.
+Apache Hudi 1.2.0 still merges these tables through the payload's ``combineAndGetUpdateValue``, in
+logs and onto the base file alike (``HoodieAvroRecordMerger``). In both, a delete wins for any
+ordering value, and later records are merged as if there had been no record.
 
 - ``OverwriteNonDefaultsWithLatestAvroPayload``: the later record wins.
-- ``PartialUpdateAvroPayload``: the larger ordering value wins, of equal ones the later; meta
-  columns are those of the later record, whoever wins. Values are compared only where Hudi holds
-  both in one Java class, which it does not for strings, dates, decimals and binaries: then the
-  later record wins.
+- ``PartialUpdateAvroPayload``: the larger ordering value wins, of equal ones the later record. Meta
+  columns always come from the later record. Values are compared only if Hudi holds both in one Java
+  class. Strings, dates, decimals and binaries it holds in two classes; then the later record wins.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
-from lakemark.merge.change_index import ChangeIndex, Merged
-from lakemark.merge.join import Joined, Pairs, join_winners
+from lakemark.merge.change_index import ChangeIndex, MergeResult
+from lakemark.merge.join import JoinedRows, MatchedRows, join_by_winner
 from lakemark.merge.key_codes import Mask, key_codes
 from lakemark.merge.ordering import Ranks, ordering_ranks
-from lakemark.merge.partial_update.missing_columns import Filling, filling_of
-from lakemark.merge.precedence import by_payload, unconditional_deletes
+from lakemark.merge.partial_update.missing_columns import PartialUpdate, partial_update_for
+from lakemark.merge.precedence import decide_by_payload, find_unconditional_deletes
 from lakemark.merge.record_merger import RecordMerger
 from lakemark.model.changes import CHANGE_KIND, ChangeKind
 from lakemark.model.meta_columns import RECORD_KEY
@@ -33,16 +32,16 @@ from lakemark.schema.field_path import column_at
 
 
 def payload_merger(
-    ordering_fields: Sequence[str], filling: Filling, *, is_ordered: bool
+    ordering_fields: Sequence[str], partial_update: PartialUpdate, *, is_ordered: bool
 ) -> RecordMerger:
-    """A merger that fills.
+    """The merger of a table with one of these payloads.
 
     Args:
-        ordering_fields: what unconditional deletes are known by, and what data is ordered by.
-        filling: how columns that one record leaves open come from another.
-        is_ordered: whether data is ordered by them, or by arrival.
+        ordering_fields: identify unconditional deletes, and order data if ``is_ordered``.
+        partial_update: how missing columns of one record come from another.
+        is_ordered: whether data is ordered by these fields; if not, by arrival.
     """
-    return _PayloadMerger(tuple(ordering_fields), filling, is_ordered)
+    return _PayloadMerger(tuple(ordering_fields), partial_update, is_ordered)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +49,7 @@ class _PayloadMerger:
     needs_whole_rows: ClassVar[bool] = False
 
     ordering_fields: tuple[str, ...]
-    filling: Filling
+    partial_update: PartialUpdate
     is_ordered: bool
 
     def fold(self, changes: pa.Table, key_columns: Sequence[str] = (RECORD_KEY,)) -> pa.Table:
@@ -58,10 +57,10 @@ class _PayloadMerger:
         if keys.are_unique:
             return changes
         kinds = changes.column(CHANGE_KIND).to_numpy()
-        unconditional = unconditional_deletes(changes, self.ordering_fields)
-        precedence = by_payload(kinds, keys, self._ranks(changes), unconditional)
-        filling = filling_of(changes, self.filling) or self.filling
-        return filling.fold(changes, keys, precedence)
+        unconditional = find_unconditional_deletes(changes, self.ordering_fields)
+        precedence = decide_by_payload(kinds, keys, self._ranks(changes), unconditional)
+        partial_update = partial_update_for(changes, self.partial_update) or self.partial_update
+        return partial_update.fold(changes, keys, precedence)
 
     def newer_wins(self, base: pa.Table, changes: pa.Table) -> Mask:
         if not self._compares:
@@ -72,10 +71,10 @@ class _PayloadMerger:
         wins: Mask = deletes | (ranks[base.num_rows :] >= ranks[: base.num_rows])
         return wins
 
-    def join(self, pairs: Pairs) -> Joined:
-        return join_winners(pairs, self)
+    def join(self, matched: MatchedRows) -> JoinedRows:
+        return join_by_winner(matched, self)
 
-    def apply(self, base: pa.Table, changes: pa.Table) -> Merged:
+    def apply(self, base: pa.Table, changes: pa.Table) -> MergeResult:
         return ChangeIndex(changes, self).merge_all(base)
 
     def _ranks(self, rows: pa.Table) -> Ranks:
@@ -92,7 +91,7 @@ class _PayloadMerger:
 
 
 def _has_one_java_class(kind: pa.DataType) -> bool:
-    """Whether Spark's rows and Avro's records hold such a value as the same class."""
+    """Whether Spark's rows and Avro's records hold such a value in the same class."""
     return bool(
         pa.types.is_integer(kind)
         or pa.types.is_floating(kind)

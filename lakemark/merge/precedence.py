@@ -1,9 +1,9 @@
-"""What each change to a key means for what becomes of the key.
+"""How several changes to a key decide its final value.
 
-The changes of a key come one after the other, and each meets what the ones before have come to. It
-takes the lead, or it comes too late; a delete that takes the lead makes all before it void. So the
-outcome of a key is decided by the last change that took the lead; and a column that this one leaves
-open is looked for among the others that count.
+The changes of a key are processed in order; each meets the result of the earlier ones. A change
+either leads (it replaces that result) or is late. A delete that leads makes all earlier changes
+void. So the last change that leads decides the result of a key. Columns that it lacks come from
+the other changes that still contribute.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lakemark.merge.key_codes import NO_ROW, KeyCodes, Mask, Rows
-from lakemark.merge.ordering import Ranks, default_ordering
+from lakemark.merge.ordering import Ranks, find_default_ordering
 from lakemark.model.changes import CHANGE_KIND, ChangeKind
 
 #: The change kind of each row.
@@ -26,36 +26,34 @@ Kinds: TypeAlias = npt.NDArray[np.int8]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Precedence:
-    """The part that each of several changes plays.
+    """The role of each of several changes.
 
     Attributes:
-        winners: for each key the last row that took the lead.
-        counts: rows whose columns are part of the outcome; none of a key that ends deleted.
-        leads: those of them that took the lead; the others came late.
+        winners: for each key the last row that leads.
+        contributes: rows whose columns contribute to the result; none for a key that ends deleted.
+        leads: the contributing rows that lead; the others are late.
     """
 
     winners: Rows
-    counts: Mask
+    contributes: Mask
     leads: Mask
 
 
-def unconditional_deletes(changes: pa.Table, ordering_fields: Sequence[str]) -> Mask:
-    """Rows that delete whatever they meet: without an ordering value, or with Hudi's default."""
+def find_unconditional_deletes(changes: pa.Table, ordering_fields: Sequence[str]) -> Mask:
+    """Find deletes that always win: those without an ordering value, or with Hudi's default."""
     kinds = changes.column(CHANGE_KIND).to_numpy()
     unconditional: Mask = kinds == ChangeKind.COMMIT_TIME_DELETE
     ordered = (kinds == ChangeKind.DELETE) | (kinds == ChangeKind.FLAGGED_DELETE)
     if ordered.any():
-        unconditional |= ordered & default_ordering(changes, ordering_fields)
+        unconditional |= ordered & find_default_ordering(changes, ordering_fields)
     return unconditional
 
 
-def after_unconditional_deletes(
-    kinds: Kinds, keys: KeyCodes, unconditional: Mask
-) -> tuple[Mask, Rows]:
-    """Rows that count where unconditional deletes cut sequences short, and these deletes.
+def find_effective_rows(kinds: Kinds, keys: KeyCodes, unconditional: Mask) -> tuple[Mask, Rows]:
+    """Find the rows that remain effective after unconditional deletes, and these deletes.
 
-    Of a key's changes only those after its last unconditional delete count, and of those only the
-    ones from the first data row on.
+    Of a key's changes only those after its last unconditional delete are effective. Of these, only
+    the ones from the first data row on are.
 
     Returns:
         A mask of rows; and for each key its last unconditional delete, or NO_ROW.
@@ -68,49 +66,51 @@ def after_unconditional_deletes(
     return is_after & (rows >= restart) & (restart != NO_ROW), last_delete
 
 
-def by_rank(kinds: Kinds, keys: KeyCodes, ranks: Ranks, unconditional: Mask) -> Precedence:
-    """The larger rank leads, deletes included; of equal ones the later."""
+def decide_by_rank(kinds: Kinds, keys: KeyCodes, ranks: Ranks, unconditional: Mask) -> Precedence:
+    """The larger rank leads, for deletes too; of equal ranks the later change leads."""
     rows = np.arange(len(kinds))
-    in_play, last_delete = after_unconditional_deletes(kinds, keys, unconditional)
-    leads = _leads(keys, ranks, in_play)
+    is_effective, last_delete = find_effective_rows(kinds, keys, unconditional)
+    leads = _find_leading(keys, ranks, is_effective)
     winners = keys.last(rows[leads])
     winners = np.where(winners == NO_ROW, last_delete, winners)
     is_upsert = kinds == ChangeKind.UPSERT
     deleted_at = keys.last(rows[leads & ~is_upsert])[keys.codes]
-    # What came late while a delete stood is lost; it had no columns to be filled.
+    # Late changes before a leading delete are lost; a delete has no columns to fill.
     begin = keys.first(rows[leads & (rows > deleted_at)])[keys.codes]
-    counts = in_play & is_upsert & (rows >= begin) & (begin != NO_ROW)
+    counts = is_effective & is_upsert & (rows >= begin) & (begin != NO_ROW)
     return Precedence(winners, counts, leads & counts)
 
 
-def by_payload(kinds: Kinds, keys: KeyCodes, ranks: Ranks, unconditional: Mask) -> Precedence:
-    """As older payloads have it: a delete leads whatever its rank, of data the larger rank leads.
+def decide_by_payload(
+    kinds: Kinds, keys: KeyCodes, ranks: Ranks, unconditional: Mask
+) -> Precedence:
+    """The rule of older payloads: a delete leads for any rank, of data the larger rank leads.
 
-    The columns of a data row that is flagged as deleted count for what comes after it.
+    The columns of a data row that is flagged as deleted contribute to later changes.
     """
     rows = np.arange(len(kinds))
     is_upsert = kinds == ChangeKind.UPSERT
     last_delete = keys.last(rows[~is_upsert])
     deleted_at = last_delete[keys.codes]
     has_columns = (rows == deleted_at) & (kinds == ChangeKind.FLAGGED_DELETE) & ~unconditional
-    in_play = (rows > deleted_at) | has_columns
-    leads = _leads(keys, ranks, in_play)
+    is_effective = (rows > deleted_at) | has_columns
+    leads = _find_leading(keys, ranks, is_effective)
     winners = keys.last(rows[leads])
     winners = np.where(winners == NO_ROW, last_delete, winners)
     begin = keys.first(rows[leads & is_upsert])[keys.codes]
-    counts = (has_columns | (in_play & (rows >= begin))) & (begin != NO_ROW)
+    counts = (has_columns | (is_effective & (rows >= begin))) & (begin != NO_ROW)
     return Precedence(winners, counts, leads & counts)
 
 
-def _leads(keys: KeyCodes, ranks: Ranks, in_play: Mask) -> Mask:
-    """Rows in play whose rank no earlier row in play of their key exceeds."""
+def _find_leading(keys: KeyCodes, ranks: Ranks, is_effective: Mask) -> Mask:
+    """Effective rows whose rank no earlier effective row of their key exceeds."""
     if len(ranks) == 0:
-        return in_play
-    places = np.unique(ranks, return_inverse=True)[1].astype(np.int64) + 1
-    places[~in_play] = 0
+        return is_effective
+    dense_ranks = np.unique(ranks, return_inverse=True)[1].astype(np.int64) + 1
+    dense_ranks[~is_effective] = 0
     order = np.argsort(keys.codes, kind="stable")
-    # Keys one behind the other, each above all places of the one before.
-    stacked = keys.codes[order] * (len(ranks) + 2) + places[order]
+    # Concatenates the keys, and shifts the ranks of each key above all ranks of the previous one.
+    stacked = keys.codes[order] * (len(ranks) + 2) + dense_ranks[order]
     leads = np.empty(len(ranks), dtype=np.bool_)
     leads[order] = stacked == np.maximum.accumulate(stacked)
-    return leads & in_play
+    return leads & is_effective

@@ -21,11 +21,11 @@ _DIVISION_BITS = 6
 #: Into how many files one spill divides its rows.
 DIVISION_COUNT = 1 << _DIVISION_BITS
 
-#: A division that is still too large is divided again by the next bits of the hash, until these
-#: are used up.
+#: A division that is still too large is divided again by the next bits of the hash, until all bits
+#: are used.
 MAX_LEVEL = 32 // _DIVISION_BITS
 
-#: What is read back at once: of every table that comes, a division gets only a sliver.
+#: Bytes that are read back at once: each table that arrives adds only a few rows to a division.
 _READ_BYTES = 32 << 20
 
 
@@ -33,7 +33,7 @@ class SpilledDivisions:
     """Rows in one Arrow IPC stream per division; removed from disk when the context ends."""
 
     def __init__(self, level: int) -> None:
-        """Nothing yet; ``fill`` writes it.
+        """Create an empty spill; ``fill`` writes it.
 
         Args:
             level: how often these rows were divided before.
@@ -48,10 +48,10 @@ class SpilledDivisions:
         return self
 
     def fill(self, tables: Iterable[pa.Table]) -> None:
-        """Divide rows; once.
+        """Divide rows and write them; called once.
 
         Args:
-            tables: rows with a record key, in the order in which a division gives them back.
+            tables: rows with a record key, in the order in which a division returns them.
 
         Raises:
             StorageUnavailable: the disk of the temporary folder is full.
@@ -78,17 +78,17 @@ class SpilledDivisions:
         return sorted(self._writers)
 
     def read(self, division: int) -> Iterator[pa.Table]:
-        """The rows of a division in the order in which they came; nothing for an empty one.
+        """The rows of a division in the order of arrival; nothing if it is empty.
 
-        However small the pieces were in which they came, tables of about 32 MiB.
+        Small pieces are combined into tables of about 32 MiB.
         """
         if division not in self._writers:
             return
         with pa.OSFile(self._path(division)) as file, pa.ipc.open_stream(file) as stream:
-            yield from _gathered(stream)
+            yield from _combine(stream)
 
     def _add(self, table: pa.Table) -> None:
-        division_of_row = divisions(table.column(RECORD_KEY), self._level)
+        division_of_row = assign_divisions(table.column(RECORD_KEY), self._level)
         order = np.argsort(division_of_row, kind="stable")
         ordered = table.take(order)
         starts = np.searchsorted(division_of_row[order], np.arange(DIVISION_COUNT + 1))
@@ -108,20 +108,20 @@ class SpilledDivisions:
         return str(self._folder / f"{division}.arrows")
 
 
-def divided_by_key(
+def divide_by_key(
     tables: Iterable[pa.Table], memory_budget_bytes: int, level: int = 0
 ) -> Iterator[pa.Table]:
-    """Tables that hold all rows of a record key together, none of them empty.
+    """Divide rows into tables, each with all rows of its record keys; no table is empty.
 
     Rows that exceed the budget go to disk, divided by their keys.
 
     Args:
         tables: rows with a record key, all of one schema.
-        memory_budget_bytes: how much one of the tables may be, as far as keys can be divided.
+        memory_budget_bytes: largest size of a table, as far as keys can be divided.
         level: how often these rows were divided before.
 
     Yields:
-        Rows in the order in which they came.
+        Rows in the order of arrival.
     """
     arriving = iter(tables)
     held: list[pa.Table] = []
@@ -138,10 +138,10 @@ def divided_by_key(
     with SpilledDivisions(level) as spilled:
         spilled.fill(chain(held, arriving))
         for division in spilled.divisions:
-            yield from divided_by_key(spilled.read(division), memory_budget_bytes, level + 1)
+            yield from divide_by_key(spilled.read(division), memory_budget_bytes, level + 1)
 
 
-def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+def _combine(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     gathered: list[pa.RecordBatch] = []
     gathered_bytes = 0
     for batch in batches:
@@ -154,16 +154,16 @@ def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(gathered).combine_chunks()
 
 
-def divisions(record_keys: pa.ChunkedArray, level: int) -> npt.NDArray[np.uint8]:
-    """The division of each key, by the bits of its hash that belong to this level."""
+def assign_divisions(record_keys: pa.ChunkedArray, level: int) -> npt.NDArray[np.uint8]:
+    """The division of each key, by the bits of its hash for this level."""
     chunks = [string_hash(chunk).view(np.uint32) for chunk in record_keys.chunks]
     hashes = np.concatenate([np.empty(0, dtype=np.uint32), *chunks])
-    bits = _mixed(hashes) << np.uint32(level * _DIVISION_BITS)
+    bits = _mix(hashes) << np.uint32(level * _DIVISION_BITS)
     return (bits >> np.uint32(32 - _DIVISION_BITS)).astype(np.uint8)
 
 
-def _mixed(hashes: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
-    """The finaliser of MurmurHash3: in a bucket all hashes share their remainder by its count."""
+def _mix(hashes: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+    """The finaliser of MurmurHash3: within a bucket all hashes have the same remainder."""
     hashes = (hashes ^ (hashes >> np.uint32(16))) * np.uint32(0x85EBCA6B)
     hashes = (hashes ^ (hashes >> np.uint32(13))) * np.uint32(0xC2B2AE35)
     return hashes ^ (hashes >> np.uint32(16))

@@ -1,4 +1,4 @@
-"""The merger that a table's properties ask for, whatever its version."""
+"""Selects the merger that the properties of a table require, for every table version."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Callable, Mapping, Sequence
 from lakemark.config.merge_settings import MergeSettings, PartialUpdateMode, Payload
 from lakemark.config.table_properties import MergeMode
 from lakemark.merge.custom.adapter import custom_record_merger
-from lakemark.merge.custom.custom_merger import CustomMerger
-from lakemark.merge.custom.loading import load_merger, merger_of_strategy
+from lakemark.merge.custom.api import CustomMerger
+from lakemark.merge.custom.load import find_merger, load_merger
 from lakemark.merge.partial_update.missing_columns import (
     Default,
-    DefaultValues,
-    Filling,
-    UnavailableText,
+    MissingIfDefault,
+    MissingIfUnavailable,
+    PartialUpdate,
 )
 from lakemark.merge.payload_merger import payload_merger
 from lakemark.merge.record_merger import RecordMerger, commit_time_merger, event_time_merger
 
-#: Java keeps one object for each of these integers, so that they are found equal by reference.
+#: Java keeps one object for each of these integers, so they are equal by reference.
 _CACHED_INTEGERS = range(-128, 128)
 
 
@@ -30,39 +30,45 @@ def table_merger(
     """The merger of a table.
 
     Args:
-        settings: what its properties say.
-        avro_schema: of its rows, for the defaults of columns; without it they are null.
-        mergers: of users, besides the one that the settings name; a table in mode ``CUSTOM`` is
-            merged by the first that has its strategy.
+        settings: merge settings from the table's properties.
+        avro_schema: of its rows, for the defaults of columns; without it defaults are null.
+        mergers: further custom mergers; a table in mode ``CUSTOM`` is merged by the first merger
+            that has its strategy id.
 
     Raises:
-        InvalidConfig: a merger that cannot be imported, or breaks its interface.
-        Unsupported: the table has a strategy that none of the mergers has.
+        InvalidConfig: a merger cannot be imported, or violates its interface.
+        Unsupported: no merger has the table's strategy id.
     """
     if settings.mode is MergeMode.CUSTOM:
         own = [] if settings.merger_class is None else [load_merger(settings.merger_class)]
-        merger = merger_of_strategy(settings.strategy_id, [*own, *mergers])
+        merger = find_merger(settings.strategy_id, [*own, *mergers])
         return custom_record_merger(merger, settings.ordering_fields)
-    filling = _filling(settings, _fields(avro_schema))
+    partial_update = _partial_update(settings, _fields(avro_schema))
     if settings.payload in (Payload.OVERWRITE_NON_DEFAULTS, Payload.PARTIAL_UPDATE):
-        assert filling is not None, settings
+        assert partial_update is not None, settings
         is_ordered = settings.payload is Payload.PARTIAL_UPDATE
-        return payload_merger(settings.ordering_fields, filling, is_ordered=is_ordered)
+        return payload_merger(settings.ordering_fields, partial_update, is_ordered=is_ordered)
     if settings.mode is MergeMode.COMMIT_TIME:
-        return commit_time_merger(filling)
+        return commit_time_merger(partial_update)
     return event_time_merger(
-        settings.ordering_fields, filling, deletes_are_unconditional=settings.payload is not None
+        settings.ordering_fields,
+        partial_update,
+        deletes_are_unconditional=settings.payload is not None,
     )
 
 
-def _filling(settings: MergeSettings, fields: Sequence[Mapping[str, object]]) -> Filling | None:
+def _partial_update(
+    settings: MergeSettings, fields: Sequence[Mapping[str, object]]
+) -> PartialUpdate | None:
     if settings.payload is Payload.PARTIAL_UPDATE:
-        return Filling(DefaultValues(), newest_meta=True)
+        return PartialUpdate(MissingIfDefault(), latest_meta=True)
     if settings.partial_update is PartialUpdateMode.IGNORE_DEFAULTS:
         is_found = _is_same_object if settings.payload is None else _is_equal
-        return Filling(DefaultValues(_defaults(fields, is_found)))
+        return PartialUpdate(MissingIfDefault(_defaults(fields, is_found)))
     if settings.partial_update is PartialUpdateMode.FILL_UNAVAILABLE and settings.unavailable_value:
-        return Filling(UnavailableText(settings.unavailable_value), settings.payload is None)
+        return PartialUpdate(
+            MissingIfUnavailable(settings.unavailable_value), settings.payload is None
+        )
     return None
 
 
@@ -74,7 +80,7 @@ def _fields(avro_schema: Mapping[str, object] | None) -> list[Mapping[str, objec
 def _defaults(
     fields: Sequence[Mapping[str, object]], is_found: Callable[[object, object], bool]
 ) -> dict[str, Default | None]:
-    """Defaults of columns where they are not null; None for one that no value is found equal to."""
+    """Defaults of columns that are not null; None if no value is ever equal to the default."""
     found: dict[str, Default | None] = {}
     for field in fields:
         kind, default = field.get("type"), field.get("default")
@@ -86,17 +92,17 @@ def _defaults(
 
 
 def _is_equal(kind: object, default: object) -> bool:
-    """Whether a payload finds values equal to the default: by value, but of texts see below."""
-    first = _first(kind)
-    # A text that may be null is compared as Avro's own class of strings with Java's.
+    """Whether a payload compares values with the default by value; texts are an exception."""
+    first = _first_type(kind)
+    # For a nullable text Java compares Avro's own string class with Java's, which never match.
     return isinstance(first, str) and (first != "string" or kind == "string") and first != "bytes"
 
 
 def _is_same_object(kind: object, default: object) -> bool:
-    """Whether ``PartialUpdateHandler``, which compares references, finds the default in a row."""
-    return _first(kind) in ("int", "long", "boolean") and default in _CACHED_INTEGERS
+    """Whether ``PartialUpdateHandler`` finds the default in a row: it compares references."""
+    return _first_type(kind) in ("int", "long", "boolean") and default in _CACHED_INTEGERS
 
 
-def _first(kind: object) -> object:
-    """The type that a default is of: in a union the first one."""
+def _first_type(kind: object) -> object:
+    """The type of a default: of a union the first one."""
     return kind[0] if isinstance(kind, list) and kind else kind

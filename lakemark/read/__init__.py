@@ -1,1 +1,1 @@
-"""Rows of file slices: base files and logs, merged."""
+"""Reading of file slices (base files merged with logs), and planning of scans."""

@@ -17,11 +17,11 @@ from lakemark.errors import CorruptData, HudiError, SnapshotChanged, Unsupported
 from lakemark.log.hfile_rows import read_hfile_rows
 from lakemark.log.parquet_format import check_row_count, open_parquet
 from lakemark.model.file_slice import BaseFile
-from lakemark.read.projection import conform, projected
-from lakemark.read.row_filter import columns_of, matching, row_groups_of
+from lakemark.read.projection import conform, project_schema
+from lakemark.read.row_filter import filter_rows, referenced_columns, select_row_groups
 from lakemark.storage.storage import NotFound, Storage
 
-#: Rows decoded at a time; a few dozen megabytes for ordinary records.
+#: Rows decoded at a time: some tens of megabytes of ordinary records.
 _BATCH_ROWS = 1 << 17
 
 
@@ -32,37 +32,37 @@ def read_base_file(
     condition: pc.Expression | None = None,
     batch_rows: int = _BATCH_ROWS,
 ) -> Iterator[pa.Table]:
-    """The rows in stored order, in the columns of ``schema``; of Parquet only these are read.
+    """Read the rows in stored order, in the columns of ``schema``; of Parquet only these.
 
     Args:
         storage: the table's root.
         base: the file.
         schema: columns of the result.
-        condition: row groups of which no row meets it are left out; the columns that it looks at
+        condition: row groups without a matching row are skipped; the columns of the condition
             are read first.
         batch_rows: rows of Parquet that are decoded at a time.
 
     Raises:
         SnapshotChanged: the file is gone.
-        CorruptData: it is not in its format, or its columns do not fit.
+        CorruptData: the file violates its format, or its columns do not fit.
         Unsupported: a base file of another format than Parquet and HFile.
     """
     if base.name.extension == "hfile":
         yield from _read_hfile(storage, base, schema)
         return
     if base.name.extension != "parquet":
-        message = f"{base.path} is neither Parquet nor an HFile; other formats are not read here"
+        message = f"{base.path} is neither Parquet nor HFile; lakemark reads no other base files"
         raise Unsupported(message)
     with open_data_file(storage, base.path) as stream, _corrupt_if_not_parquet(base.path):
         file = open_parquet(stream)
         stored = set(file.schema_arrow.names)
         present = [name for name in schema.names if name in stored]
-        # Without any column a batch would not know how many rows it has.
+        # A batch without columns would not know its number of rows.
         read = present or file.schema_arrow.names[:1]
         groups: Sequence[int] = range(file.num_row_groups)
         if condition is not None:
-            if _may_judge(condition, file.schema_arrow, schema):
-                groups = row_groups_of(condition, stream, schema)
+            if _has_comparable_statistics(condition, file.schema_arrow, schema):
+                groups = select_row_groups(condition, stream, schema)
             groups = [g for g in groups if _has_match(file, g, condition, schema, base.path)]
         num_rows = 0
         for batch in file.iter_batches(batch_rows, row_groups=groups, columns=read):
@@ -76,7 +76,7 @@ def read_footer(storage: Storage, base: BaseFile) -> pq.FileMetaData:
 
     Raises:
         SnapshotChanged: the file is gone.
-        CorruptData: it is no Parquet file.
+        CorruptData: it is not a Parquet file.
     """
     with open_data_file(storage, base.path) as stream, _corrupt_if_not_parquet(base.path):
         return pq.read_metadata(stream)
@@ -85,33 +85,35 @@ def read_footer(storage: Storage, base: BaseFile) -> pq.FileMetaData:
 def _has_match(
     file: pq.ParquetFile, group: int, condition: pc.Expression, schema: pa.Schema, path: str
 ) -> bool:
-    """Whether a row group may hold a row that meets a condition, by the columns it looks at.
+    """Whether a row group may hold a matching row, by the columns of the condition.
 
-    Not worth a look where these are most of what is read anyway.
+    The check is skipped if these are most of the columns that are read.
     """
-    deciding = projected(schema, columns_of(condition, schema))
+    deciding = project_schema(schema, referenced_columns(condition, schema))
     stored = [name for name in deciding.names if name in file.schema_arrow.names]
     if not stored or 2 * len(stored) > len(schema):
         return True
     rows = conform(file.read_row_group(group, columns=stored), deciding, path)
     check_row_count(rows.num_rows, file.metadata, [group])
-    return bool(matching(rows, condition).num_rows)
+    return bool(filter_rows(rows, condition).num_rows)
 
 
-def _may_judge(condition: pc.Expression, stored: pa.Schema, schema: pa.Schema) -> bool:
-    """Whether statistics of the file are of the types that the condition compares."""
-    names = [name for name in columns_of(condition, schema) if name in stored.names]
+def _has_comparable_statistics(
+    condition: pc.Expression, stored: pa.Schema, schema: pa.Schema
+) -> bool:
+    """Whether the statistics of the file have the types that the condition compares."""
+    names = [name for name in referenced_columns(condition, schema) if name in stored.names]
     return all(stored.field(name).type == schema.field(name).type for name in names)
 
 
 def _read_hfile(storage: Storage, base: BaseFile, schema: pa.Schema) -> Iterator[pa.Table]:
     with open_data_file(storage, base.path) as stream:
         file = HFileReader(stream, base.size_bytes, base.path)
-        for rows in read_hfile_rows(file, _schema_of(file, base), base.path):
+        for rows in read_hfile_rows(file, _read_schema(file, base), base.path):
             yield conform(rows, schema, base.path)
 
 
-def _schema_of(file: HFileReader, base: BaseFile) -> dict[str, object]:
+def _read_schema(file: HFileReader, base: BaseFile) -> dict[str, object]:
     stored = file.file_info.get(SCHEMA, b"")
     try:
         schema = json.loads(stored)
@@ -125,7 +127,7 @@ def _schema_of(file: HFileReader, base: BaseFile) -> dict[str, object]:
 
 @contextmanager
 def open_data_file(storage: Storage, path: str) -> Iterator[BinaryIO]:
-    """The open file.
+    """Open a data file.
 
     Raises:
         SnapshotChanged: it is gone.

@@ -1,6 +1,6 @@
 """Reads one file slice: base file and logs, merged into live rows, in bounded memory.
 
-The one reader of file groups: queries, compaction and copy-on-write use it.
+Queries, compaction and copy-on-write all use this reader of file groups.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from lakemark.merge.merge_stream import (
     DEFAULT_MEMORY_BUDGET_BYTES,
     MAX_BATCH_BYTES,
     MergeStream,
-    in_batches,
     merge_streams,
+    split_batches,
 )
 from lakemark.merge.record_merger import RecordMerger
 from lakemark.model.changes import CHANGE_KIND, CHANGE_KIND_FIELD, WRITTEN_COLUMNS, ChangeKind
@@ -26,14 +26,14 @@ from lakemark.model.meta_columns import RECORD_KEY
 from lakemark.read.base_file import read_base_file
 from lakemark.read.log_changes import DeleteMarker, IsVisible, LogChanges
 from lakemark.read.path_columns import PathColumns
-from lakemark.read.projection import conform, projected
-from lakemark.read.record_keys import RecordKeys
-from lakemark.read.row_filter import matching
+from lakemark.read.projection import conform, project_schema
+from lakemark.read.row_filter import filter_rows
+from lakemark.read.virtual_keys import VirtualKeys
 from lakemark.storage.storage import Storage
 
 
-def every_instant(instant: str) -> bool:
-    """For table version 8 and later, whose slices hold only files of completed commits."""
+def all_visible(instant: str) -> bool:
+    """For table version 8 and later, whose slices have only files of completed commits."""
     return True
 
 
@@ -42,24 +42,24 @@ class FileGroupReader:
     """Reads file slices of one table.
 
     Attributes:
-        storage: the table's root.
-        schema: the table's columns now, meta columns first; older files are read into it.
-        merger: which record wins.
-        is_visible: whether log blocks of an instant count (table version 6 keeps blocks of
+        storage: storage at the table's root.
+        schema: the table's current columns, meta columns first; older files are read into it.
+        merger: decides which record wins.
+        is_visible: whether log blocks of an instant are visible (table version 6 keeps blocks of
             several commits in one file).
-        delete_marker: marks deletes among data rows, besides Hudi's own columns.
+        delete_marker: marks deletes among data rows, in addition to Hudi's own columns.
         memory_budget_bytes: memory for the changes of one slice; more of them go to disk.
-        record_keys: makes the record keys of a table whose rows do not carry them.
-        path_columns: columns that the files lack and the path holds; such a table has no logs.
+        virtual_keys: creates the record keys of a table without meta columns.
+        path_columns: columns that only the partition path holds; such a table has no logs.
     """
 
     storage: Storage
     schema: pa.Schema
     merger: RecordMerger
-    is_visible: IsVisible = every_instant
+    is_visible: IsVisible = all_visible
     delete_marker: DeleteMarker | None = None
     memory_budget_bytes: int = DEFAULT_MEMORY_BUDGET_BYTES
-    record_keys: RecordKeys | None = None
+    virtual_keys: VirtualKeys | None = None
     path_columns: PathColumns | None = None
 
     def read(
@@ -68,18 +68,18 @@ class FileGroupReader:
         columns: Sequence[str] | None = None,
         condition: pc.Expression | None = None,
     ) -> Iterator[pa.Table]:
-        """The live rows, in batches of at most 64 MiB, none of them empty.
+        """Read the live rows, in batches of at most 64 MiB; no batch is empty.
 
         Args:
-            file_slice: what to read.
+            file_slice: the file slice.
             columns: the columns of the result, in this order; all when None.
-            condition: on these columns; it is asked of merged rows only, since a change decides
-                what its key is, not what it was.
+            condition: on these columns. It is applied to merged rows only, because a change may
+                alter any column.
 
         Raises:
             SnapshotChanged: a file of the slice is gone.
-            CorruptData: bytes that disagree with the format.
-            Unsupported: a file or a block of a kind that is not read here.
+            CorruptData: bytes violate the format.
+            Unsupported: a file or a block of a kind that lakemark does not read.
             InvalidConfig: the table has no such column.
         """
         names = self.schema.names if columns is None else list(columns)
@@ -87,42 +87,42 @@ class FileGroupReader:
         if file_slice.logs:
             live = self.merge(file_slice, columns)
         elif self.path_columns is not None:
-            stored = self._base_rows(file_slice.base, projected(self.schema, names))
+            stored = self._read_base(file_slice.base, project_schema(self.schema, names))
             path = file_slice.group.partition_path
-            live = (self.path_columns.put_into(rows, path) for rows in stored)
+            live = (self.path_columns.set_columns(rows, path) for rows in stored)
         else:
-            live = self._base_rows(file_slice.base, projected(self.schema, names), condition)
+            live = self._read_base(file_slice.base, project_schema(self.schema, names), condition)
         for rows in live:
-            found = matching(rows.select(names), condition)
-            yield from in_batches(found, MAX_BATCH_BYTES)
+            found = filter_rows(rows.select(names), condition)
+            yield from split_batches(found, MAX_BATCH_BYTES)
 
     def merge(self, file_slice: FileSlice, columns: Sequence[str] | None = None) -> MergeStream:
-        """As ``read``, with the counts; the columns that the merge needs stay in the result."""
+        """Read like ``read``, with counts; the result keeps the columns that the merge needs."""
         schema = self._merge_schema(columns)
         changes = self._log_changes(schema).read(file_slice.logs)
-        base = self._keyed_base_rows(file_slice.base, schema)
+        base = self._read_base_with_keys(file_slice.base, schema)
         return merge_streams(base, changes, self.merger, self.memory_budget_bytes)
 
-    def changes(self, file_slice: FileSlice) -> Iterator[pa.Table]:
-        """What the logs hold, as tables of changes in all columns, oldest first, not folded."""
+    def read_changes(self, file_slice: FileSlice) -> Iterator[pa.Table]:
+        """The changes in the logs, in all columns, oldest first, not folded."""
         return self._log_changes(self._merge_schema(None)).read(file_slice.logs)
 
-    def sample(
+    def read_sample(
         self, file_slice: FileSlice, columns: Sequence[str], row_count: int
     ) -> Iterator[pa.Table]:
-        """Some rows as writers stored them, not merged: of the base file, then of the newest log.
+        """Read some rows as they are stored, not merged: of the base file and of the newest log.
 
-        Rows that delete, and rows with only some of the columns, are left out.
+        Deletes and partial rows are skipped.
 
         Args:
-            file_slice: what to look into.
-            columns: of the result; the record key is among them.
-            row_count: the most rows of one file.
+            file_slice: the file slice.
+            columns: columns of the result; the record key is among them.
+            row_count: largest number of rows from one file.
 
         Raises:
             HudiError: as for ``read``.
         """
-        schema = projected(self.schema, columns)
+        schema = project_schema(self.schema, columns)
         if file_slice.base is not None:
             rows = read_base_file(self.storage, file_slice.base, schema, batch_rows=row_count)
             yield from (batch.select(columns) for batch in islice(rows, 1))
@@ -134,8 +134,8 @@ class FileGroupReader:
                 yield upserts.slice(0, row_count).select(columns)
                 return
 
-    def changed_keys(self, file_slice: FileSlice) -> Iterator[pa.Table]:
-        """What the logs hold, deletes included, in the columns that a merge of the keys needs."""
+    def read_changed_keys(self, file_slice: FileSlice) -> Iterator[pa.Table]:
+        """The changes in the logs, deletes included, in the columns for a merge of the keys."""
         return self._log_changes(self._merge_schema([RECORD_KEY])).read(file_slice.logs)
 
     def merge_keys(
@@ -145,23 +145,23 @@ class FileGroupReader:
         newer: pa.Table | None = None,
         base: Iterable[pa.Table] | None = None,
     ) -> MergeStream:
-        """The live rows of some keys, in the columns that a merge of the keys needs.
+        """Merge the live rows of some keys, in the columns for a merge of the keys.
 
         Args:
-            file_slice: where the keys are.
-            record_keys: which ones.
-            newer: folded changes of these keys that follow those of the logs.
-            base: rows in these columns to read in place of the base file.
+            file_slice: the file slice that may hold the keys.
+            record_keys: the keys.
+            newer: folded changes to these keys that are newer than the logs.
+            base: rows in these columns that replace those of the base file.
 
         Raises:
             HudiError: as for ``read``.
         """
         schema, wanted = self._merge_schema([RECORD_KEY]), pc.field(RECORD_KEY).isin(record_keys)
-        stored = self._base_rows(file_slice.base, schema, wanted) if base is None else base
+        stored = self._read_base(file_slice.base, schema, wanted) if base is None else base
         changes_schema = schema.append(CHANGE_KIND_FIELD)
         logged = self._log_changes(schema).read(file_slice.logs)
         changes = (
-            # Which columns a row was written with does not decide whether it is live.
+            # A row is live or not for any set of columns that it was written with.
             conform(part, changes_schema, "")
             for part in chain(
                 (some.filter(wanted) for some in logged), () if newer is None else (newer,)
@@ -171,19 +171,19 @@ class FileGroupReader:
         found = (rows.filter(wanted) for rows in stored)
         return merge_streams(found, changes, self.merger, self.memory_budget_bytes)
 
-    def _base_rows(
+    def _read_base(
         self, base: BaseFile | None, schema: pa.Schema, condition: pc.Expression | None = None
     ) -> Iterator[pa.Table]:
         if base is not None:
             yield from read_base_file(self.storage, base, schema, condition)
 
-    def _keyed_base_rows(self, base: BaseFile | None, schema: pa.Schema) -> Iterator[pa.Table]:
-        if self.record_keys is None:
-            yield from self._base_rows(base, schema)
+    def _read_base_with_keys(self, base: BaseFile | None, schema: pa.Schema) -> Iterator[pa.Table]:
+        if self.virtual_keys is None:
+            yield from self._read_base(base, schema)
             return
-        stored = set(schema.names) & set(self.schema.names) | set(self.record_keys.columns)
-        for rows in self._base_rows(base, projected(self.schema, stored)):
-            yield self.record_keys.put_into(conform(rows, schema, ""), rows)
+        stored = set(schema.names) & set(self.schema.names) | set(self.virtual_keys.columns)
+        for rows in self._read_base(base, project_schema(self.schema, stored)):
+            yield self.virtual_keys.set_key_column(conform(rows, schema, ""), rows)
 
     def _log_changes(self, schema: pa.Schema) -> LogChanges:
         return LogChanges(
@@ -192,18 +192,20 @@ class FileGroupReader:
             self.merger.ordering_fields,
             self.is_visible,
             self.delete_marker,
-            self.record_keys,
+            self.virtual_keys,
         )
 
     def _merge_schema(self, columns: Sequence[str] | None) -> pa.Schema:
-        """The columns that a merge needs for these ones; the record key is among them."""
+        """The columns that a merge needs for these ones, including the record key."""
         if self.merger.needs_whole_rows:
             columns = None
         if columns is None and RECORD_KEY in self.schema.names:
             return self.schema
         names = self.schema.names if columns is None else columns
         ordering = (_column_of(name, self.schema) for name in self.merger.ordering_fields)
-        schema = projected(self.schema, {*ordering, *names, *_present(RECORD_KEY, self.schema)})
+        schema = project_schema(
+            self.schema, {*ordering, *names, *_present(RECORD_KEY, self.schema)}
+        )
         key = pa.field(RECORD_KEY, pa.string())
         return schema if RECORD_KEY in schema.names else pa.schema([key, *schema])
 
@@ -213,5 +215,5 @@ def _present(name: str, schema: pa.Schema) -> tuple[str, ...]:
 
 
 def _column_of(field: str, schema: pa.Schema) -> str:
-    """The column that holds a field, which may lie inside a struct."""
+    """The column of a field, which may be inside a struct."""
     return field if field in schema.names else field.split(".")[0]

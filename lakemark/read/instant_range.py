@@ -1,53 +1,57 @@
-"""A span of the timeline, as queries of what has changed name it."""
+"""A range of instant times, for incremental and CDC queries."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from lakemark.errors import InvalidConfig
-from lakemark.read.time_travel import query_instant
+from lakemark.read.query_instant import parse_query_instant
 from lakemark.timeline.clock import UTC_CLOCK, TimelineClock
 
 EARLIEST = "earliest"
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
-    """A span of the timeline.
+class InstantRange:
+    """A range of instant times.
 
     Attributes:
-        begin: the instant time after which it begins; "" begins before everything.
-        end: the last instant time in it; None has no end.
+        begin: the range begins after this instant time; "" begins before all of them.
+        end: the last instant time in the range; None if it has no end.
     """
 
     begin: str
     end: str | None = None
 
     @classmethod
-    def of(cls, begin: str, end: str | None = None, clock: TimelineClock = UTC_CLOCK) -> Span:
-        """The span that a user means.
+    def of(
+        cls, begin: str, end: str | None = None, clock: TimelineClock = UTC_CLOCK
+    ) -> InstantRange:
+        """The range between two times in a user's notation.
 
         Args:
-            begin: ``earliest``, a number of zeros, or a moment in one of the forms that
-                ``query_instant`` takes.
-            end: a moment, or None.
+            begin: ``earliest``, a number of zeros, or a time in one of the forms that
+                ``parse_query_instant`` accepts.
+            end: a time, or None.
             clock: the timeline's.
 
         Raises:
-            InvalidConfig: none of these, or an end before the beginning.
+            InvalidConfig: not such a time, or the end is before the beginning.
         """
-        span = cls(_bound(begin, clock), None if end is None else query_instant(end, clock))
-        if span.end is not None and span.end < span.begin:
-            message = f"the span ends at {end}, before it begins at {begin}; exchange the two"
+        instant_range = cls(
+            _parse_bound(begin, clock), None if end is None else parse_query_instant(end, clock)
+        )
+        if instant_range.end is not None and instant_range.end < instant_range.begin:
+            message = f"the range ends at {end}, before its begin {begin}; swap the two"
             raise InvalidConfig(message)
-        return span
+        return instant_range
 
-    def holds(self, time: str) -> bool:
-        """Whether the time is in it."""
+    def contains(self, time: str) -> bool:
+        """Whether the time is in the range."""
         return self.begin < time and (self.end is None or time <= self.end)
 
 
-def _bound(text: str, clock: TimelineClock) -> str:
+def _parse_bound(text: str, clock: TimelineClock) -> str:
     word = text.strip().lower()
     is_start = word == EARLIEST or set(word) == {"0"}
-    return "" if is_start else query_instant(text, clock)
+    return "" if is_start else parse_query_instant(text, clock)

@@ -1,7 +1,7 @@
-"""The logs of one slice as files of which only a few are open at a time.
+"""A pool of the open log files of one slice.
 
-A slice that nobody compacts gathers logs without end, and compaction itself has to read them: more
-of them than a process may have files open.
+A slice without compaction collects more and more logs, and the compaction must read all of them.
+They can be more files than a process may have open.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from typing import BinaryIO, cast
 from lakemark.read.base_file import open_data_file
 from lakemark.storage.storage import Storage
 
-_MOST_OPEN = 16
+_MAX_OPEN = 16
 
 
 class LogFilePool:
-    """Opens logs when they are read, and closes those that were read longest ago."""
+    """Opens logs when they are read, and closes the least recently used ones."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self._open: OrderedDict[str, tuple[ExitStack, BinaryIO]] = OrderedDict()
 
     def file(self, path: str) -> BinaryIO:
-        """A log, to be read until ``close``; reading it raises ``SnapshotChanged`` once it is gone.
+        """A log that is readable until ``close``; raises ``SnapshotChanged`` if it was removed.
 
         Args:
             path: from the table's root.
@@ -34,9 +34,9 @@ class LogFilePool:
         return cast(BinaryIO, _LogFile(self, path))
 
     def stream(self, path: str) -> BinaryIO:
-        """The open file behind a log, valid until another one is asked for."""
+        """The open file of a log, valid until the next call for another log."""
         if path not in self._open:
-            self._close_all_but(_MOST_OPEN - 1)
+            self._close_all_but(_MAX_OPEN - 1)
             closing = ExitStack()
             stream = closing.enter_context(open_data_file(self._storage, path))
             self._open[path] = closing, stream
@@ -55,7 +55,7 @@ class LogFilePool:
 
 @contextmanager
 def open_logs(storage: Storage) -> Iterator[LogFilePool]:
-    """Logs of a table, closed at the end of the block."""
+    """Open a pool for logs of a table, and close it at the end of the block."""
     logs = LogFilePool(storage)
     try:
         yield logs
@@ -64,7 +64,7 @@ def open_logs(storage: Storage) -> Iterator[LogFilePool]:
 
 
 class _LogFile(io.RawIOBase):
-    """One log; keeps its own position, since the file behind it comes and goes."""
+    """One log; keeps its own position, because the pool may reopen the file."""
 
     def __init__(self, logs: LogFilePool, path: str) -> None:
         super().__init__()

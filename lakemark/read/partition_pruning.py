@@ -1,4 +1,4 @@
-"""What a partition's path says about the rows in it."""
+"""Conditions that all rows of a partition meet, derived from its path."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lakemark.keygen.partition_path import DEFAULT_PARTITION
 from lakemark.model.meta_columns import PARTITION_PATH
 
 
-def guarantee_of(
+def partition_guarantee(
     path: str,
     fields: Sequence[str],
     schema: pa.Schema,
@@ -23,16 +23,16 @@ def guarantee_of(
     is_url_encoded: bool,
     is_hive_style: bool,
 ) -> pc.Expression:
-    """An expression that is true of every row of a partition.
+    """Return an expression that is true for every row of a partition.
 
     Args:
         path: of the partition, from the table's root.
-        fields: the columns whose values make the path, one folder each; empty where a folder is
-            not simply a value, as with key generators of timestamps.
+        fields: partition columns whose values are the folders of the path; empty if a folder is not
+            simply a value, as with key generators for timestamps.
         schema: the table's columns.
-        is_url_encoded: whether special characters in it are written ``%XX``.
-        is_hive_style: whether folders are named ``field=value``. In other tables nothing is known
-            of a folder that begins with ``field=``, because a value may begin like that, too.
+        is_url_encoded: whether special characters in the path are written ``%XX``.
+        is_hive_style: whether folders are named ``field=value``. In other tables a folder that
+            begins with ``field=`` implies nothing, because a value may begin like that too.
     """
     known = [pc.field(PARTITION_PATH) == path] if PARTITION_PATH in schema.names else []
     folders = path.split("/")
@@ -53,14 +53,14 @@ def _value_guarantee(name: str, text: str, schema: pa.Schema) -> list[pc.Express
         nothing = column.is_null()
         return [nothing | column.isin(["", text])] if data_type == pa.string() else [nothing]
     try:
-        value = _parsed(text, data_type)
+        value = _parse_value(text, data_type)
     except (ValueError, pa.ArrowInvalid):
         return []
     return [] if value is None else [column == value]
 
 
-def _parsed(text: str, data_type: pa.DataType) -> pa.Scalar | None:
-    """The value that a folder spells; None for types that are spelled in more than one way."""
+def _parse_value(text: str, data_type: pa.DataType) -> pa.Scalar | None:
+    """The value of a folder name; None for types whose values have several spellings."""
     if data_type == pa.string():
         return pa.scalar(text)
     if pa.types.is_integer(data_type):

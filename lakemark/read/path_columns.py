@@ -1,8 +1,9 @@
-"""Partition columns that the files of a table do not hold, read from the path.
+"""Partition columns that the files of a table lack, read from the partition path.
 
 A table with ``hoodie.datasource.write.drop.partition.columns`` keeps the values of its partition
-columns in the names of its folders alone. Such a column is a string, behind all others, as Apache
-Hudi reads it. Source: ``TableSchemaResolver.appendPartitionColumns`` of Apache Hudi 1.2.0.
+columns only in the names of its folders. Like Apache Hudi, this module returns such a column as a
+string, after all other columns. Source: ``TableSchemaResolver.appendPartitionColumns`` of Apache
+Hudi 1.2.0.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ class PathColumns:
     """Partition columns whose values are the folders of a partition path.
 
     Attributes:
-        names: of the columns, one for each folder.
+        names: the columns, one for each folder.
         is_url_encoded: whether special characters of a path are written ``%XX``.
     """
 
@@ -31,18 +32,18 @@ class PathColumns:
 
     @classmethod
     def of(cls, properties: TableProperties) -> PathColumns | None:
-        """Those of a table; None if its files hold all columns."""
+        """The dropped partition columns of a table; None if its files have all columns."""
         if not properties.drops_partition_columns:
             return None
         return cls(properties.partition_fields, properties.url_encode)
 
     def append_to(self, schema: pa.Schema) -> pa.Schema:
-        """The columns of the table's commits, and those of the path behind them."""
-        kept = [field for field in schema if field.name not in self.names]
-        return pa.schema([*kept, *(pa.field(name, pa.string()) for name in self.names)])
+        """The schema of the table's commits, with the partition columns at the end."""
+        others = [field for field in schema if field.name not in self.names]
+        return pa.schema([*others, *(pa.field(name, pa.string()) for name in self.names)])
 
-    def put_into(self, rows: pa.Table, partition_path: str) -> pa.Table:
-        """Rows of one partition with the values of their path.
+    def set_columns(self, rows: pa.Table, partition_path: str) -> pa.Table:
+        """Set the partition columns of rows of one partition.
 
         Raises:
             Unsupported: the path does not have one folder for each column.
@@ -51,15 +52,15 @@ class PathColumns:
         if len(folders) != len(self.names):
             message = (
                 f"partition {partition_path!r} does not have one folder for each of the columns "
-                f"{', '.join(self.names)}, which its files do not hold; read the table with Apache "
+                f"{', '.join(self.names)}, which its files lack; read the table with Apache "
                 "Hudi"
             )
             raise Unsupported(message)
         for name, folder in zip(self.names, folders, strict=True):
-            place = rows.schema.get_field_index(name)
-            if place >= 0:
+            position = rows.schema.get_field_index(name)
+            if position >= 0:
                 value = pa.scalar(self._value(name, folder), pa.string())
-                rows = rows.set_column(place, name, pa.repeat(value, rows.num_rows))
+                rows = rows.set_column(position, name, pa.repeat(value, rows.num_rows))
         return rows
 
     def _value(self, name: str, folder: str) -> str | None:

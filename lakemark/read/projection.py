@@ -10,7 +10,7 @@ from lakemark.errors import CorruptData, InvalidConfig
 from lakemark.schema.promotion import promoted
 
 
-def projected(schema: pa.Schema, columns: Collection[str]) -> pa.Schema:
+def project_schema(schema: pa.Schema, columns: Collection[str]) -> pa.Schema:
     """The named columns of a schema, in the schema's order.
 
     Raises:
@@ -25,15 +25,15 @@ def projected(schema: pa.Schema, columns: Collection[str]) -> pa.Schema:
 
 
 def conform(rows: pa.Table, schema: pa.Schema, path: str) -> pa.Table:
-    """``rows`` in the columns of ``schema``: widened types cast, columns it lacks null.
+    """Convert rows to the columns of ``schema``: types are widened, missing columns are null.
 
     Args:
-        rows: what a file holds.
-        schema: what the table holds now.
+        rows: rows of a file.
+        schema: the table's current schema.
         path: the file, for errors.
 
     Raises:
-        CorruptData: a column's values do not fit the type it has now.
+        CorruptData: values of a column do not fit its current type.
     """
     if rows.schema.equals(schema):
         return rows

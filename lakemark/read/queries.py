@@ -1,4 +1,4 @@
-"""What can be asked of a table."""
+"""Types of queries."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The rows as they are: base files with the changes since.
+    """Current rows: base files merged with the later changes.
 
     Attributes:
-        as_of: as they were at a moment, in one of the forms of ``time_travel.query_instant``.
+        as_of: time travel to this time, in one of the forms of ``parse_query_instant``.
     """
 
     as_of: str | None = None
@@ -19,7 +19,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptimized:
-    """The rows of the base files alone: cheaper, and as old as each one's last compaction.
+    """Rows of the base files only: cheaper, but each as old as its last compaction.
 
     Attributes:
         as_of: as for ``Snapshot``.
@@ -30,12 +30,12 @@ class ReadOptimized:
 
 @dataclass(frozen=True, slots=True)
 class Incremental:
-    """The rows that commits of a span have written, as of its end; see ``incremental``.
+    """Rows that commits of a range have written, as of its end; see ``read.incremental``.
 
     Attributes:
-        begin: completion time after which it begins (requested time in table version 6), or
+        begin: the range begins after this completion time (requested time in table version 6), or
             ``earliest``.
-        end: the last in it; None has no end.
+        end: the last time in the range; None if it has no end.
     """
 
     begin: str

@@ -1,10 +1,11 @@
-"""Columns that were renamed, or dropped and added again, while the schema was evolved on read.
+"""Refuses tables whose columns were renamed, or dropped and added again, by schema on read.
 
 Hudi then keeps an id for each column, in ``latest_schema`` of the commit and in the history under
-``.hoodie/.schema``; files written before still carry the old names. Read by name, a renamed column
-would be null in them, and a new one would hold what the old one held: such a table is refused.
-Source: ``InternalSchema``, ``SerDeHelper``,
-``FileBasedInternalSchemaStorageManager`` of Apache Hudi 1.2.0.
+``.hoodie/.schema``; older files still have the old names. Read by name, a renamed column would be
+null in older files. A column that was added again would return values of the old column.
+
+Source: ``InternalSchema``, ``SerDeHelper`` and ``FileBasedInternalSchemaStorageManager`` of Apache
+Hudi 1.2.0.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ _HISTORY_FOLDER = ".hoodie/.schema"
 _HISTORY_SUFFIX = ".schemacommit"
 
 
-def check_not_renamed(storage: Storage, extra_metadata: Mapping[str, str]) -> None:
-    """Pass when every column has had one name, and every name one column.
+def check_no_renamed_columns(storage: Storage, extra_metadata: Mapping[str, str]) -> None:
+    """Check that every column always had the same name, and every name the same column.
 
     Args:
         storage: the table's root.
@@ -46,19 +47,19 @@ def check_not_renamed(storage: Storage, extra_metadata: Mapping[str, str]) -> No
 
 def _unreadable(storage: Storage, what: str) -> str:
     return (
-        f"column {what} in {storage.location.url}, which keeps such changes apart from its files; "
-        "they cannot be followed here; rewrite the table, or read it with Apache Hudi"
+        f"column {what} in {storage.location.url} with schema on read; lakemark cannot read older "
+        "files of such a column; rewrite the table, or read it with Apache Hudi"
     )
 
 
 def _columns_of_history(storage: Storage) -> Iterator[tuple[int, str]]:
-    """Ids and names of columns in every schema that the table has had, the oldest first."""
+    """Ids and names of columns in every schema that the table had, the oldest first."""
     histories = sorted(
         info.path
         for info in storage.list_tree(_HISTORY_FOLDER)
         if info.name.endswith(_HISTORY_SUFFIX)
     )
-    for path in histories[-1:]:  # each holds all schemas until then
+    for path in histories[-1:]:  # each file holds all schemas until then
         try:
             schemas = json.loads(storage.read(path))["schemas"]
             for schema in sorted(schemas, key=lambda schema: int(schema["version_id"])):
@@ -75,7 +76,7 @@ def _columns_of(fields: list[dict[str, object]], within: str = "") -> Iterator[t
 
 
 def _columns_inside(kind: object, within: str) -> Iterator[tuple[int, str]]:
-    """Of structs, and of structs in arrays and maps."""
+    """Ids and names inside structs, also of structs in arrays and maps."""
     if not isinstance(kind, dict):
         return
     if isinstance(kind.get("fields"), list):

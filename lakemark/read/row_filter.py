@@ -1,7 +1,7 @@
-"""A condition on rows, and what it rules out before a row is read.
+"""Conditions on rows, and what they exclude before a row is read.
 
-Arrow's expressions cannot be taken apart, but Arrow simplifies one by what is guaranteed to hold
-for all rows of a file: what cannot be true any more rules the file out.
+The parts of an Arrow expression are not accessible. But Arrow simplifies an expression by a
+guarantee for all rows of a file: if it can no longer be true, the file is skipped.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from pyarrow.fs import LocalFileSystem
 
 _PARQUET = ds.ParquetFileFormat()
 
-#: How Arrow prints a column that is named by its position.
+#: Arrow's text for a column that is referenced by position.
 _BY_POSITION = "FieldPath("
 
 
-def columns_of(condition: pc.Expression, schema: pa.Schema) -> list[str]:
-    """Columns that a condition may read, in the schema's order; never one too few.
+def referenced_columns(condition: pc.Expression, schema: pa.Schema) -> list[str]:
+    """Columns that a condition may read, in the schema's order; never too few.
 
-    Arrow prints every name that it refers to, so a column whose name is not in there is not read.
+    Arrow prints every name in the expression, so a column that is not in the text is not read.
     """
     printed = str(condition)
     if _BY_POSITION in printed:
@@ -31,17 +31,17 @@ def columns_of(condition: pc.Expression, schema: pa.Schema) -> list[str]:
     return [name for name in schema.names if name in printed]
 
 
-def may_hold(
+def may_match(
     condition: pc.Expression, guarantees: Sequence[pc.Expression], schema: pa.Schema
 ) -> list[bool]:
-    """For each guarantee: whether rows of which it is true may meet the condition.
+    """For each guarantee: whether rows that meet it may also meet the condition.
 
     Args:
-        condition: what is asked for.
-        guarantees: one for each file, such as ``(a >= 1) & (a <= 5)``; true of all its rows.
+        condition: the condition.
+        guarantees: one for each file, such as ``(a >= 1) & (a <= 5)``; true for all of its rows.
         schema: the columns of both.
     """
-    nowhere = LocalFileSystem()  # only names files: none of them is opened
+    nowhere = LocalFileSystem()  # the files exist only by name and are never opened
     fragments = [
         _PARQUET.make_fragment(str(number), nowhere, partition_expression=guarantee)
         for number, guarantee in enumerate(guarantees)
@@ -51,8 +51,8 @@ def may_hold(
     return [str(number) in left for number in range(len(guarantees))]
 
 
-def row_groups_of(condition: pc.Expression, file: BinaryIO, schema: pa.Schema) -> list[int]:
-    """Row groups of a Parquet file whose statistics do not rule the condition out."""
+def select_row_groups(condition: pc.Expression, file: BinaryIO, schema: pa.Schema) -> list[int]:
+    """Row groups of a Parquet file that may match the condition by their statistics."""
     position = file.tell()
     fragment = _PARQUET.make_fragment(pa.PythonFile(file, mode="r"))
     groups = fragment.subset(filter=condition, schema=schema).row_groups
@@ -60,6 +60,6 @@ def row_groups_of(condition: pc.Expression, file: BinaryIO, schema: pa.Schema) -
     return [group.id for group in groups]
 
 
-def matching(rows: pa.Table, condition: pc.Expression | None) -> pa.Table:
+def filter_rows(rows: pa.Table, condition: pc.Expression | None) -> pa.Table:
     """The rows that meet a condition; null is not true."""
     return rows if condition is None else rows.filter(condition)

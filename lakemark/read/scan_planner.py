@@ -1,4 +1,4 @@
-"""From a query to what is read for it."""
+"""Plans queries: selects the file slices, the columns and the reader."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lakemark.config import keys
 from lakemark.config.merge_settings import merge_settings
 from lakemark.config.table_properties import MergeMode, TableProperties
 from lakemark.errors import InvalidConfig
-from lakemark.merge.custom.custom_merger import CustomMerger
+from lakemark.merge.custom.api import CustomMerger
 from lakemark.merge.record_merger import commit_time_merger
 from lakemark.merge.table_merger import table_merger
 from lakemark.model.file_slice import FileSlice
@@ -26,17 +26,16 @@ from lakemark.model.meta_columns import (
     without_meta_columns,
 )
 from lakemark.read import cdc, incremental, time_travel
-from lakemark.read.cdc_scan import CdcScan
+from lakemark.read.cdc.scan import CdcScan
 from lakemark.read.file_group_reader import FileGroupReader
-from lakemark.read.file_statistics import FileStatistics
-from lakemark.read.instant_range import Span
-from lakemark.read.key_locations import KeyLocations, holding
+from lakemark.read.index_protocols import FileStatistics, KeyLocations, find_slices
+from lakemark.read.instant_range import InstantRange
 from lakemark.read.path_columns import PathColumns
-from lakemark.read.projection import projected
-from lakemark.read.pruning import Pruning
+from lakemark.read.projection import project_schema
+from lakemark.read.pruning import SlicePruner
 from lakemark.read.queries import Incremental, Query, ReadOptimized
-from lakemark.read.record_keys import RecordKeys
 from lakemark.read.scan import Scan
+from lakemark.read.virtual_keys import VirtualKeys
 from lakemark.schema import avro
 from lakemark.storage import Storage
 from lakemark.timeline.timeline_store import TimelineStore
@@ -48,17 +47,17 @@ AvroSchema = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class ScanPlanner:
-    """Plans queries of one table at one moment.
+    """Plans queries of one table in one state of its timeline.
 
     Attributes:
-        storage: the table's root.
+        storage: storage at the table's root.
         properties: of the table.
         store: reads its instants.
-        view: its file slices now.
-        avro_schema: its columns now, without the meta columns.
+        view: its current file slices.
+        avro_schema: its current columns, without the meta columns.
         statistics: of its files, if there are any.
-        key_locations: of its records now, if an index knows them.
-        mergers: of users, for a table that is merged by one of its own.
+        key_locations: of its current records, if an index has them.
+        mergers: custom mergers, for a table in merge mode ``CUSTOM``.
     """
 
     storage: Storage
@@ -72,7 +71,7 @@ class ScanPlanner:
 
     @property
     def schema(self) -> pa.Schema:
-        """The table's columns now."""
+        """The table's current columns."""
         return table_schema(self.avro_schema, self.properties)
 
     def plan(
@@ -82,61 +81,65 @@ class ScanPlanner:
         condition: pc.Expression | None,
         record_keys: pa.Array | None = None,
     ) -> Scan:
-        """What a query reads.
+        """Plan a query.
 
         Args:
-            query: what is asked.
+            query: the type of query.
             columns: the columns of the result, in this order; all when None.
             condition: on rows.
-            record_keys: only rows of these keys; any when None.
+            record_keys: return only rows of these keys; any when None.
 
         Raises:
-            InvalidConfig: a column that the table does not have, or one that is named twice, or
-                keys that its rows do not carry; or a moment or span that names none, or that was
-                cleaned away.
+            InvalidConfig: an unknown column, or a column that is named twice; keys for a table
+                without meta columns; or an invalid time or range, or one that was cleaned.
             SnapshotChanged: the table changed meanwhile; load it again.
             CorruptData: an instant or statistics are damaged.
-            Unsupported: the table merges in a way that is not known here.
+            Unsupported: lakemark does not know how the table is merged.
         """
         if record_keys is not None:
-            condition = self._with_keys(condition, record_keys)
+            condition = self._add_key_condition(condition, record_keys)
         if isinstance(query, Incremental):
-            return self._incremental(query, columns, condition)
+            return self._plan_incremental(query, columns, condition)
         if query.as_of is not None:
-            return self._as_of(query, query.as_of, columns, condition)
+            return self._plan_as_of(query, query.as_of, columns, condition)
         if isinstance(query, ReadOptimized):
-            return self._scan(self.view.read_optimized(), columns, condition)
+            return self._plan_scan(self.view.read_optimized(), columns, condition)
         slices = self.view.latest_slices()
         if record_keys is not None and self.key_locations is not None:
-            slices = holding(slices, self.key_locations, record_keys)
-        return self._scan(slices, columns, condition)
+            slices = find_slices(slices, self.key_locations, record_keys)
+        return self._plan_scan(slices, columns, condition)
 
     def changes(self, begin: str, end: str | None) -> CdcScan:
-        """What each commit of a span did to each record; errors as for ``plan``.
+        """Plan a CDC query: what each commit of a range did to each record.
 
         Args:
-            begin: requested time after which the span begins, or ``earliest``.
-            end: the last in it; None has no end.
+            begin: the range begins after this requested time, or ``earliest``.
+            end: the last requested time in the range; None if it has no end.
+
+        Raises:
+            HudiError: as for ``plan``.
         """
         if self.properties.drops_partition_columns:
             message = (
-                f"table {self.properties.table_name}: its files do not hold the partition columns "
-                f"({keys.DROP_PARTITION_COLUMNS}), so changes are not read from them; ask for an "
-                "incremental query instead"
+                f"table {self.properties.table_name}: its files lack the partition columns "
+                f"({keys.DROP_PARTITION_COLUMNS}), so it has no CDC queries; use an incremental "
+                "query instead"
             )
             raise InvalidConfig(message)
-        span = Span.of(begin, end, self.store.clock)
-        plan = cdc.plan(self.view, self.store, self.properties, span)
-        return CdcScan(self._reader(self.avro_schema, self.view.visible_instants), plan)
+        instant_range = InstantRange.of(begin, end, self.store.clock)
+        plan = cdc.plan(self.view, self.store, self.properties, instant_range)
+        return CdcScan(self._create_reader(self.avro_schema, self.view.visible_instants), plan)
 
-    def _with_keys(self, condition: pc.Expression | None, record_keys: pa.Array) -> pc.Expression:
+    def _add_key_condition(
+        self, condition: pc.Expression | None, record_keys: pa.Array
+    ) -> pc.Expression:
         if not self.properties.populates_meta_columns:
-            message = f"rows of this table do not carry their key: it keeps no {RECORD_KEY}"
+            message = f"rows of this table do not contain their key: it has no {RECORD_KEY}"
             raise InvalidConfig(message)
         wanted = pc.field(RECORD_KEY).isin(record_keys)
         return wanted if condition is None else wanted & condition
 
-    def _as_of(
+    def _plan_as_of(
         self,
         query: Query,
         as_of: str,
@@ -147,35 +150,37 @@ class ScanPlanner:
         past = time_travel.plan(self.view, self.store, as_of, read_optimized=is_optimized)
         schema = self.avro_schema if past.schema is None else json.loads(past.schema)
         planner = replace(self, avro_schema=schema)
-        return planner._scan(past.slices, columns, condition, past.visible)
+        return planner._plan_scan(past.slices, columns, condition, past.visible)
 
-    def _incremental(
+    def _plan_incremental(
         self, query: Incremental, columns: Sequence[str] | None, condition: pc.Expression | None
     ) -> Scan:
         if not self.properties.populates_meta_columns:
-            message = f"rows of this table do not name their commit: it keeps no {COMMIT_TIME}"
+            message = f"rows of this table do not contain their commit: it has no {COMMIT_TIME}"
             raise InvalidConfig(message)
-        span = Span.of(query.begin, query.end, self.store.clock)
-        plan = incremental.plan(self.view, self.store, span)
+        instant_range = InstantRange.of(query.begin, query.end, self.store.clock)
+        plan = incremental.plan(self.view, self.store, instant_range)
         both = plan.condition if condition is None else plan.condition & condition
-        return self._scan(plan.slices, columns, both, plan.visible)
+        return self._plan_scan(plan.slices, columns, both, plan.visible)
 
-    def _scan(
+    def _plan_scan(
         self,
         slices: Sequence[FileSlice],
         columns: Sequence[str] | None,
         condition: pc.Expression | None,
         visible: VisibleInstants | None = None,
     ) -> Scan:
-        reader = self._reader(self.avro_schema, visible or self.view.visible_instants, slices)
+        reader = self._create_reader(
+            self.avro_schema, visible or self.view.visible_instants, slices
+        )
         names = reader.schema.names if columns is None else list(columns)
         _check_named_once(names)
-        projected(reader.schema, names)
+        project_schema(reader.schema, names)
         if condition is not None:
-            slices = self._pruning(reader.schema, slices).left(slices, condition)
+            slices = self._create_pruner(reader.schema, slices).select(slices, condition)
         return Scan(reader, tuple(slices), tuple(names), condition)
 
-    def _reader(
+    def _create_reader(
         self,
         avro_schema: AvroSchema,
         visible: VisibleInstants,
@@ -183,7 +188,7 @@ class ScanPlanner:
     ) -> FileGroupReader:
         columns = table_schema(avro_schema, self.properties)
         if slices is not None and not any(file_slice.logs for file_slice in slices):
-            # Where nothing is merged, it does not matter if how is not known here.
+            # Nothing is merged, so an unknown merge mode does not matter.
             path_columns = PathColumns.of(self.properties)
             return FileGroupReader(
                 self.storage, columns, commit_time_merger(), path_columns=path_columns
@@ -195,23 +200,23 @@ class ScanPlanner:
             table_merger(settings, avro_schema, self.mergers),
             visible,
             settings.delete_marker,
-            record_keys=self._record_keys(),
+            virtual_keys=self._virtual_keys(),
         )
 
-    def _record_keys(self) -> RecordKeys | None:
-        """Makes the keys of rows that do not carry them."""
+    def _virtual_keys(self) -> VirtualKeys | None:
+        """Creates the keys of rows if they are virtual."""
         if self.properties.populates_meta_columns:
             return None
-        return RecordKeys(self.properties.record_key_fields)
+        return VirtualKeys(self.properties.record_key_fields)
 
-    def _pruning(self, schema: pa.Schema, slices: Sequence[FileSlice]) -> Pruning:
+    def _create_pruner(self, schema: pa.Schema, slices: Sequence[FileSlice]) -> SlicePruner:
         properties = self.properties
         fields = properties.partition_fields if properties.folders_are_values else ()
-        # Of columns that are in no file, statistics say nothing.
+        # Dropped columns have no statistics.
         statistics = None if properties.drops_partition_columns else self.statistics
         is_merged = any(file_slice.logs for file_slice in slices)
         is_custom = is_merged and merge_settings(properties).mode is MergeMode.CUSTOM
-        return Pruning(
+        return SlicePruner(
             schema,
             fields,
             properties.url_encode,
@@ -224,12 +229,12 @@ class ScanPlanner:
 def _check_named_once(columns: Sequence[str]) -> None:
     twice = sorted(name for name, times in Counter(columns).items() if times > 1)
     if twice:
-        message = f"columns {twice} are asked for more than once; name each column once"
+        message = f"columns {twice} are requested more than once; name each column once"
         raise InvalidConfig(message)
 
 
 def table_schema(avro_schema: AvroSchema, properties: TableProperties) -> pa.Schema:
-    """The columns of a table whose commits carry this schema, meta columns first if it has them."""
+    """The columns of a table with this schema in its commits, including any meta columns."""
     schema = avro.to_arrow(avro_schema)
     path_columns = PathColumns.of(properties)
     if path_columns is not None:

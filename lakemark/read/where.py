@@ -1,4 +1,4 @@
-"""A small language of conditions, turned into a filter on columns, Arrow's or others'.
+"""A small language of conditions, compiled to filters of Arrow or of another engine.
 
 ::
 
@@ -12,8 +12,9 @@
     literal     = number | 'text' ('' is one quote) | true | false
     column      = name { "." field of a struct }; `quoted` where the name is a word of the language
 
-A literal has the type of its column: ``'2026-05-01'`` is a date next to a date. As in SQL, a test
-of a null is neither true nor false, so ``not`` does not find it either; ``is null`` does.
+A literal has the type of its column: ``'2026-05-01'`` is a date in a comparison with a date column.
+As in SQL, a test of a null is neither true nor false, so ``not`` does not match it either; use
+``is null``.
 """
 
 from __future__ import annotations
@@ -49,22 +50,22 @@ _COMPARISONS: dict[str, Callable[[pc.Expression, pc.Expression], pc.Expression]]
     ">": operator.gt,
     ">=": operator.ge,
 }
-_DEEPEST: Final = 100
-#: Decimals of a second, by the unit of a column; ``datetime`` holds no more than six.
-_MOST_FRACTION_DIGITS: Final = {"s": 0, "ms": 3, "us": 6, "ns": 6}
+_MAX_DEPTH: Final = 100
+#: Decimal digits of a second, by the unit of a column; ``datetime`` has at most six.
+_MAX_FRACTION_DIGITS: Final = {"s": 0, "ms": 3, "us": 6, "ns": 6}
 
 Condition = TypeVar("Condition")
 
 
 class ConditionMaker(Protocol[Condition]):
-    """Makes the conditions of one engine; what it makes of a text keeps the text's meaning.
+    """Creates conditions of one engine, with the same meaning as the text.
 
-    A column is given by its name and the names of the fields inside it; a comparison is one of
-    ``=  !=  <>  <  <=  >  >=``, with a literal that has the column's type and is not null.
+    A column is a sequence: its name, then the names of the fields inside it. A comparison is one of
+    ``=  !=  <>  <  <=  >  >=``; its literal has the column's type and is not null.
     """
 
-    def compared(self, column: Sequence[str], comparison: str, literal: pa.Scalar) -> Condition:
-        """The comparison; true of no row whose value is null or NaN, but ``!=`` of NaN."""
+    def compare(self, column: Sequence[str], comparison: str, literal: pa.Scalar) -> Condition:
+        """The comparison; false for a null, and for NaN except with ``!=``."""
         ...
 
     def is_null(self, column: Sequence[str]) -> Condition:
@@ -72,25 +73,25 @@ class ConditionMaker(Protocol[Condition]):
         ...
 
     def both(self, one: Condition, other: Condition) -> Condition:
-        """One and the other."""
+        """Both conditions."""
         ...
 
     def either(self, one: Condition, other: Condition) -> Condition:
-        """One or the other."""
+        """At least one of the conditions."""
         ...
 
-    def negated(self, condition: Condition) -> Condition:
-        """The opposite; null stays null."""
+    def negate(self, condition: Condition) -> Condition:
+        """The negation; null stays null."""
         ...
 
 
 class InvalidWhere(InvalidConfig):
-    """A condition that cannot be understood.
+    """A condition that cannot be parsed.
 
     Attributes:
         text: the condition.
-        position: where, in characters from 0.
-        reason: what was expected there.
+        position: of the error, in characters from 0.
+        reason: the expected text, or the reason.
     """
 
     def __init__(self, text: str, position: int, reason: str) -> None:
@@ -99,21 +100,20 @@ class InvalidWhere(InvalidConfig):
 
 
 def parse_where(text: str, schema: pa.Schema) -> pc.Expression:
-    """The filter that ``text`` describes.
+    """Parse a condition into an Arrow filter.
 
     Args:
         text: in the language of this module.
         schema: the columns it may name, and their types.
 
     Raises:
-        InvalidWhere: it is not in that language, names an unknown column, or compares a column
-            with what cannot be its value.
+        InvalidWhere: a syntax error, an unknown column, or a literal that does not fit its column.
     """
     return parse_condition(text, schema, _ArrowConditions())
 
 
 def check_syntax(text: str) -> None:
-    """Pass if ``text`` is in the language of this module, whatever the columns are.
+    """Check that ``text`` is in the language of this module, for any columns.
 
     Raises:
         InvalidWhere: it is not.
@@ -122,10 +122,10 @@ def check_syntax(text: str) -> None:
 
 
 def parse_condition(text: str, schema: pa.Schema, maker: ConditionMaker[Condition]) -> Condition:
-    """As ``parse_where``, for any engine.
+    """Parse a condition for any engine, like ``parse_where``.
 
     Raises:
-        InvalidWhere: as there.
+        InvalidWhere: as ``parse_where``.
     """
     return _Parser(text, schema, maker).parse()
 
@@ -133,7 +133,7 @@ def parse_condition(text: str, schema: pa.Schema, maker: ConditionMaker[Conditio
 class _ArrowConditions:
     """Conditions as Arrow expressions."""
 
-    def compared(self, column: Sequence[str], comparison: str, literal: pa.Scalar) -> pc.Expression:
+    def compare(self, column: Sequence[str], comparison: str, literal: pa.Scalar) -> pc.Expression:
         return _COMPARISONS[comparison](_arrow_column(column), pc.scalar(literal))
 
     def is_null(self, column: Sequence[str]) -> pc.Expression:
@@ -145,7 +145,7 @@ class _ArrowConditions:
     def either(self, one: pc.Expression, other: pc.Expression) -> pc.Expression:
         return one | other
 
-    def negated(self, condition: pc.Expression) -> pc.Expression:
+    def negate(self, condition: pc.Expression) -> pc.Expression:
         return ~condition
 
 
@@ -161,7 +161,7 @@ class _Token:
 
     @property
     def word(self) -> str:
-        """The word of the language or the symbol that this is, or ""."""
+        """The keyword or symbol of the token, or ""."""
         lower = self.text.lower()
         return lower if self.kind == "symbol" or lower in _WORDS else ""
 
@@ -169,7 +169,7 @@ class _Token:
 class _Parser(Generic[Condition]):
     """Recursive descent; one method for each line of the grammar.
 
-    Without a schema columns have any name and no type, and literals become null.
+    Without a schema, columns have any name and no type, and literals become null.
     """
 
     def __init__(
@@ -191,7 +191,7 @@ class _Parser(Generic[Condition]):
         while position < end:
             match = _TOKEN.match(self._text, position)
             if match is None:
-                reason = f"{self._text[position:].strip()[:20]!r} is not understood"
+                reason = f"cannot parse {self._text[position:].strip()[:20]!r}"
                 raise InvalidWhere(self._text, position, reason)
             kind = match.lastgroup or ""
             tokens.append(_Token(kind, match[kind], match.start(kind)))
@@ -200,57 +200,57 @@ class _Parser(Generic[Condition]):
 
     def _condition(self) -> Condition:
         self._depth += 1
-        if self._depth > _DEEPEST:
-            self._fail(f"nested more than {_DEEPEST} deep")
+        if self._depth > _MAX_DEPTH:
+            self._fail(f"nested more than {_MAX_DEPTH} deep")
         condition = self._all()
-        while self._took("or"):
+        while self._accept("or"):
             condition = self._make.either(condition, self._all())
         self._depth -= 1
         return condition
 
     def _all(self) -> Condition:
         condition = self._one()
-        while self._took("and"):
+        while self._accept("and"):
             condition = self._make.both(condition, self._one())
         return condition
 
     def _one(self) -> Condition:
         negated = False
-        while self._took("not"):
+        while self._accept("not"):
             negated = not negated
-        if self._took("("):
+        if self._accept("("):
             condition = self._condition()
             self._expect(")")
         else:
             condition = self._test()
-        return self._make.negated(condition) if negated else condition
+        return self._make.negate(condition) if negated else condition
 
     def _test(self) -> Condition:
         column, data_type = self._column()
-        if self._took("is"):
-            negated = self._took("not")
+        if self._accept("is"):
+            negated = self._accept("not")
             self._expect("null")
             missing = self._make.is_null(column)
-            return self._make.negated(missing) if negated else missing
-        negated = self._took("not")
+            return self._make.negate(missing) if negated else missing
+        negated = self._accept("not")
         if negated or self._token.word == "in":
             self._expect("in")
             found = self._in(column, data_type)
-            return self._make.negated(found) if negated else found
+            return self._make.negate(found) if negated else found
         comparison = self._token.word
         if comparison not in _COMPARISONS:
             self._fail(f"expected a comparison, in, or is null, found {self._token.text!r}")
         self._next += 1
-        return self._make.compared(column, comparison, self._literal(column, data_type))
+        return self._make.compare(column, comparison, self._literal(column, data_type))
 
     def _in(self, column: Sequence[str], data_type: pa.DataType | None) -> Condition:
         self._expect("(")
         literals = [self._literal(column, data_type)]
-        while self._took(","):
+        while self._accept(","):
             literals.append(self._literal(column, data_type))
         self._expect(")")
-        # Not Arrow's is_in: it says that a null is in no list, and its negation would find nulls.
-        tests = (self._make.compared(column, "=", literal) for literal in literals)
+        # Not Arrow's is_in, whose result for null is false, so that its negation would match nulls.
+        tests = (self._make.compare(column, "=", literal) for literal in literals)
         return functools.reduce(self._make.either, tests)
 
     def _column(self) -> tuple[list[str], pa.DataType | None]:
@@ -284,7 +284,7 @@ class _Parser(Generic[Condition]):
             value = _value(token, data_type)
             literal = pa.scalar(value, data_type)
         except (ValueError, TypeError, OverflowError, InvalidOperation, pa.ArrowException):
-            name, wanted = ".".join(column), _wanted(data_type)
+            name, wanted = ".".join(column), _expected_literal(data_type)
             self._fail(f"{token.text} cannot be a value of {name} ({data_type}): use {wanted}")
         self._next += 1
         return literal
@@ -293,13 +293,13 @@ class _Parser(Generic[Condition]):
     def _token(self) -> _Token:
         return self._tokens[self._next]
 
-    def _took(self, word: str) -> bool:
+    def _accept(self, word: str) -> bool:
         taken = self._token.word == word
         self._next += taken
         return taken
 
     def _expect(self, word: str) -> None:
-        if not self._took(word):
+        if not self._accept(word):
             self._fail(f"expected {word}, found {self._token.text!r}")
 
     def _fail(self, reason: str) -> NoReturn:
@@ -310,7 +310,7 @@ def _value(token: _Token, data_type: pa.DataType) -> object:
     """The Python value of a literal next to a column of ``data_type``.
 
     Raises:
-        ValueError: a literal of another kind.
+        ValueError: the literal is of another kind.
     """
     kind = "truth" if token.word else token.kind
     if kind == "text":
@@ -333,7 +333,7 @@ def _from_text(text: str, data_type: pa.DataType) -> object:
         return date.fromisoformat(text)
     if pa.types.is_timestamp(data_type):
         time = datetime.fromisoformat(text)
-        if _fraction_digits(text) > _MOST_FRACTION_DIGITS[data_type.unit]:
+        if _fraction_digits(text) > _MAX_FRACTION_DIGITS[data_type.unit]:
             raise ValueError(text)
         if data_type.tz is None:
             return time.astimezone(UTC).replace(tzinfo=None) if time.tzinfo else time
@@ -342,12 +342,12 @@ def _from_text(text: str, data_type: pa.DataType) -> object:
 
 
 def _fraction_digits(time: str) -> int:
-    """Digits behind the second; what comes after the sixth, ``datetime`` ignores."""
+    """Digits after the second; ``datetime`` ignores those after the sixth."""
     fraction = re.search(r"[.,](\d+)", time)
     return len(fraction[1].rstrip("0")) if fraction else 0
 
 
-def _wanted(data_type: pa.DataType) -> str:
+def _expected_literal(data_type: pa.DataType) -> str:
     if pa.types.is_boolean(data_type):
         return "true or false"
     if pa.types.is_integer(data_type):
@@ -357,7 +357,7 @@ def _wanted(data_type: pa.DataType) -> str:
     if pa.types.is_date(data_type):
         return "a date such as '2026-05-01'"
     if pa.types.is_timestamp(data_type):
-        digits = _MOST_FRACTION_DIGITS[data_type.unit]
+        digits = _MAX_FRACTION_DIGITS[data_type.unit]
         return f"a time such as '2026-05-01 12:00:00' (UTC), with at most {digits} decimals"
     if pa.types.is_string(data_type) or pa.types.is_large_string(data_type):
         return "a text in single quotes"
@@ -366,5 +366,5 @@ def _wanted(data_type: pa.DataType) -> str:
 
 def _unknown_column(name: str, known: Sequence[str]) -> str:
     near = difflib.get_close_matches(name, known, n=1)
-    hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(known) or 'none'}"
+    hint = f"; did you mean {near[0]}?" if near else f"; columns: {', '.join(known) or 'none'}"
     return f"there is no column {name!r}{hint}"

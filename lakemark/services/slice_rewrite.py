@@ -12,7 +12,8 @@ from lakemark.model.meta_columns import FILE_NAME
 from lakemark.services.compaction import SliceRewrite
 from lakemark.storage import Storage
 from lakemark.view.file_lister import DataFile, data_file
-from lakemark.write.file_group_write import WriteContext, write_base_file
+from lakemark.write.file_group_write import write_base_file
+from lakemark.write.write_context import WriteContext
 
 
 @dataclass(frozen=True)

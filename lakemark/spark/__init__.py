@@ -1,0 +1,1 @@
+"""Spark: runner, reader and data source; the only package that imports PySpark."""

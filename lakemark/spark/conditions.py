@@ -1,7 +1,7 @@
-"""Conditions as Spark columns, with the meaning that ``lakemark.read.where`` gives them.
+"""Conditions as Spark columns, with the same meaning as in ``lakemark.read.where``.
 
-The text itself would not do: Spark reads a time in the session's zone, compares a float with a
-double, takes NaN for the largest number, and, before version 4, two quotes for none.
+Spark cannot use the text itself. It reads a time in the session's zone, compares a float with a
+double, treats NaN as the largest number, and before version 4 ignores doubled quotes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lakemark.spark.types import spark_schema
 
 
 def spark_condition(where: str, schema: pa.Schema) -> Column:
-    """The filter that a text describes.
+    """Convert a condition to a Spark filter.
 
     Args:
         where: in the language of ``lakemark.read.where``.
@@ -32,12 +32,12 @@ def spark_condition(where: str, schema: pa.Schema) -> Column:
 
 
 def column_named(*names: str) -> Column:
-    """A column, or a field inside it, whatever characters its name has."""
+    """A column, or a field inside it, for any characters in the names."""
     return F.col(".".join("`" + name.replace("`", "``") + "`" for name in names))
 
 
 class _SparkConditions:
-    def compared(self, column: Sequence[str], comparison: str, literal: pa.Scalar) -> Column:
+    def compare(self, column: Sequence[str], comparison: str, literal: pa.Scalar) -> Column:
         left, right = _value(column, literal.type), _literal(literal)
         match comparison:
             case "=":
@@ -47,9 +47,9 @@ class _SparkConditions:
             case "<=":
                 return left <= right
             case ">":
-                return _of_numbers(left > right, left, literal.type)
+                return _exclude_nan(left > right, left, literal.type)
             case ">=":
-                return _of_numbers(left >= right, left, literal.type)
+                return _exclude_nan(left >= right, left, literal.type)
             case _:
                 return left != right
 
@@ -62,15 +62,15 @@ class _SparkConditions:
     def either(self, one: Column, other: Column) -> Column:
         return one | other
 
-    def negated(self, condition: Column) -> Column:
+    def negate(self, condition: Column) -> Column:
         return ~condition
 
 
 def _value(column: Sequence[str], data_type: pa.DataType) -> Column:
-    """The value of a column; of a float a sum, which keeps its zeros equal and is not pushed down.
+    """The value of a column; a float as a sum with 0, so that -0 = 0 and it is not pushed down.
 
-    Parquet's statistics and dictionaries tell -0 from 0 and know no NaN: Spark would leave out row
-    groups that hold such rows.
+    Parquet's statistics and dictionaries distinguish -0 from 0 and have no NaN, so Spark would skip
+    row groups with such rows.
     """
     named = column_named(*column)
     if pa.types.is_floating(data_type):
@@ -78,13 +78,13 @@ def _value(column: Sequence[str], data_type: pa.DataType) -> Column:
     return named
 
 
-def _of_numbers(condition: Column, value: Column, data_type: pa.DataType) -> Column:
-    """Not of NaN, which is larger than all numbers in Spark."""
+def _exclude_nan(condition: Column, value: Column, data_type: pa.DataType) -> Column:
+    """Exclude NaN, which is larger than all numbers in Spark."""
     return condition & ~F.isnan(value) if pa.types.is_floating(data_type) else condition
 
 
 def _literal(literal: pa.Scalar) -> Column:
-    """The value in its own type: texts that are cast do not depend on settings of the session."""
+    """The value in its own type; a text that is cast does not depend on session settings."""
     value, data_type = literal.as_py(), literal.type
     if pa.types.is_timestamp(data_type) or pa.types.is_decimal(data_type):
         value = _isoformat(value) if isinstance(value, datetime) else str(value)

@@ -1,8 +1,9 @@
-"""Tables as a format of Spark 4: ``spark.read.format("lakemark").load(path)``.
+"""Tables as a data source of Spark 4: ``spark.read.format("lakemark").load(path)``.
 
-Every file slice is one task that yields Arrow batches, whether it has logs or not; ``read_table``
-leaves plain Parquet files to Spark and is faster where there are many. Spark does not tell a source
-in Python which columns and rows it needs, so options say it, or a schema, which picks columns.
+Every file slice is one task that yields Arrow batches, with or without logs. ``read_table`` lets
+Spark read plain Parquet files itself, which is faster if there are many. Spark does not push
+columns or filters down to a Python data source. So options select them, or a schema, which selects
+columns.
 """
 
 from __future__ import annotations
@@ -43,39 +44,39 @@ _OPTIONS = ("query", "as_of", "begin", "end", "where", "columns")
 
 
 def register(spark: SparkSession) -> None:
-    """Make the format known to a session."""
+    """Register the format in a session."""
     spark.dataSource.register(LakemarkDataSource)
 
 
 class LakemarkDataSource(DataSource):
-    """The format ``lakemark``.
+    """The data source ``lakemark``.
 
     Options: ``query`` (``snapshot``, the default, ``read_optimized`` or ``incremental``), ``as_of``
-    with the first two, ``begin`` and ``end`` with the last, ``where``, ``columns`` (``a,b,c``), and
+    for the first two, ``begin`` and ``end`` for the last, ``where``, ``columns`` (``a,b,c``), and
     ``storage.<name>`` for each option of the store.
     """
 
     @classmethod
     def name(cls) -> str:
-        """The word for ``format``."""
+        """The name for ``format``."""
         return FORMAT
 
     def schema(self) -> StructType:
         """The columns of the result; errors as for ``Table.scan``."""
-        return spark_schema(_scan_of(self.options, _columns(self.options)).schema)
+        return spark_schema(_plan_scan(self.options, _parse_columns(self.options)).schema)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Reads the columns of a schema: of the table's, or of one that the user gave.
+        """Read the columns of a schema: of the table's, or of one that the user specified.
 
         Raises:
-            InvalidConfig: the user's names a column that there is not, or gives it another type.
+            InvalidConfig: the user's schema has an unknown column, or a column of another type.
         """
-        scan = _scan_of(self.options, schema.names)
+        scan = _plan_scan(self.options, schema.names)
         for wanted, present in zip(schema, spark_schema(scan.schema), strict=True):
             if wanted.dataType != present.dataType:
                 message = (
                     f"column {present.name} is {present.dataType.simpleString()} in the table, not "
-                    f"{wanted.dataType.simpleString()}; read it as it is and cast it then"
+                    f"{wanted.dataType.simpleString()}; read it in that type, then cast it"
                 )
                 raise InvalidConfig(message)
         return SliceReader(scan)
@@ -83,7 +84,7 @@ class LakemarkDataSource(DataSource):
 
 @dataclass(frozen=True)
 class SlicePartition(InputPartition):
-    """What one task reads."""
+    """The file slice of one task."""
 
     file_slice: FileSlice
 
@@ -95,39 +96,39 @@ class SliceReader(DataSourceReader):
         self._scan = scan
 
     def __getstate__(self) -> dict[str, Scan]:
-        """What goes to every worker: the slices come one by one, as partitions."""
+        """The state for every worker, without slices, which arrive as partitions."""
         return {"_scan": self._scan.with_slices(())}
 
     def partitions(self) -> list[InputPartition]:
-        """The slices that are left after pruning."""
+        """The slices after pruning."""
         return [SlicePartition(one) for one in self._scan.slices]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        """The rows of a partition; Spark asks with None where there is not one."""
+        """The rows of a partition; Spark passes None if there is no partition."""
         if isinstance(partition, SlicePartition):
             yield from read_slice(self._scan, partition.file_slice)
 
 
-def _scan_of(options: Mapping[str, str], columns: list[str] | None) -> Scan:
+def _plan_scan(options: Mapping[str, str], columns: list[str] | None) -> Scan:
     _check_names(options)
     if _PATH not in options:
-        message = "no table is named; give its place to load(…)"
+        message = "the path of the table is missing; pass it to load(…)"
         raise InvalidConfig(message)
     storage = {k.removeprefix(_STORAGE): v for k, v in options.items() if k.startswith(_STORAGE)}
     table = open_table(StorageLocation(options[_PATH], storage))
-    return table.scan(_query(options), columns, options.get("where"))
+    return table.scan(_parse_query(options), columns, options.get("where"))
 
 
 def _check_names(options: Mapping[str, str]) -> None:
     for name in options:
         if name not in (*_OPTIONS, _PATH) and not name.startswith(_STORAGE):
             near = difflib.get_close_matches(name, _OPTIONS, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(_OPTIONS)}"
+            hint = f"did you mean {near[0]}?" if near else f"options: {', '.join(_OPTIONS)}"
             message = f"format {FORMAT} has no option {name!r}; {hint} (and {_STORAGE}<name>)"
             raise InvalidConfig(message)
 
 
-def _query(options: Mapping[str, str]) -> Query:
+def _parse_query(options: Mapping[str, str]) -> Query:
     kind = options.get("query", _QUERIES[0])
     if kind not in _QUERIES:
         message = f"option query is {kind!r}; known are {', '.join(_QUERIES)}"
@@ -146,10 +147,10 @@ def _query(options: Mapping[str, str]) -> Query:
 def _refuse(options: Mapping[str, str], kind: str, *names: str) -> None:
     for name in names:
         if name in options:
-            message = f"option {name} does not go with query {kind}"
+            message = f"option {name} cannot be used with query {kind}; remove it"
             raise InvalidConfig(message)
 
 
-def _columns(options: Mapping[str, str]) -> list[str] | None:
+def _parse_columns(options: Mapping[str, str]) -> list[str] | None:
     listed = options.get("columns")
     return None if listed is None else [name.strip() for name in listed.split(",")]

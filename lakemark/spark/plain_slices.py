@@ -1,8 +1,8 @@
-"""Which file slices Spark can read by itself: one Parquet file in the columns of the result.
+"""Selects file slices that Spark can read itself: one Parquet file in the columns of the result.
 
-The schema in a commit's metadata is that of the files it wrote. Where it is not known, as with
-commits that were archived, or is another one, the file may have to be read into the columns of
-today, which Spark's reader does otherwise than this project's.
+The schema in a commit's metadata is that of the files it wrote. It is unknown if the commit was
+archived. If it is unknown or differs, the file may need a conversion to the current columns, which
+Spark's reader does differently from lakemark.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from lakemark.model.file_slice import FileSlice
 from lakemark.model.meta_columns import without_meta_columns
 from lakemark.read.scan import Scan
 from lakemark.schema import avro
-from lakemark.spark.types import has_one_reading
+from lakemark.spark.types import is_read_alike
 from lakemark.table import Table
 
 
 def plain_slices(table: Table, scan: Scan) -> list[FileSlice]:
-    """The slices of a scan that Spark reads as this project does.
+    """The slices of a scan that Spark reads exactly as lakemark does.
 
     Reads the metadata of each commit that wrote one of the files, once.
 
@@ -32,7 +32,7 @@ def plain_slices(table: Table, scan: Scan) -> list[FileSlice]:
     schema = scan.reader.schema
     if scan.reader.path_columns is not None:
         return []
-    if not all(has_one_reading(schema.field(name).type) for name in scan.columns_read):
+    if not all(is_read_alike(schema.field(name).type) for name in scan.columns_read):
         return []
     wanted = without_meta_columns(schema)
 
@@ -47,13 +47,13 @@ def plain_slices(table: Table, scan: Scan) -> list[FileSlice]:
         if one.base is not None
         and not one.logs
         and one.base.name.extension == "parquet"
-        and not lies_in_a_sink(one.base.path)
+        and not is_streaming_sink_file(one.base.path)
         and has_wanted_schema(one.base.name.instant)
     ]
 
 
-def lies_in_a_sink(path: str) -> bool:
-    """Whether Spark silently passes a file over, as one of a streaming sink's own.
+def is_streaming_sink_file(path: str) -> bool:
+    """Whether Spark silently skips a file because it looks like one of a streaming sink.
 
     Source: ``FileStreamSink.ancestorIsMetadataDirectory`` of Spark.
     """
@@ -61,7 +61,7 @@ def lies_in_a_sink(path: str) -> bool:
 
 
 def _schema_of_commit(table: Table, requested_at: str) -> pa.Schema | None:
-    """The columns of the files of a commit; None where they are not known."""
+    """The columns of the files of a commit; None if they are unknown."""
     commit = table.timeline.find(requested_at)
     if commit is None or not (commit.is_completed and commit.action.is_ingest):
         return None

@@ -1,7 +1,7 @@
-"""Types of a table's columns in Spark, as Apache Hudi gives them.
+"""Spark types of a table's columns, the same as Apache Hudi's.
 
-Times in UTC are ``TimestampType``, local ones ``TimestampNTZType``; a time of day is the number
-that is stored, and a fixed is binary, since Spark has neither. All is nullable.
+Times in UTC are ``TimestampType``, local ones ``TimestampNTZType``. Spark has neither a time of day
+nor a fixed: the former is the stored number, the latter binary. All columns are nullable.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from pyspark.sql.types import StructType
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
-    """The columns in Spark."""
+    """The columns as Spark types."""
     return from_arrow_schema(arrow_for_spark(schema), prefer_timestamp_ntz=True)
 
 
 def arrow_for_spark(schema: pa.Schema) -> pa.Schema:
-    """The Arrow types that Spark takes for these columns; a cast leads there."""
+    """The Arrow types that Spark accepts for these columns; they can be cast to these."""
     return pa.schema([_field(field) for field in schema])
 
 
-def has_one_reading(data_type: pa.DataType) -> bool:
-    """Whether Spark's Parquet reader gives what ``spark_schema`` says, whoever wrote the file.
+def is_read_alike(data_type: pa.DataType) -> bool:
+    """Whether Spark's Parquet reader returns the type of ``spark_schema`` for files of any writer.
 
-    Writers differ in how they mark local times, and Spark refuses marks that it does not expect.
+    Writers mark local times differently, and Spark refuses marks that it does not expect.
     """
     if pa.types.is_nested(data_type):
-        return all(has_one_reading(part.type) for part in _parts(data_type))
+        return all(is_read_alike(part.type) for part in _parts(data_type))
     is_local = pa.types.is_timestamp(data_type) and data_type.tz is None
     return not (is_local or pa.types.is_time(data_type) or pa.types.is_fixed_size_binary(data_type))
 

@@ -1,4 +1,4 @@
-"""Executors must run what the driver runs, or they would write other bytes than it expects."""
+"""Checks that executors run the same versions as the driver, so that they write the same bytes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lakemark.errors import Permanent
 
 _PACKAGES = ("lakemark", "pyarrow", "numpy", "obstore", "fastavro")
 
-#: Names, each with what a process has of it.
+#: Package names, each with the version in a process.
 Versions: TypeAlias = tuple[tuple[str, str], ...]
 
 Argument = TypeVar("Argument")
@@ -21,7 +21,7 @@ Result = TypeVar("Result")
 
 
 class ExecutorsDiffer(Permanent):
-    """An executor has another Python, or other packages, than the driver."""
+    """An executor has another Python version, or other packages, than the driver."""
 
     def __init__(self, host: str, differences: str) -> None:
         super().__init__(
@@ -33,21 +33,21 @@ class ExecutorsDiffer(Permanent):
 
 @cache
 def versions() -> Versions:
-    """What this process runs: Python to its minor version, and the packages that write files."""
+    """The versions in this process: Python's minor version, and the packages that write files."""
     python = ".".join(platform.python_version_tuple()[:2])
     return (("Python", python), *((name, _version(name)) for name in _PACKAGES))
 
 
 def check_same(host: str, theirs: Versions, ours: Versions) -> None:
-    """Pass when an executor would write the same bytes as the driver.
+    """Check that an executor would write the same bytes as the driver.
 
     Args:
         host: of the executor.
-        theirs: the executor's.
-        ours: the driver's.
+        theirs: the executor's versions.
+        ours: the driver's versions.
 
     Raises:
-        ExecutorsDiffer: it would not.
+        ExecutorsDiffer: the versions differ.
     """
     there = dict(theirs)
     differences = [
@@ -60,25 +60,25 @@ def check_same(host: str, theirs: Versions, ours: Versions) -> None:
 
 
 @dataclass(frozen=True)
-class SameVersions(Generic[Argument, Result]):
-    """A function that executors run, unless they differ from the driver.
+class VersionCheckedTask(Generic[Argument, Result]):
+    """A function that an executor runs only if its versions equal the driver's.
 
-    They come and go while a stream runs, so it is not enough to look at a start. Each of their
-    processes looks once.
+    Executors start and stop while a stream runs, so a check at the start is not enough. Each of
+    their processes checks once.
 
     Attributes:
-        function: theirs to run.
-        drivers: what it was made by.
+        function: the function to run.
+        drivers: the driver's versions.
     """
 
     function: Callable[[Argument], Result]
     drivers: Versions = field(default_factory=versions)
 
     def __call__(self, argument: Argument) -> Result:
-        """What the function makes of it.
+        """Call the function.
 
         Raises:
-            ExecutorsDiffer: this process would write other bytes than the driver expects.
+            ExecutorsDiffer: the versions of this process differ from the driver's.
         """
         _check_here(self.drivers)
         return self.function(argument)

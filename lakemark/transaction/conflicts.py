@@ -25,7 +25,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TypeAlias
 
 from lakemark.errors import Refused, WriteConflict
-from lakemark.index.bucket import place_in_partition
+from lakemark.index.bucket import bucket_or_file_id
 from lakemark.model.action import COMMITS, Action, State
 from lakemark.model.commit_metadata import CommitMetadata
 from lakemark.model.instant import Instant
@@ -191,4 +191,4 @@ def _replaced(metadata: CommitMetadata) -> set[_Place]:
 
 
 def _places(groups: Iterable[tuple[str, str]]) -> set[_Place]:
-    return {(partition, place_in_partition(file_id)) for partition, file_id in groups}
+    return {(partition, bucket_or_file_id(file_id)) for partition, file_id in groups}

@@ -20,7 +20,7 @@ from lakemark.timeline.clock import TimelineClock
 from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.transaction.table_context import TableContext
-from lakemark.view.file_lister import data_file, objects_beside_timeline
+from lakemark.view.file_lister import data_file, list_data_objects
 from lakemark.write.markers import marked_files
 
 #: How far a store's clock, or the zone of a table's instants, may be from ours.
@@ -46,7 +46,7 @@ def files_by_instant(access: TableContext, instants: Collection[str]) -> dict[st
     """
     storage = access.storage
     found = {instant: set(marked_files(storage, instant)) for instant in instants}
-    for info in objects_beside_timeline(storage):
+    for info in list_data_objects(storage):
         file = data_file(info.folder, info.name, info.size_bytes)
         if isinstance(file, LogFile) and access.timeline.version.logs_name_their_slice:
             _find_writer(storage, info, found, access.timeline.clock)

@@ -48,7 +48,7 @@ from lakemark.transaction.table_context import LOCK_WAIT_S, TableContext
 from lakemark.upgrade.archived_instants import archived_instants
 from lakemark.upgrade.new_properties import properties_of
 from lakemark.upgrade.timeline_files import Move, content_of, moves
-from lakemark.view.file_lister import StorageFileLister, data_file, objects_beside_timeline
+from lakemark.view.file_lister import StorageFileLister, data_file, list_data_objects
 from lakemark.view.view_loader import load_view
 
 #: What a version change ends itself: it rolls back, or compacts.
@@ -221,7 +221,7 @@ def _keeps_times(storage: Storage) -> bool:
 
 
 def _logs(storage: Storage) -> Iterator[str]:
-    for info in objects_beside_timeline(storage):
+    for info in list_data_objects(storage):
         if isinstance(data_file(info.folder, info.name, info.size_bytes), LogFile):
             yield info.path
 

@@ -9,7 +9,7 @@ from lakemark.model.file_slice import BaseFile, FileGroupId, FileSlice, LogFile
 from lakemark.model.format_version import FormatVersion
 from lakemark.timeline.timeline import Timeline
 from lakemark.view.file_lister import DataFile
-from lakemark.view.slicing import merged_for_readers, slice_file_group
+from lakemark.view.slicing import merge_for_readers, slice_file_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,10 +17,10 @@ class FileGroup:
     """One file group at one moment.
 
     Attributes:
-        id: its name.
+        id: partition path and file id.
         files: by name; committed or not.
-        compaction: instant of the pending compaction that is to rewrite it, if there is one.
-        slices: oldest first; the newest may be empty, when a pending compaction has opened it.
+        compaction: instant of the pending compaction of the group, if there is one.
+        slices: oldest first; the newest may be empty, if a pending compaction opened it.
     """
 
     id: FileGroupId
@@ -37,7 +37,7 @@ class FileGroup:
         version: FormatVersion,
         compaction: str | None = None,
     ) -> FileGroup:
-        """The group made of these files."""
+        """The group that consists of these files."""
         by_name = {str(file.name): file for file in files}
         bases = [file for file in by_name.values() if isinstance(file, BaseFile)]
         logs = [file for file in by_name.values() if isinstance(file, LogFile)]
@@ -47,8 +47,8 @@ class FileGroup:
     def as_of(self, instant: str, version: FormatVersion) -> FileGroup:
         """The group without slices, and logs in them, of later instants.
 
-        By the time of the request, as Apache Hudi does. In table version 6 a log holds several
-        commits, so it stays, and ``VisibleInstants`` tells its blocks apart. From version 8 on, a
+        Instants are compared by requested time, as in Apache Hudi. In table version 6 a log holds
+        several commits, so it stays, and ``VisibleInstants`` selects its blocks. From version 8 on, a
         log may be in a slice that was requested after the log's commit and before its completion.
         Such a log is read with the slice before. Apache Hudi omits its rows.
         """
@@ -62,17 +62,17 @@ class FileGroup:
 
     @property
     def for_readers(self) -> FileSlice | None:
-        """What a query reads: the newest slice, with the one before while a compaction pends."""
-        return merged_for_readers(self.slices, self.compaction)
+        """The slice for queries: the newest one, and with a pending compaction the one before."""
+        return merge_for_readers(self.slices, self.compaction)
 
     @property
     def for_writers(self) -> FileSlice | None:
-        """What a writer adds to: the newest slice as it is."""
+        """The slice that a writer appends to: the newest one as it is."""
         return self.slices[-1] if self.slices else None
 
     @property
     def read_optimized(self) -> FileSlice | None:
-        """The newest base file alone."""
+        """The newest base file only."""
         with_base = (s for s in reversed(self.slices) if s.base is not None)
         newest = next(with_base, None)
         return newest and FileSlice(newest.group, newest.base_instant, newest.base)

@@ -1,4 +1,4 @@
-"""Which data files a table has, as some source of that knowledge tells it."""
+"""Lists the data files of a table, from storage or from another source."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from lakemark.storage.storage import ObjectInfo, Storage
 
 DataFile: TypeAlias = BaseFile | LogFile
 
-#: Present in every partition's folder, with or without the extension of a base file.
+#: In the folder of every partition, with or without the extension of a base file.
 PARTITION_METAFILE = ".hoodie_partition_metadata"
 
 _OWN_FOLDER = ".hoodie"
 
 
 class FileLister(Protocol):
-    """Lists data files: of every instant, committed or not; the timeline tells them apart."""
+    """Lists data files of all instants; the timeline decides which ones are committed."""
 
     def list_files(self) -> Mapping[str, list[DataFile]]:
-        """Data files by partition path; a partition without any is there too ("" is the root)."""
+        """Data files by partition path, with an empty list for an empty one ("" is the root)."""
         ...
 
 
 class StorageFileLister:
     """Lists the folders of the table.
 
-    A partition is a folder that holds a partition metafile; other folders are not the table's
+    A partition is a folder with a partition metafile; other folders do not belong to the table
     (``FileSystemBackedTableMetadata`` of Apache Hudi 1.2.0).
     """
 
@@ -38,8 +38,8 @@ class StorageFileLister:
         self._written_at: dict[str, datetime] = {}
 
     def list_files(self) -> dict[str, list[DataFile]]:
-        """Data files by partition path, with one listing for each folder of the root."""
-        files, self._written_at = _by_partition(list(objects_beside_timeline(self._storage)))
+        """Data files by partition path, with one request for each folder of the root."""
+        files, self._written_at = _by_partition(list(list_data_objects(self._storage)))
         return files
 
     def written_at(self) -> Mapping[str, datetime]:
@@ -47,8 +47,8 @@ class StorageFileLister:
         return self._written_at
 
 
-def objects_beside_timeline(storage: Storage) -> Iterator[ObjectInfo]:
-    """Everything below the table's root but what Hudi keeps about it; a listing per root folder."""
+def list_data_objects(storage: Storage) -> Iterator[ObjectInfo]:
+    """All objects of the table outside ``.hoodie``; one request for each folder of the root."""
     folders, objects = storage.list_folder("")
     yield from objects
     for folder in folders:
@@ -57,7 +57,7 @@ def objects_beside_timeline(storage: Storage) -> Iterator[ObjectInfo]:
 
 
 def data_file(partition_path: str, name: str, size_bytes: int) -> DataFile | None:
-    """The data file of that name; None when the name is not one of a data file."""
+    """The data file with that name; None if it is not the name of a data file."""
     if (log := LogFileName.parse(name)) is not None:
         return LogFile(partition_path, log, size_bytes)
     if (base := BaseFileName.parse(name)) is not None:

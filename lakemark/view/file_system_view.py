@@ -1,9 +1,9 @@
-"""File slices of a table at one moment of its timeline.
+"""File slices of a table in one state of its timeline.
 
-A view is a value: a change to the table gives a new one, made from the commit's own metadata, so
-that a writer lists data folders once, when it opens the table. Groups that a commit did not touch
-are shared between the views: a completed instant changes only the groups that it names, since no
-file of it was visible before.
+A view is a value: a change to the table creates a new view from the metadata of the commit. So a
+writer lists data folders only once, when it opens the table. Both views share the groups that the
+commit did not change. A completed instant changes only the groups in its metadata, because none of
+its files was visible before.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ class FileSystemView:
     """The file groups of a table, as its timeline shows them.
 
     Attributes:
-        timeline: decides which files are there.
-        groups: every file group of which there is a file, visible or not.
-        partitions: partitions that have their metafile, also empty ones.
-        replaced: groups taken out of sight, and the instant that did it.
-        compactions: groups that a pending compaction is to rewrite, and its instant.
-        clusterings: groups that a pending clustering is to replace, and its instant; until it
-            completes they are read as ever.
-        version: the table's; decides which logs a slice has.
-        until: the instant that the view shows the table as of; None for the latest state.
+        timeline: decides which files are visible.
+        groups: every file group that has a file, visible or not.
+        partitions: partitions with a metafile, including empty ones.
+        replaced: replaced groups, each with the instant that replaced it.
+        compactions: groups in a pending compaction, each with the instant of the compaction.
+        clusterings: groups in a pending clustering, each with the instant of the clustering. They
+            are read as usual until the clustering completes.
+        version: the table's; decides which logs belong to a slice.
+        until: the view shows the table as of this instant; None for the latest state.
     """
 
     timeline: Timeline
@@ -63,8 +63,8 @@ class FileSystemView:
         """The view of a listing.
 
         Args:
-            files: what a ``FileLister`` listed, after the timeline was: what completed in between
-                is then not yet there, rather than there in part.
+            files: the listing of a ``FileLister``, made after the timeline was loaded. Then a
+                commit that completes in between is missing entirely, rather than partly.
             timeline: the active timeline.
             pending_compactions: plans of the pending compactions, by instant.
             replacements: metadata of the completed replace commits, by instant.
@@ -88,11 +88,11 @@ class FileSystemView:
         return view._with_files(file for listed in files.values() for file in listed)
 
     def as_of(self, instant: str) -> FileSystemView:
-        """The table as it was when the instant was the newest one (time travel).
+        """The table as of an instant (time travel).
 
-        Slices, logs and replacements of instants requested later are out of sight, whenever they
-        completed (``getLatestMergedFileSlicesBeforeOrOn``). A view for readers: it takes no new
-        commits. Whether the past is still there, ``time_travel.check_retained`` tells.
+        Slices, logs and replacements that were requested later are hidden, even if they completed
+        earlier (``getLatestMergedFileSlicesBeforeOrOn``). The view is for readers only: commits
+        cannot be added. ``lakemark.view.retention`` checks whether the state still exists.
         """
         groups = {name: group.as_of(instant, self.version) for name, group in self.groups.items()}
         return replace(
@@ -104,15 +104,15 @@ class FileSystemView:
 
     @property
     def visible_instants(self) -> VisibleInstants:
-        """Which blocks of the slices' logs count; a reader of a slice needs it."""
+        """Which blocks of the slices' logs are visible; a reader of a slice needs it."""
         return VisibleInstants.of(self.timeline, self.version, self.until)
 
     def latest_slices(self, partition: str | None = None) -> list[FileSlice]:
-        """What a snapshot query reads, in one partition or in all of them."""
+        """The slices of a snapshot query, in one partition or in all of them."""
         return self._slices(lambda group: group.for_readers, partition)
 
     def slices_for_writing(self, partition: str | None = None) -> list[FileSlice]:
-        """The newest slice of every group as it is; empty where a pending compaction opened it."""
+        """The newest slice of every group as it is; empty if a pending compaction opened it."""
         return self._slices(lambda group: group.for_writers, partition)
 
     def read_optimized(self, partition: str | None = None) -> list[FileSlice]:
@@ -120,29 +120,36 @@ class FileSystemView:
         return self._slices(lambda group: group.read_optimized, partition)
 
     def file_groups(self, partition: str | None = None) -> list[FileGroup]:
-        """File groups in sight, in one partition or in all of them, by name."""
+        """Visible file groups, in one partition or in all of them, by name."""
         if partition is not None:
             return list(self._by_partition.get(partition, ()))
         return [group for name in sorted(self._by_partition) for group in self._by_partition[name]]
 
     def files(self, partition: str) -> list[DataFile]:
-        """All files of the visible groups of a partition, of pending instants, too."""
+        """All files of the visible groups of a partition, including those of pending instants."""
         groups = self.file_groups(partition)
         return [file for group in groups for file in group.files.values()]
 
+    def find_file(self, path: str) -> DataFile | None:
+        """The data file at a path, visible or replaced; None if it was removed."""
+        folder, _, name = path.rpartition("/")
+        named = data_file(folder, name, size_bytes=0)
+        group = named and self.groups.get(FileGroupId(folder, named.name.file_id))
+        return group.files.get(name) if group else None
+
     def replaced_groups(self) -> list[FileGroup]:
-        """File groups out of sight whose files have not been removed yet, by name."""
+        """Replaced file groups whose files have not been removed yet, by name."""
         return [self.groups[name] for name in sorted(self.groups.keys() & self.replaced.keys())]
 
     def with_commit(self, instant: Instant, metadata: CommitMetadata) -> FileSystemView:
-        """The view once that instant has completed.
+        """The view after that instant has completed.
 
         Args:
             instant: the completed instant.
-            metadata: its metadata; every file that it made visible has a write stat.
+            metadata: its metadata, with a write stat for every file that became visible.
 
         Raises:
-            CorruptData: a write stat names no data file.
+            CorruptData: a write stat does not name a data file.
         """
         finished = {name for name, at in self.compactions.items() if at == instant.requested_at}
         view = replace(
@@ -156,19 +163,19 @@ class FileSystemView:
         return view._with_files(written, also=finished)
 
     def with_compaction_plan(self, instant: str, plan: CompactionPlan) -> FileSystemView:
-        """The view once that compaction has been requested."""
+        """The view after that compaction was requested."""
         planned = {operation.group: instant for operation in plan.operations}
         view = replace(self, compactions={**self.compactions, **planned})
         return view._with_files((), also=planned)
 
     def without_files(self, paths: Iterable[str]) -> FileSystemView:
-        """The view once these files (paths from the root) were cleaned or rolled back."""
+        """The view after these files (paths from the root) were cleaned or rolled back."""
         removed = frozenset(paths)
         groups = dict(self.groups)
         for name in _groups_of(removed) & groups.keys():
-            kept = [file for file in groups[name].files.values() if file.path not in removed]
-            if kept:
-                groups[name] = self._group(name, kept)
+            remaining = [file for file in groups[name].files.values() if file.path not in removed]
+            if remaining:
+                groups[name] = self._group(name, remaining)
             else:
                 del groups[name]
         return replace(self, groups=groups)
@@ -176,7 +183,7 @@ class FileSystemView:
     def _with_files(
         self, files: Iterable[DataFile], also: Iterable[FileGroupId] = ()
     ) -> FileSystemView:
-        """The view with more files; their groups, and the other ones named, are sliced anew."""
+        """The view with more files; slices their groups again, and the groups in ``also``."""
         added: dict[FileGroupId, list[DataFile]] = {name: [] for name in also}
         for file in files:
             name = FileGroupId(file.partition_path, file.name.file_id)
@@ -218,7 +225,7 @@ def _replaced_by(instant: str, metadata: CommitMetadata) -> dict[FileGroupId, st
 
 
 def _groups_of(paths: Iterable[str]) -> set[FileGroupId]:
-    """The file groups that data files belong to, by their names."""
+    """The file groups of data files, from their names."""
     split = (path.rpartition("/") for path in paths)
     files = (data_file(folder, name, 0) for folder, _, name in split)
     return {FileGroupId(file.partition_path, file.name.file_id) for file in files if file}

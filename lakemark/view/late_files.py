@@ -1,11 +1,11 @@
-"""Files that a writer left after its instant was rolled back and the rollback was archived.
+"""Detects late files: a writer wrote them after the rollback of its instant was archived.
 
-A file whose instant is older than the active timeline counts as committed, so such a file would
-give its rows a second time, and a bucket a second file group. Its writer deletes it if it is still
-able to (``roll_back``). Until then the history tells it from a file of a commit. Asking the history
-takes requests, so only instants are asked for whose files were written long after the instant was
-requested: that is how a late file looks, and so do those of a slow commit, of a service that was
-planned long before, and of a copied table. What the history says of them is remembered.
+A file whose instant is older than the active timeline counts as committed. So a late file would
+return its rows again, and give a bucket a second file group. Its writer deletes the file if it
+still can (``roll_back``). Until then the history of the table shows that the instant was rolled
+back. Reading the history costs requests, so it is read only for suspicious instants: those whose
+files were written long after the request. Besides late files these are files of slow commits, of
+services that were planned long before, and of copied tables. The result is cached.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.view.file_lister import DataFile
 
-#: Shorter than it takes to replace a writer, roll it back, and archive the rollback behind as many
-#: commits as stay active.
+#: Less than the time to replace a writer, roll back its instant, and archive the rollback after
+#: the commits that stay active.
 _SUSPICIOUS_AFTER = timedelta(seconds=30)
 
-#: Instants that made a metadata table are of 1970.
+#: Instants that initialise a metadata table are of the year 1970.
 _REAL_TIMES = "2"
 
 _log = logging.getLogger(__name__)
 
 
-def late_instants(
+def find_late_instants(
     store: TimelineStore, timeline: Timeline, written_at: Mapping[str, datetime]
 ) -> set[str]:
-    """The instants of which only late files are there; asks the history only about suspicious ones.
+    """Find instants that have only late files; reads the history for suspicious ones only.
 
     Args:
         store: reads the timeline's instants.
-        timeline: the active one.
+        timeline: the active timeline.
         written_at: when the last file of each instant was written.
 
     Raises:
@@ -62,18 +62,20 @@ def late_instants(
         late = taken_back(store, suspicious, timeline, store.load_archived())
     except CorruptData as error:
         _log.warning(
-            "files of instants that were rolled back cannot be told from others: %s", error
+            "late files of instants that were rolled back may be read, because the history is "
+            "damaged: %s",
+            error,
         )
         return set()
     store.judged.update(suspicious - late)
     if late:
         named = ", ".join(sorted(late))
-        _log.warning("files of %s are not read: they appeared after its rollback", named)
+        _log.warning("files of %s are skipped: they were written after its rollback", named)
     return late
 
 
 def _is_suspicious(instant: str, written_at: datetime, clock: TimelineClock) -> bool:
-    with suppress(ValueError):  # a file that somebody put there: its name ends in another number
+    with suppress(ValueError):  # a file of another program, whose name ends in another number
         return written_at - clock.parse(instant) > _SUSPICIOUS_AFTER
     return False
 
@@ -83,7 +85,7 @@ def without_late_files(
 ) -> dict[str, list[DataFile]]:
     """The files by partition path, without those of late instants.
 
-    A log of version 6 stays: its name tells its slice, not its writer.
+    A log of version 6 is kept, because its name contains its slice and not its writer.
     """
 
     def is_late(file: DataFile) -> bool:

@@ -1,10 +1,10 @@
-"""Base files of attempts at a compaction that did not complete it.
+"""Base files of compaction attempts that did not complete.
 
 An executor that was paused may write a base file after another attempt at the same compaction has
 completed. Both files have the same instant and file id, so the timeline shows both. The metadata of
-the completed commit names the file that counts. It is read only if there are two such files.
-Apache Hudi reads the one that it lists last. Both hold the same rows, because the plan says what
-is merged.
+the completed commit names the valid file. It is read only if there are two such files. Apache Hudi
+reads the file that it lists last. Both files hold the same rows, because the plan defines the merge
+input.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _Slot = tuple[str, str, str]
 _log = logging.getLogger(__name__)
 
 
-def lost_attempts(
+def find_lost_attempts(
     store: TimelineStore, timeline: Timeline, files: Mapping[str, Collection[DataFile]]
 ) -> set[str]:
     """Paths of the base files that the commit of their instant does not name.
@@ -45,20 +45,20 @@ def lost_attempts(
     lost: set[str] = set()
     for instant in sorted({base.name.instant for base in doubtful}):
         if timeline.is_committed(instant):
-            lost |= set(_unnamed(store, timeline, instant, doubtful))
+            lost |= set(_find_unlisted(store, timeline, instant, doubtful))
     if lost:
-        _log.warning("%s are not read: another attempt at their compaction completed", sorted(lost))
+        _log.warning("%s are skipped: another attempt at their compaction completed", sorted(lost))
     return lost
 
 
-def without(
+def without_paths(
     files: Mapping[str, list[DataFile]], paths: Collection[str]
 ) -> dict[str, list[DataFile]]:
     """The files by partition path, without those at these paths."""
     return {name: [file for file in some if file.path not in paths] for name, some in files.items()}
 
 
-def _unnamed(
+def _find_unlisted(
     store: TimelineStore, timeline: Timeline, instant: str, bases: list[BaseFile]
 ) -> Iterator[str]:
     commit = _commit(store, timeline, instant)
@@ -70,7 +70,7 @@ def _unnamed(
 
 
 def _commit(store: TimelineStore, timeline: Timeline, instant: str) -> CommitMetadata | None:
-    """What a completed commit says of itself; None if that is lost."""
+    """The metadata of a completed commit; None if it is lost."""
     active = timeline.find(instant)
     if active is not None:
         return store.read_commit(active)
@@ -79,7 +79,7 @@ def _commit(store: TimelineStore, timeline: Timeline, instant: str) -> CommitMet
         found = archived.find(instant)
         return archived.read_commit(found) if found else None
     except CorruptData as error:
-        _log.warning("it is not known which attempt at %s completed: %s", instant, error)
+        _log.warning("it is unknown which attempt at %s completed: %s", instant, error)
         return None
 
 

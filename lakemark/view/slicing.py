@@ -1,17 +1,17 @@
-"""How the files of one file group make file slices.
+"""Divides the files of one file group into file slices.
 
-Table version 8 and later: a slice begins with a base file, or with a pending compaction that is
-going to write one. A log belongs to the newest slice that had begun when the log's commit
-completed: so a compaction owns whatever completes after it was requested, even if that had been
-requested earlier, and no log is lost between the plan and its execution. Files of instants that did
-not complete are not there.
+Table version 8 and later: a slice begins with a base file, or with a pending compaction that will
+write one. A log belongs to the newest slice that had begun when the log's commit completed. So a
+compaction's slice gets all logs that complete after its request, even if they were requested
+earlier. No log is lost between the plan and its execution. Files of instants that did not
+complete are ignored.
 
-Version 6: a log's name says the slice, whose instant is that of the base file, of the compaction
-that is to write it, or, without either, of the commit that wrote the first log. A slice is there
-when that instant completed or is a pending compaction. Whether a commit in a log counts, its blocks
-say (``VisibleInstants``). Apache Hudi 1.2.0 looks the named instant's completion time up and takes
-the newest slice not later than that; this is the named one as long as modification times are what
-they were, and here it is in any case.
+Version 6: the name of a log contains the instant of its slice. It is the instant of the base file,
+of the compaction that will write it, or, without either, of the commit that wrote the first log. A
+slice exists if that instant completed or is a pending compaction. Whether a commit in a log is
+visible is decided block by block (``VisibleInstants``). Apache Hudi 1.2.0 looks up the completion
+time of the named instant and uses the newest slice that is not later. This is the named slice as
+long as modification times are unchanged; lakemark always uses the named slice.
 
 Source: ``HoodieFileGroup.getBaseInstantTime``, ``AbstractTableFileSystemView``,
 ``CompletionTimeQueryViewV1``, ``…V2`` of Apache Hudi 1.2.0.
@@ -41,12 +41,12 @@ def slice_file_group(
         group: the file group.
         bases: its base files, committed or not.
         logs: its log files, committed or not.
-        timeline: says what is committed, and since when.
+        timeline: decides which instants are committed, and since when.
         version: the table's.
-        compaction: instant of a pending compaction that is to rewrite the group.
+        compaction: instant of a pending compaction of the group.
     """
-    # If it is not known which of two attempts at one base file completed, the one with the larger
-    # token stays, on every machine; see ``lost_attempts``.
+    # If it is unknown which of two attempts at one base file completed, every process uses the one
+    # with the larger token; see ``lost_attempts``.
     committed = sorted((b for b in bases if timeline.is_committed(b.name.instant)), key=_attempt)
     base_of = {base.name.instant: base for base in committed}
     starts = sorted({*base_of, *([compaction] if compaction else [])})
@@ -64,10 +64,10 @@ def slice_file_group(
     )
 
 
-def merged_for_readers(slices: tuple[FileSlice, ...], compaction: str | None) -> FileSlice | None:
-    """The newest slice as a query reads it; None when the group holds nothing.
+def merge_for_readers(slices: tuple[FileSlice, ...], compaction: str | None) -> FileSlice | None:
+    """The newest slice as a query reads it; None if the group is empty.
 
-    What a pending compaction has opened still stands on the slice before it.
+    A slice that a pending compaction opened is merged with the slice before it.
     """
     if not slices:
         return None
@@ -77,24 +77,24 @@ def merged_for_readers(slices: tuple[FileSlice, ...], compaction: str | None) ->
     if len(slices) == 1:
         return newest if newest.logs else None
     older = slices[-2]
-    # In one scan order, as before the plan: a log of the newer slice may have been requested first.
+    # Sorted in one scan order: a log of the newer slice may have been requested first.
     logs = sorted(older.logs + newest.logs, key=lambda log: log.name.scan_order)
     return FileSlice(newest.group, older.base_instant, older.base, tuple(logs))
 
 
 def _named_start(log: LogFile, starts: list[str], timeline: Timeline) -> str | None:
-    """The slice that a log of table version 6 names, if that is there."""
+    """The slice that a log of table version 6 names, if it exists."""
     named = log.name.instant
     return named if named in starts or timeline.is_committed(named) else None
 
 
 def _start_at_completion(log: LogFile, starts: list[str], timeline: Timeline) -> str | None:
-    """The slice that a log belongs to; its own commit when it is older than all others."""
+    """The slice that a log belongs to; its own commit if it is older than all slices."""
     instant = log.name.instant
     if not timeline.is_committed(instant):
         return None
     if starts and instant >= starts[-1]:
-        return starts[-1]  # it completed later still; an archived time need not be looked up
+        return starts[-1]  # it completed even later, so its completion time is not looked up
     position = bisect_right(starts, timeline.completed_at(instant) or instant) if starts else 0
     return starts[position - 1] if position else instant
 

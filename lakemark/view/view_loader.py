@@ -1,10 +1,11 @@
-"""A view of a table that others change at the same time: a snapshot, or an error that says so.
+"""Loads a view of a table that other writers change at the same time.
 
-The timeline is loaded first, the files are listed after it: what completes in between is then not
-there yet, rather than there in part. What was deleted in between is another matter. A clean deletes
-what was no longer the newest when it was planned, so one that is on the timeline already takes
-nothing that the view shows. A newer one may, and so does whoever rolls back or restores. After the
-listing the timeline is therefore looked at once more.
+The result is a snapshot; if that is impossible, an error. The timeline is loaded first, and files
+are listed after it. So a commit that completes in between is missing entirely, rather than partly.
+Deletions in between need a check. A clean deletes files that were not the newest when it was
+planned. So a clean that is already on the timeline deletes nothing that the view shows. A newer
+clean may do so, and so may a rollback or restore. Therefore the timeline is loaded once more after
+the listing.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.view.file_lister import FileLister, StorageFileLister
 from lakemark.view.file_system_view import FileSystemView
-from lakemark.view.late_files import late_instants, without_late_files
-from lakemark.view.lost_attempts import lost_attempts, without
+from lakemark.view.late_files import find_late_instants, without_late_files
+from lakemark.view.lost_attempts import find_lost_attempts, without_paths
 
 _DELETING = (Action.CLEAN, Action.RESTORE)
 _MAY_CLUSTER = (Action.CLUSTERING, Action.REPLACE_COMMIT)
@@ -29,7 +30,7 @@ _MAY_CLUSTER = (Action.CLUSTERING, Action.REPLACE_COMMIT)
 def load_view(
     store: TimelineStore, timeline: Timeline, lister: FileLister, version: FormatVersion
 ) -> FileSystemView:
-    """The file slices as of a timeline.
+    """Load the file slices as of a timeline.
 
     Args:
         store: reads the timeline's instants.
@@ -40,19 +41,19 @@ def load_view(
     Raises:
         SnapshotChanged: files of the snapshot were deleted meanwhile; load the timeline again and
             call again.
-        CorruptData: an instant, or the archive, disagrees with the format.
+        CorruptData: an instant, or the archive, violates the format.
     """
     files = lister.list_files()
-    if isinstance(lister, StorageFileLister):  # the metadata table holds what commits wrote
-        late = late_instants(store, timeline, lister.written_at())
+    if isinstance(lister, StorageFileLister):  # the metadata table lists only files of commits
+        late = find_late_instants(store, timeline, lister.written_at())
         files = without_late_files(files, late, version) if late else files
-        lost = lost_attempts(store, timeline, files)
-        files = without(files, lost) if lost else files
+        lost = find_lost_attempts(store, timeline, files)
+        files = without_paths(files, lost) if lost else files
     try:
         view = FileSystemView.of(
             files,
             timeline,
-            {i.requested_at: _plan_of(i, store) for i in timeline.pending(Action.COMPACTION)},
+            {i.requested_at: _read_plan(i, store) for i in timeline.pending(Action.COMPACTION)},
             {
                 i.requested_at: store.read_commit(i)
                 for i in timeline.completed(Action.REPLACE_COMMIT)
@@ -65,34 +66,34 @@ def load_view(
             version,
         )
     except NotFound as error:
-        message = f"an instant was removed while the table was being listed: {error}; load again"
+        message = f"an instant was removed while the table was listed: {error}; load it again"
         raise SnapshotChanged(message) from error
-    check_undisturbed(timeline, store.load())
+    check_no_deletions(timeline, store.load())
     return view
 
 
-def check_undisturbed(before: Timeline, after: Timeline) -> None:
-    """Pass when nothing that ``before`` shows can have been deleted until ``after`` was loaded.
+def check_no_deletions(before: Timeline, after: Timeline) -> None:
+    """Check that no file of ``before`` can have been deleted until ``after`` was loaded.
 
     Raises:
-        SnapshotChanged: something may have been.
+        SnapshotChanged: a file may have been deleted.
     """
     known = {(i.requested_at, i.action) for i in before.instants}
     for instant in after.instants:
         if instant.action in _DELETING and (instant.requested_at, instant.action) not in known:
-            message = f"{instant} began while the table was being listed; load it again"
+            message = f"{instant} began while the table was listed; load it again"
             raise SnapshotChanged(message)
     for instant in before.completed():
         if instant.action.is_write and not after.is_committed(instant.requested_at):
-            message = f"{instant} was rolled back while the table was being listed; load it again"
+            message = f"{instant} was rolled back while the table was listed; load it again"
             raise SnapshotChanged(message)
 
 
-def _plan_of(pending: Instant, store: TimelineStore) -> CompactionPlan:
-    """The plan of a compaction; an empty one if it is inflight and was never requested.
+def _read_plan(pending: Instant, store: TimelineStore) -> CompactionPlan:
+    """The plan of a compaction; an empty one if it is inflight without a request.
 
-    A writer that stood still before it made the compaction inflight leaves that, if another removed
-    the plan meanwhile. The compaction has written nothing then, and it cannot complete.
+    A writer that was paused before it made the compaction inflight leaves this state if another
+    writer removed the plan meanwhile. It has written nothing, and it cannot complete.
     """
     try:
         return store.read_compaction_plan(pending.requested_at)

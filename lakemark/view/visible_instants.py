@@ -1,4 +1,4 @@
-"""Which commits a view shows, for readers that have to ask block by block."""
+"""The commits that a view shows, for readers that select log blocks."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from lakemark.timeline.timeline import Timeline
 
 @dataclass(frozen=True, slots=True)
 class VisibleInstants:
-    """Answers for the blocks of log files; pickles to workers.
+    """Decides which blocks of log files are visible; can be pickled for workers.
 
-    A block counts when its commit completed, or was archived, and is not later than the moment that
-    the view shows. Source: ``BaseHoodieLogRecordReader`` of Apache Hudi 1.2.0.
+    A block is visible if its commit completed, or was archived, and is not later than the instant
+    of the view. Source: ``BaseHoodieLogRecordReader`` of Apache Hudi 1.2.0.
 
     Attributes:
-        timeline: says what is committed; None where logs are visible as a whole, as in table
-            version 8 and later.
-        until: the last instant that counts; None for the latest state.
+        timeline: decides which instants are committed; None if logs are visible as a whole, as in
+            table version 8 and later.
+        until: the last visible instant; None for the latest state.
     """
 
     timeline: Timeline | None = None
@@ -28,11 +28,11 @@ class VisibleInstants:
     def of(
         cls, timeline: Timeline, version: FormatVersion, until: str | None = None
     ) -> VisibleInstants:
-        """Those of a table of that version."""
+        """The visible instants of a table of that version."""
         return cls(timeline.without_archive() if version.logs_name_their_slice else None, until)
 
     def __call__(self, instant: str) -> bool:
-        """Whether blocks of that commit count."""
+        """Whether blocks of that commit are visible."""
         if self.until is not None and instant > self.until:
             return False
         return self.timeline is None or self.timeline.is_committed(instant)

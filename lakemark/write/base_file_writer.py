@@ -1,8 +1,8 @@
-"""Writes a base file: Parquet whose footer carries what the indexes of Hudi ask for.
+"""Writes a base file: Parquet, with the metadata that Hudi's indexes need in its footer.
 
-The footer's key-values are the bloom filter of the record keys, the smallest and the largest key,
-and the rows' Avro schema (``HoodieAvroParquetWriter`` of Apache Hudi 1.2.0). Equal rows give equal
-bytes, in whatever batches they come, so a task that runs again makes the same file.
+The key-values of the footer are the bloom filter of the record keys, the smallest and the largest
+key, and the rows' Avro schema (``HoodieAvroParquetWriter`` of Apache Hudi 1.2.0). Equal rows give
+equal bytes, however they are divided into batches, so a task that runs again writes the same file.
 """
 
 from __future__ import annotations
@@ -20,24 +20,23 @@ from lakemark.log.parquet_format import avro_key_values, column_sizes, parquet_w
 from lakemark.model.column_ranges import ColumnRanges
 from lakemark.model.meta_columns import RECORD_KEY
 from lakemark.storage.storage import Storage, StreamingFile
-from lakemark.write.new_file import made_visible
 from lakemark.write.row_groups import RowGroups
-from lakemark.write.write_status import WriteStatus
+from lakemark.write.write_status import WriteStatus, close_file
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 
-#: Largest row group, in bytes of Arrow memory. Statistics skip whole row groups. Measured beside 64
-#: MiB: a scan takes the same time, a filter for one row in a hundred half of it, and files are 4 %
-#: larger; at 16 MiB they are 12 % larger.
+#: Largest row group, in bytes of Arrow memory. Statistics skip whole row groups. Measured against
+#: 64 MiB: a scan takes the same time, a filter for one row in a hundred takes half, and files are
+#: 4 % larger; at 16 MiB they are 12 % larger.
 ROW_GROUP_BYTES = 32 << 20
 
 
 class BaseFileWriter:
     """One base file, written front to back; memory is bounded by one row group.
 
-    Used as a context manager it leaves nothing behind unless ``close`` was reached.
+    As a context manager it removes an unfinished file, unless ``close`` was called.
     """
 
     def __init__(
@@ -53,13 +52,13 @@ class BaseFileWriter:
         """Begin a file.
 
         Args:
-            storage: of the table.
+            storage: storage of the table.
             path: from the table's root.
             schema: columns of the rows, meta columns first, with the types of ``avro_schema``.
             avro_schema: the same schema, for the footer.
             key_column: holds the record keys.
             row_group_bytes: largest row group, in bytes of Arrow memory.
-            indexed: columns whose ranges are asked for.
+            indexed: columns whose ranges are recorded.
         """
         assert 0 < row_group_bytes <= ROW_GROUP_BYTES, row_group_bytes
         self._avro_schema, self._key_column = avro_schema, key_column
@@ -83,7 +82,7 @@ class BaseFileWriter:
         self.abort()
 
     def write(self, rows: pa.Table | pa.RecordBatch) -> None:
-        """Append rows whose meta columns are set (see ``with_meta``).
+        """Append rows whose meta columns are set (see ``set_meta_columns``).
 
         Raises:
             InvalidRecords: a record key is null or empty, or a value does not fit the schema.
@@ -96,23 +95,23 @@ class BaseFileWriter:
         """Finish the footer and make the file visible.
 
         Raises:
-            ContentMismatch: a file with other bytes lies at the path; see ``made_visible``.
+            ContentMismatch: a file with other bytes exists at the path; see ``close_file``.
         """
-        for row_group in self._row_groups.rest():
+        for row_group in self._row_groups.flush():
             self._write_row_group(row_group)
         footer = {**avro_key_values(self._avro_schema), **self._keys.footer()}
         self._parquet.add_key_value_metadata(footer)
         self._parquet.close()
-        ranges = self._united() if self._indexed else None
-        return WriteStatus(made_visible(self._file), self._num_writes, column_ranges=ranges)
+        ranges = self._unite_ranges() if self._indexed else None
+        return WriteStatus(close_file(self._file), self._num_writes, column_ranges=ranges)
 
     def abort(self) -> None:
-        """Forget the file, unless it was closed."""
+        """Discard the file, unless it was closed."""
         self._sink.discard()
         self._parquet.close()
         self._file.abort()
 
-    def _united(self) -> ColumnRanges:
+    def _unite_ranges(self) -> ColumnRanges:
         sizes = column_sizes(self._parquet.writer.metadata)
         return replace(ColumnRanges.united(self._ranges), sizes=sizes)
 
@@ -126,7 +125,7 @@ class BaseFileWriter:
 
 
 class _Sink(io.RawIOBase):
-    """A file of the storage as Arrow's Parquet writer wants it."""
+    """A file of the storage as an output file for Arrow's Parquet writer."""
 
     def __init__(self, file: StreamingFile) -> None:
         super().__init__()
@@ -148,5 +147,5 @@ class _Sink(io.RawIOBase):
         return self._written_bytes
 
     def discard(self) -> None:
-        """Swallow what the Parquet writer still has to say."""
+        """Ignore what the Parquet writer still writes."""
         self._discards = True

@@ -1,132 +1,54 @@
-"""One file of a commit: the changes of one bucket become a base file or a log file.
+"""Writes one file of a commit: the changes of one bucket become a base file or a log file.
 
-Runs in a worker, or in a thread of the driver. Everything it names or orders is a pure function
-of instant, bucket and changes, so a second attempt makes the same file and finds it there.
+Runs in a worker, or in a thread of the driver. All names and orders are pure functions of the
+instant, the bucket and the changes. So a second attempt writes the same file, and finds the first.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import chain
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakemark.config.merge_settings import MergeSettings
 from lakemark.config.table_properties import MergeMode, TableType
 from lakemark.execution.interleave import read_ahead
 from lakemark.index.bucket import file_id
 from lakemark.merge.merge_stream import MergeStream, merge_streams
-from lakemark.merge.partial_update.partial_rows import settled
-from lakemark.merge.record_merger import RecordMerger
-from lakemark.merge.table_merger import table_merger
+from lakemark.merge.partial_update.partial_rows import resolve_partial_rows
 from lakemark.model.changes import CHANGE_KIND_FIELD, WRITTEN_COLUMNS
 from lakemark.model.commit_metadata import WriteStat
 from lakemark.model.file_names import BaseFileName, LogFileName, write_token
 from lakemark.model.file_slice import FileGroupId, FileSlice, join
-from lakemark.model.format_version import FormatVersion
 from lakemark.model.meta_columns import RECORD_KEY
-from lakemark.read.file_group_reader import FileGroupReader, every_instant
-from lakemark.read.log_changes import IsVisible
 from lakemark.read.projection import conform
-from lakemark.storage import Storage, StorageLocation, open_storage
 from lakemark.write.base_file_writer import BaseFileWriter
 from lakemark.write.log_file_writer import LogFileWriter
-from lakemark.write.markers import mark, mark_partition
-from lakemark.write.meta_column_values import with_meta
+from lakemark.write.markers import create_marker, create_partition_metafile
+from lakemark.write.meta_column_values import set_meta_columns
 from lakemark.write.partitioner import Bucket, task_number
+from lakemark.write.write_context import WriteContext
 
 #: Changes held, folded and written as one pair of log blocks, in Arrow bytes.
 MAX_BLOCK_BYTES = 64 << 20
 
-#: Sets of columns that partial rows are written with, each in a block of its own, besides whole
-#: rows. A block costs as much as some hundred rows.
+#: Sets of columns of partial rows, each with a block of its own, in addition to whole rows. A block
+#: costs as much as about a hundred rows.
 MAX_COLUMN_SETS = 16
-
-
-@dataclass(frozen=True)
-class WriteContext:
-    """What every file of a commit shares; small, and picklable to workers.
-
-    Attributes:
-        location: the table.
-        instant: requested time of the commit.
-        table_name: for the name of the written Avro schema.
-        table_type: whether changes to an existing group go to a log or rewrite its base file.
-        schema: the table's columns, meta columns first.
-        avro_schema_text: the same as Avro JSON, with the meta columns.
-        merge: what becomes of two changes to one record.
-        log_format: ``parquet`` or ``avro``, the content of data blocks.
-        indexed: columns whose ranges the metadata table keeps; none without one.
-        version: the table's.
-        is_visible: whether log blocks of an instant count, as for ``FileGroupReader``.
-        cdc_enabled: whether the table keeps changes for CDC queries.
-        attempt: which attempt at the instant it is, if that is a planned service.
-    """
-
-    location: StorageLocation
-    instant: str
-    table_name: str
-    table_type: TableType
-    schema: pa.Schema
-    avro_schema_text: str
-    merge: MergeSettings
-    log_format: str = "parquet"
-    indexed: tuple[str, ...] = ()
-    version: FormatVersion = FormatVersion.V9
-    is_visible: IsVisible = every_instant
-    cdc_enabled: bool = False
-    attempt: str = ""
-
-    @cached_property
-    def storage(self) -> Storage:
-        """The table's storage, opened once in each process."""
-        return open_storage(self.location)
-
-    @cached_property
-    def merger(self) -> RecordMerger:
-        """The table's record merger, the same that its readers use."""
-        return table_merger(self.merge, self.avro_schema)
-
-    @property
-    def reader(self) -> FileGroupReader:
-        """Reads file slices of the table, to write them anew."""
-        marker = self.merge.delete_marker
-        return FileGroupReader(
-            self.storage, self.schema, self.merger, self.is_visible, delete_marker=marker
-        )
-
-    @cached_property
-    def avro_schema(self) -> dict[str, Any]:
-        """The written schema."""
-        parsed: dict[str, Any] = json.loads(self.avro_schema_text)
-        return parsed
-
-    def sharing(self, storage: Storage) -> WriteContext:
-        """The same, writing through a storage that this process has open already."""
-        self.__dict__["storage"] = storage
-        return self
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Without what was opened here: the other process opens its own."""
-        opened = ("storage", "merger", "avro_schema")
-        return {name: value for name, value in self.__dict__.items() if name not in opened}
 
 
 @dataclass(frozen=True, slots=True)
 class FileGroupWrite:
-    """One bucket's part in a commit.
+    """The part of one bucket in a commit.
 
     Attributes:
-        bucket: where the changes belong.
-        current: the bucket's latest file slice; None makes a new file group.
-        is_new_partition: whether the partition still lacks its metafile.
-        readable: what a query reads of the bucket; the latest slice when left out.
+        bucket: bucket of the changes.
+        current: the bucket's latest file slice; None creates a file group.
+        is_new_partition: whether the partition has no metafile yet.
+        readable: the bucket's slice for queries; the latest slice if None.
     """
 
     bucket: Bucket
@@ -138,18 +60,18 @@ class FileGroupWrite:
 def write_file_group(
     context: WriteContext, task: FileGroupWrite, changes: Iterable[pa.Table]
 ) -> WriteStat | None:
-    """Write the file of one bucket; None when there is nothing to write.
+    """Write the file of one bucket; returns None if there is nothing to write.
 
     Args:
         context: the commit.
-        task: the bucket and what it holds so far.
-        changes: tables of changes in order of arrival, not folded; streamed. Columns of the
-            table that they lack are null.
+        task: the bucket and its current slice.
+        changes: tables of changes in order of arrival, not folded; streamed. Missing columns of the
+            table are null.
 
     Raises:
-        ContentMismatch: another attempt at the task was given other changes.
+        ContentMismatch: another attempt at the task had other changes.
     """
-    changes = _settled(context, task, _in_columns(context.schema, changes))
+    changes = _resolve(context, task, _conform_changes(context.schema, changes))
     if task.current is None:
         return _create_base_file(context, task, changes)
     if context.table_type is TableType.MERGE_ON_READ:
@@ -164,29 +86,29 @@ def write_base_file(
     first: pa.Table | None = None,
     replaces: FileSlice | None = None,
 ) -> WriteStat:
-    """Write merged rows as the base file that the instant gives the group.
+    """Write merged rows as the base file of the group for the instant.
 
     Args:
         context: the commit or compaction.
         group: the file group.
-        merged: the live rows; those without a commit time yet get this instant's.
-        first: rows already taken from ``merged``.
-        replaces: the slice that the new file takes the place of.
+        merged: the live rows; rows without a commit time get this instant's.
+        first: rows that were already read from ``merged``.
+        replaces: the slice that the new file replaces.
     """
     number = task_number(group)
     name = BaseFileName(group.file_id, write_token(number, context.attempt), context.instant)
     path = join(group.partition_path, str(name))
-    mark(context.storage, context.instant, path)
+    create_marker(context.storage, context.instant, path)
     with (
         BaseFileWriter(
             context.storage, path, context.schema, context.avro_schema, indexed=context.indexed
         ) as writer,
-        # Rows are merged while those before are encoded.
+        # Rows are merged while earlier rows are encoded.
         closing(read_ahead(lambda: merged)) as arriving,
     ):
         first_row = 0
         for rows in chain([] if first is None else [first], arriving):
-            writer.write(with_meta(rows, context.instant, number, str(name), first_row))
+            writer.write(set_meta_columns(rows, context.instant, number, str(name), first_row))
             first_row += rows.num_rows
         status = writer.close()
     return WriteStat(
@@ -205,8 +127,8 @@ def write_base_file(
     )
 
 
-def _in_columns(schema: pa.Schema, changes: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Changes in the table's columns, which may be more than their own: another writer adds some.
+def _conform_changes(schema: pa.Schema, changes: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Changes in the table's columns, because another writer may have added some.
 
     Partial rows are decoded in the table's columns, so they stay as they are.
     """
@@ -216,12 +138,12 @@ def _in_columns(schema: pa.Schema, changes: Iterable[pa.Table]) -> Iterator[pa.T
         yield part if WRITTEN_COLUMNS in part.schema.names else conform(part, wanted, "")
 
 
-def _settled(
+def _resolve(
     context: WriteContext, task: FileGroupWrite, changes: Iterable[pa.Table]
 ) -> Iterator[pa.Table]:
-    """The changes, partial only where they meet a row; as they are where none can be partial.
+    """The changes, with partial rows resolved; unchanged if no row can be partial.
 
-    For a log they are gathered to blocks.
+    For a log they are combined into blocks.
     """
     appends = task.current is not None and context.table_type is TableType.MERGE_ON_READ
     arriving = iter(changes)
@@ -230,24 +152,24 @@ def _settled(
         return iter(())
     together = chain([first], arriving)
     if WRITTEN_COLUMNS not in first.column_names:
-        return _gathered(together) if appends else together
+        return _combine_blocks(together) if appends else together
     file_slice = task.readable or task.current
 
-    def standing(keys: pa.ChunkedArray, columns: Sequence[str]) -> pa.Table:
+    def read_current(keys: pa.ChunkedArray, columns: Sequence[str]) -> pa.Table:
         nothing = context.schema.empty_table().select(list(columns))
         rows = context.reader.read(file_slice, columns) if file_slice else ()
-        return pa.concat_tables([nothing, *(_of_keys(batch, keys) for batch in rows)])
+        return pa.concat_tables([nothing, *(_filter_keys(batch, keys) for batch in rows)])
 
-    return settled(
-        _gathered(together),
+    return resolve_partial_rows(
+        _combine_blocks(together),
         context.merger,
-        standing,
-        makes_whole=appends and context.merge.mode is MergeMode.COMMIT_TIME,
-        largest_sets=MAX_COLUMN_SETS if appends else None,
+        read_current,
+        completes_rows=appends and context.merge.mode is MergeMode.COMMIT_TIME,
+        max_column_sets=MAX_COLUMN_SETS if appends else None,
     )
 
 
-def _of_keys(rows: pa.Table, keys: pa.ChunkedArray) -> pa.Table:
+def _filter_keys(rows: pa.Table, keys: pa.ChunkedArray) -> pa.Table:
     return rows.filter(pc.is_in(rows.column(RECORD_KEY), value_set=keys))
 
 
@@ -258,9 +180,9 @@ def _create_base_file(
     merged = merge_streams((), changes, context.merger)
     first = next(merged, None)
     if first is None:
-        return None  # deletes of keys that were never there
+        return None  # deletes of keys that never existed
     if task.is_new_partition:
-        mark_partition(context.storage, instant, partition)
+        create_partition_metafile(context.storage, instant, partition)
     group = FileGroupId(
         partition, file_id(task.bucket.number, partition, instant, context.table_name)
     )
@@ -281,16 +203,16 @@ def _append_log_file(
     parts = (part for part in folded if part.num_rows)
     first = next(parts, None)
     if first is None:
-        return None  # all came too late to say anything
+        return None  # all changes were too late
     group, number = current.group, task.bucket.task_number
-    name = _log_name(context, current, number)
+    name = _name_log(context, current, number)
     path = join(group.partition_path, str(name))
     names_slice = context.version.logs_name_their_slice
-    mark(context.storage, context.instant, path, names_slice=names_slice)
+    create_marker(context.storage, context.instant, path, names_slice=names_slice)
     first_row = 0
     with _log_writer(context, path) as writer:
         for part in chain([first], parts):
-            writer.append(with_meta(part, context.instant, number, group.file_id, first_row))
+            writer.append(set_meta_columns(part, context.instant, number, group.file_id, first_row))
             first_row += part.num_rows
         status = writer.close()
     base_file, log_files = _listed_files(context, task, current, name)
@@ -312,10 +234,10 @@ def _append_log_file(
     )
 
 
-def _log_name(context: WriteContext, current: FileSlice, number: int) -> LogFileName:
-    """A log is named after its instant; in version 6 after its slice, and is the next one there.
+def _name_log(context: WriteContext, current: FileSlice, number: int) -> LogFileName:
+    """Name a log after its instant; in version 6 after its slice, as the next log there.
 
-    There the write token tells apart what two writers of one slice write, by the time of day.
+    In version 6 the write token, from the time of day, separates the logs of two writers.
     """
     file_id = current.group.file_id
     if not context.version.logs_name_their_slice:
@@ -331,8 +253,8 @@ def _listed_files(
     """The base file and the logs that the stat of a log lists, itself last.
 
     hudi-rs cannot read a commit incrementally without the name of the base file. In version 6 the
-    logs before it in its slice are listed. For CDC queries all files are listed that a query read
-    before the commit, also while a compaction is pending: Apache Hudi takes the rows before the
+    earlier logs of the slice are listed. For CDC queries all files are listed that a query read
+    before the commit, even while a compaction is pending: Apache Hudi reads the rows before the
     commit from them (``HoodieCDCExtractor.getDependentFileSliceForLogFile``).
     """
     listed, logs = current, current.logs
@@ -357,8 +279,8 @@ def _log_writer(context: WriteContext, path: str) -> LogFileWriter:
     )
 
 
-def _gathered(changes: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Tables gathered to blocks; within one, a fold leaves one change for each key."""
+def _combine_blocks(changes: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Tables combined into blocks; in each block a fold leaves one change for each key."""
     gathered: list[pa.Table] = []
     for table in changes:
         gathered.append(table)

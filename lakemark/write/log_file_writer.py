@@ -1,8 +1,8 @@
-"""Writes a log file: blocks of changes, one pair of data and delete block after the other.
+"""Writes a log file: blocks of changes, each a data block followed by a delete block.
 
-Rows that carry a part of the columns only go into data blocks of their own, one for each set of
-columns: with the header ``IS_PARTIAL`` and a schema of these columns alone, as ``MERGE INTO`` of
-Apache Hudi 1.2.0 writes them.
+Partial rows have data blocks of their own, one for each set of columns, with the header
+``IS_PARTIAL`` and a schema of these columns only. ``MERGE INTO`` of Apache Hudi 1.2.0 writes them
+in the same way.
 """
 
 from __future__ import annotations
@@ -26,9 +26,8 @@ from lakemark.model.written_columns import is_written, own_columns
 from lakemark.schema.avro import to_json
 from lakemark.schema.field_path import column_at
 from lakemark.storage.storage import Storage
-from lakemark.write.new_file import made_visible
-from lakemark.write.row_groups import cut
-from lakemark.write.write_status import WriteStatus
+from lakemark.write.row_groups import divide_rows
+from lakemark.write.write_status import WriteStatus, close_file
 
 _Encode = Callable[[pa.Table, Mapping[str, object]], memoryview]
 _DATA_BLOCKS: Mapping[str, tuple[BlockType, _Encode]] = {
@@ -39,10 +38,27 @@ _DATA_BLOCKS: Mapping[str, tuple[BlockType, _Encode]] = {
 _PARTIAL = {HeaderKey.IS_PARTIAL: "true"}
 
 
+def default_log_format(schema: pa.Schema, ordering_fields: Sequence[str]) -> str:
+    """Return ``parquet``, which is faster, or ``avro`` if a text column orders the rows.
+
+    Apache Hudi 1.2.0 on Spark misreads a text as ordering value in a Parquet block, whoever wrote
+    the block: a newer row loses to an older one. In Avro blocks it reads the value correctly.
+    ``tests/interop/test_text_ordering.py`` shows both.
+
+    Args:
+        schema: the table's columns.
+        ordering_fields: columns that order two changes of a record; a dotted name is a field of a
+            struct.
+    """
+    nothing = schema.empty_table()
+    kinds = [column_at(nothing, name).type for name in ordering_fields]
+    return "avro" if any(pa.types.is_string(kind) for kind in kinds) else "parquet"
+
+
 class LogFileWriter:
     """One log file, written front to back; memory is bounded by one block.
 
-    Used as a context manager it leaves nothing behind unless ``close`` was reached.
+    As a context manager it removes an unfinished file, unless ``close`` was called.
     """
 
     def __init__(
@@ -61,16 +77,16 @@ class LogFileWriter:
         """Begin a file.
 
         Args:
-            storage: of the table.
+            storage: storage of the table.
             path: from the table's root.
             instant: requested time of the delta commit.
             schema: columns of the rows, meta columns first, with the types of ``avro_schema``.
             avro_schema: the same schema, for the header of every block.
-            block_format: content of data blocks, ``parquet`` or ``avro``.
+            block_format: format of data blocks, ``parquet`` or ``avro``.
             ordering_fields: columns that order two changes of a record.
-            is_event_time: whether they do; if not, a later delete always wins.
+            is_event_time: whether they are used; if not, a later delete always wins.
             max_block_bytes: largest block, in bytes of Arrow memory.
-            indexed: columns whose ranges are asked for, of rows in data blocks.
+            indexed: columns whose ranges are recorded, of rows in data blocks.
         """
         assert block_format in _DATA_BLOCKS, block_format
         assert 0 < max_block_bytes <= MAX_BLOCK_BYTES, max_block_bytes
@@ -78,7 +94,7 @@ class LogFileWriter:
         self._data_type, self._encode = _DATA_BLOCKS[block_format]
         self._ordering = tuple(ordering_fields) if is_event_time else ()
         self._max_block_bytes = max_block_bytes
-        # In the order in which Apache's blocks have them.
+        # In the order of Apache Hudi's blocks.
         self._header = {
             HeaderKey.SCHEMA: to_json(avro_schema),
             HeaderKey.INSTANT_TIME: instant,
@@ -102,23 +118,23 @@ class LogFileWriter:
     def append(self, changes: pa.Table) -> None:
         """Append changes: their upserts as data blocks, then their deletes as delete blocks.
 
-        The blocks no longer tell in which order an upsert and a delete came. That is safe because
-        no key occurs twice in ``changes``: fold them before. Later calls come later in the log.
+        The blocks do not record whether an upsert or a delete came first. This is safe because no
+        key occurs twice in ``changes``: fold them first. Later calls append after earlier ones.
 
-        A row that is flagged as deleted becomes a delete record with its ordering value, as
-        Apache's writer makes it; not every reader looks for the flag in data blocks.
+        A row that is flagged as deleted becomes a delete record with its ordering value, as in
+        Apache Hudi's writer, because not every reader checks the flag in data blocks.
 
-        A partial row must carry the meta columns and the ordering columns at least.
+        A partial row must have at least the meta columns and the ordering columns.
 
         Args:
             changes: a table as ``lakemark.model.changes`` describes it, meta columns set
-                (see ``with_meta``; in a log ``_hoodie_file_name`` is the file id).
+                (see ``set_meta_columns``; in a log ``_hoodie_file_name`` is the file id).
 
         Raises:
             InvalidRecords: a value does not fit the schema.
         """
         is_upsert = pc.equal(changes.column(CHANGE_KIND), pa.scalar(ChangeKind.UPSERT, pa.int8()))
-        for names, rows in _by_written_columns(changes.filter(is_upsert)):
+        for names, rows in _split_by_written_columns(changes.filter(is_upsert)):
             self._append_rows(rows, names)
         self._append_deletes(changes.filter(pc.invert(is_upsert)))
 
@@ -126,10 +142,10 @@ class LogFileWriter:
         """Make the file visible.
 
         Raises:
-            ContentMismatch: a file with other bytes lies at the path; see ``made_visible``.
+            ContentMismatch: a file with other bytes exists at the path; see ``close_file``.
         """
         return WriteStatus(
-            made_visible(self._file),
+            close_file(self._file),
             self._num_writes,
             self._num_deletes,
             self._num_data_blocks,
@@ -138,17 +154,17 @@ class LogFileWriter:
         )
 
     def abort(self) -> None:
-        """Forget the file, unless it was closed."""
+        """Discard the file, unless it was closed."""
         self._file.abort()
 
     def _append_rows(self, rows: pa.Table, names: Sequence[str] | None) -> None:
-        """Append rows that carry these columns; all of them when None."""
+        """Append rows with these columns; all columns when None."""
         schema, avro_schema, header = self._schema, self._avro_schema, self._header
         if names is not None:
             schema = pa.schema([schema.field(name) for name in names])
-            avro_schema = _fields_named(avro_schema, names)
+            avro_schema = _select_fields(avro_schema, names)
             header = {**header, HeaderKey.SCHEMA: to_json(avro_schema), **_PARTIAL}
-        for block in cut(rows, schema, self._max_block_bytes):
+        for block in divide_rows(rows, schema, self._max_block_bytes):
             content = self._encode(block, avro_schema)
             write_block(self._file, self._data_type, header, content)
             self._num_writes += block.num_rows
@@ -162,19 +178,19 @@ class LogFileWriter:
                 RECORD_KEY: deletes.column(RECORD_KEY),
                 PARTITION_PATH: deletes.column(PARTITION_PATH),
                 CHANGE_KIND: deletes.column(CHANGE_KIND),
-                # Under their dotted names; in structs they have no columns of their own.
+                # Under their dotted names, because they are not columns of their own.
                 **{name: column_at(deletes, name) for name in self._ordering},
             }
         )
-        for block in cut(records, records.schema, self._max_block_bytes):
+        for block in divide_rows(records, records.schema, self._max_block_bytes):
             content = _encode_deletes(block, self._ordering)
             write_block(self._file, BlockType.DELETE, self._header, content)
             self._num_deletes += block.num_rows
             self._num_delete_blocks += 1
 
 
-def _by_written_columns(rows: pa.Table) -> Iterator[tuple[Sequence[str] | None, pa.Table]]:
-    """The rows by the columns that they carry, sets in order of appearance; None means all."""
+def _split_by_written_columns(rows: pa.Table) -> Iterator[tuple[Sequence[str] | None, pa.Table]]:
+    """The rows by set of columns, sets in order of appearance; None means all columns."""
     if WRITTEN_COLUMNS not in rows.column_names or not rows.num_rows:
         yield None, rows
         return
@@ -192,7 +208,7 @@ def _by_written_columns(rows: pa.Table) -> Iterator[tuple[Sequence[str] | None, 
         yield None if len(written) == len(names) else written, part
 
 
-def _fields_named(avro_schema: Mapping[str, object], names: Sequence[str]) -> dict[str, object]:
+def _select_fields(avro_schema: Mapping[str, object], names: Sequence[str]) -> dict[str, object]:
     fields = avro_schema["fields"]
     assert isinstance(fields, list), avro_schema
     return {**avro_schema, "fields": [field for field in fields if field["name"] in set(names)]}

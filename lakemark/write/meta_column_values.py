@@ -1,4 +1,4 @@
-"""Sets the meta columns that only the writer of a file knows."""
+"""Sets the meta columns whose values only the writer of a file knows."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ import pyarrow.compute as pc
 from lakemark.model.meta_columns import COMMIT_SEQNO, COMMIT_TIME, FILE_NAME, META_COLUMNS
 
 
-def with_meta(
+def set_meta_columns(
     rows: pa.Table, instant: str, task: int | str, file_name: str, first_row: int = 0
 ) -> pa.Table:
-    """Rows as they go into a file.
+    """Set the meta columns of rows for a file.
 
     A row without a commit time is new: it gets the instant, and the sequence number
-    ``<instant>_<task>_<row>``. A row with one was written before (a compaction copies it) and
-    keeps both. All get the file name.
+    ``<instant>_<task>_<row>``. A row with a commit time was written before (a compaction copies it)
+    and keeps both. All rows get the file name.
 
     Args:
-        rows: record key and partition path are set already; meta columns in any place, or absent.
-        instant: of the commit.
-        task: tells apart the files of one commit.
-        file_name: the base file's name; in the records of a log, the file id.
-        first_row: number of the first of these rows in the file, counted from 0; with it the
-            sequence numbers of a commit are unique however its rows are cut into tables.
+        rows: record key and partition path are already set; meta columns in any order, or absent.
+        instant: requested time of the commit.
+        task: distinguishes the files of one commit.
+        file_name: the base file's name; for records of a log, the file id.
+        first_row: number of the first of these rows in the file, counted from 0. It makes the
+            sequence numbers of a commit unique, however its rows are divided into tables.
     """
     count = rows.num_rows
     meta = {name: _column(rows, name) for name in META_COLUMNS}

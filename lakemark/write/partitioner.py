@@ -1,4 +1,4 @@
-"""Changes to the file groups they belong to."""
+"""Divides changes by the file groups they belong to."""
 
 from __future__ import annotations
 
@@ -9,38 +9,38 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakemark.index.bucket import BucketIndex, place_in_partition
+from lakemark.index.bucket import BucketIndex, bucket_or_file_id
 from lakemark.model.file_slice import FileGroupId
 from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Bucket:
-    """Where a record lives for ever: its partition, and the hash of its key."""
+    """The fixed location of a record: its partition, and the hash of its key."""
 
     partition_path: str
     number: int
 
     @property
     def task_number(self) -> int:
-        """The same as of its file group; see ``task_number``."""
+        """The task number of its file group; see ``task_number``."""
         return _task_number(self.partition_path, self.number)
 
 
 def task_number(group: FileGroupId) -> int:
-    """A file group's number in write tokens and sequence numbers: its own, as good as always.
+    """A file group's number in write tokens and sequence numbers, unique except for collisions.
 
     A pure function of the group, so that a second attempt uses the same; a Java int.
     """
-    return _task_number(group.partition_path, place_in_partition(group.file_id))
+    return _task_number(group.partition_path, bucket_or_file_id(group.file_id))
 
 
-def _task_number(partition_path: str, place: int | str) -> int:
-    return zlib.crc32(f"{partition_path}/{place}".encode()) & 0x7FFFFFFF
+def _task_number(partition_path: str, bucket_or_id: int | str) -> int:
+    return zlib.crc32(f"{partition_path}/{bucket_or_id}".encode()) & 0x7FFFFFFF
 
 
 def divide(changes: pa.Table, index: BucketIndex) -> list[tuple[Bucket, pa.Table]]:
-    """The changes of each bucket, in order of arrival; buckets in ascending order."""
+    """Divide changes by bucket, in order of arrival; buckets in ascending order."""
     if not changes.num_rows:
         return []
     changes = changes.combine_chunks()

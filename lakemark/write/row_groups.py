@@ -1,4 +1,4 @@
-"""Cuts rows into tables of bounded size, wherever they were cut before."""
+"""Divides rows into tables of bounded size, independently of their batches."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Bytes = npt.NDArray[np.int64]
 
 
 class RowGroups:
-    """Gathers rows into tables of at most ``max_bytes`` of Arrow memory.
+    """Combines rows into tables of at most ``max_bytes`` of Arrow memory.
 
-    Where one table ends depends on the rows alone, not on the batches in which they came, so a
-    task that runs again writes the same bytes. A single row larger than that is a table of its own.
+    The boundaries depend on the rows alone, not on their batches, so a task that runs again writes
+    the same bytes. A single row that is larger becomes a table of its own.
     """
 
     def __init__(self, schema: pa.Schema, max_bytes: int) -> None:
@@ -30,46 +30,46 @@ class RowGroups:
         self._gathered_bytes = 0
 
     def add(self, rows: pa.Table) -> Iterator[pa.Table]:
-        """Take rows in; yields each table that has become full.
+        """Add rows; yields each table that is full.
 
         Raises:
             InvalidRecords: a column is missing, or a value does not fit the schema's type.
         """
-        rows = _conformed(rows, self._schema)
+        rows = _conform(rows, self._schema)
         ends = np.cumsum(row_bytes(rows))
         start, done_bytes = 0, 0
         while start < rows.num_rows:
             room_bytes = self._max_bytes - self._gathered_bytes
             end = int(np.searchsorted(ends, done_bytes + room_bytes, side="right"))
             if end <= start and self._gathered:
-                yield from self.rest()
+                yield from self.flush()
                 continue
             end = max(end, start + 1)
             self._gathered.append(rows.slice(start, end - start))
             self._gathered_bytes += int(ends[end - 1]) - done_bytes
             start, done_bytes = end, int(ends[end - 1])
 
-    def rest(self) -> Iterator[pa.Table]:
-        """The table gathered so far; none when there are no rows."""
+    def flush(self) -> Iterator[pa.Table]:
+        """The table of the remaining rows; nothing if there are none."""
         if self._gathered:
-            # One chunk a column: Parquet's pages end where a chunk does.
+            # One chunk per column, because Parquet's pages end where a chunk ends.
             yield pa.concat_tables(self._gathered).combine_chunks()
         self._gathered, self._gathered_bytes = [], 0
 
 
-def cut(rows: pa.Table, schema: pa.Schema, max_bytes: int) -> Iterator[pa.Table]:
-    """All of ``rows`` in tables of at most ``max_bytes``; none when there are no rows.
+def divide_rows(rows: pa.Table, schema: pa.Schema, max_bytes: int) -> Iterator[pa.Table]:
+    """Divide ``rows`` into tables of at most ``max_bytes``; nothing if there are no rows.
 
     Raises:
         InvalidRecords: a column is missing, or a value does not fit the schema's type.
     """
     row_groups = RowGroups(schema, max_bytes)
     yield from row_groups.add(rows)
-    yield from row_groups.rest()
+    yield from row_groups.flush()
 
 
 def row_bytes(rows: pa.Table) -> Bytes:
-    """Arrow bytes of each row, validity and offsets rounded up."""
+    """Arrow bytes of each row, with validity and offsets rounded up."""
     total = np.zeros(rows.num_rows, np.int64)
     for column in rows.columns:
         sizes = [_value_bytes(chunk) for chunk in column.chunks]
@@ -77,7 +77,7 @@ def row_bytes(rows: pa.Table) -> Bytes:
     return total
 
 
-def _conformed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+def _conform(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     if rows.schema.equals(schema):
         return rows
     try:

@@ -34,9 +34,9 @@ from lakemark.table import Table
 from lakemark.timeline.timeline import Timeline
 from lakemark.transaction.rollback import roll_back
 from lakemark.transaction.table_context import LOCK_WAIT_S
-from lakemark.write.file_group_write import WriteContext
-from lakemark.write.log_format import log_format_for
-from lakemark.write.new_file import ContentMismatch
+from lakemark.write.log_file_writer import default_log_format
+from lakemark.write.write_context import WriteContext
+from lakemark.write.write_status import ContentMismatch
 
 #: A compaction that was requested, and its plan.
 Planned = tuple[Instant, CompactionPlan]
@@ -113,7 +113,7 @@ class Compaction:
         plan = completed(plan, name, table.view(), table.storage)
         execution = Execution.begin(table.access, pending, plan, lock_wait_s)
         table.note_begun(execution.instant)
-        context = replace(context, attempt=execution.instant.attempt).sharing(table.storage)
+        context = replace(context, attempt=execution.instant.attempt).use_storage(table.storage)
         return cls(table, execution, SliceRewriter(context))
 
     def rewrite(self, runner: Runner) -> list[WriteStat]:
@@ -184,7 +184,7 @@ def write_context(
         instant: its requested time.
         schema: the written columns, without meta columns.
         avro_schema_text: the same with them, as files keep it.
-        log_format: of log blocks; None leaves it to ``log_format_for``.
+        log_format: of log blocks; None leaves it to ``default_log_format``.
         merger_class: of a table of mode ``CUSTOM``.
     """
     merge = replace(merge_settings(table.properties), merger_class=merger_class)
@@ -197,14 +197,14 @@ def write_context(
         schema=columns,
         avro_schema_text=avro_schema_text,
         merge=merge,
-        log_format=log_format or log_format_for(schema, merge.ordering_fields),
+        log_format=log_format or default_log_format(schema, merge.ordering_fields),
         indexed=indexed_columns(columns, table.version)
         if table.properties.metadata_partitions
         else (),
         version=table.version,
         is_visible=table.visible_instants,
         cdc_enabled=table.properties.cdc_enabled,
-    ).sharing(table.storage)
+    ).use_storage(table.storage)
 
 
 def carried_metadata(table: Table) -> dict[str, str]:

@@ -20,7 +20,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from lakemark.execution.runner import LocalRunner
-from lakemark.merge.merge_stream import in_batches
+from lakemark.merge.merge_stream import split_batches
 from lakemark.model.commit_metadata import WriteStat
 from lakemark.write.partitioner import Bucket
 from sinks.audit import RecordsRead
@@ -137,7 +137,7 @@ def run_here(
         open_write: opens the commit.
         runner: the threads.
     """
-    grouped = _grouped(runner.map(prepare, list(in_batches(records, CHUNK_BYTES))))
+    grouped = _grouped(runner.map(prepare, list(split_batches(records, CHUNK_BYTES))))
     if any(target is Target.SCHEMA for target, _ in grouped):
         grouped = {key: parts for key, parts in grouped.items() if key[0] is Target.SCHEMA}
     write = open_write(any(target is Target.REJECTS for target, _ in grouped))

@@ -14,8 +14,9 @@ from lakemark.config.table_properties import TableType
 from lakemark.index.bucket import BucketIndex
 from lakemark.index.partition_changes import deciding_columns, find_partition_changes
 from lakemark.model.meta_columns import RECORD_KEY
-from lakemark.write.file_group_write import WriteContext, write_file_group
+from lakemark.write.file_group_write import write_file_group
 from lakemark.write.partitioner import Bucket, divide
+from lakemark.write.write_context import WriteContext
 from sinks.audit import RecordsRead
 from sinks.dead_letters import changes_of, first_reject
 from sinks.hudi.exchange import Portion, Target, Written

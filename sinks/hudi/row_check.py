@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from lakemark.errors import InvalidConfig, Unsupported
 from lakemark.index.bucket import BucketIndex
-from lakemark.index.stored_rows import StoredRows, check_rows, fits_index, stored_key_generator
+from lakemark.index.stored_rows import StoredRows, check_rows, detect_key_generator, fits_index
 from lakemark.keygen.key_generator import KeyGenerator
 from lakemark.table import Table
 
@@ -31,7 +31,7 @@ def check_stored_rows(table: Table, index: BucketIndex) -> KeyGenerator:
         HudiError: a file cannot be read.
     """
     sample, place = table.stored_rows(), table.location.url
-    generator = stored_key_generator(table.properties, sample, place)
+    generator = detect_key_generator(table.properties, sample, place)
     _check_count(table, sample, index)
     check_rows(sample, generator, index, place)
     return generator

@@ -15,7 +15,7 @@ class SinkSettings:
     Attributes:
         index: buckets of a partition, and the fields that are hashed.
         log_format: ``parquet`` or ``avro``, the content of data blocks; None leaves it to
-            ``log_format_for``.
+            ``default_log_format``.
         merger_class: ``package.module:Class`` that merges, for a table of mode ``CUSTOM``.
         metadata_table: whether ``TableWriter.recover`` makes one where there is none.
     """

@@ -47,7 +47,7 @@ from lakemark.schema.evolution import (
 )
 from lakemark.table import Table
 from lakemark.timeline.timeline import Timeline
-from lakemark.write.file_group_write import WriteContext
+from lakemark.write.write_context import WriteContext
 from sinks.audit import NOTHING_READ, Audit, RecordsRead, audit
 from sinks.batch import BatchResult, KafkaBatch
 from sinks.hudi.exchange import Exchange, Target, Written

@@ -30,9 +30,9 @@ from lakemark.transaction.multi_writer import has_heartbeat
 from lakemark.transaction.rollback import recover, roll_back
 from lakemark.transaction.table_context import LOCK_WAIT_S
 from lakemark.transaction.transaction import Transaction
-from lakemark.write.file_group_write import WriteContext
-from lakemark.write.new_file import ContentMismatch
 from lakemark.write.partitioner import Bucket
+from lakemark.write.write_context import WriteContext
+from lakemark.write.write_status import ContentMismatch
 from sinks.hudi.compactions import (
     Compaction,
     Planned,

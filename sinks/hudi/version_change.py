@@ -9,7 +9,7 @@ from lakemark.config.key_generators import CUSTOM, KeyGeneratorType, implemented
 from lakemark.config.merge_settings import MYSQL_SEQUENCE, Payload, stored_payload
 from lakemark.errors import Refused
 from lakemark.execution.runner import Runner
-from lakemark.index.stored_rows import stored_key_generator
+from lakemark.index.stored_rows import detect_key_generator
 from lakemark.model.compaction_plan import CompactionOperation
 from lakemark.model.format_version import FormatVersion
 from lakemark.services.compaction import schedule
@@ -126,7 +126,7 @@ def _check_keys(table: Table, version: FormatVersion) -> None:
     becomes_nine = version is FormatVersion.V9 and table.version is not FormatVersion.V9
     if not becomes_nine or implemented(properties.key_generator) is not KeyGeneratorType.COMPLEX:
         return
-    config = stored_key_generator(properties, table.stored_rows(), place).config
+    config = detect_key_generator(properties, table.stored_rows(), place).config
     if not config.bare_lone_key:
         return
     field = config.record_key_fields[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lakemark.errors import InvalidConfig
-from lakemark.merge.custom.loading import load_merger
+from lakemark.merge.custom.load import load_merger
 from lakemark.storage import StorageLocation
 from lakemark.table import Table, open_table
 

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from lakemark.errors import InvalidConfig, Refused
 from lakemark.model.meta_columns import without_meta_columns
-from lakemark.read.cdc_scan import CdcScan
+from lakemark.read.cdc.scan import CdcScan
 from lakemark.read.queries import Incremental, Query, ReadOptimized, Snapshot
 from lakemark.read.scan import Scan
 from lakemark.read.where import check_syntax

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from lakemark.config.table_properties import TableProperties
 from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY
-from lakemark.read.cdc_scan import CdcScan
+from lakemark.read.cdc.scan import CdcScan
 from lakemark.read.queries import Incremental, ReadOptimized, Snapshot
 from lakemark.read.scan import Scan
 from lakemark.storage import Storage, StorageLocation

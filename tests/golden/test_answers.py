@@ -38,7 +38,7 @@ COMES_BACK = {
 
 
 @pytest.mark.parametrize("name", [name for name in ALL_TABLES if name not in REFUSED])
-def test_every_query_answers_as_apache_does(name: str, tmp_path: Path) -> None:
+def test_every_query_returns_the_rows_of_apache_hudi(name: str, tmp_path: Path) -> None:
     golden = unpack(name, tmp_path)
     assert {"snapshot", "read_optimized"} <= golden.queries.keys()
     for query, options in golden.queries.items():

@@ -10,7 +10,7 @@ import pytest
 
 from lakemark.errors import CorruptData, InvalidConfig, SnapshotChanged
 from lakemark.index.bucket import BucketIndex, bucket_of, groups_by_bucket
-from lakemark.index.stored_rows import stored_key_generator
+from lakemark.index.stored_rows import detect_key_generator
 from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY
 from tests.golden.golden_table import ALL_TABLES, GoldenTable, sorted_rows, unpack
 
@@ -81,7 +81,7 @@ def test_keys_and_paths_come_out_as_apache_made_them(golden: GoldenTable) -> Non
     if not properties.folders_are_values or "slash" in properties.table_name:
         return  # folders that are only read, not made
     rows = golden.expected("snapshot")
-    generator = stored_key_generator(properties, golden.table.stored_rows(), golden.root.name)
+    generator = detect_key_generator(properties, golden.table.stored_rows(), golden.root.name)
     assert generator.record_keys(rows).to_pylist() == rows[RECORD_KEY].to_pylist()
     assert generator.partition_paths(rows).to_pylist() == rows[PARTITION_PATH].to_pylist()
 

@@ -73,7 +73,7 @@ def base_rows(golden: GoldenTable, file_slice: FileSlice) -> Iterator[Record]:
 
 
 def log_records(golden: GoldenTable, file_slice: FileSlice) -> Iterator[Record]:
-    for changes in golden.table.scan().reader.changes(file_slice):
+    for changes in golden.table.scan().reader.read_changes(file_slice):
         for row in changes.to_pylist():
             yield record(row, ChangeKind(row[CHANGE_KIND]), written(row, changes.schema))
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from lakemark.execution.runner import LocalRunner
-from lakemark.index.bucket import place_in_partition
+from lakemark.index.bucket import bucket_or_file_id
 from lakemark.model.action import Action
 from lakemark.model.clean import CleanMetadata
 from lakemark.read.queries import Snapshot
@@ -197,7 +197,7 @@ def test_apache_finds_its_keys_in_what_was_compacted_here(
     Compaction.begin(table, planned).run(LocalRunner(2))
     assert_same_rows(_read_optimized(path), oracle.read(path))
     groups = table.view().groups.keys()
-    assert any(isinstance(place_in_partition(group.file_id), str) for group in groups)
+    assert any(isinstance(bucket_or_file_id(group.file_id), str) for group in groups)
     oracle.write(path, _rows(3), twin)
     after = open_table(StorageLocation(str(path)))
     assert after.view().groups.keys() == groups, "no key was taken for a new one"

@@ -1,7 +1,7 @@
 """One table on local disk, written commit by commit by the real writer, without Spark and Kafka.
 
-A writer is opened anew for each commit, as a process that just started has it, and every read
-opens the table.
+Each commit opens a new writer, like a process that has just started, and every read opens the
+table.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow as pa
 from lakemark.config.table_properties import PROPERTIES_PATH, TableProperties
 from lakemark.execution.runner import LocalRunner
 from lakemark.index.bucket import BucketIndex
-from lakemark.merge.custom.loading import load_merger
+from lakemark.merge.custom.load import load_merger
 from lakemark.merge.merge_stream import MergeStream
 from lakemark.model.changes import CHANGE_KIND_FIELD, WRITTEN_COLUMNS, ChangeKind
 from lakemark.model.commit_metadata import WriteStat
@@ -38,12 +38,12 @@ KEY = "id"
 
 @dataclass(frozen=True)
 class WrittenTable:
-    """A table without partitions, of one bucket.
+    """A table without partitions, with one bucket.
 
     Attributes:
         path: its folder.
         schema: its columns without Hudi's own; ``id`` is the record key.
-        merger_class: what merges it in mode ``CUSTOM``.
+        merger_class: its custom merger in mode ``CUSTOM``.
         log_format: of its data blocks.
     """
 
@@ -66,21 +66,21 @@ class WrittenTable:
         return cls(path, schema, merger_class)
 
     def open(self) -> Table:
-        """The table, as whoever just started sees it."""
+        """The table, as a process that has just started opens it."""
         mergers = [load_merger(self.merger_class)] if self.merger_class else []
         return open_table(StorageLocation(str(self.path)), mergers=mergers)
 
     def upsert(self, *rows: Row) -> Commit:
-        """One commit of data rows; a column that a row does not name is null."""
+        """One commit of data rows; a missing column of a row is null."""
         return self.commit(changes_of(self.schema, [(row, ChangeKind.UPSERT) for row in rows]))
 
     def upsert_parts(self, *rows: Row) -> Commit:
-        """One commit of rows that carry the columns that they name, and no others."""
+        """One commit of partial rows, which have only the columns that they name."""
         changes = changes_of(self.schema, [(row, ChangeKind.UPSERT) for row in rows])
         return self.commit(with_written(changes, [[*row] for row in rows]))
 
     def delete(self, *rows: Row, kind: ChangeKind = ChangeKind.DELETE) -> Commit:
-        """One commit of deletes: of each row the key, and what it is ordered by."""
+        """One commit of deletes: of each row the key, and the ordering value."""
         return self.commit(changes_of(self.schema, [(row, kind) for row in rows]))
 
     def commit(self, *arriving: pa.Table) -> Commit:
@@ -100,7 +100,7 @@ class WrittenTable:
         return Commit(instant.requested_at, [stat for _, stat in stats if stat is not None])
 
     def compact(self) -> bool:
-        """Compact what has logs; whether there was any."""
+        """Compact file groups with logs; returns whether there were any."""
         return bool(self._writer().compact_if_due(CompactionPolicy(1), LocalRunner(1)))
 
     def rows(self, columns: Sequence[str] | None = None) -> list[dict[str, Any]]:
@@ -126,7 +126,7 @@ class WrittenTable:
 
 @dataclass(frozen=True)
 class Commit:
-    """What a commit wrote."""
+    """The result of a commit."""
 
     time: str
     stats: list[WriteStat]
@@ -146,7 +146,7 @@ def changes_of(schema: pa.Schema, kinded: Sequence[tuple[Row, ChangeKind]]) -> p
 
 
 def with_written(changes: pa.Table, written: Sequence[Sequence[str] | None]) -> pa.Table:
-    """The changes, and which columns each of them carries; all of them where None."""
+    """The changes, with the columns that each of them has; all columns if None."""
     names = [name for name in changes.column_names if name != CHANGE_KIND_FIELD.name]
     bits = [
         np.packbits(

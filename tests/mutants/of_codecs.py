@@ -202,8 +202,8 @@ OF_CODECS = (
     ),
     Mutant(
         "lakemark/index/bucket.py",
-        'odd = pc.and_(pc.match_substring(keys, ","), pc.match_substring(keys, ":"))',
-        'odd = pc.match_substring(keys, ",:")',
+        'irregular = pc.and_(pc.match_substring(keys, ","), pc.match_substring(keys, ":"))',
+        'irregular = pc.match_substring(keys, ",:")',
         "single keys with a comma and a colon go to another bucket than Apache Hudi's",
         _BUCKET,
     ),
@@ -223,8 +223,8 @@ OF_CODECS = (
     ),
     Mutant(
         "lakemark/index/bucket.py",
-        "if place[1] >= bucket_count or other != group:",
-        "if place[1] >= bucket_count:",
+        "if slot[1] >= bucket_count or other != group:",
+        "if slot[1] >= bucket_count:",
         "a bucket with two file groups is written to, and its keys are there twice",
         _BUCKET,
     ),
@@ -363,7 +363,7 @@ OF_CODECS = (
     ),
     Mutant(
         "lakemark/keygen/key_generator.py",
-        "return pc.if_else(_is_filled(values[0]), values[0], None)",
+        "return pc.if_else(_is_not_empty(values[0]), values[0], None)",
         "return values[0]",
         "rows with an empty key are written, and Apache Hudi cannot read them",
         _KEYS,

@@ -7,9 +7,9 @@ from tests.mutants.mutant import Mutant
 _ORDERING = ("tests/unit/merge/test_ordering.py",)
 _EXHAUSTED = (
     "tests/unit/merge/partial_update/test_missing_columns.py::"
-    "test_every_sequence_of_three_changes_folds_as_record_by_record",
+    "test_fold_of_every_sequence_of_three_changes_equals_the_model",
     "tests/unit/merge/partial_update/test_missing_columns.py::"
-    "test_every_change_meets_every_stored_row_as_record_by_record",
+    "test_merge_of_every_change_with_every_stored_row_equals_the_model",
 )
 _MERGER = ("tests/unit/merge/test_record_merger.py", *_EXHAUSTED)
 _FILLING = (*_EXHAUSTED, "tests/unit/merge/partial_update/test_missing_columns.py")
@@ -21,7 +21,7 @@ _RARE = ("tests/unit/merge/partial_update/test_rare_column_sets.py",)
 _STREAM = ("tests/unit/merge/test_merge_stream.py", "tests/property/test_record_merger.py")
 _LOOKUP = ("tests/unit/merge/test_key_lookup.py",)
 _PAYLOADS = ("tests/spec/test_record_payloads.py", "tests/unit/merge/test_table_merger.py")
-_CUSTOM = ("tests/unit/merge/custom/test_rules.py", "tests/spec/test_custom_mergers.py")
+_CUSTOM = ("tests/unit/merge/custom/test_check.py", "tests/spec/test_custom_mergers.py")
 _BLOCKS = ("tests/unit/log/test_effective_blocks.py",)
 _READER = ("tests/unit/read/test_file_group_reader.py", "tests/spec/test_record_merger.py")
 
@@ -126,21 +126,21 @@ OF_MERGING = (
     ),
     Mutant(
         "lakemark/merge/precedence.py",
-        "counts = in_play & is_upsert & (rows >= begin) & (begin != NO_ROW)",
-        "counts = in_play & is_upsert & (begin != NO_ROW)",
+        "counts = is_effective & is_upsert & (rows >= begin) & (begin != NO_ROW)",
+        "counts = is_effective & is_upsert & (begin != NO_ROW)",
         "columns of a row from before a delete fill the row that came after it",
         _FILLING,
     ),
     Mutant(
         "lakemark/merge/precedence.py",
-        "in_play = (rows > deleted_at) | has_columns",
-        "in_play = rows > deleted_at",
+        "is_effective = (rows > deleted_at) | has_columns",
+        "is_effective = rows > deleted_at",
         "a payload forgets the columns of a row that was flagged as deleted",
         _EXHAUSTED,
     ),
     Mutant(
         "lakemark/merge/precedence.py",
-        "    places[~in_play] = 0\n",
+        "    dense_ranks[~is_effective] = 0\n",
         "",
         "a row that an unconditional delete ended still outranks later rows",
         _EXHAUSTED,
@@ -161,15 +161,15 @@ OF_MERGING = (
     ),
     Mutant(
         "lakemark/merge/partial_update/missing_columns.py",
-        "late = keys.first(rows[precedence.counts & ~sets & ~is_open])",
-        "late = keys.last(rows[precedence.counts & ~sets & ~is_open])",
+        "late = keys.first(rows[precedence.contributes & ~sets & ~missing])",
+        "late = keys.last(rows[precedence.contributes & ~sets & ~missing])",
         "of two late rows the second fills a column that the first had filled",
         _FILLING,
     ),
     Mutant(
         "lakemark/merge/partial_update/missing_columns.py",
-        "np.where(newer_leads, ~newer_is_open, late_fills)",
-        "newer_leads & ~newer_is_open",
+        "np.where(newer_leads, ~newer_missing, late_fills)",
+        "newer_leads & ~newer_missing",
         "a late partial row fills nothing in the row of the base file",
         _FILLING,
     ),
@@ -182,8 +182,8 @@ OF_MERGING = (
     ),
     Mutant(
         "lakemark/merge/partial_update/missing_columns.py",
-        "is_open: Mask = (bits[:, place // 8]",
-        "is_open: Mask = (bits[:, 0]",
+        "missing: Mask = (bits[:, position // 8]",
+        "missing: Mask = (bits[:, 0]",
         "in tables of more than eight columns partial rows lose or overwrite columns",
         _FILLING,
     ),
@@ -196,15 +196,15 @@ OF_MERGING = (
     ),
     Mutant(
         "lakemark/merge/join.py",
-        "updated = is_upsert & (wins | (filling is not None))",
+        "updated = is_upsert & (wins | (partial_update is not None))",
         "updated = is_upsert & wins",
         "a late partial row fills nothing in the stored row",
         _FILLING,
     ),
     Mutant(
         "lakemark/merge/join.py",
-        "return Joined(updated, wins & ~is_upsert, rows)",
-        "return Joined(updated, ~is_upsert, rows)",
+        "return JoinedRows(updated, wins & ~is_upsert, rows)",
+        "return JoinedRows(updated, ~is_upsert, rows)",
         "a late delete deletes a newer row",
         _MERGER,
     ),
@@ -231,8 +231,8 @@ OF_MERGING = (
     ),
     Mutant(
         "lakemark/merge/key_lookup.py",
-        "found[rows[is_same]] = places[is_same]",
-        "found[rows] = places",
+        "found[rows[is_same]] = candidates[is_same]",
+        "found[rows] = candidates",
         "a change replaces the row of another key with the same hash",
         _LOOKUP,
     ),
@@ -245,7 +245,7 @@ OF_MERGING = (
     ),
     Mutant(
         "lakemark/merge/partial_update/partial_rows.py",
-        "            written[:, place] = sources >= 0\n",
+        "            written[:, position] = sources >= 0\n",
         "",
         "a partial row overwrites the columns that it does not have",
         _PARTIAL,
@@ -266,7 +266,7 @@ OF_MERGING = (
     ),
     Mutant(
         "lakemark/merge/partial_update/rare_column_sets.py",
-        "        is_rare &= ~is_touched.to_numpy()\n",
+        "        is_rare &= ~is_changed.to_numpy()\n",
         "",
         "a rare partial row takes columns from before the last change of its key",
         _RARE,
@@ -280,8 +280,8 @@ OF_MERGING = (
     ),
     Mutant(
         "lakemark/merge/merge_stream.py",
-        "chain([folding.outcome()], arriving)",
-        "chain(arriving, [folding.outcome()])",
+        "chain([pending.fold()], arriving)",
+        "chain(arriving, [pending.fold()])",
         "if changes do not fit into memory, older ones replace newer",
         _STREAM,
     ),
@@ -300,14 +300,14 @@ OF_MERGING = (
         _STREAM,
     ),
     Mutant(
-        "lakemark/merge/custom/folding.py",
+        "lakemark/merge/custom/fold.py",
         "        begins[1:] |= alone[:-1]\n",
         "",
         "a custom merger is asked for a delete's neighbours before it is asked for the delete",
         _CUSTOM,
     ),
     Mutant(
-        "lakemark/merge/custom/folding.py",
+        "lakemark/merge/custom/fold.py",
         "merge(rows.take(older), rows.take(older + 1))",
         "merge(rows.take(older + 1), rows.take(older))",
         "a custom merger gets the newer record as the older one",

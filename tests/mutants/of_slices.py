@@ -6,7 +6,7 @@ from tests.mutants.mutant import Mutant
 
 _SLICES = ("tests/property/test_file_slices.py", "tests/unit/view/test_file_system_view.py")
 _SLICES_6 = ("tests/unit/view/test_slicing_v6.py",)
-_TRAVEL = ("tests/unit/view/test_as_of.py", "tests/unit/read/test_time_travel.py")
+_TRAVEL = ("tests/unit/view/test_retention.py", "tests/unit/read/test_time_travel.py")
 _VIEW = ("tests/unit/view/test_file_system_view.py", "tests/unit/view/test_view_loader.py")
 _TIMELINE = ("tests/unit/timeline/test_timeline.py",)
 _INCREMENTAL = ("tests/unit/read/test_incremental.py",)
@@ -217,15 +217,15 @@ OF_SLICES = (
         (*_LATE, "tests/unit/view/test_view_loader.py"),
     ),
     Mutant(
-        "lakemark/view/as_of.py",
-        "if retained is not None and instant < retained and not is_kept():",
+        "lakemark/view/retention.py",
+        "if retained is not None and instant < retained and not savepoint_keeps():",
         "if False:",
         "a query of a cleaned past returns some of its rows",
         _TRAVEL,
     ),
     Mutant(
-        "lakemark/view/as_of.py",
-        "    if not named <= there.keys():\n        return False\n",
+        "lakemark/view/retention.py",
+        "    if not named <= existing.keys():\n        return False\n",
         "",
         "a savepoint whose files are gone passes for a state that can be read",
         ("tests/unit/read/test_savepoint_travel.py",),
@@ -246,14 +246,14 @@ OF_SLICES = (
     ),
     Mutant(
         "lakemark/read/incremental.py",
-        "        if not _is_replaced(view, name, span)\n",
+        "        if not _is_replaced(view, name, instant_range)\n",
         "",
         "an incremental query returns rows that an overwrite of its span had replaced",
         _INCREMENTAL,
     ),
     Mutant(
         "lakemark/read/incremental.py",
-        "    if view.version.timeline_layout == 1:\n        _check_no_holes(view, commits)\n",
+        "    if view.version.timeline_layout == 1:\n        _check_none_pending(view, commits)\n",
         "",
         "an incremental query of version 6 passes a pending commit, whose rows nobody then reads",
         _INCREMENTAL,

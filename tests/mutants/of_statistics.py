@@ -37,7 +37,7 @@ OF_STATISTICS = (
     ),
     Mutant(
         "lakemark/read/pruning.py",
-        " or any(_is_odd(one) for one in known):",
+        " or any(_is_ordered_differently(one) for one in known):",
         ":",
         "a query for a text with characters beyond U+FFFF skips files that hold it",
         _PRUNING,

@@ -626,7 +626,7 @@ _MEETINGS = (
     ),
     Mutant(
         _CONFLICTS,
-        "place_in_partition(file_id)) for",
+        "bucket_or_file_id(file_id)) for",
         "file_id) for",
         "two writers each make a file group of one bucket",
         _OF_CONFLICTS,

@@ -1,4 +1,4 @@
-"""No partition is hidden by its name: not by a listing, nor by anything that relies on one."""
+"""No partition name hides a partition: not from a listing, nor from a service that uses one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.upkeep import make_plain
 
 StoreKind = Literal["local", "s3"]
 
-#: Names that some part of a file system, of Hadoop or of Spark treats in a way of its own.
+#: Names that some part of a file system, of Hadoop or of Spark treats specially.
 TRAPS = (
     "order#42",
     "#7",
@@ -94,7 +94,7 @@ legal_names = st.lists(_names.filter(is_legal), min_size=1, max_size=4, unique=T
 
 @contextmanager
 def place(kind: StoreKind, quick_s3: QuickS3) -> Iterator[Storage]:
-    """A root of this kind where nothing lies yet."""
+    """A root of this kind without any objects."""
     with TemporaryDirectory() as folder:
         locations = {
             "local": lambda: StorageLocation(str(Path(folder) / "table")),
@@ -121,7 +121,7 @@ def fresh(storage: Storage) -> Table:
 
 
 def check(storage: Storage, names: Sequence[str], at: int) -> None:
-    """All rows are there, however they are found, and both listings agree."""
+    """All rows are found in every way, and both listings agree."""
     listed = StorageFileLister(storage).list_files()
     assert set(listed) == set(names)
     assert all(listed.values())
@@ -159,7 +159,7 @@ def test_every_partition_name_survives_every_service(
 
         fresh(storage).rebuild_metadata_table()
         check(storage, names, 3)
-        # A store that dates objects itself cannot keep the times that version 6 goes by.
+        # A store that sets modification times itself cannot keep the times that version 6 needs.
         for version in VERSIONS if kind == "local" else VERSIONS[:2]:
             change_version(fresh(storage).access, version)
             check(storage, names, 3)

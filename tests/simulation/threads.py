@@ -107,7 +107,7 @@ def simulated(scheduler: Scheduler, seed: str) -> Iterator[None]:
         for module in ("transaction.heartbeat", "services.cleaning"):
             patch.setattr(f"table.{module}.datetime", time)
         patch.setattr("lakemark.timeline.lock.random", draw)
-        patch.setattr("lakemark.read.arrow_stream.interleaved", _one_after_another)
+        patch.setattr("lakemark.read.scan.interleaved", _one_after_another)
         patch.setattr("lakemark.write.file_group_write.read_ahead", _read_here)
         patch.setattr("lakemark.metadata.metadata_compaction.EVERY_DELTA_COMMITS", 2)
         patch.setattr("lakemark.model.column_ranges.MAX_COLUMNS", 1)  # of statistics

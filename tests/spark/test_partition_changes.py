@@ -1,4 +1,4 @@
-"""Rows that change their partition are found alike by both exchanges."""
+"""Both exchanges find the same rows that change their partition."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ RECORDS = "key binary, value binary, partition int, offset long, timestamp times
 
 @dataclass(frozen=True)
 class OnExecutors(InThisProcess):
-    """Brings the records to Spark's workers; two tasks read and two write."""
+    """Sends the records to Spark's workers; two tasks read and two write."""
 
     spark: SparkSession | None = None
 
     def run(self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite) -> list[Written]:
-        """As the streamer does with a batch that does not fit the driver."""
+        """Run like the streamer does for a batch that does not fit the driver."""
         assert self.spark is not None
         rows = [tuple(row.values()) for row in cast(pa.Table, batch.records).to_pylist()]
         records = self.spark.createDataFrame(rows, RECORDS).repartition(2)

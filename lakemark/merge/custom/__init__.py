@@ -1,17 +1,14 @@
-"""Mergers that users write for their own tables, in merge mode ``CUSTOM``.
+"""The public API of custom mergers, for tables in merge mode ``CUSTOM``.
 
 Write a ``VectorMerger`` (columns) or a ``BufferedRecordMerger`` (record by record), check it with
 ``check_merger``, and name it as ``package.module:Class``.
 """
 
-from lakemark.merge.custom.buffered_record import BufferedRecord, Operation
-from lakemark.merge.custom.buffered_record_merger import BufferedRecordMerger
-from lakemark.merge.custom.custom_merger import CustomMerger
-from lakemark.merge.custom.loading import load_merger
-from lakemark.merge.custom.record_context import RecordContext
-from lakemark.merge.custom.records import Records, chosen
-from lakemark.merge.custom.rules import check_merger
-from lakemark.merge.custom.vector_merger import VectorMerge, VectorMerger
+from lakemark.merge.custom.api import BufferedRecordMerger, CustomMerger, VectorMerge, VectorMerger
+from lakemark.merge.custom.buffered_record import BufferedRecord, Operation, RecordContext
+from lakemark.merge.custom.check import check_merger
+from lakemark.merge.custom.load import load_merger
+from lakemark.merge.custom.records import Records, choose_rows
 
 __all__ = [
     "BufferedRecord",
@@ -23,6 +20,6 @@ __all__ = [
     "VectorMerge",
     "VectorMerger",
     "check_merger",
-    "chosen",
+    "choose_rows",
     "load_merger",
 ]

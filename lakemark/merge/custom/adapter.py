@@ -1,14 +1,14 @@
-"""A user's merger as a ``RecordMerger``.
+"""Runs a custom merger as the ``RecordMerger`` of a table.
 
-A key with one change costs nothing; in which order several are merged is said in
-``lakemark.merge.custom.folding``.
+A key with one change is not merged, so it costs nothing. ``lakemark.merge.custom.fold`` decides in
+which order several changes are merged.
 
-Both kinds of deletes reach the merger, and what it returns decides: Apache Hudi 1.2.0 asks it in
-the same way (``BufferedRecordMergerFactory.CustomRecordMerger``), but of a delete block's record
-that wins it stores the record itself rather than what was returned.
+Both kinds of deletes are passed to the merger, and its result decides. Apache Hudi 1.2.0 calls it
+in the same way (``BufferedRecordMergerFactory.CustomRecordMerger``). But if a delete block's record
+wins, Hudi stores that record instead of the merger's result.
 
-Meta columns are not the merger's: a row has those of the newer change, or of the older where it
-comes out as the older was.
+The merger does not set meta columns. A row has those of the newer change, or of the older one if
+the merged row equals the older.
 """
 
 from __future__ import annotations
@@ -21,26 +21,23 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakemark.merge.change_index import ChangeIndex, Merged
-from lakemark.merge.custom.buffered_record_merger import BufferedRecordMerger
-from lakemark.merge.custom.custom_merger import CustomMerger
-from lakemark.merge.custom.folding import folded
+from lakemark.merge.change_index import ChangeIndex, MergeResult
+from lakemark.merge.custom.api import BufferedRecordMerger, CustomMerger, VectorMerger
+from lakemark.merge.custom.calls import merge_columns, merge_records
+from lakemark.merge.custom.fold import fold_changes
 from lakemark.merge.custom.outcome import (
     Outcome,
     are_null,
     check_outcome,
-    combined,
+    combine_outcomes,
     data_columns,
-    order_columns,
+    ordering_columns,
 )
-from lakemark.merge.custom.record_calls import merge_records
 from lakemark.merge.custom.records import Records
-from lakemark.merge.custom.same_rows import same_rows
-from lakemark.merge.custom.vector_calls import merge_columns
-from lakemark.merge.custom.vector_merger import VectorMerger
-from lakemark.merge.join import Joined, Pairs
+from lakemark.merge.custom.row_equality import equal_rows
+from lakemark.merge.join import JoinedRows, MatchedRows
 from lakemark.merge.key_codes import KeyCodes, Mask, key_codes
-from lakemark.merge.partial_update.missing_columns import Filling
+from lakemark.merge.partial_update.missing_columns import PartialUpdate
 from lakemark.merge.precedence import Kinds
 from lakemark.merge.record_merger import RecordMerger
 from lakemark.model.changes import (
@@ -55,18 +52,18 @@ from lakemark.model.written_columns import all_written, pack
 
 
 def custom_record_merger(merger: CustomMerger, ordering_fields: Sequence[str] = ()) -> RecordMerger:
-    """The merger of a table whose records a user's merger merges.
+    """Return the merger of a table whose records a custom merger merges.
 
     Args:
-        merger: the user's.
-        ordering_fields: of the table.
+        merger: the custom merger.
+        ordering_fields: the table's ordering fields.
     """
     return _CustomRecordMerger(merger, tuple(ordering_fields))
 
 
 @dataclass(frozen=True, slots=True)
 class _CustomRecordMerger:
-    filling: ClassVar[Filling | None] = None
+    partial_update: ClassVar[PartialUpdate | None] = None
     needs_whole_rows: ClassVar[bool] = True
 
     merger: CustomMerger
@@ -76,65 +73,67 @@ class _CustomRecordMerger:
         keys = key_codes(changes, key_columns)
         if keys.are_unique:
             return changes
-        is_alone = _are_merged_in_place(Records(changes, self.ordering_fields), keys)
-        return folded(changes, keys, is_alone, lambda older, newer: self._merge(older, newer)[0])
+        is_alone = _find_alone(Records(changes, self.ordering_fields), keys)
+        return fold_changes(
+            changes, keys, is_alone, lambda older, newer: self._merge(older, newer)[0]
+        )
 
-    def join(self, pairs: Pairs) -> Joined:
-        newer = pairs.newer()
-        older = _as_changes(pairs.older(), newer.schema)
+    def join(self, matched: MatchedRows) -> JoinedRows:
+        newer = matched.newer_rows()
+        older = _as_changes(matched.older_rows(), newer.schema)
         merged, is_older = self._merge(older, newer)
-        stays: Mask = merged.column(CHANGE_KIND).to_numpy() == ChangeKind.UPSERT
-        updated = stays & ~is_older
-        rows = merged.select(pairs.base.column_names).filter(pa.array(updated))
-        return Joined(updated, ~stays, rows)
+        survives: Mask = merged.column(CHANGE_KIND).to_numpy() == ChangeKind.UPSERT
+        updated = survives & ~is_older
+        rows = merged.select(matched.base.column_names).filter(pa.array(updated))
+        return JoinedRows(updated, ~survives, rows)
 
-    def apply(self, base: pa.Table, changes: pa.Table) -> Merged:
+    def apply(self, base: pa.Table, changes: pa.Table) -> MergeResult:
         return ChangeIndex(changes, self).merge_all(base)
 
     def _merge(self, older: pa.Table, newer: pa.Table) -> tuple[pa.Table, Mask]:
-        """Changes side by side as one, and which of them came out as the older was."""
+        """Merge aligned changes, and mark the results that equal the older change."""
         before, after = (Records(rows, self.ordering_fields) for rows in (older, newer))
         outcome = self._outcome(before, after)
         check_outcome(self.merger, before, after, outcome)
-        is_older = same_rows(outcome.rows, before.rows) & (outcome.keep == ~before.is_delete)
-        is_newer = same_rows(outcome.rows, after.rows) & (outcome.keep == ~after.is_delete)
+        is_older = equal_rows(outcome.rows, before.rows) & (outcome.keep == ~before.is_delete)
+        is_newer = equal_rows(outcome.rows, after.rows) & (outcome.keep == ~after.is_delete)
         is_older &= ~is_newer
         columns = {name: outcome.rows.column(name) for name in outcome.rows.column_names}
         columns |= _meta_columns(older, newer, is_older | (~after.has_data & ~is_newer))
-        columns[CHANGE_KIND] = pa.chunked_array([pa.array(_kinds(before, after, outcome))])
+        columns[CHANGE_KIND] = pa.chunked_array([pa.array(_result_kinds(before, after, outcome))])
         if outcome.written is not None:
             columns[WRITTEN_COLUMNS] = pa.chunked_array([pack(outcome.written)])
         return pa.table([columns[n] for n in older.column_names], schema=newer.schema), is_older
 
     def _outcome(self, older: Records, newer: Records) -> Outcome:
-        # A delete is whole: it is merged as such, as Apache Hudi does.
-        in_part = (older.is_partial | newer.is_partial) & newer.has_data
-        if not in_part.any() or in_part.all():
-            return self._call(older, newer, in_part=bool(in_part.any()))
-        some, others = np.flatnonzero(in_part), np.flatnonzero(~in_part)
-        return combined(
-            in_part,
-            self._call(older.take(some), newer.take(some), in_part=True),
-            self._call(older.take(others), newer.take(others), in_part=False),
+        # A delete counts as whole and is merged with ``merge``, as in Apache Hudi.
+        partial = (older.is_partial | newer.is_partial) & newer.has_data
+        if not partial.any() or partial.all():
+            return self._call_merger(older, newer, partial=bool(partial.any()))
+        some, others = np.flatnonzero(partial), np.flatnonzero(~partial)
+        return combine_outcomes(
+            partial,
+            self._call_merger(older.take(some), newer.take(some), partial=True),
+            self._call_merger(older.take(others), newer.take(others), partial=False),
         )
 
-    def _call(self, older: Records, newer: Records, *, in_part: bool) -> Outcome:
+    def _call_merger(self, older: Records, newer: Records, *, partial: bool) -> Outcome:
         if isinstance(self.merger, VectorMerger):
-            return merge_columns(self.merger, older, newer, in_part=in_part)
+            return merge_columns(self.merger, older, newer, partial=partial)
         assert isinstance(self.merger, BufferedRecordMerger), self.merger
-        return merge_records(self.merger, older, newer, in_part=in_part)
+        return merge_records(self.merger, older, newer, partial=partial)
 
 
-def _are_merged_in_place(changes: Records, keys: KeyCodes) -> Mask:
-    """Deletes, and all changes of keys of which one was written in part."""
-    in_part: Mask = np.zeros(keys.key_count, np.bool_)
-    in_part[keys.codes[changes.is_partial]] = True
-    in_place: Mask = changes.is_delete | in_part[keys.codes]
+def _find_alone(changes: Records, keys: KeyCodes) -> Mask:
+    """Deletes, and all changes of keys with a partial row."""
+    partial: Mask = np.zeros(keys.key_count, np.bool_)
+    partial[keys.codes[changes.is_partial]] = True
+    in_place: Mask = changes.is_delete | partial[keys.codes]
     return in_place
 
 
 def _as_changes(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Rows of the table as changes that were written whole."""
+    """Rows of the table as changes that have every column."""
     kinds = pa.array(np.full(rows.num_rows, ChangeKind.UPSERT, np.int8))
     own = [name for name in schema.names if name not in CHANGE_COLUMNS]
     changes = rows.select(own).append_column(CHANGE_KIND_FIELD, kinds)
@@ -152,15 +151,15 @@ def _meta_columns(
     return {name: pc.if_else(mask, older.column(name), newer.column(name)) for name in names}
 
 
-def _kinds(older: Records, newer: Records, outcome: Outcome) -> Kinds:
-    """What the results are as changes."""
+def _result_kinds(older: Records, newer: Records, outcome: Outcome) -> Kinds:
+    """The results as kinds of changes."""
     kinds = np.where(outcome.keep, ChangeKind.UPSERT, ChangeKind.FLAGGED_DELETE).astype(np.int8)
     deletes = np.flatnonzero(~outcome.keep)
     if len(deletes) == 0:
         return kinds
     rows = outcome.rows.take(deletes)
     is_empty = are_null(rows, data_columns(older))
-    is_unordered = are_null(rows, order_columns(older))
+    is_unordered = are_null(rows, ordering_columns(older))
     by_commit = [
         records.kinds[deletes] == ChangeKind.COMMIT_TIME_DELETE for records in (older, newer)
     ]

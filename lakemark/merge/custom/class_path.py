@@ -1,4 +1,4 @@
-"""What stands at ``package.module:Class``."""
+"""Imports the class or object at ``package.module:Class``."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from lakemark.config.merger_name import check_class_path
 from lakemark.errors import InvalidConfig
 
 
-def object_at(path: str) -> object:
-    """The class or object of a path.
+def import_object(path: str) -> object:
+    """Import the class or object of a path.
 
     Raises:
-        InvalidConfig: not a path, a module that this process cannot import, or without the name.
+        InvalidConfig: the path is malformed, or this process cannot import the module, or the
+            module lacks the name.
     """
     module_name, _, name = check_class_path(path).partition(":")
     try:
         module = importlib.import_module(module_name)
-    except Exception as error:  # Whatever the user's module raises.
+    except Exception as error:  # a custom module may raise any error
         message = (
             f"merger {path}: module {module_name} cannot be imported here "
             f"({type(error).__name__}: {error}); install it, or put its folder on PYTHONPATH, for "

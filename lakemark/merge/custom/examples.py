@@ -1,4 +1,4 @@
-"""Versions of records by chance, for the rules that a merger is checked against."""
+"""Random versions of records, as examples for the rules that a merger is checked against."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from lakemark.model.changes import CHANGE_KIND_FIELD, ChangeKind
 from lakemark.model.meta_columns import RECORD_KEY
 from lakemark.schema.field_path import column_at
 
-#: The values that a column is given, in ascending order where it has one.
+#: The values that a column may have, in ascending order if its type has one.
 Pools: TypeAlias = Mapping[str, Sequence[object]]
 
 _DAY = dt.date(2024, 1, 1)
 _MOMENT = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
 
-#: How often a version is an upsert, a delete with data, and one without.
+#: Probabilities of an upsert, a delete with data, and a delete without data.
 _KINDS = (ChangeKind.UPSERT, ChangeKind.FLAGGED_DELETE, ChangeKind.DELETE)
 _KIND_ODDS = (0.7, 0.15, 0.15)
 _NULL_ODDS = 0.25
@@ -33,8 +33,8 @@ class Version:
     """One version of a record.
 
     Attributes:
-        values: by column; without data those of the ordering columns only.
-        kind: upsert, or delete with data or without.
+        values: by column; of a delete without data only the ordering columns.
+        kind: an upsert, or a delete with data or without.
     """
 
     values: Mapping[str, object]
@@ -47,12 +47,12 @@ class Version:
 
 @dataclass(frozen=True)
 class Examples:
-    """Makes versions of records of one table.
+    """Generates versions of records of one table.
 
     Attributes:
         schema: the table's own columns.
-        ordering_fields: never null.
-        pools: of all columns.
+        ordering_fields: their values are never null.
+        pools: the possible values of each column.
     """
 
     schema: pa.Schema
@@ -61,21 +61,21 @@ class Examples:
 
     @classmethod
     def of(cls, schema: pa.Schema, ordering_fields: Sequence[str], given: Pools) -> Examples:
-        """Examples with these values, and with some of our own for the other columns.
+        """Examples with the given values, and with default values for the other columns.
 
         Raises:
-            InvalidConfig: a column or a value that is given does not fit the schema, or of some
-                column no values are known.
+            InvalidConfig: a given column or value does not fit the schema, or there are no default
+                values for the type of a column.
         """
         for name in ordering_fields:
             column_at(schema.empty_table(), name)
         _check_given(schema, given)
-        pools = {f.name: list(given.get(f.name) or _pool(f.type, f.name)) for f in schema}
+        pools = {f.name: list(given.get(f.name) or _default_values(f.type, f.name)) for f in schema}
         return cls(schema, tuple(ordering_fields), pools)
 
     def draw(self, random: np.random.Generator, count: int) -> list[Version]:
         """Versions of one record, oldest first."""
-        return [self._version(random) for _ in range(count)]
+        return [self._draw_version(random) for _ in range(count)]
 
     def table(self, versions: Sequence[Version], keys: Sequence[str]) -> pa.Table:
         """Versions as changes of records with these keys."""
@@ -88,13 +88,13 @@ class Examples:
         schema = pa.schema([key, *self.schema, CHANGE_KIND_FIELD])
         return pa.table([*columns, kinds], schema=schema)
 
-    def simpler(self, versions: Sequence[Version]) -> Iterator[list[Version]]:
-        """Examples that are one step simpler: one value less, or an upsert for a delete."""
-        for place, version in enumerate(versions):
-            for easier in self._simpler(version):
-                yield [*versions[:place], easier, *versions[place + 1 :]]
+    def simplify(self, versions: Sequence[Version]) -> Iterator[list[Version]]:
+        """Examples that are one step simpler: one value fewer, or an upsert instead of a delete."""
+        for position, version in enumerate(versions):
+            for easier in self._simplify(version):
+                yield [*versions[:position], easier, *versions[position + 1 :]]
 
-    def _simpler(self, version: Version) -> Iterator[Version]:
+    def _simplify(self, version: Version) -> Iterator[Version]:
         if version.kind is ChangeKind.FLAGGED_DELETE:
             yield replace(version, kind=ChangeKind.UPSERT)
         for name, value in version.values.items():
@@ -102,12 +102,12 @@ class Examples:
             if value is not None and value != least:
                 yield replace(version, values={**version.values, name: least})
 
-    def _version(self, random: np.random.Generator) -> Version:
+    def _draw_version(self, random: np.random.Generator) -> Version:
         kind = _KINDS[int(random.choice(len(_KINDS), p=_KIND_ODDS))]
         names = self._ordering_columns if kind is ChangeKind.DELETE else self.schema.names
-        return Version({name: self._value(name, random) for name in names}, kind)
+        return Version({name: self._draw_value(name, random) for name in names}, kind)
 
-    def _value(self, name: str, random: np.random.Generator) -> object:
+    def _draw_value(self, name: str, random: np.random.Generator) -> object:
         if self._may_be_null(name) and random.random() < _NULL_ODDS:
             return None
         pool = self.pools[name]
@@ -137,8 +137,8 @@ def _check_given(schema: pa.Schema, given: Pools) -> None:
             raise InvalidConfig(message) from error
 
 
-def _pool(kind: pa.DataType, name: str) -> list[object]:
-    """Three values of a type, or two; no zero, which Hudi takes for no ordering value."""
+def _default_values(kind: pa.DataType, name: str) -> list[object]:
+    """Two or three values of a type; never zero, which Hudi treats as "no ordering value"."""
     if pa.types.is_boolean(kind):
         return [False, True]
     if pa.types.is_integer(kind):
@@ -160,20 +160,18 @@ def _pool(kind: pa.DataType, name: str) -> list[object]:
         return [b"a", b"b", b"c"]
     if pa.types.is_fixed_size_binary(kind):
         return [bytes([n]) * kind.byte_width for n in (1, 2, 3)]
-    return _nested_pool(kind, name)
+    return _nested_default_values(kind, name)
 
 
-def _nested_pool(kind: pa.DataType, name: str) -> list[object]:
+def _nested_default_values(kind: pa.DataType, name: str) -> list[object]:
     if pa.types.is_struct(kind):
-        pools = {field.name: _pool(field.type, name) for field in kind}
+        pools = {field.name: _default_values(field.type, name) for field in kind}
         return [{inner: pool[n % len(pool)] for inner, pool in pools.items()} for n in range(3)]
     if pa.types.is_map(kind):
-        pool = _pool(kind.item_type, name)
-        return [[(key, pool[0])] for key in _pool(kind.key_type, name)]
+        pool = _default_values(kind.item_type, name)
+        return [[(key, pool[0])] for key in _default_values(kind.key_type, name)]
     if pa.types.is_list(kind):
-        pool = _pool(kind.value_type, name)
+        pool = _default_values(kind.value_type, name)
         return [[], [pool[0]], [pool[-1], pool[0]]]
-    message = (
-        f"column {name} is {kind}, of which no examples are known; give values={{{name!r}: …}}"
-    )
+    message = f"column {name} is {kind}, which has no default values; give values={{{name!r}: …}}"
     raise InvalidConfig(message)

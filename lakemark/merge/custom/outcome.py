@@ -1,7 +1,7 @@
-"""What a custom merger made of pairs of versions, checked before it is used.
+"""The result of a custom merger, checked before it is used.
 
-A merger is somebody else's code: what it returns is refused, with its name and a record's key,
-where it loses rows, keys, columns, types or ordering values.
+A merger is foreign code. If its result loses rows, keys, columns, types or ordering values, it is
+refused with the merger's name and the key of a record.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakemark.merge.custom.custom_merger import CustomMerger, refused
+from lakemark.errors import InvalidConfig
+from lakemark.merge.custom.api import CustomMerger
 from lakemark.merge.custom.records import Records
 from lakemark.merge.key_codes import Mask
 from lakemark.model.meta_columns import RECORD_KEY
@@ -21,14 +22,19 @@ from lakemark.model.written_columns import Written
 from lakemark.schema.field_path import column_at, top_column
 
 
+def merger_error(merger: CustomMerger, record_key: object, fault: str) -> InvalidConfig:
+    """An error about a record that the merger returned."""
+    return InvalidConfig(f"merger {merger.name}, record {record_key!r}: {fault}")
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcome:
-    """What versions of records come to.
+    """The result of merging versions of records.
 
     Attributes:
         rows: in the columns of ``Records.rows``.
-        keep: False where the record is deleted.
-        written: which columns each row has; None where every row has all of them.
+        keep: False if the record is deleted.
+        written: which columns each row has; None if every row has all of them.
     """
 
     rows: pa.Table
@@ -37,11 +43,11 @@ class Outcome:
 
 
 def check_outcome(merger: CustomMerger, older: Records, newer: Records, outcome: Outcome) -> None:
-    """Pass what may be used.
+    """Check a result before it is used.
 
     Raises:
-        InvalidConfig: the merger lost or exchanged records, lost an ordering value, or made a live
-            row of a delete without giving it data.
+        InvalidConfig: the merger lost or exchanged records, lost an ordering value, or returned a
+            live row without data for a delete.
     """
     keys = older[RECORD_KEY]
     _refuse(
@@ -54,8 +60,8 @@ def check_outcome(merger: CustomMerger, older: Records, newer: Records, outcome:
         versions = (outcome.rows, older.rows, newer.rows)
         after, *before = (np.asarray(column_at(rows, field).is_null()) for rows in versions)
         fault = (
-            f"its ordering value was lost: {field} is null; take it over from one of the two "
-            "versions (deletes need it too)"
+            f"its ordering value was lost: {field} is null; copy it from one of the two versions "
+            "(deletes need it too)"
         )
         had_none = (~older.is_delete & before[0]) | (~newer.is_delete & before[1])
         is_lost = (~before[0] & ~before[1]) | (outcome.keep & ~had_none)
@@ -64,19 +70,19 @@ def check_outcome(merger: CustomMerger, older: Records, newer: Records, outcome:
     _check_nulls(merger, keys, outcome, older.rows.schema)
 
 
-def order_columns(records: Records) -> list[str]:
-    """The columns that ordering values lie in."""
+def ordering_columns(records: Records) -> list[str]:
+    """The columns that hold the ordering values."""
     return list({top_column(name, records.rows.schema) for name in records.ordering_fields})
 
 
 def data_columns(records: Records) -> list[str]:
-    """The columns that a delete without data has no value of: all but key and ordering values."""
-    others = {RECORD_KEY, *order_columns(records)}
+    """The columns that a delete without data lacks: all except the key and the ordering values."""
+    others = {RECORD_KEY, *ordering_columns(records)}
     return [name for name in records.rows.column_names if name not in others]
 
 
 def are_null(rows: pa.Table, names: Sequence[str]) -> Mask:
-    """Rows that are null in all of these columns; all rows where there are none."""
+    """Rows that are null in all of these columns; all rows if there are no columns."""
     null: Mask = np.ones(rows.num_rows, np.bool_)
     for name in names:
         if not null.any():
@@ -85,39 +91,41 @@ def are_null(rows: pa.Table, names: Sequence[str]) -> Mask:
     return null
 
 
-def conformed(merger: CustomMerger, rows: object, wanted: pa.Table) -> pa.Table:
-    """Rows that a merger returned, in the columns that it was given.
+def conform_rows(merger: CustomMerger, rows: object, wanted: pa.Table) -> pa.Table:
+    """Check rows that a merger returned, and put them into the columns of its input.
 
     Raises:
-        InvalidConfig: no table, or one of another length or with other columns or types.
+        InvalidConfig: not a table, or one of another length or with other columns or types.
     """
     first_key = wanted.column(RECORD_KEY)[0].as_py()
     if not isinstance(rows, pa.Table) or rows.num_rows != wanted.num_rows:
         count = f"{rows.num_rows} rows" if isinstance(rows, pa.Table) else f"{type(rows).__name__}"
         fault = f"{count} came back for {wanted.num_rows} records; return one row for each"
-        raise refused(merger, first_key, fault)
+        raise merger_error(merger, first_key, fault)
     if sorted(rows.column_names) != sorted(wanted.column_names):
         different = sorted({*rows.column_names} ^ {*wanted.column_names})
-        fault = f"columns {', '.join(different)} were added, doubled or lost; return the same"
-        raise refused(merger, first_key, fault)
+        fault = f"columns {', '.join(different)} were added, duplicated or lost; return the same"
+        raise merger_error(merger, first_key, fault)
     for field in wanted.schema:
         kind = rows.schema.field(field.name).type
         if kind != field.type:
             fault = f"column {field.name} is {kind} and must be {field.type}; cast it"
-            raise refused(merger, first_key, fault)
+            raise merger_error(merger, first_key, fault)
     in_order = rows.select(wanted.column_names)
     return pa.table(in_order.columns, schema=wanted.schema)
 
 
-def combined(use_first: Mask, first: Outcome, second: Outcome) -> Outcome:
-    """Outcomes of two ways to merge: for each row one of the two, in the order of the mask."""
-    places = np.where(use_first, np.cumsum(use_first), len(first.keep) + np.cumsum(~use_first)) - 1
+def combine_outcomes(use_first: Mask, first: Outcome, second: Outcome) -> Outcome:
+    """Combine the results of two ways to merge: the mask selects the first for a row."""
+    positions = (
+        np.where(use_first, np.cumsum(use_first), len(first.keep) + np.cumsum(~use_first)) - 1
+    )
     written = None
     if first.written is not None and second.written is not None:
-        written = np.concatenate([first.written, second.written])[places]
+        written = np.concatenate([first.written, second.written])[positions]
     return Outcome(
-        pa.concat_tables([first.rows, second.rows]).take(places),
-        np.concatenate([first.keep, second.keep])[places],
+        pa.concat_tables([first.rows, second.rows]).take(positions),
+        np.concatenate([first.keep, second.keep])[positions],
         written,
     )
 
@@ -125,7 +133,7 @@ def combined(use_first: Mask, first: Outcome, second: Outcome) -> Outcome:
 def _check_has_data(
     merger: CustomMerger, keys: pa.ChunkedArray, older: Records, newer: Records, outcome: Outcome
 ) -> None:
-    """Only the operation deletes; what is null in a live version too may stay null."""
+    """A null row means a delete only by its operation; nulls of a live version may stay null."""
     names = data_columns(older)
     if not names:
         return
@@ -135,7 +143,7 @@ def _check_has_data(
     for version in (older, newer) if is_wrong.any() else ():
         is_wrong &= version.is_delete | ~are_null(version.rows, names)
     fault = (
-        "a row without any data came back that is no delete; set keep to False for it "
+        "a row without any data came back that is not a delete; set keep to False for it "
         "(a record's operation to DELETE)"
     )
     _refuse(merger, keys, is_wrong, fault)
@@ -155,7 +163,7 @@ def _check_nulls(
 
 def _refuse(merger: CustomMerger, keys: pa.ChunkedArray, is_wrong: Mask, fault: str) -> None:
     if is_wrong.any():
-        raise refused(merger, keys[int(is_wrong.argmax())].as_py(), fault)
+        raise merger_error(merger, keys[int(is_wrong.argmax())].as_py(), fault)
 
 
 def _equal(one: pa.ChunkedArray, other: pa.ChunkedArray) -> Mask:

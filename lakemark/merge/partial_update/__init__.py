@@ -1,1 +1,1 @@
-"""Rows that carry only some columns, and how they fill from the row before."""
+"""Partial updates: rows with only some columns, completed from other records of their keys."""

@@ -1,7 +1,7 @@
-"""Columns that a record leaves open, taken from another record of its key.
+"""Missing columns of a record, which are taken from another record of its key.
 
-A change that leads sets every column that it does not leave open; one that came late sets only what
-is still open then. So for each column the last leading change that has it decides, or else the
+A change that leads sets every column that it has. A late change sets only the columns that are
+still missing then. So for each column the last leading change that has it decides, or else the
 first late one. Source: ``PartialUpdateHandler``, ``SparkRecordMergingUtils`` and the payload
 classes of Apache Hudi 1.2.0.
 """
@@ -22,12 +22,12 @@ from lakemark.model.changes import CHANGE_COLUMNS, CHANGE_KIND, WRITTEN_COLUMNS
 from lakemark.model.meta_columns import COMMIT_SEQNO, COMMIT_TIME, META_COLUMNS
 from lakemark.model.written_columns import own_columns, pack
 
-#: The default of a column, as its schema says it.
+#: The default of a column in the Avro schema.
 Default: TypeAlias = bool | int | float | str
 
 
-class Holes(Protocol):
-    """Which rows leave a column open; picklable, without state."""
+class MissingColumns(Protocol):
+    """Decides in which rows a column is missing; picklable, without state."""
 
     def __call__(self, rows: pa.Table, column: str) -> Mask:
         """One flag for each row."""
@@ -35,11 +35,11 @@ class Holes(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class DefaultValues:
-    """A column is open where it holds its default; that is null where none other is known.
+class MissingIfDefault:
+    """A column is missing if it holds its default, which is null unless another one is known.
 
     Attributes:
-        defaults: by column, those that are not null; None where no value is taken for it.
+        defaults: by column, those that are not null; None if no value counts as the default.
     """
 
     defaults: Mapping[str, Default | None] = field(default_factory=dict)
@@ -57,8 +57,8 @@ class DefaultValues:
 
 
 @dataclass(frozen=True, slots=True)
-class UnavailableText:
-    """A column of strings or bytes is open where it holds this text."""
+class MissingIfUnavailable:
+    """A column of strings or bytes is missing if it holds this text."""
 
     text: str
 
@@ -72,52 +72,52 @@ class UnavailableText:
 
 
 @dataclass(frozen=True, slots=True)
-class UnwrittenColumns:
-    """A column is open where the row was written without it; see ``lakemark.model.changes``."""
+class MissingIfNotWritten:
+    """A column is missing if the row was written without it; see ``lakemark.model.changes``."""
 
     def __call__(self, rows: pa.Table, column: str) -> Mask:
         """One flag for each row."""
         if WRITTEN_COLUMNS not in rows.column_names:
             return np.zeros(rows.num_rows, dtype=np.bool_)
-        bits = _bits(rows.column(WRITTEN_COLUMNS))
-        place = own_columns(rows).index(column)
-        is_open: Mask = (bits[:, place // 8] >> np.uint8(place % 8)) & 1 == 0
-        return is_open
+        bits = _byte_rows(rows.column(WRITTEN_COLUMNS))
+        position = own_columns(rows).index(column)
+        missing: Mask = (bits[:, position // 8] >> np.uint8(position % 8)) & 1 == 0
+        return missing
 
 
 @dataclass(frozen=True, slots=True)
-class Filling:
-    """How open columns are filled.
+class PartialUpdate:
+    """How missing columns are taken from other records.
 
     Attributes:
-        holes: says which are open.
-        late_fills: whether a record that came late fills what the leading one leaves open.
-        newest_meta: whether meta columns come from the record that came last, late or not.
+        is_missing: decides which columns are missing.
+        late_fills: whether a late record fills columns that the leading one lacks.
+        latest_meta: whether meta columns come from the last record, late or not.
     """
 
-    holes: Holes
+    is_missing: MissingColumns
     late_fills: bool = True
-    newest_meta: bool = False
+    latest_meta: bool = False
 
     def fold(self, changes: pa.Table, keys: KeyCodes, precedence: Precedence) -> pa.Table:
-        """One change for each key, in the columns of ``changes``."""
+        """Fold changes to one for each key, in the columns of ``changes``."""
         written = _WrittenBits(changes, keys.key_count)
         columns = {}
         for name in changes.column_names:
             if name not in CHANGE_COLUMNS:
-                is_open = self.holes(changes, name)
-                rows = self._sources(name, is_open, keys, precedence)
+                missing = self.is_missing(changes, name)
+                rows = self._find_sources(name, missing, keys, precedence)
                 columns[name] = changes.column(name).take(rows)
-                written.add(name, ~is_open[rows])
+                written.add(name, ~missing[rows])
         columns[CHANGE_KIND] = changes.column(CHANGE_KIND).take(precedence.winners)
         columns[WRITTEN_COLUMNS] = written.column
         return pa.table([columns[name] for name in changes.column_names], schema=changes.schema)
 
     def join(self, older: pa.Table, newer: pa.Table, newer_leads: Mask) -> pa.Table:
-        """Rows side by side with the same keys, as one: in the columns of ``older``.
+        """Merge aligned rows of the same keys, in the columns of ``older``.
 
-        Whatever a change without a commit time has led or filled has none either: it is written
-        now (``FileGroupReaderBasedMergeHandle`` gives it the metadata of its own commit).
+        If a change without a commit time leads or fills, the result has no commit time either, so
+        that the writer sets its own (as ``FileGroupReaderBasedMergeHandle`` does).
         """
         fills = {name: self._late_fills(name, older) for name in older.column_names}
         takes = {
@@ -125,53 +125,59 @@ class Filling:
         }
         if COMMIT_TIME in takes:
             is_new = _to_numpy(newer.column(COMMIT_TIME).is_null())
-            # Whatever a late one may fill, were it with nothing, is written too.
+            # A row also counts as written if a late change could fill it, even with null.
             own = [late for name, late in fills.items() if name not in META_COLUMNS]
             is_written = np.logical_or.reduce([newer_leads, *own])
             for name in (COMMIT_TIME, COMMIT_SEQNO):
                 if name in takes:
                     takes[name] = np.where(is_new, is_written, takes[name])
         columns = [
-            _either(older.column(name), newer.column(name), takes[name])
+            _choose_values(older.column(name), newer.column(name), takes[name])
             for name in older.column_names
         ]
         return pa.table(columns, schema=older.schema)
 
-    def _sources(self, name: str, is_open: Mask, keys: KeyCodes, precedence: Precedence) -> Rows:
-        """For each key the row that gives the column."""
-        rows = np.arange(len(is_open))
-        sets = precedence.counts if self._is_newest(name) else precedence.leads
-        last_set = keys.last(rows[sets & ~is_open])
+    def _find_sources(
+        self, name: str, missing: Mask, keys: KeyCodes, precedence: Precedence
+    ) -> Rows:
+        """For each key the row that provides the column."""
+        rows = np.arange(len(missing))
+        sets = precedence.contributes if self._is_newest(name) else precedence.leads
+        last_set = keys.last(rows[sets & ~missing])
         sources = np.where(last_set == NO_ROW, precedence.winners, last_set)
         if self.late_fills:
-            late = keys.first(rows[precedence.counts & ~sets & ~is_open])
+            late = keys.first(rows[precedence.contributes & ~sets & ~missing])
             sources = np.where((last_set == NO_ROW) & (late != NO_ROW), late, sources)
         return sources
 
     def _late_fills(self, name: str, older: pa.Table) -> Mask:
-        """Rows that leave a column open for one that came late."""
+        """Rows in which a late change may fill the column."""
         if not self.late_fills:
             return np.zeros(older.num_rows, dtype=np.bool_)
-        return self.holes(older, name)
+        return self.is_missing(older, name)
 
     def _takes_newer(self, name: str, newer: pa.Table, newer_leads: Mask, late_fills: Mask) -> Mask:
-        newer_is_open = self.holes(newer, name)
+        newer_missing = self.is_missing(newer, name)
         if self._is_newest(name):
-            return ~newer_is_open
-        takes: Mask = np.where(newer_leads, ~newer_is_open, late_fills)
+            return ~newer_missing
+        takes: Mask = np.where(newer_leads, ~newer_missing, late_fills)
         return takes
 
     def _is_newest(self, name: str) -> bool:
-        return self.newest_meta and name in META_COLUMNS
+        return self.latest_meta and name in META_COLUMNS
 
 
-def filling_of(changes: pa.Table, own: Filling | None) -> Filling | None:
-    """How open columns of these changes are filled: what a row was written without comes first."""
-    return Filling(UnwrittenColumns()) if WRITTEN_COLUMNS in changes.column_names else own
+def partial_update_for(changes: pa.Table, configured: PartialUpdate | None) -> PartialUpdate | None:
+    """The rule for these changes: unwritten columns take precedence over ``configured``."""
+    return (
+        PartialUpdate(MissingIfNotWritten())
+        if WRITTEN_COLUMNS in changes.column_names
+        else configured
+    )
 
 
 class _WrittenBits:
-    """The bits of ``WRITTEN_COLUMNS`` after a fold, gathered column by column."""
+    """The bits of ``WRITTEN_COLUMNS`` after a fold, collected column by column."""
 
     def __init__(self, changes: pa.Table, key_count: int) -> None:
         self._names = own_columns(changes)
@@ -185,7 +191,7 @@ class _WrittenBits:
         return pack(self._written)
 
 
-def _bits(column: pa.ChunkedArray) -> np.ndarray[tuple[int, int], np.dtype[np.uint8]]:
+def _byte_rows(column: pa.ChunkedArray) -> np.ndarray[tuple[int, int], np.dtype[np.uint8]]:
     width = column.type.byte_width
     chunks = [
         np.frombuffer(chunk.buffers()[1], np.uint8)[
@@ -196,7 +202,9 @@ def _bits(column: pa.ChunkedArray) -> np.ndarray[tuple[int, int], np.dtype[np.ui
     return np.concatenate([np.empty((0, width), np.uint8), *chunks])
 
 
-def _either(older: pa.ChunkedArray, newer: pa.ChunkedArray, takes_newer: Mask) -> pa.ChunkedArray:
+def _choose_values(
+    older: pa.ChunkedArray, newer: pa.ChunkedArray, takes_newer: Mask
+) -> pa.ChunkedArray:
     rows = np.arange(len(takes_newer))
     both = pa.chunked_array([*older.chunks, *newer.chunks], older.type)
     return both.take(np.where(takes_newer, rows + len(older), rows))

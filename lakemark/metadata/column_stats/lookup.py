@@ -33,7 +33,7 @@ from lakemark.metadata.partition_kind import PartitionKind
 from lakemark.metadata.slice_rows import KEY, PAYLOAD
 from lakemark.model.bounds import PRINTED_HIGH, PRINTED_LOW
 from lakemark.model.column_ranges import ColumnRanges
-from lakemark.read.file_statistics import statistics_schema
+from lakemark.read.index_protocols import statistics_schema
 
 _PAYLOAD = PartitionKind.COLUMN_STATS.payload
 _FILE_NAME, _PARTITION_PATH = "file_name", "partition_path"
@@ -54,7 +54,7 @@ class FilesTold(NamedTuple):
 
 @dataclass(frozen=True)
 class ColumnStatistics:
-    """A ``lakemark.read.file_statistics.FileStatistics`` over the partition ``column_stats``.
+    """A ``lakemark.read.index_protocols.FileStatistics`` over the partition ``column_stats``.
 
     Attributes:
         metadata: holds the statistics.

@@ -1,11 +1,11 @@
-"""The changes of a commit in a file group as rows: what was done, when, and the images.
+"""Reads the changes of a commit in a file group: operation, time, and the images.
 
-Columns as Apache Hudi 1.2.0 gives them in Spark: ``op`` (i, u or d), ``ts_ms`` (the instant of the
-commit), ``before`` and ``after`` (JSON, see ``image_text``). Source: ``CDCFileGroupIterator``.
+Columns as in Apache Hudi 1.2.0 on Spark: ``op`` (i, u or d), ``ts_ms`` (the instant of the commit),
+``before`` and ``after`` (JSON, see ``image_text``). Source: ``CDCFileGroupIterator``.
 
-A log is compared with what its file group was before. Deletes in it count whatever their ordering
-value; an upsert that comes too late changes nothing. Held in memory are the changes of one commit
-in one file group; what they are compared with streams past.
+A log is compared with the earlier state of its file group. Its deletes always apply, for any
+ordering value; an upsert that is too late changes nothing. Only the changes of one commit in one
+file group are held in memory; the rows of the earlier state stream past.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ import pyarrow.compute as pc
 
 from lakemark.errors import CorruptData, Unsupported
 from lakemark.merge.change_index import ChangeIndex
-from lakemark.merge.partial_update.missing_columns import filling_of
+from lakemark.merge.partial_update.missing_columns import partial_update_for
 from lakemark.model.changes import CHANGE_COLUMNS, CHANGE_KIND, ChangeKind
 from lakemark.model.file_slice import FileSlice
 from lakemark.model.meta_columns import COMMIT_SEQNO, COMMIT_TIME, RECORD_KEY
 from lakemark.read.cdc.image_text import AVRO, JACKSON
-from lakemark.read.cdc.kept_changes import read_kept_changes
+from lakemark.read.cdc.logged_changes import read_logged_changes
 from lakemark.read.cdc.plan import CdcPlan, ChangeSplit, Inference, LoggingMode
 from lakemark.read.file_group_reader import FileGroupReader
 
@@ -33,25 +33,25 @@ SCHEMA = pa.schema([(name, pa.string()) for name in ("op", "ts_ms", "before", "a
 
 INSERT, UPDATE, DELETE = "i", "u", "d"
 
-#: Rows printed at a time: their text has to fit a column of strings.
+#: Rows converted to text at a time, because a string column is limited to 2 GB.
 _BATCH_ROWS = 1 << 14
 
 
 def read(plan: CdcPlan, reader: FileGroupReader) -> Iterator[pa.RecordBatch]:
-    """The changes, split by split, in the columns of ``SCHEMA``; none of the batches is empty.
+    """Read the changes, split by split, in the columns of ``SCHEMA``; no batch is empty.
 
     Args:
-        plan: what to read.
-        reader: of the table.
+        plan: the plan of the query.
+        reader: reader of the table.
 
     Raises:
         SnapshotChanged: a file was removed since the plan; plan again.
-        CorruptData: bytes that disagree with the format.
-        Unsupported: a file or a block of a kind that is not read here, or a table without record
-            keys in its rows.
+        CorruptData: bytes violate the format.
+        Unsupported: a file or a block of a kind that lakemark does not read, or a table without
+            record keys in its rows.
     """
     if RECORD_KEY not in reader.schema.names:
-        message = f"changes can only be told of a table whose rows carry {RECORD_KEY}"
+        message = f"a CDC query requires rows with {RECORD_KEY}, which this table does not have"
         raise Unsupported(message)
     for split in plan.splits:
         changes = _SplitChanges(split, plan.mode, replace(reader, is_visible=split.visible))
@@ -67,102 +67,110 @@ class _SplitChanges:
     def read(self) -> Iterator[pa.RecordBatch]:
         match self.split.inference:
             case Inference.AS_IS:
-                yield from self._kept()
+                yield from self._logged()
             case Inference.BASE_FILE_INSERT:
-                for images in self._images(self.split.after):
-                    yield self._batch(INSERT, after=images)
+                for images in self._read_images(self.split.after):
+                    yield self._make_batch(INSERT, after=images)
             case Inference.BASE_FILE_DELETE | Inference.REPLACE_COMMIT:
-                for images in self._images(self.split.before):
-                    yield self._batch(DELETE, before=images)
+                for images in self._read_images(self.split.before):
+                    yield self._make_batch(DELETE, before=images)
             case Inference.LOG_FILE:
-                yield from self._inferred()
+                yield from self._infer_from_log()
 
-    def _inferred(self) -> Iterator[pa.RecordBatch]:
-        """A log against the state before it."""
+    def _infer_from_log(self) -> Iterator[pa.RecordBatch]:
+        """The changes of a log, compared with the state before it."""
         log = FileSlice(self.split.group, self.split.instant, None, self.split.logs)
         own = replace(self.reader, is_visible=_OnlyInstant(self.split.instant))
-        arrived = list(own.changes(log))
+        arrived = list(own.read_changes(log))
         if not arrived:
             return
         changes = self.reader.merger.fold(pa.concat_tables(arrived))
         is_upsert = changes.column(CHANGE_KIND).to_numpy() == ChangeKind.UPSERT
         upserts, deletes = changes.filter(pa.array(is_upsert)), changes.filter(pa.array(~is_upsert))
         index = ChangeIndex(upserts, self.reader.merger)
-        for rows in self._before():
-            for images in _printed(_having(rows, deletes.column(RECORD_KEY))):
-                yield self._batch(DELETE, before=images)
-            yield from self._updated(_having(rows, upserts.column(RECORD_KEY)), index, upserts)
+        for rows in self._read_before():
+            for images in _print_images(_filter_keys(rows, deletes.column(RECORD_KEY))):
+                yield self._make_batch(DELETE, before=images)
+            yield from self._infer_updates(
+                _filter_keys(rows, upserts.column(RECORD_KEY)), index, upserts
+            )
         columns = [name for name in changes.column_names if name not in CHANGE_COLUMNS]
-        for images in _printed(index.inserted(columns).rows):
-            yield self._batch(INSERT, after=images)
+        for images in _print_images(index.insert_unmatched(columns).rows):
+            yield self._make_batch(INSERT, after=images)
 
-    def _updated(
+    def _infer_updates(
         self, older: pa.Table, index: ChangeIndex, upserts: pa.Table
     ) -> Iterator[pa.RecordBatch]:
-        """Rows that the upserts of their keys change."""
+        """Rows that are changed by upserts with the same keys."""
         newer = index.merge(older).rows
         if newer.num_rows < older.num_rows:  # A custom merger may delete for an upsert.
-            stays = pc.is_in(
+            survives = pc.is_in(
                 older.column(RECORD_KEY), value_set=newer.column(RECORD_KEY).combine_chunks()
             )
-            for images in _printed(older.filter(pc.invert(stays))):
-                yield self._batch(DELETE, before=images)
-            older = older.filter(stays)
-        fills = filling_of(upserts, self.reader.merger.filling) is not None
+            for images in _print_images(older.filter(pc.invert(survives))):
+                yield self._make_batch(DELETE, before=images)
+            older = older.filter(survives)
+        fills = partial_update_for(upserts, self.reader.merger.partial_update) is not None
         compared = older.column_names if fills else [COMMIT_TIME, COMMIT_SEQNO]
-        changed = _differ(older.select(compared), newer.select(compared))
-        printed = zip(_printed(older.filter(changed)), _printed(newer.filter(changed)), strict=True)
+        changed = _find_differences(older.select(compared), newer.select(compared))
+        printed = zip(
+            _print_images(older.filter(changed)), _print_images(newer.filter(changed)), strict=True
+        )
         for before, after in printed:
-            yield self._batch(UPDATE, before, after)
+            yield self._make_batch(UPDATE, before, after)
 
-    def _kept(self) -> Iterator[pa.RecordBatch]:
-        """What the writer kept in ``.cdc`` files."""
-        changes = read_kept_changes(self.reader.storage, self.split.logs, self.mode)
+    def _logged(self) -> Iterator[pa.RecordBatch]:
+        """The changes that the writer logged in ``.cdc`` files."""
+        changes = read_logged_changes(self.reader.storage, self.split.logs, self.mode)
         if self.mode is LoggingMode.DATA_BEFORE_AFTER:
-            for kept in _in_pieces(changes):
-                yield self._batch(
-                    kept.column("op"), _kept_text(kept, "before"), _kept_text(kept, "after")
+            for logged in _in_pieces(changes):
+                yield self._make_batch(
+                    logged.column("op"),
+                    _logged_text(logged, "before"),
+                    _logged_text(logged, "after"),
                 )
         else:
-            yield from self._completed(changes)
+            yield from self._complete_images(changes)
 
-    def _completed(self, changes: pa.Table) -> Iterator[pa.RecordBatch]:
-        """Kept changes with the images that were not kept."""
+    def _complete_images(self, changes: pa.Table) -> Iterator[pa.RecordBatch]:
+        """Logged changes, completed with the images that the writer did not log."""
         keys = changes.column("record_key")
-        older, newer = (self._rows_of(keys, s) for s in (self.split.before, self.split.after))
-        for kept in _in_pieces(changes):
-            op, keys = kept.column("op"), kept.column("record_key")
-            after = self._image(keys, newer, pc.not_equal(op, DELETE))
+        older, newer = (self._read_rows(keys, s) for s in (self.split.before, self.split.after))
+        for logged in _in_pieces(changes):
+            op, keys = logged.column("op"), logged.column("record_key")
+            after = self._find_images(keys, newer, pc.not_equal(op, DELETE))
             if self.mode is LoggingMode.DATA_BEFORE:
-                yield self._batch(op, _kept_text(kept, "before"), after)
+                yield self._make_batch(op, _logged_text(logged, "before"), after)
             else:
-                yield self._batch(op, self._image(keys, older, pc.not_equal(op, INSERT)), after)
+                yield self._make_batch(
+                    op, self._find_images(keys, older, pc.not_equal(op, INSERT)), after
+                )
 
-    def _rows_of(self, keys: pa.ChunkedArray, state: FileSlice | None) -> pa.Table:
-        rows = [] if state is None else [_having(r, keys) for r in self.reader.read(state)]
+    def _read_rows(self, keys: pa.ChunkedArray, state: FileSlice | None) -> pa.Table:
+        rows = [] if state is None else [_filter_keys(r, keys) for r in self.reader.read(state)]
         return pa.concat_tables([self.reader.schema.empty_table(), *rows])
 
-    def _image(self, keys: pa.Array, rows: pa.Table, is_there: pa.Array) -> pa.Array:
-        """Images of the records with these keys, where there are any."""
-        places = pc.index_in(keys, value_set=rows.column(RECORD_KEY).combine_chunks())
-        missing = keys.filter(pc.and_(is_there, places.is_null()))
+    def _find_images(self, keys: pa.Array, rows: pa.Table, is_there: pa.Array) -> pa.Array:
+        """Images of the records with these keys, if there are any."""
+        positions = pc.index_in(keys, value_set=rows.column(RECORD_KEY).combine_chunks())
+        missing = keys.filter(pc.and_(is_there, positions.is_null()))
         if len(missing):
             path = self.split.logs[0].path
             raise CorruptData(path, None, "changes of records in its file group", str(missing[0]))
-        texts = JACKSON.text(_records(rows.take(places)))
+        texts = JACKSON.text(_records(rows.take(positions)))
         return pc.if_else(is_there, texts, None)
 
-    def _images(self, state: FileSlice | None) -> Iterator[pa.Array]:
+    def _read_images(self, state: FileSlice | None) -> Iterator[pa.Array]:
         """Images of all rows of a state."""
         if state is not None:
             for rows in self.reader.read(state):
-                yield from _printed(rows)
+                yield from _print_images(rows)
 
-    def _before(self) -> Iterator[pa.Table]:
+    def _read_before(self) -> Iterator[pa.Table]:
         if self.split.before is not None:
             yield from self.reader.read(self.split.before)
 
-    def _batch(
+    def _make_batch(
         self,
         op: pa.Array | str,
         before: pa.Array | None = None,
@@ -182,7 +190,7 @@ class _SplitChanges:
 
 @dataclass(frozen=True, slots=True)
 class _OnlyInstant:
-    """Blocks of one commit count: in table version 6 a log may hold others."""
+    """Only blocks of one commit are visible: in table version 6 a log may hold others."""
 
     instant: str
 
@@ -190,8 +198,8 @@ class _OnlyInstant:
         return instant == self.instant
 
 
-def _printed(rows: pa.Table) -> Iterator[pa.Array]:
-    """Images of rows, some at a time."""
+def _print_images(rows: pa.Table) -> Iterator[pa.Array]:
+    """Images of rows, in batches."""
     for batch in _in_pieces(rows):
         yield JACKSON.text(_records(batch))
 
@@ -205,17 +213,17 @@ def _records(rows: pa.RecordBatch | pa.Table) -> pa.StructArray:
     return pa.concat_arrays([batch.to_struct_array() for batch in whole])
 
 
-def _kept_text(changes: pa.RecordBatch, column: str) -> pa.Array:
-    """A record as Avro prints it; the word null where there is none."""
+def _logged_text(changes: pa.RecordBatch, column: str) -> pa.Array:
+    """A record as Avro prints it; the text ``null`` if there is none."""
     return pc.fill_null(AVRO.text(changes.column(column)), "null")
 
 
-def _having(rows: pa.Table, keys: pa.ChunkedArray) -> pa.Table:
+def _filter_keys(rows: pa.Table, keys: pa.ChunkedArray) -> pa.Table:
     """The rows with one of the keys."""
     return rows.filter(pc.is_in(rows.column(RECORD_KEY), value_set=keys.combine_chunks()))
 
 
-def _differ(older: pa.Table, newer: pa.Table) -> pa.Array:
+def _find_differences(older: pa.Table, newer: pa.Table) -> pa.Array:
     """Whether rows side by side differ in any column."""
     differ: npt.NDArray[np.bool_] = np.zeros(older.num_rows, np.bool_)
     for before, after in zip(older.columns, newer.columns, strict=True):

@@ -1,12 +1,12 @@
 """Images of records as JSON, in the two dialects of Apache Hudi 1.2.0.
 
-A change that a reader makes out from data files is printed by Jackson from Spark's row
-(``InternalRowToJsonStringConverter``): what is null is left out, bytes are Base64, and of a decimal
-nothing is printed but whether it is zero. A change that the writer kept in a ``.cdc`` file is
-printed by Avro (``GenericData.toString``): all of it, in the numbers and bytes that Avro stores.
+If a reader infers a change from data files, Jackson prints Spark's row
+(``InternalRowToJsonStringConverter``). Nulls are omitted, bytes are Base64, and a decimal is only
+printed as zero or not zero. If the writer logged the change in a ``.cdc`` file, Avro prints it
+(``GenericData.toString``) completely, in the numbers and bytes that Avro stores.
 
-Times are numbers in both. Entries of maps, and fields of nested records of more than four, stand
-here in the stored order; Java's stand in the order of their hashes.
+Times are numbers in both. Entries of maps, and fields of nested records with more than four fields,
+are in the stored order here; in Java they are in the order of their hashes.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _ESCAPES = {
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How one of Java's libraries prints what a record holds.
+    """The JSON format of one Java library.
 
     Attributes:
-        comma: between fields, elements and entries.
-        colon: between a name and its value.
-        special: characters that a string does not hold as they are, as a class of RE2.
-        prints_nulls: whether a null field of a record, or entry of a map, is there.
+        comma: separates fields, elements and entries.
+        colon: separates a name and its value.
+        special: characters that must be escaped in a string, as a character class of RE2.
+        prints_nulls: whether null fields of a record, and null entries of a map, are printed.
         bytes_text: JSON of a column of bytes.
         fixed_text: JSON of a column of bytes of one length.
     """
@@ -56,7 +56,7 @@ class Dialect:
         """JSON of each value of a column; null stays null.
 
         Raises:
-            Unsupported: a type that no column of a Hudi table has.
+            Unsupported: a type that columns of Hudi tables do not have.
         """
         if len(values) == 0:
             return pa.array([], pa.string())
@@ -71,7 +71,7 @@ class Dialect:
         return quoted(values, self.special, _ESCAPES)
 
     def named(self, names: pa.Array | str, texts: pa.Array) -> pa.Array:
-        """A comma, the name and its value; nothing where a null is not printed."""
+        """A comma, the name and its value; empty if a null is not printed."""
         if self.prints_nulls:
             texts = pc.fill_null(texts, "null")
         return pc.fill_null(
@@ -79,16 +79,16 @@ class Dialect:
         )
 
     def in_braces(self, members: pa.Array) -> pa.Array:
-        """Members, each after a comma, as an object."""
+        """Members, each after a comma, as a JSON object."""
         without_comma = pc.utf8_slice_codeunits(members, len(self.comma))
         return pc.binary_join_element_wise("{", without_comma, "}", "")
 
 
 def _struct_text(dialect: Dialect, values: pa.StructArray) -> pa.Array:
     members: list[pa.Array | str] = [pa.array([""] * len(values))]
-    for place, field in enumerate(values.type):
+    for position, field in enumerate(values.type):
         name = dialect.string_text(pa.array([field.name]))[0].as_py()
-        members.append(dialect.named(name, dialect.text(values.field(place))))
+        members.append(dialect.named(name, dialect.text(values.field(position))))
     return dialect.in_braces(pc.binary_join_element_wise(*members, ""))
 
 
@@ -104,13 +104,13 @@ def _map_text(dialect: Dialect, values: pa.MapArray) -> pa.Array:
 
 
 def _owned(lists: pa.Array, children: pa.Array) -> pa.Array:
-    """The children of a slice of lists, or of maps."""
+    """The child values that belong to a slice of lists, or of maps."""
     first, end = lists.offsets[0].as_py(), lists.offsets[-1].as_py()
     return children.slice(first, end - first)
 
 
 def _joined(lists: pa.Array, texts: pa.Array, separator: str) -> pa.Array:
-    """Texts of the children, joined list by list."""
+    """Texts of the child values, joined list by list."""
     offsets = pc.subtract(lists.offsets, lists.offsets[0])
     return pc.binary_join(pa.ListArray.from_arrays(offsets, texts), separator)
 
@@ -142,7 +142,7 @@ def _timestamp_text(dialect: Dialect, values: pa.Array) -> pa.Array:
 
 
 def _decimal_text(dialect: Dialect, values: pa.Array) -> pa.Array:
-    """The one property that Jackson finds on Spark's ``Decimal``: ``isZero``."""
+    """The one property that Jackson finds in Spark's ``Decimal``: ``isZero``."""
     is_zero = pc.equal(values, pa.scalar(0, values.type))
     return pc.if_else(is_zero, '{"zero":true}', '{"zero":false}')
 
@@ -181,7 +181,7 @@ _LATIN_WORDS = pc.utf8_slice_codeunits(quoted(_LATIN_CHARACTERS, _AVRO_SPECIAL, 
 
 
 def _latin_text(values: pa.Array) -> pa.Array:
-    """Each byte is the character of its number."""
+    """Each byte as the character with its number."""
     return pc.binary_join_element_wise('"', per_byte_text(values, _LATIN_WORDS, ""), '"', "")
 
 

@@ -1,7 +1,7 @@
-"""Columns of numbers, strings and bytes in the words that Java's JSON writers use for them.
+"""Columns of numbers, strings and bytes in the notation of Java's JSON writers.
 
-Doubles are the shortest text that reads back as the same number, as ``Double.toString`` prints
-them since Java 19; older versions sometimes print a digit more.
+Doubles are the shortest text that parses to the same number, as in ``Double.toString`` since Java
+19; older versions sometimes print one digit more.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from lakemark.codec.byte_strings import ByteStrings, byte_strings
 
 _SMALLEST_PLAIN, _LARGEST_PLAIN = 1e-3, 1e7
 _DIGITS = r"^(?P<sign>-?)(?P<whole>[0-9]+)(?:\.(?P<rest>[0-9]+))?(?:e(?P<power>[+-]?[0-9]+))?$"
-_NO_NUMBERS = {"nan": '"NaN"', "inf": '"Infinity"', "-inf": '"-Infinity"'}
+_NOT_NUMBERS = {"nan": '"NaN"', "inf": '"Infinity"', "-inf": '"-Infinity"'}
 
 
 def number_text(values: pa.Array) -> pa.Array:
-    """JSON of a column of floats or doubles; what JSON has no number for is quoted."""
+    """JSON of a column of floats or doubles; NaN and infinities are quoted."""
     plain = values.cast(pa.string())
     size = pc.abs(values)
     is_plain = pc.or_(
@@ -30,20 +30,20 @@ def number_text(values: pa.Array) -> pa.Array:
     )
     has_point = pc.match_substring(plain, ".")
     pointed = pc.if_else(has_point, plain, pc.binary_join_element_wise(plain, ".0", ""))
-    # A comparison with NaN is false, so what is no number takes the other way.
+    # A comparison with NaN is false, so NaN and infinities use the other branch.
     text = pc.if_else(is_plain, pointed, _scientific(plain))
-    for word, quoted in _NO_NUMBERS.items():
+    for word, quoted in _NOT_NUMBERS.items():
         text = pc.if_else(pc.equal(plain, word), quoted, text)
     return text
 
 
 def quoted(strings: pa.Array, special: str, escapes: dict[str, str]) -> pa.Array:
-    r"""Strings in quotation marks.
+    r"""Quote strings.
 
     Args:
         strings: a column of strings.
-        special: a class of characters (RE2) that are not written as they are.
-        escapes: what is written for some of them; for the others ``\uXXXX``.
+        special: characters that must be escaped, as a character class of RE2.
+        escapes: escapes of some of them; the others become ``\uXXXX``.
     """
     for character in _present(strings, special):
         written = escapes.get(character, f"\\u{ord(character):04X}")
@@ -58,8 +58,8 @@ def base64_text(values: pa.Array) -> pa.Array:
     triples = (lengths + 2) // 3
     ends = np.cumsum(triples * 3)
     padded = np.zeros(int(ends[-1]) if len(ends) else 0, np.uint8)
-    padded[_places(ends - triples * 3, lengths)] = stored.data[
-        _places(stored.offsets[:-1], lengths)
+    padded[_byte_positions(ends - triples * 3, lengths)] = stored.data[
+        _byte_positions(stored.offsets[:-1], lengths)
     ]
     letters = np.frombuffer(binascii.b2a_base64(padded.tobytes(), newline=False), np.uint8).copy()
     offsets = np.append(0, np.cumsum(triples * 4))
@@ -71,17 +71,17 @@ def base64_text(values: pa.Array) -> pa.Array:
 
 
 def per_byte_text(values: pa.Array, words: pa.Array, separator: str) -> pa.Array:
-    """Each byte of a column of bytes by its word (one of 256), joined."""
+    """Replace each byte of a column of bytes by its word (one of 256), joined."""
     stored = byte_strings(pc.fill_null(_wide(values), b""))
     lengths = stored.lengths
-    used = stored.data[_places(stored.offsets[:-1], lengths)]
+    used = stored.data[_byte_positions(stored.offsets[:-1], lengths)]
     offsets = pa.array(np.append(0, np.cumsum(lengths)), pa.int64())
     texts = pa.LargeListArray.from_arrays(offsets, words.take(pa.array(used)))
     return pc.if_else(values.is_valid(), pc.binary_join(texts, separator), None)
 
 
 def _scientific(plain: pa.Array) -> pa.Array:
-    """Numbers as ``d.dddEn``, from a text of their shortest digits; null where there are none."""
+    """Numbers as ``d.dddEn``, from their shortest text; null if they are not numbers."""
     parts = pc.extract_regex(plain, _DIGITS)
     sign, whole = parts.field("sign"), parts.field("whole")
     # An empty group is the empty string.
@@ -105,7 +105,7 @@ def _scientific(plain: pa.Array) -> pa.Array:
 
 
 def _present(strings: pa.Array, special: str) -> list[str]:
-    """The special characters that occur, the backslash first since it is in what others become."""
+    """The special characters that occur, the backslash first because escapes contain it."""
     concerned = strings.filter(pc.fill_null(pc.match_substring_regex(strings, special), False))
     if len(concerned) == 0:
         return []
@@ -120,9 +120,11 @@ def _wide(values: pa.Array) -> pa.Array:
     return values.cast(pa.large_binary())
 
 
-def _places(starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Positions of all bytes of pieces that begin at ``starts``."""
+def _byte_positions(
+    starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
+    """Positions of all bytes in ranges that begin at ``starts``."""
     total = int(lengths.sum())
     shifts = starts - np.append(0, np.cumsum(lengths))[:-1]
-    places: npt.NDArray[np.int64] = np.arange(total) + np.repeat(shifts, lengths)
-    return places
+    positions: npt.NDArray[np.int64] = np.arange(total) + np.repeat(shifts, lengths)
+    return positions

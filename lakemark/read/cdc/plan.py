@@ -1,13 +1,13 @@
-"""Which files hold the changes of a span of commits, and what is needed to make them out.
+"""Plans CDC queries: the files with the changes of a range of commits, and how to read them.
 
-A change has been kept by its writer in a ``.cdc`` file beside the base file that it wrote; or it is
-made out: all rows of a new file were inserted, all rows of a replaced or emptied one deleted, and a
-log is compared with what its file group was before.
+A writer may have logged a change in a ``.cdc`` file next to the base file that it wrote. Otherwise
+the reader infers it: all rows of a new file were inserted, all rows of a replaced or emptied file
+were deleted, and a log is compared with the earlier state of its file group.
 
-A span counts requested times, in all table versions. Source: ``HoodieCDCExtractor``,
-``HoodieCDCFileIndex`` of Apache Hudi 1.2.0. Otherwise than there, the state before a log is made
-out from the timeline, not from what the log's write stat names besides itself: a stat names nothing
-where the writer did not know of CDC, and too little while a compaction is planned.
+A range is one of requested times, in all table versions. Source: ``HoodieCDCExtractor``,
+``HoodieCDCFileIndex`` of Apache Hudi 1.2.0. There the write stat of a log lists the files before
+it. Lakemark derives them from the timeline, because the stat lists no files if the writer had CDC
+disabled, and too few while a compaction is pending.
 """
 
 from __future__ import annotations
@@ -23,15 +23,14 @@ from lakemark.model.action import COMMITS
 from lakemark.model.commit_metadata import CommitMetadata, WriteStat
 from lakemark.model.file_slice import BaseFile, FileGroupId, FileSlice, LogFile, join
 from lakemark.model.instant import Instant
-from lakemark.read.instant_range import Span
-from lakemark.read.written_files import file_at
+from lakemark.read.instant_range import InstantRange
 from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.view.file_group import FileGroup
 from lakemark.view.file_lister import DataFile
 from lakemark.view.file_system_view import FileSystemView
 from lakemark.view.visible_instants import VisibleInstants
 
-#: Operations that change rows; others only move them (``WriteOperationType.yieldChanges``).
+#: Operations that change rows; others only rewrite them (``WriteOperationType.yieldChanges``).
 _CHANGING_OPERATIONS = frozenset(
     {
         "INSERT",
@@ -50,7 +49,7 @@ _DELETES = ("DELETE", "DELETE_PREPPED")
 
 
 class LoggingMode(StrEnum):
-    """What a copy-on-write writer keeps of a change; the value is the stored word."""
+    """What a copy-on-write writer logs of a change; the value is the stored word."""
 
     OP_KEY_ONLY = "OP_KEY_ONLY"
     DATA_BEFORE = "DATA_BEFORE"
@@ -58,9 +57,9 @@ class LoggingMode(StrEnum):
 
 
 class Inference(Enum):
-    """How the changes of one file are made out (``HoodieCDCInferenceCase``)."""
+    """How the changes of one file are inferred (``HoodieCDCInferenceCase``)."""
 
-    AS_IS = "kept in .cdc files"
+    AS_IS = "logged in .cdc files"
     BASE_FILE_INSERT = "all rows of a new base file"
     BASE_FILE_DELETE = "all rows of the base file that it emptied"
     LOG_FILE = "a log against the state before it"
@@ -69,16 +68,16 @@ class Inference(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ChangeSplit:
-    """Changes of one commit in one file group; pickles, and any worker may read it.
+    """Changes of one commit in one file group; can be pickled, and any worker may read it.
 
     Attributes:
         group: the file group.
         instant: requested time of the commit.
-        inference: how the changes are made out.
+        inference: how the changes are inferred.
         logs: the ``.cdc`` files, or the log.
-        before: the state before the commit, as far as it is needed.
-        after: the base file that the commit wrote, as far as it is needed.
-        visible: which log blocks count in the state before.
+        before: the state before the commit, if it is needed.
+        after: the base file that the commit wrote, if it is needed.
+        visible: which log blocks are visible in the state before.
     """
 
     group: FileGroupId
@@ -92,10 +91,10 @@ class ChangeSplit:
 
 @dataclass(frozen=True, slots=True)
 class CdcPlan:
-    """What a CDC query reads.
+    """The files of a CDC query.
 
     Attributes:
-        mode: what is in the ``.cdc`` files.
+        mode: the logging mode of the ``.cdc`` files.
         splits: by file group, those of one group oldest first.
     """
 
@@ -104,28 +103,31 @@ class CdcPlan:
 
 
 def plan(
-    view: FileSystemView, store: TimelineStore, properties: TableProperties, span: Span
+    view: FileSystemView,
+    store: TimelineStore,
+    properties: TableProperties,
+    instant_range: InstantRange,
 ) -> CdcPlan:
-    """Where the changes of a span of commits are.
+    """Plan a CDC query.
 
     Args:
         view: the table's latest state.
         store: reads its instants.
         properties: of the table.
-        span: of requested times.
+        instant_range: range of requested times.
 
     Raises:
-        InvalidConfig: the table keeps no changes, did not yet at the time of a commit, or has
-            archived commits of the span, or removed files of theirs.
+        InvalidConfig: the table does not log changes, or did not yet log them for a commit; or
+            commits of the range were archived, or their files were removed.
         CorruptData: an instant, or the archive, is damaged.
         SnapshotChanged: the timeline changed meanwhile; load the view again.
     """
     mode = _logging_mode(properties)
-    _check_active(view, store, span)
+    _check_active(view, store, instant_range)
     splits = [
         split
         for commit in view.timeline.completed(*COMMITS)
-        if span.holds(commit.requested_at)
+        if instant_range.contains(commit.requested_at)
         for split in _CommitSplits(view, mode, commit, store.read_commit(commit)).all()
     ]
     return CdcPlan(mode, tuple(sorted(splits, key=lambda split: (split.group, split.instant))))
@@ -152,16 +154,16 @@ def _logging_mode(properties: TableProperties) -> LoggingMode:
         raise InvalidConfig(message) from None
 
 
-def _check_active(view: FileSystemView, store: TimelineStore, span: Span) -> None:
-    """Pass when no commit after the span's beginning was archived."""
+def _check_active(view: FileSystemView, store: TimelineStore, instant_range: InstantRange) -> None:
+    """Check that no commit after the begin of the range was archived."""
     start = view.timeline.start
-    if not view.timeline.has_history or start is None or span.begin >= start:
+    if not view.timeline.has_history or start is None or instant_range.begin >= start:
         return
-    archived = store.load_archived().instants(span.begin, start)
-    commits = [i for i in archived if i.action in COMMITS and i.requested_at > span.begin]
+    archived = store.load_archived().instants(instant_range.begin, start)
+    commits = [i for i in archived if i.action in COMMITS and i.requested_at > instant_range.begin]
     if commits:
         message = (
-            f"{commits[0]} was archived, so its changes cannot be told any more; "
+            f"{commits[0]} was archived, so its changes can no longer be read; "
             f"begin with {commits[-1].requested_at} or later"
         )
         raise InvalidConfig(message)
@@ -188,7 +190,7 @@ class _CommitSplits:
 
     def _written(self, stat: WriteStat, path: str) -> ChangeSplit:
         if stat.cdc_stats:
-            return self._kept(stat, path)
+            return self._logged(stat, path)
         file = self._file(path)
         if isinstance(file, LogFile):
             before = self._before_log(stat, file)
@@ -199,13 +201,13 @@ class _CommitSplits:
         if not stat.num_update_writes and stat.num_writes == stat.num_inserts:
             return self._split(file, Inference.BASE_FILE_INSERT, after=_slice_of(file))
         message = (
-            f"{self.commit} changed rows in {path} and kept no .cdc file of it: changes were not "
-            f"yet kept then; begin with {self.commit.requested_at}"
+            f"{self.commit} changed rows in {path} without a .cdc file: the table did not log "
+            f"changes yet; begin with {self.commit.requested_at}"
         )
         raise InvalidConfig(message)
 
-    def _kept(self, stat: WriteStat, path: str) -> ChangeSplit:
-        logs = [self._file(kept) for kept in sorted(stat.cdc_stats or ())]
+    def _logged(self, stat: WriteStat, path: str) -> ChangeSplit:
+        logs = [self._file(name) for name in sorted(stat.cdc_stats or ())]
         cdc_logs = tuple(log for log in logs if isinstance(log, LogFile))
         file = self._file(path)
         before = after = None
@@ -219,7 +221,7 @@ class _CommitSplits:
         group = self.view.groups.get(name)
         last = group.for_readers if group else None
         if last is None:
-            raise self._gone(join(name.partition_path, name.file_id))
+            raise self._removed_error(join(name.partition_path, name.file_id))
         instant, visible = self.commit.requested_at, self.view.visible_instants
         return ChangeSplit(name, instant, Inference.REPLACE_COMMIT, before=last, visible=visible)
 
@@ -229,10 +231,10 @@ class _CommitSplits:
         for known in self.view.groups[name].slices:
             if known.base is not None and known.base_instant == stat.prev_commit:
                 return _slice_of(known.base)
-        raise self._gone(" of ".join((str(stat.prev_commit), file.path)))
+        raise self._removed_error(" of ".join((str(stat.prev_commit), file.path)))
 
     def _before_log(self, stat: WriteStat, log: LogFile) -> FileSlice | None:
-        """What the file group was before the commit; None for a new one."""
+        """The state of the file group before the commit; None for a new one."""
         for known in (stat.base_file, *(stat.log_files or ())):
             if known:
                 self._file(join(log.partition_path, known))
@@ -244,11 +246,11 @@ class _CommitSplits:
         return FileGroup.of(group.id, older, view.timeline, view.version, compaction).for_readers
 
     def _check_older_slice(self, group: FileGroup, log: LogFile) -> None:
-        """Pass when the slice is there that a compaction, planned at the time, has rewritten."""
+        """Check that the slice still exists which a compaction, pending then, has rewritten."""
         own = next((s for s in group.slices if log in s.logs), None)
         if own is not None and own.base is not None and own is group.slices[0]:
             if not self._is_older(own.base, log):
-                raise self._gone(" ".join(("the slice before", own.base.path)))
+                raise self._removed_error(" ".join(("the slice before", own.base.path)))
 
     def _is_older(self, file: DataFile, log: LogFile) -> bool:
         if isinstance(file, LogFile) and self.view.version.logs_name_their_slice:
@@ -258,7 +260,7 @@ class _CommitSplits:
         return completed_at is not None and completed_at < (self.commit.completed_at or "")
 
     def _compaction(self, name: FileGroupId, log: LogFile) -> str | None:
-        """One that was planned at the time and so stands on the slice before it."""
+        """A compaction that was pending at the time, and so reads the slice before it."""
         if self.view.version.logs_name_their_slice:
             return log.name.instant
         return self.view.compactions.get(name)
@@ -277,7 +279,7 @@ class _CommitSplits:
 
     @property
     def _visible_before(self) -> VisibleInstants:
-        """In table version 6 blocks tell the commits of a log apart, later its name does."""
+        """In table version 6 blocks separate the commits of a log, later its name does."""
         visible = self.view.visible_instants
         if not self.view.version.logs_name_their_slice:
             return visible
@@ -288,20 +290,20 @@ class _CommitSplits:
         return replace(visible, until=max(older, default=""))
 
     def _file(self, path: str) -> DataFile:
-        file = file_at(self.view, path)
+        file = self.view.find_file(path)
         if file is None:
-            raise self._gone(path)
+            raise self._removed_error(path)
         return file
 
-    def _gone(self, what: str) -> InvalidConfig:
+    def _removed_error(self, what: str) -> InvalidConfig:
         return InvalidConfig(
-            f"{what} was removed, so the changes of {self.commit} cannot be told any more; "
+            f"{what} was removed, so the changes of {self.commit} can no longer be read; "
             f"begin with {self.commit.requested_at} or later"
         )
 
 
 def _slice_of(base: DataFile) -> FileSlice:
-    """A base file alone."""
+    """A slice with only this base file."""
     assert isinstance(base, BaseFile), base
     name = FileGroupId(base.partition_path, base.name.file_id)
     return FileSlice(name, base.name.instant, base)

@@ -1,4 +1,4 @@
-"""Rows of a batch whose key exists in another partition are found, whatever holds the key there."""
+"""Rows of a batch whose key exists in another partition are found, for any kind of stored key."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lakemark.config.merge_settings import merge_settings
 from lakemark.config.merger_name import MergerName
 from lakemark.config.table_properties import TableType
 from lakemark.execution.runner import LocalRunner
-from lakemark.index.key_search import SearchedGroup, keys_live_after, live_keys
+from lakemark.index.key_search import SearchedGroup, find_keys_live_after, find_live_keys
 from lakemark.index.partition_changes import deciding_columns, find_partition_changes
 from lakemark.merge.custom import Records, VectorMerge, VectorMerger
 from lakemark.model.changes import ChangeKind
@@ -43,7 +43,7 @@ BATCHES = st.lists(st.lists(CHANGES, min_size=1, max_size=6), min_size=1, max_si
 
 
 class OldestStays(VectorMerger):
-    """The row that a key had first; a delete does nothing to it."""
+    """Keeps the first row of a key; a delete has no effect on it."""
 
     merging_strategy = "3d4ab1fc-52a5-4e0f-9e59-0e4f1a5f9f11"
 
@@ -58,7 +58,7 @@ def _table(table_type: TableType = TableType.MERGE_ON_READ) -> TableWriter:
 
 
 def _found(to: TableWriter, rows: list[Row], budget: int = 1 << 20) -> set[tuple[str, str]]:
-    """Key and partition of the changes that a batch holds; the table stays as it is."""
+    """Key and partition of the partition changes in a batch; the table is not changed."""
     if to.table.schema is None:
         return set()
     sent = changes(rows)
@@ -173,7 +173,7 @@ def test_upsert_that_loses_to_a_remembered_delete_is_no_partition_change() -> No
     assert _found(to, [Row("a", 5, region="y")]) == {("a", "y")}
 
 
-def test_row_that_shows_once_a_pending_compaction_completes_holds_its_key() -> None:
+def test_row_that_appears_after_a_pending_compaction_holds_its_key() -> None:
     to = _table()
     commit(to, [Row("a", 1, region="x")])
     commit(to, [Row("a", 5, region="x", kind=ChangeKind.DELETE)])
@@ -214,10 +214,10 @@ def test_partial_update_keeps_the_key_and_a_delete_frees_it(tmp_path: Path) -> N
     opened = table.open()
     (one,) = opened.view().latest_slices()
     reader, group = opened.scan().reader, SearchedGroup(one, one)
-    assert live_keys(reader, group, pa.array(["a", "b"])).to_pylist() == ["a"]
+    assert find_live_keys(reader, group, pa.array(["a", "b"])).to_pylist() == ["a"]
     for moment, live in ((2, ["a"]), (3, [])):
         delete = changes_of(columns, [({"id": "a", "ts": moment}, ChangeKind.DELETE)])
-        assert keys_live_after(reader, group, delete).to_pylist() == live
+        assert find_keys_live_after(reader, group, delete).to_pylist() == live
 
 
 def test_update_of_a_key_that_is_in_two_partitions_already_is_no_partition_change() -> None:
@@ -226,11 +226,11 @@ def test_update_of_a_key_that_is_in_two_partitions_already_is_no_partition_chang
     assert _found(to, [Row("a", 1, region="x"), Row("a", 1, region="z")]) == {("a", "z")}
 
 
-def test_keys_that_range_and_bloom_filter_rule_out_are_not_read() -> None:
+def test_keys_excluded_by_range_and_bloom_filter_are_not_read() -> None:
     to = _table()
     commit(to, [Row(key) for key in ("b", "d", "ü")])
     reader = to.table.scan().reader
     groups = [SearchedGroup(one, one) for one in to.table.view().latest_slices()]
     wanted = pa.array(["a", "b", "c", "e", "ü", "ä"])
-    found = [key for one in groups for key in live_keys(reader, one, wanted).to_pylist()]
+    found = [key for one in groups for key in find_live_keys(reader, one, wanted).to_pylist()]
     assert sorted(found) == ["b", "ü"]

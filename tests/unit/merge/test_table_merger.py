@@ -61,7 +61,7 @@ COMMIT = MergeSettings(MergeMode.COMMIT_TIME, ("ts",))
         ),
     ],
 )
-def test_modes_are_found_as_apache_finds_them(
+def test_merge_mode_is_inferred_as_in_apache_hudi(
     properties: TableProperties, expected: MergeSettings
 ) -> None:
     assert merge_settings(properties) == expected
@@ -69,7 +69,7 @@ def test_modes_are_found_as_apache_finds_them(
 
 @pytest.mark.parametrize("version", [6, 8, 9])
 @pytest.mark.parametrize("payload", list(Payload))
-def test_payloads_say_the_same_in_every_version(version: int, payload: Payload) -> None:
+def test_payload_has_the_same_meaning_in_every_version(version: int, payload: Payload) -> None:
     properties = table(
         version,
         MERGE_MODE="CUSTOM",
@@ -86,7 +86,7 @@ def test_payloads_say_the_same_in_every_version(version: int, payload: Payload) 
     assert table_merger(settings).ordering_fields == ordering.get(payload, ("ts",))
 
 
-def test_a_table_of_version_9_says_all_of_it_itself() -> None:
+def test_table_of_version_9_stores_all_merge_settings() -> None:
     properties = table(
         9,
         ordering="_event_lsn",
@@ -105,14 +105,14 @@ def test_a_table_of_version_9_says_all_of_it_itself() -> None:
     )
 
 
-def test_a_strategy_of_its_own_is_named() -> None:
+def test_unknown_strategy_is_refused_by_name() -> None:
     properties = table(9, MERGE_MODE="CUSTOM", MERGE_STRATEGY_ID=OWN_STRATEGY, DELETE_FIELD="op")
     assert merge_settings(properties) == MergeSettings(
         MergeMode.CUSTOM, ("ts",), strategy_id=OWN_STRATEGY
     )
 
 
-def test_settings_without_more_give_the_plain_mergers() -> None:
+def test_default_settings_use_the_plain_mergers() -> None:
     assert table_merger(EVENT) == event_time_merger(["ts"])
     assert table_merger(COMMIT) == commit_time_merger()
 
@@ -133,13 +133,13 @@ def test_settings_without_more_give_the_plain_mergers() -> None:
         (table(9, PARTIAL_UPDATE_MODE="FILL_DEFAULTS"), "FILL_DEFAULTS"),
     ],
 )
-def test_what_is_not_known_is_refused_by_name(properties: TableProperties, named: str) -> None:
+def test_unknown_merge_setting_is_refused_by_name(properties: TableProperties, named: str) -> None:
     with pytest.raises(Unsupported, match=named):
         merge_settings(properties)
 
 
 @pytest.mark.parametrize("properties", [table(5), table(7), table(9, POPULATE_META_FIELDS="false")])
-def test_tables_that_are_only_read_are_not_written(properties: TableProperties) -> None:
+def test_writing_is_refused_for_read_only_merge_settings(properties: TableProperties) -> None:
     with pytest.raises(Unsupported, match="/lake/trips"):
         check_allows(properties, Purpose.MAINTAIN, "/lake/trips")
     for version in (6, 8, 9):
@@ -147,7 +147,7 @@ def test_tables_that_are_only_read_are_not_written(properties: TableProperties) 
 
 
 @pytest.mark.parametrize(("kind", "left"), [(pa.string(), ["1"]), (pa.int64(), ["2"])], ids=str)
-def test_a_payload_compares_what_hudi_holds_in_one_class(
+def test_payload_compares_only_types_that_hudi_holds_in_one_class(
     kind: pa.DataType, left: list[str]
 ) -> None:
     settings = MergeSettings(MergeMode.EVENT_TIME, ("ts",), payload=Payload.PARTIAL_UPDATE)

@@ -1,4 +1,4 @@
-"""Conditions, and rows that meet some of them."""
+"""Conditions, and rows that match some of them."""
 
 from __future__ import annotations
 

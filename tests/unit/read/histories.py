@@ -1,4 +1,4 @@
-"""Random histories of a merge-on-read table, and what becomes of its records, one by one."""
+"""Random histories of a merge-on-read table, and the expected result, record by record."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.tables import Row, commit, make, writer
 KEYS = tuple("abcdef")
 _KINDS = st.sampled_from([ChangeKind.UPSERT, ChangeKind.UPSERT, ChangeKind.FLAGGED_DELETE])
 
-#: Changes to records in the order in which they were sent; no two have the same payload.
+#: Changes to records in the order of arrival; all payloads differ.
 Batch = Sequence[Row]
 
 
@@ -37,11 +37,11 @@ class Service(Enum):
 
 @dataclass(frozen=True)
 class History:
-    """A table and how it came to be.
+    """A table and its history.
 
     Attributes:
         table: freshly opened.
-        batches: what was sent, commit by commit; the first one makes every file group.
+        batches: changes of each commit; the first batch creates every file group.
         instants: of the commits.
     """
 
@@ -59,7 +59,7 @@ class History:
 
 @st.composite
 def batches(draw: st.DrawFn, kinds: st.SearchStrategy[ChangeKind] = _KINDS) -> list[Batch]:
-    """A first commit of all keys, and more of some."""
+    """A first commit of all keys, and further commits of some."""
     first = [Row(key) for key in KEYS]
     changes = st.tuples(st.sampled_from(KEYS), st.integers(1, 3), kinds)
     drawn = draw(st.lists(st.lists(changes, min_size=1, max_size=4), max_size=3))
@@ -72,9 +72,9 @@ def batches(draw: st.DrawFn, kinds: st.SearchStrategy[ChangeKind] = _KINDS) -> l
 
 @st.composite
 def compacted(draw: st.DrawFn) -> list[Batch | Service]:
-    """Batches of upserts, with compactions that are planned and finished between them.
+    """Batches of upserts, with compactions that are planned and completed between them.
 
-    Without deletes: a compaction forgets those, and what comes too late is then no longer late.
+    Without deletes, because a compaction drops them, and then a late change is no longer late.
     """
     steps: list[Batch | Service] = []
     for batch in draw(batches(st.just(ChangeKind.UPSERT))):
@@ -83,7 +83,7 @@ def compacted(draw: st.DrawFn) -> list[Batch | Service]:
 
 
 def write(steps: Sequence[Batch | Service]) -> History:
-    """The table that these steps make."""
+    """Run the steps, and return the table."""
     location = StorageLocation(f"memory://{uuid4().hex}/lake")
     storage = open_storage(location)
     make(storage)
@@ -94,7 +94,7 @@ def write(steps: Sequence[Batch | Service]) -> History:
 
 
 def outcome(sent: Iterable[Batch]) -> dict[str, Row]:
-    """Of each key the change with the largest ordering value; of equal ones the last."""
+    """For each key the change with the largest ordering value; of equal ones the last."""
     newest: dict[str, Row] = {}
     for batch in sent:
         for row in batch:

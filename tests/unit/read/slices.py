@@ -27,7 +27,7 @@ SCHEMA = with_meta_columns(USER_SCHEMA)
 
 
 class Slice:
-    """A file slice being made: its base file, and one log for each call."""
+    """Builds a file slice: its base file, and one log for each call."""
 
     def __init__(self, root: Path) -> None:
         self._root = root

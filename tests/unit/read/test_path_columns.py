@@ -1,4 +1,4 @@
-"""Partition columns that the files do not hold are read from the path."""
+"""Partition columns that the files lack are read from the path."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ ROWS = pa.table({"id": ["a", "b"], "region": pa.nulls(2, pa.string())})
 def test_column_has_the_value_of_its_folder(
     path: str, is_url_encoded: bool, value: str | None
 ) -> None:
-    filled = PathColumns(("region",), is_url_encoded).put_into(ROWS, path)
+    filled = PathColumns(("region",), is_url_encoded).set_columns(ROWS, path)
     assert filled.schema == ROWS.schema
     assert filled["region"].to_pylist() == [value, value]
 
 
 def test_path_with_another_number_of_folders_is_refused() -> None:
     with pytest.raises(Unsupported, match="partition 'a/b' does not have one folder for each"):
-        PathColumns(("region",)).put_into(ROWS, "a/b")
+        PathColumns(("region",)).set_columns(ROWS, "a/b")
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def dropped(tmp_path: Path) -> Table:
     return open_table(location)
 
 
-def test_dropped_column_is_read_behind_all_others(dropped: Table) -> None:
+def test_dropped_column_is_read_after_all_others(dropped: Table) -> None:
     rows = dropped.snapshot().read_all()
     assert rows.column_names[-1] == "region"
     assert {row["id"]: row["region"] for row in rows.to_pylist()} == {
@@ -82,7 +82,7 @@ def test_dropped_column_is_read_behind_all_others(dropped: Table) -> None:
         ("region is not null and ts = 1", ["b"]),
     ],
 )
-def test_condition_sees_the_value_of_the_path(
+def test_condition_applies_to_the_value_of_the_path(
     dropped: Table, condition: str, found: list[str]
 ) -> None:
     assert dropped.snapshot(["id"], condition).read_all()["id"].to_pylist() == found
@@ -101,12 +101,12 @@ def test_earlier_and_changed_rows_have_their_dropped_column(dropped: Table) -> N
     )
 
 
-def test_sparks_own_reader_gets_none_of_the_files(dropped: Table) -> None:
+def test_spark_reader_gets_no_file_of_dropped_columns(dropped: Table) -> None:
     assert plain_slices(dropped, dropped.scan()) == []
 
 
 def test_cdc_query_of_dropped_columns_is_refused(dropped: Table) -> None:
-    with pytest.raises(InvalidConfig, match=r"drop\.partition\.columns.*ask for an incremental"):
+    with pytest.raises(InvalidConfig, match=r"drop\.partition\.columns.*use an incremental"):
         dropped.changes()
 
 

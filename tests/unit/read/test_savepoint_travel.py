@@ -1,4 +1,4 @@
-"""Time travel to a savepoint: cleaning does not retain that time, but the savepoint keeps it."""
+"""Time travel to a savepoint, which keeps a state that cleaning does not retain."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Rows = dict[str, tuple[int, int]]
 
 
 class History:
-    """Commits of all keys, compacted now and then; what the table held as of each."""
+    """Commits of all keys, with some compactions; the content of the table as of each."""
 
     def __init__(self, table_type: TableType, version: FormatVersion) -> None:
         self.storage: Storage = new_storage()
@@ -57,7 +57,7 @@ class History:
         self.to = writer(self.storage)
 
     def expire(self) -> None:
-        """Write and clean until nothing retains what is there now."""
+        """Write and clean until cleaning retains no file of the current state."""
         for number in range(10, 14):
             self.write(number)
             self.compact()
@@ -77,7 +77,7 @@ def made(table_type: TableType, version: FormatVersion) -> tuple[History, Instan
 
 
 @each_kind
-def test_a_savepoint_reads_as_it_did_and_other_old_times_are_refused(
+def test_savepoint_state_is_readable_and_other_cleaned_times_are_refused(
     table_type: TableType, version: FormatVersion
 ) -> None:
     history, saved = made(table_type, version)
@@ -86,18 +86,18 @@ def test_a_savepoint_reads_as_it_did_and_other_old_times_are_refused(
     assert as_of(fresh, saved.requested_at) == history.seen[saved.requested_at]
     for other in history.commits[:4]:
         if other is not saved:
-            with pytest.raises(InvalidConfig, match="was cleaned away"):
+            with pytest.raises(InvalidConfig, match="was cleaned"):
                 as_of(fresh, other.requested_at)
     after = str(int(saved.requested_at) + 1)
-    with pytest.raises(InvalidConfig, match="was cleaned away"):
+    with pytest.raises(InvalidConfig, match="was cleaned"):
         as_of(fresh, after)
     delete_savepoint(fresh.access, saved.requested_at)
-    with pytest.raises(InvalidConfig, match="was cleaned away"):
+    with pytest.raises(InvalidConfig, match="was cleaned"):
         as_of(writer(history.storage).table, saved.requested_at)
 
 
 @each_kind
-def test_a_savepoint_of_an_older_commit_reads_as_that_commit_did(
+def test_savepoint_of_an_older_commit_reads_the_state_of_that_commit(
     table_type: TableType, version: FormatVersion
 ) -> None:
     history = History(table_type, version)
@@ -111,7 +111,7 @@ def test_a_savepoint_of_an_older_commit_reads_as_that_commit_did(
 
 
 @each_kind
-def test_a_savepoint_of_which_a_file_is_gone_is_refused(
+def test_savepoint_with_a_missing_file_is_refused(
     table_type: TableType, version: FormatVersion
 ) -> None:
     history, saved = made(table_type, version)
@@ -122,6 +122,6 @@ def test_a_savepoint_of_which_a_file_is_gone_is_refused(
     for path in paths:
         content = history.storage.read(path)
         history.storage.delete([path])
-        with pytest.raises(InvalidConfig, match="was cleaned away"):
+        with pytest.raises(InvalidConfig, match="was cleaned"):
             as_of(writer(history.storage).table, saved.requested_at)
         history.storage.put(path, content)

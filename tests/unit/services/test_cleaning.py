@@ -134,7 +134,7 @@ def test_a_completed_clean_that_is_lost_hides_no_row_and_refuses_the_past() -> N
     assert clean(fresh, ONE_COMMIT) == []
     with pytest.raises(Refused, match="deleted is lost"):
         check_not_cleaned(fresh.timeline, fresh.store, commits[-1].requested_at)
-    with pytest.raises(InvalidConfig, match="was cleaned away"):
+    with pytest.raises(InvalidConfig, match="was cleaned"):
         as_of(fresh, commits[0].requested_at)
     new = commit(writer(table.storage), [Row("a", 9, 9)])
     fresh.refresh()

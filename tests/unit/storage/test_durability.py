@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lakemark.errors import StorageUnavailable
-from lakemark.spark.durable_task import DurableTask
+from lakemark.spark.runner import DurableTask
 from lakemark.storage import Storage, StorageLocation, open_storage
 from lakemark.storage.folder_storage import FolderStorage
 

@@ -6,7 +6,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from lakemark.errors import CorruptData, Permanent, Retriable
-from lakemark.write.new_file import ContentMismatch
+from lakemark.write.write_status import ContentMismatch
 from streamer.stream_failure import DataLoss, StreamFailed, StreamInterrupted, translated
 
 _TRACEBACK = """
@@ -33,7 +33,7 @@ ModuleNotFoundError: No module named 'streamer'
         (_FROM_AN_EXECUTOR, StreamFailed, "ModuleNotFoundError: No module named 'streamer'"),
         (_TRACEBACK.format("lakemark.errors.StorageUnavailable: busy"), Retriable, "busy"),
         (
-            _TRACEBACK.format("lakemark.write.new_file.ContentMismatch: other bytes"),
+            _TRACEBACK.format("lakemark.write.write_status.ContentMismatch: other bytes"),
             ContentMismatch,
             "other bytes",
         ),

@@ -118,7 +118,7 @@ CREATED = {"type": "record", "name": "orders", "fields": [{"name": "qty", "type"
 WRONG_QUERIES = [
     (["--where", "qty >"], "expected a value, found 'the end'"),
     (["--where", "qty > 1 1"], "expected and, or, or the end"),
-    (["--where", "qty = 'a"], "is not understood"),
+    (["--where", "qty = 'a"], "cannot parse"),
     (["--as-of", "yesterday"], "'yesterday' is not a time"),
     (["--type", "incremental", "--begin", "yesterday"], "'yesterday'"),
     (["--type", "incremental", "--begin", "earliest", "--end", "2026-13-01"], "'2026-13-01'"),
@@ -127,7 +127,7 @@ WRONG_COLUMNS = [
     (["--where", "qyt > 1"], "there is no column 'qyt'; did you mean qty?"),
     (["--where", "qty = 'a'"], "'a' cannot be a value of qty (int64)"),
     (["--columns", "qyt"], "the table has no column qyt"),
-    (["--columns", "qty,qty"], "columns ['qty'] are asked for more than once"),
+    (["--columns", "qty,qty"], "columns ['qty'] are requested more than once"),
 ]
 
 

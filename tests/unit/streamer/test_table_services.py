@@ -189,7 +189,7 @@ def test_a_commit_whose_predecessor_was_cleaned_stays(
     assert run("clean", "--run", "--retain-versions", "1")
     _, second, *_, newest = timeline(storage).completed(Action.COMMIT)
     told = main(["table", "rollback", str(tmp_path / "t"), newest.requested_at, "--run"])
-    assert (told, "was cleaned away" in capsys.readouterr().err) == (FAILED, True)
+    assert (told, "was cleaned" in capsys.readouterr().err) == (FAILED, True)
     told = main(["table", "restore", str(tmp_path / "t"), "--to", second.requested_at])
     assert (told, "may be gone" in capsys.readouterr().err) == (FAILED, True)
     assert contents(storage) == {"a": (2, 2), "b": (4, 4)}

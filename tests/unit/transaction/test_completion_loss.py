@@ -21,7 +21,7 @@ from lakemark.timeline.timeline_store import commit_content, compaction_plan_con
 from lakemark.transaction.completion_loss import check_never_completed
 from lakemark.transaction.participant import NoParticipant
 from lakemark.transaction.table_context import TableContext
-from lakemark.write.markers import mark
+from lakemark.write.markers import create_marker
 from tests.unit.transaction.timelines import TimelineInMaking, written
 
 V6, V9 = FormatVersion.V6, FormatVersion.V9
@@ -105,7 +105,7 @@ def test_a_savepoint_of_its_name_proves_it_and_another_does_not() -> None:
     other.keep(done.requested_at)
     other.check()
     case = Case()
-    mark(case.at.storage, case.pending.requested_at, case.path)
+    create_marker(case.at.storage, case.pending.requested_at, case.path)
     case.keep(case.pending.requested_at)
     refused(case, "savepoint .* keeps it")
 
@@ -124,7 +124,7 @@ def test_what_the_metadata_table_was_told_of_is_no_proof_while_its_writer_may_ha
     if trace != "no file":
         case.write_file()
     if trace == "marker":
-        mark(case.at.storage, case.pending.requested_at, case.path)
+        create_marker(case.at.storage, case.pending.requested_at, case.path)
     if trace == "prepared content":
         case.at.store.prepare(case.pending, b"content")
     case.check(is_told=True)
@@ -155,7 +155,7 @@ def test_a_later_commit_over_other_files_or_one_that_has_not_completed_proves_no
 def test_a_commit_whose_writer_has_not_tidied_up_is_taken_for_a_dead_ones(trace: str) -> None:
     case = Case()
     if trace == "marker":
-        mark(case.at.storage, case.pending.requested_at, case.path)
+        create_marker(case.at.storage, case.pending.requested_at, case.path)
     else:
         case.at.store.prepare(case.pending, b"content")
     case.write_over(case.at.begin(Action.COMMIT))

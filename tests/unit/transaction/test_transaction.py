@@ -21,7 +21,7 @@ from lakemark.timeline.timeline_store import rollback_plan_content
 from lakemark.transaction.heartbeat import HEARTBEAT_FOLDER
 from lakemark.transaction.rollback import plan_rollback, roll_back
 from lakemark.transaction.transaction import Transaction
-from lakemark.write.markers import mark, marked_files
+from lakemark.write.markers import create_marker, marked_files
 from sinks.hudi.table_writer import TableWriter
 from tests.protocol.actors import A_HEARTBEAT_AND_MORE_S, SHARING, Mode, open_writer
 from tests.protocol.virtual_time import VirtualTime, on_virtual_time
@@ -240,7 +240,7 @@ def test_files_that_the_commit_does_not_name_are_deleted_before_it_is_published(
     ours = table.open(meeting)
     written = write_files(ours, [Row("b", 2, 2)])
     stray = f"south/00000001-failed-attempt-0_0-1-0_{ours.pending_instant}.parquet"
-    mark(table.storage, ours.pending_instant, stray)
+    create_marker(table.storage, ours.pending_instant, stray)
     table.storage.put(stray, b"rows")
     meeting.is_before = lambda _, method, path: method == "publish"
     ours.commit(written, {})

@@ -74,7 +74,7 @@ _KINDED = records(min_size=1).flatmap(
 
 @settings(max_examples=examples(40), deadline=None)
 @given(st.lists(_KINDED, max_size=3), st.sampled_from(sorted(FORMATS)), st.integers(50, 900))
-def test_a_log_holds_upserts_then_deletes_of_each_append(
+def test_each_append_writes_upserts_then_deletes(
     appends: list[tuple[list[dict[str, object]], list[ChangeKind]]],
     block_format: str,
     max_block_bytes: int,
@@ -128,7 +128,7 @@ def _records(block: LogBlock) -> list[object]:
 
 
 @pytest.mark.parametrize("is_event_time", [True, False])
-def test_without_event_time_a_delete_wins_whatever_it_meets(is_event_time: bool) -> None:
+def test_delete_always_wins_without_event_time(is_event_time: bool) -> None:
     storage = memory()
     record = {"_hoodie_record_key": "a", "_hoodie_partition_path": "r0", "ts": 5}
     _write(storage, [_changes([record], [ChangeKind.DELETE])], is_event_time=is_event_time)
@@ -148,7 +148,7 @@ def test_deletes_are_ordered_by_a_field_in_a_struct_and_by_several() -> None:
     assert not wins_always.any()
 
 
-def test_an_abandoned_file_leaves_nothing() -> None:
+def test_abandoned_file_is_removed() -> None:
     storage = memory()
     with LogFileWriter(storage, PATH, INSTANT, SCHEMA, AVRO_SCHEMA) as writer:
         writer.append(_changes([{"_hoodie_record_key": "a"}], [ChangeKind.UPSERT]))

@@ -1,4 +1,4 @@
-"""Logs of version 6 are named after their slice, so their versions tell their order."""
+"""Logs of version 6 are named after their slice, so their versions define their order."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakemark.model.meta_columns import META_COLUMNS
-from lakemark.write.meta_column_values import with_meta
+from lakemark.write.meta_column_values import set_meta_columns
 from tests.unit.write.tables import FILE_ID, INSTANT
 
 OLD = "20250101000000000"
@@ -13,7 +13,7 @@ OLD = "20250101000000000"
 
 @settings(deadline=None)
 @given(st.lists(st.booleans()), st.integers(0, 99))
-def test_new_rows_are_stamped_and_old_ones_keep_what_they_have(
+def test_new_rows_get_meta_columns_and_old_rows_keep_theirs(
     is_new: list[bool], first_row: int
 ) -> None:
     rows = pa.table(
@@ -37,14 +37,14 @@ def test_new_rows_are_stamped_and_old_ones_keep_what_they_have(
         }
         for i, (new, row) in enumerate(zip(is_new, rows.to_pylist(), strict=True))
     ]
-    stamped = with_meta(rows, INSTANT, 3, FILE_ID, first_row)
+    stamped = set_meta_columns(rows, INSTANT, 3, FILE_ID, first_row)
     assert stamped.schema == rows.schema
     assert stamped.to_pylist() == expected
 
 
-def test_meta_columns_come_first_whether_they_were_there_or_not() -> None:
+def test_meta_columns_are_always_first() -> None:
     rows = pa.table({"ts": [1, 2], "_hoodie_record_key": ["a", "b"]})
-    stamped = with_meta(rows, INSTANT, 0, FILE_ID)
+    stamped = set_meta_columns(rows, INSTANT, 0, FILE_ID)
     assert stamped.column_names == [*META_COLUMNS, "ts"]
     assert stamped.column("_hoodie_record_key").to_pylist() == ["a", "b"]
     assert stamped.column("_hoodie_partition_path").null_count == 2

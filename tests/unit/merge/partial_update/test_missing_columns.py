@@ -1,4 +1,4 @@
-"""Partial updates by columns against the rules told record by record, as Apache's mergers go."""
+"""Partial updates by columns, compared with Apache Hudi's rules applied record by record."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def records(draw: st.DrawFn, *, in_part: bool, kinds: Sequence[ChangeKind]) -> l
 
 
 def _blanked(record: Record) -> Record:
-    """Records of delete blocks carry no columns; rows carry null where they were not written."""
+    """Records of delete blocks have no columns; rows are null in columns that were not written."""
     if record.kind in (ChangeKind.DELETE, ChangeKind.COMMIT_TIME_DELETE):
         return replace(record, values=dict.fromkeys(COLUMNS), written=ALL_COLUMNS)
     values = {c: None if is_unwritten(record, c) else v for c, v in record.values.items()}
@@ -142,10 +142,10 @@ def seen_in(rows: pa.Table) -> list[tuple[object, ...]]:
 @each_case
 @settings(deadline=None, max_examples=examples(50))
 @given(data=st.data())
-def test_folds_and_merges_as_record_by_record(
+def test_fold_and_apply_equal_the_record_by_record_model(
     merger: RecordMerger, rule: Rule, data: st.DataObject
 ) -> None:
-    in_part = merger.filling is None
+    in_part = merger.partial_update is None
     changes = data.draw(records(in_part=in_part, kinds=list(ChangeKind)))
     base = data.draw(records(in_part=False, kinds=[ChangeKind.UPSERT]))
     base = list({row.key: row for row in base}.values())
@@ -170,12 +170,12 @@ def test_folds_and_merges_as_record_by_record(
     assert seen_in(merged.rows) == seen(list(outcome.values()))
 
 
-#: The cases, and whether rows are written in part; without that, mergers that fill nothing, too.
-EXHAUSTED = {name: (*case, case[0].filling is None) for name, case in CASES.items()}
+#: The cases, and whether rows are partial; without partial rows, also mergers that fill nothing.
+EXHAUSTED = {name: (*case, case[0].partial_update is None) for name, case in CASES.items()}
 EXHAUSTED |= {
     name.removesuffix(", written in part"): (merger, rule, False)
     for name, (merger, rule) in CASES.items()
-    if merger.filling is None
+    if merger.partial_update is None
 }
 each_exhausted = pytest.mark.parametrize(
     ("merger", "rule", "in_part"), EXHAUSTED.values(), ids=EXHAUSTED
@@ -183,17 +183,17 @@ each_exhausted = pytest.mark.parametrize(
 
 
 def every_sequence(length: int, *, in_part: bool) -> list[Record]:
-    """All sequences of so many changes that differ in what mergers look at, each of its own key.
+    """All sequences of this length whose changes differ for a merger, each with its own key.
 
-    Ordering values are Hudi's default and two others; each column is open in some changes.
+    Ordering values are Hudi's default and two others; each column is missing in some changes.
     """
-    holes: list[Value] = [None, UNAVAILABLE]
+    missing_values: list[Value] = [None, UNAVAILABLE]
     kinds = [
-        (kind, hole)
+        (kind, value)
         for kind in ChangeKind
-        for hole in ("value", *(holes if kind in (ChangeKind.UPSERT, FLAGGED) else []))
+        for value in ("value", *(missing_values if kind in (ChangeKind.UPSERT, FLAGGED) else []))
     ]
-    changes = [(kind, hole, ts) for kind, hole in kinds for ts in range(3)]
+    changes = [(kind, value, ts) for kind, value in kinds for ts in range(3)]
     sequences = enumerate(product(changes, repeat=length))
     return [
         _blanked(
@@ -201,17 +201,17 @@ def every_sequence(length: int, *, in_part: bool) -> list[Record]:
                 f"{key}",
                 ts,
                 kind,
-                {COMMIT_TIME: f"{at}", "a": f"{at}" if hole == "value" else hole, "b": f"{at}"},
-                frozenset({COMMIT_TIME, "b"}) if in_part and hole is None else ALL_COLUMNS,
+                {COMMIT_TIME: f"{at}", "a": f"{at}" if value == "value" else value, "b": f"{at}"},
+                frozenset({COMMIT_TIME, "b"}) if in_part and value is None else ALL_COLUMNS,
             )
         )
         for key, sequence in sequences
-        for at, (kind, hole, ts) in enumerate(sequence)
+        for at, (kind, value, ts) in enumerate(sequence)
     ]
 
 
 @each_exhausted
-def test_every_sequence_of_three_changes_folds_as_record_by_record(
+def test_fold_of_every_sequence_of_three_changes_equals_the_model(
     merger: RecordMerger, rule: Rule, in_part: bool
 ) -> None:
     changes = every_sequence(3, in_part=in_part)
@@ -225,7 +225,7 @@ def test_every_sequence_of_three_changes_folds_as_record_by_record(
 
 
 @each_exhausted
-def test_every_change_meets_every_stored_row_as_record_by_record(
+def test_merge_of_every_change_with_every_stored_row_equals_the_model(
     merger: RecordMerger, rule: Rule, in_part: bool
 ) -> None:
     pairs = every_sequence(2, in_part=in_part)
@@ -245,10 +245,10 @@ def test_every_change_meets_every_stored_row_as_record_by_record(
 @each_case
 @settings(deadline=None, max_examples=examples(3))
 @given(data=st.data())
-def test_what_goes_to_disk_is_filled_alike(
+def test_missing_columns_are_filled_alike_when_changes_spill_to_disk(
     merger: RecordMerger, rule: Rule, data: st.DataObject
 ) -> None:
-    in_part = merger.filling is None
+    in_part = merger.partial_update is None
     table = table_of(data.draw(records(in_part=in_part, kinds=list(ChangeKind))), in_part=in_part)
     base = data.draw(records(in_part=False, kinds=[ChangeKind.UPSERT]))
     rows = {row.key: row for row in base}.values()
@@ -258,12 +258,12 @@ def test_what_goes_to_disk_is_filled_alike(
     assert seen_in(on_disk) == seen_in(in_memory)
 
 
-def test_a_merger_that_fills_goes_to_a_worker() -> None:
+def test_partial_update_merger_can_be_pickled() -> None:
     for merger, _ in CASES.values():
         assert pickle.loads(pickle.dumps(merger)) == merger
 
 
-def test_a_late_record_fills_and_counts_as_an_update() -> None:
+def test_late_record_that_fills_a_column_counts_as_an_update() -> None:
     merger = merger_of(EVENT, DEFAULTS)
     older = Record("x", 3, values={COMMIT_TIME: "1", "a": None, "b": "1"})
     newer = Record("x", 2, values={COMMIT_TIME: "2", "a": "2", "b": "2"})
@@ -294,10 +294,10 @@ NOT_NULL_DEFAULTS = {
         (Payload.OVERWRITE_NON_DEFAULTS, ["flag", "small", "large", "text"]),
     ],
 )
-def test_other_defaults_than_null_count_as_java_finds_them_equal(
+def test_defaults_other_than_null_are_compared_as_in_java(
     payload: Payload | None, filled: list[str]
 ) -> None:
-    """By reference in a table of version 9, by value in the payload of older ones."""
+    """By reference in a table of version 9, by value in the payload of older tables."""
     names = ["flag", "small", "large", "text", "open"]
     older = [True, 1, 1, "1", "1"]
     defaults = [False, 7, 1000, "none", "none"]
@@ -319,10 +319,8 @@ def test_other_defaults_than_null_count_as_java_finds_them_equal(
     ],
     ids=["led", "filled", "not touched"],
 )
-def test_what_is_written_now_has_no_commit_time_yet(
-    older: Record, newer: Record, time: Value
-) -> None:
-    """Copy-on-write stamps such rows; with the time of old an incremental query would miss them."""
+def test_filled_row_has_no_commit_time_yet(older: Record, newer: Record, time: Value) -> None:
+    """The writer sets its own; with the old one an incremental query would miss the row."""
     stored = replace(older, values={COMMIT_TIME: "1", **older.values})
     arriving = replace(newer, values={COMMIT_TIME: None, "b": None, **newer.values})
     base = table_of([stored], in_part=False).drop_columns([CHANGE_KIND])

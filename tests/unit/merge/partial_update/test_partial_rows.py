@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from lakemark.config.merge_settings import MergeSettings
 from lakemark.config.table_properties import MergeMode
-from lakemark.merge.partial_update.partial_rows import settled
+from lakemark.merge.partial_update.partial_rows import resolve_partial_rows
 from lakemark.merge.record_merger import RecordMerger
 from lakemark.merge.table_merger import table_merger
 from lakemark.model.changes import CHANGE_COLUMNS, CHANGE_KIND, WRITTEN_COLUMNS, ChangeKind
@@ -33,14 +33,14 @@ def _merger(mode: Mode) -> RecordMerger:
 
 
 class Slice:
-    """Rows that stand, and what was asked of them."""
+    """Current rows, and the requests for them."""
 
     def __init__(self, rows: pa.Table) -> None:
         self.rows = rows
-        self.questions = 0
+        self.requests = 0
 
     def __call__(self, keys: pa.ChunkedArray, columns: Sequence[str]) -> pa.Table:
-        self.questions += 1
+        self.requests += 1
         found = self.rows.filter(pc.is_in(self.rows.column(RECORD_KEY), value_set=keys))
         return found.select(columns)
 
@@ -56,19 +56,21 @@ def _whole(records: Records) -> Records:
 @each_mode
 @settings(deadline=None, max_examples=examples(50))
 @given(data=st.data())
-def test_parts_come_to_what_they_come_to_record_by_record(mode: Mode, data: st.DataObject) -> None:
-    # After an unconditional delete a fold forgets it: what it comes to meets the base row again.
+def test_resolved_tables_merge_like_the_record_by_record_model(
+    mode: Mode, data: st.DataObject
+) -> None:
+    # A fold drops an unconditional delete, so its result is merged with the base row again.
     steps = [
         [record for record in step if not record.is_unconditional]
         for step in data.draw(histories(mode))
         if step is not None
     ]
     base = {r.key: replace(r, written=None) for r in (steps[0] if steps else ()) if not r.is_delete}
-    makes_whole, largest = data.draw(st.booleans()), data.draw(st.sampled_from([None, 0, 1]))
-    _assert_as_record_by_record(mode, base, steps, makes_whole=makes_whole, largest=largest)
+    completes_rows, largest = data.draw(st.booleans()), data.draw(st.sampled_from([None, 0, 1]))
+    _assert_as_record_by_record(mode, base, steps, completes_rows=completes_rows, largest=largest)
 
 
-def test_a_late_row_after_a_delete_in_an_earlier_part_fills_nothing() -> None:
+def test_late_row_after_delete_in_earlier_table_fills_nothing() -> None:
     mode = IN_PART["event time, in part"]
     delete = record("a", 3, ChangeKind.DELETE, (None, None))
     late = record("a", 2, ChangeKind.UPSERT, ("late", None), frozenset(["name"]))
@@ -82,20 +84,24 @@ def _assert_as_record_by_record(
     base: Records,
     steps: Sequence[Sequence[Record]],
     *,
-    makes_whole: bool = False,
+    completes_rows: bool = False,
     largest: int | None = None,
 ) -> None:
     model: Records = dict(base)
     for step in steps:
         model = _whole(folded(mode.rule, [*model.values(), *step]))
-    standing, merger = _slice(mode, [*base.values()]), _merger(mode)
+    current, merger = _slice(mode, [*base.values()]), _merger(mode)
     arriving = [changes(mode, step) for step in steps]
-    parts = [*settled(arriving, merger, standing, makes_whole=makes_whole, largest_sets=largest)]
-    assert not (makes_whole and any(map(has_partial_rows, parts)))
+    parts = [
+        *resolve_partial_rows(
+            arriving, merger, current, completes_rows=completes_rows, max_column_sets=largest
+        )
+    ]
+    assert not (completes_rows and any(map(has_partial_rows, parts)))
     assert [part.schema for part in parts] == [changes(mode, step).schema for step in steps]
 
     together = merger.fold(pa.concat_tables([changes(mode, []), *parts]))
-    merged = merger.apply(standing.rows, together).rows
+    merged = merger.apply(current.rows, together).rows
     found = {row["id"]: [row[name] for name in VALUES] for row in merged.to_pylist()}
     alive = [record for record in model.values() if not record.is_delete]
     assert found == {r.key: [r.values[name] for name in VALUES] for r in alive}
@@ -104,11 +110,11 @@ def _assert_as_record_by_record(
 @each_mode
 @settings(deadline=None, max_examples=examples(30))
 @given(data=st.data())
-def test_only_records_that_stand_are_written_in_part(mode: Mode, data: st.DataObject) -> None:
+def test_rows_stay_partial_only_if_their_record_exists(mode: Mode, data: st.DataObject) -> None:
     steps = [step for step in data.draw(histories(mode)) if step is not None]
     first = (steps[0] if steps else ()) if data.draw(st.booleans()) else ()
     base = {one.key: replace(one, written=None) for one in first if not one.is_delete}
-    _assert_standing_where_in_part(mode, steps, [*base.values()])
+    _assert_partial_rows_exist(mode, steps, [*base.values()])
 
 
 WHOLE = record("a", 2, ChangeKind.UPSERT, ("1", "2"))
@@ -116,29 +122,29 @@ NAME_ONLY = record("a", 2, ChangeKind.UPSERT, ("3", None), frozenset(["name"]))
 
 
 @each_mode
-def test_a_row_in_part_stays_so_where_its_record_stands(mode: Mode) -> None:
-    assert _assert_standing_where_in_part(mode, [[WHOLE], [NAME_ONLY]]) == ["a"]
-    assert _assert_standing_where_in_part(mode, [[NAME_ONLY]], [WHOLE]) == ["a"]
-    assert _assert_standing_where_in_part(mode, [[NAME_ONLY]]) == []
+def test_partial_row_of_existing_record_stays_partial(mode: Mode) -> None:
+    assert _assert_partial_rows_exist(mode, [[WHOLE], [NAME_ONLY]]) == ["a"]
+    assert _assert_partial_rows_exist(mode, [[NAME_ONLY]], [WHOLE]) == ["a"]
+    assert _assert_partial_rows_exist(mode, [[NAME_ONLY]]) == []
 
 
-def test_a_record_stands_whose_delete_a_fold_forgets() -> None:
-    """Of two deletes in one part only the later is written, which comes too late for the row."""
+def test_record_exists_if_a_fold_drops_its_delete() -> None:
+    """Of two deletes in one table only the later is written, and it is too late for the row."""
     mode = IN_PART["event time, in part"]
     deletes = [record("a", ts, ChangeKind.FLAGGED_DELETE, (None, None)) for ts in (0, 1)]
-    assert _assert_standing_where_in_part(mode, [[WHOLE], deletes, [NAME_ONLY]]) == ["a"]
-    assert _assert_standing_where_in_part(mode, [deletes, [NAME_ONLY]], [WHOLE]) == ["a"]
+    assert _assert_partial_rows_exist(mode, [[WHOLE], deletes, [NAME_ONLY]]) == ["a"]
+    assert _assert_partial_rows_exist(mode, [deletes, [NAME_ONLY]], [WHOLE]) == ["a"]
 
 
-def _assert_standing_where_in_part(
+def _assert_partial_rows_exist(
     mode: Mode, steps: Sequence[Sequence[Record]], base: Sequence[Record] = ()
 ) -> list[str]:
-    """The keys of the rows that are written in part."""
-    standing, merger = _slice(mode, base), _merger(mode)
+    """The keys of partial rows."""
+    current, merger = _slice(mode, base), _merger(mode)
     arriving = [changes(mode, step) for step in steps]
     alive: Records = {record.key: record for record in base}
     in_part: list[str] = []
-    for part, step in zip(settled(arriving, merger, standing), steps, strict=True):
+    for part, step in zip(resolve_partial_rows(arriving, merger, current), steps, strict=True):
         folded_part = merger.fold(part)
         width = len(own_columns(part))
         for row in folded_part.to_pylist() if has_partial_rows(part) else ():
@@ -146,7 +152,7 @@ def _assert_standing_where_in_part(
                 assert row[CHANGE_KIND] == ChangeKind.UPSERT
                 assert row["id"] in alive and not alive[row["id"]].is_delete
                 in_part.append(row["id"])
-        # What a part comes to is written, and meets once more what it was held against.
+        # The result is written, and then merged with the rows that it was resolved against.
         outcome = folded(mode.rule, [*alive.values(), *step])
         written = {key: one for key, one in outcome.items() if one is not alive.get(key)}
         alive = folded(mode.rule, [*alive.values(), *_whole(written).values()])
@@ -155,19 +161,21 @@ def _assert_standing_where_in_part(
 
 @settings(deadline=None, max_examples=examples(50))
 @given(data=st.data(), largest=st.integers(0, 2))
-def test_no_more_sets_of_columns_stay_than_may(data: st.DataObject, largest: int) -> None:
+def test_number_of_partial_column_sets_is_bounded(data: st.DataObject, largest: int) -> None:
     mode = IN_PART["event time, in part"]
     step = next((step for step in data.draw(histories(mode)) if step), ())
     values = dict.fromkeys(MODELLED, "0")
-    standing = _slice(mode, [Record(key, 1, values=values) for key in "abcdefgh"])
-    (part,) = settled([changes(mode, step)], _merger(mode), standing, largest_sets=largest)
+    current = _slice(mode, [Record(key, 1, values=values) for key in "abcdefgh"])
+    (part,) = resolve_partial_rows(
+        [changes(mode, step)], _merger(mode), current, max_column_sets=largest
+    )
     width = len(own_columns(part))
     sets = part.column(WRITTEN_COLUMNS).unique().to_pylist()
     assert sum(not all(is_written(bits, width)) for bits in sets) <= largest
 
 
 @each_mode
-def test_of_changes_before_the_last_to_each_key_is_held(mode: Mode) -> None:
+def test_only_the_last_change_to_each_key_is_kept_in_memory(mode: Mode) -> None:
     written = frozenset(["name"])
 
     def block(ts: int) -> pa.Table:
@@ -175,25 +183,25 @@ def test_of_changes_before_the_last_to_each_key_is_held(mode: Mode) -> None:
         keys = map(str, range(200))
         return changes(mode, [Record(k, ts, values=values, written=written) for k in keys])
 
-    standing, held = _slice(mode, []), []
+    current, held = _slice(mode, []), []
     before = pa.total_allocated_bytes()
     blocks = (block(ts) for ts in range(1, 10))
-    for _ in settled(blocks, _merger(mode), standing, makes_whole=True):
+    for _ in resolve_partial_rows(blocks, _merger(mode), current, completes_rows=True):
         held.append(pa.total_allocated_bytes() - before)
     assert held[-1] < 1.5 * held[2]
 
 
-def test_without_an_order_whole_rows_pass_as_they_are_and_ask_nothing() -> None:
+def test_whole_rows_pass_unchanged_without_reading_if_there_is_no_order() -> None:
     mode = IN_PART["commit time, in part"]
     values = dict.fromkeys(VALUES, "1")
     table = changes(mode, [Record("a", 1, values={**values, "_hoodie_commit_time": None})])
-    standing = _slice(mode, [])
-    (part,) = settled([table], _merger(mode), standing)
+    current = _slice(mode, [])
+    (part,) = resolve_partial_rows([table], _merger(mode), current)
     assert part is table
-    assert standing.questions == 0
+    assert current.requests == 0
 
 
-def test_bits_of_many_columns_are_those_of_their_columns() -> None:
+def test_written_bits_of_many_columns_are_correct() -> None:
     names = [f"c{i}" for i in range(11)]
     written = np.arange(11) % 3 == 0
     bits = np.packbits(written, bitorder="little").tobytes()

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakemark.merge.partial_update.rare_column_sets import complete_rare
+from lakemark.merge.partial_update.rare_column_sets import complete_rare_sets
 from lakemark.model.changes import CHANGE_COLUMNS, WRITTEN_COLUMNS, ChangeKind
 from lakemark.model.meta_columns import RECORD_KEY
 from lakemark.model.written_columns import is_written, own_columns
@@ -20,15 +20,15 @@ def _parts(*rows: Row) -> pa.Table:
     return with_written(changes, [[*row] for row in rows])
 
 
-class Standing:
-    """Rows that stand, and the keys that were asked for."""
+class CurrentRows:
+    """Current rows, and the keys that were requested."""
 
     def __init__(self, *rows: Row) -> None:
         self.rows = _parts(*rows).drop_columns(CHANGE_COLUMNS)
-        self.asked: list[str] = []
+        self.requested: list[str] = []
 
     def __call__(self, keys: pa.ChunkedArray, columns: Sequence[str]) -> pa.Table:
-        self.asked += keys.to_pylist()
+        self.requested += keys.to_pylist()
         found = self.rows.filter(pc.is_in(self.rows.column(RECORD_KEY), value_set=keys))
         return found.select(columns)
 
@@ -38,7 +38,7 @@ def _row(key: str, **values: str | None) -> Row:
 
 
 def _found(changes: pa.Table) -> list[tuple[bool, list[str | None]]]:
-    """Of each change whether it is whole, and what it holds."""
+    """For each change whether it is whole, and its values."""
     width = len(own_columns(changes))
     return [
         (all(is_written(row[WRITTEN_COLUMNS], width)), [row[name] for name in "abc"])
@@ -46,10 +46,10 @@ def _found(changes: pa.Table) -> list[tuple[bool, list[str | None]]]:
     ]
 
 
-def test_rows_of_small_sets_are_completed_and_those_of_large_ones_are_not_read() -> None:
-    standing = Standing(*(_row(key, a="1", b="2", c=None) for key in "klmn"))
+def test_rows_of_rare_sets_are_completed_and_others_are_not_read() -> None:
+    current = CurrentRows(*(_row(key, a="1", b="2", c=None) for key in "klmn"))
     changes = _parts(_row("k", a="9"), _row("l", b=None), _row("m", a=None), _row("n", c="9"))
-    completed = complete_rare(changes, standing, 1, NO_KEYS)
+    completed = complete_rare_sets(changes, current, 1, NO_KEYS)
     assert _found(completed) == [
         (False, ["9", None, None]),
         (True, ["1", None, None]),
@@ -57,25 +57,25 @@ def test_rows_of_small_sets_are_completed_and_those_of_large_ones_are_not_read()
         (True, ["1", "2", "9"]),
     ]
     assert completed.schema == changes.schema
-    assert standing.asked == ["l", "n"]
+    assert current.requested == ["l", "n"]
 
 
-def test_whole_rows_are_none_of_the_sets() -> None:
-    standing = Standing()
+def test_whole_rows_do_not_count_as_a_set() -> None:
+    current = CurrentRows()
     whole = _row("k", a="1", b="1", c="1")
     changes = _parts(whole, {**whole, "id": "l"}, _row("m", a="9"))
-    assert complete_rare(changes, standing, 1, NO_KEYS) is changes
-    assert standing.asked == []
+    assert complete_rare_sets(changes, current, 1, NO_KEYS) is changes
+    assert current.requested == []
 
 
-def test_a_key_that_was_changed_since_stays_in_part() -> None:
-    standing = Standing(_row("k", a="1", b="2", c="3"), _row("l", a="1", b="2", c="3"))
+def test_row_of_a_key_changed_since_stays_partial() -> None:
+    current = CurrentRows(_row("k", a="1", b="2", c="3"), _row("l", a="1", b="2", c="3"))
     changes = _parts(_row("k", a="9"), _row("l", b="9"))
-    completed = complete_rare(changes, standing, 0, [pa.chunked_array([["k"]])])
+    completed = complete_rare_sets(changes, current, 0, [pa.chunked_array([["k"]])])
     assert _found(completed) == [(False, ["9", None, None]), (True, ["1", "9", "3"])]
 
 
-def test_each_row_of_a_key_that_stands_twice_keeps_its_own_columns() -> None:
-    standing = Standing(_row("k", a="1", b="2"), _row("k", a="1", b="3"))
-    completed = complete_rare(_parts(_row("k", a="9")), standing, 0, NO_KEYS)
+def test_row_of_a_key_with_two_rows_stays_partial() -> None:
+    current = CurrentRows(_row("k", a="1", b="2"), _row("k", a="1", b="3"))
+    completed = complete_rare_sets(_parts(_row("k", a="9")), current, 0, NO_KEYS)
     assert _found(completed) == [(False, ["9", None, None])]

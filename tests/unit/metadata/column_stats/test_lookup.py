@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from lakemark.metadata.column_stats.lookup import ColumnStatistics, PartitionStatistics
 from lakemark.metadata.column_stats.typed_values import ValueType
 from lakemark.metadata.index_keys import column_stats_key, partition_stats_key
-from lakemark.read.file_statistics import FileStatistics, statistics_schema
+from lakemark.read.index_protocols import FileStatistics, statistics_schema
 from tests.depth import examples
 from tests.unit.metadata.metadata_tables import Changes, MadeUpTable, Record, statistics
 

@@ -4,7 +4,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakemark.merge.custom.same_rows import same_rows
+from lakemark.merge.custom.row_equality import equal_rows
 
 KINDS = {
     "number": (pa.float64(), st.sampled_from([None, 1.0, 2.0])),
@@ -35,13 +35,13 @@ def table_of(rows: list[dict[str, object]]) -> pa.Table:
 
 @settings(deadline=None)
 @given(pairs=st.lists(ROW.flatmap(lambda row: st.tuples(st.just(row), ROW | st.just(row)))))
-def test_rows_are_the_same_when_their_values_are(
+def test_rows_are_equal_if_their_values_are(
     pairs: list[tuple[dict[str, object], dict[str, object]]],
 ) -> None:
     one, other = ([pair[side] for pair in pairs] for side in (0, 1))
-    assert same_rows(table_of(one), table_of(other)).tolist() == [a == b for a, b in pairs]
+    assert equal_rows(table_of(one), table_of(other)).tolist() == [a == b for a, b in pairs]
 
 
-def test_nan_is_the_same_as_nan() -> None:
+def test_nan_equals_nan() -> None:
     rows = pa.table({"v": [float("nan"), 1.0]})
-    assert same_rows(rows, rows).tolist() == [True, True]
+    assert equal_rows(rows, rows).tolist() == [True, True]

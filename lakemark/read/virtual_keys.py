@@ -1,7 +1,7 @@
-"""Record keys of tables whose rows do not carry them (``hoodie.populate.meta.fields=false``).
+"""Virtual keys: record keys of tables without meta columns (``hoodie.populate.meta.fields=false``).
 
-Source: ``RecordContext.virtualKeyExtractor`` of Apache Hudi 1.2.0: the value itself of one field,
-``f1:v1,f2:v2`` of several, whatever the key generator.
+Source: ``RecordContext.virtualKeyExtractor`` of Apache Hudi 1.2.0. The key of one field is the
+value itself, of several ``f1:v1,f2:v2``, for every key generator.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from lakemark.model.meta_columns import RECORD_KEY
 
 
 @dataclass(frozen=True, slots=True)
-class RecordKeys:
-    """Makes record keys out of fields.
+class VirtualKeys:
+    """Creates record keys from fields.
 
     Attributes:
-        fields: the fields of the record key; a dotted name goes into a struct.
+        fields: fields of the record key; a dotted name is a field of a struct.
     """
 
     fields: tuple[str, ...]
@@ -28,8 +28,8 @@ class RecordKeys:
     def __post_init__(self) -> None:
         if not self.fields:
             message = (
-                "the table keeps no meta columns and names no record key fields "
-                "(hoodie.table.recordkey.fields); its logs cannot be merged"
+                "the table has no meta columns and no record key fields "
+                "(hoodie.table.recordkey.fields), so its logs cannot be merged"
             )
             raise Unsupported(message)
 
@@ -42,11 +42,11 @@ class RecordKeys:
         """One string per row.
 
         Raises:
-            InvalidConfig: a field is missing, or of a type that makes no key.
+            InvalidConfig: a field is missing, or its type cannot be a key.
         """
         return KeyGenerator(KeyGeneratorConfig(self.fields)).record_keys(rows)
 
-    def put_into(self, target: pa.Table, rows: pa.Table) -> pa.Table:
+    def set_key_column(self, target: pa.Table, rows: pa.Table) -> pa.Table:
         """``target`` with the keys of ``rows`` as its record key column."""
-        place = target.schema.get_field_index(RECORD_KEY)
-        return target.set_column(place, target.schema.field(place), self.of(rows))
+        position = target.schema.get_field_index(RECORD_KEY)
+        return target.set_column(position, target.schema.field(position), self.of(rows))

@@ -1,4 +1,4 @@
-"""Whether rows side by side hold the same values, nested ones too."""
+"""Compares rows of two tables, nested values included."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from lakemark.merge.key_codes import Mask
 
 
-def same_rows(one: pa.Table, other: pa.Table) -> Mask:
+def equal_rows(one: pa.Table, other: pa.Table) -> Mask:
     """For each row whether all columns are equal; null equals null, and NaN equals NaN.
 
     Args:
@@ -28,8 +28,8 @@ def _same(one: pa.Array, other: pa.Array) -> Mask:
         equal: Mask = np.ones(len(one), np.bool_)
     elif pa.types.is_struct(one.type):
         equal = np.ones(len(one), np.bool_)
-        for place in range(one.type.num_fields):
-            equal &= _same(pc.struct_field(one, [place]), pc.struct_field(other, [place]))
+        for position in range(one.type.num_fields):
+            equal &= _same(pc.struct_field(one, [position]), pc.struct_field(other, [position]))
     elif pa.types.is_list(one.type) or pa.types.is_map(one.type):
         equal = _same_lists(_as_list(one), _as_list(other))
     else:
@@ -41,7 +41,7 @@ def _same(one: pa.Array, other: pa.Array) -> Mask:
 
 
 def _same_lists(one: pa.Array, other: pa.Array) -> Mask:
-    """Lists of one length whose items are the same; null lists count as empty."""
+    """Lists of one length with equal items; null lists count as empty."""
     lengths, other_lengths = (
         np.asarray(pc.fill_null(pc.list_value_length(lists), 0)) for lists in (one, other)
     )

@@ -1,7 +1,7 @@
-"""Changes that a writer kept in ``.cdc`` files, as Avro stores them.
+"""Changes that a writer logged in ``.cdc`` files, as Avro stores them.
 
-A ``.cdc`` file is a log file of CDC_DATA blocks. What a record of theirs holds, beside ``op``,
-depends on the logging mode (``HoodieCDCUtils`` of Apache Hudi 1.2.0)::
+A ``.cdc`` file is a log file of CDC_DATA blocks. Their records hold ``op`` and the fields of the
+logging mode (``HoodieCDCUtils`` of Apache Hudi 1.2.0)::
 
     OP_KEY_ONLY        record_key
     DATA_BEFORE        record_key, before
@@ -32,17 +32,17 @@ _COLUMNS = {
 }
 
 
-def read_kept_changes(storage: Storage, logs: Iterable[LogFile], mode: LoggingMode) -> pa.Table:
-    """The changes in stored order, without logical types: a decimal is bytes, a time a number.
+def read_logged_changes(storage: Storage, logs: Iterable[LogFile], mode: LoggingMode) -> pa.Table:
+    """Read the changes in stored order, without logical types: a decimal is bytes, a time a number.
 
     Args:
-        storage: where the files are.
+        storage: storage at the table's root.
         logs: ``.cdc`` files of one commit in one file group.
-        mode: what was kept.
+        mode: the table's logging mode.
 
     Raises:
         SnapshotChanged: a file is gone.
-        CorruptData: bytes that disagree with the format, or with the mode.
+        CorruptData: bytes violate the format, or do not fit the mode.
     """
     tables = [rows for log in logs for rows in _read_file(storage, log, _COLUMNS[mode])]
     return pa.concat_tables(tables) if tables else pa.table({name: [] for name in _COLUMNS[mode]})
@@ -66,7 +66,7 @@ def _with_plain_types(block: LogBlock) -> LogBlock:
 
 
 def _plain(schema: Any) -> Any:
-    """A part of an Avro schema without its logical types."""
+    """A part of an Avro schema, without logical types."""
     if isinstance(schema, dict):
         return {key: _plain(part) for key, part in schema.items() if key != "logicalType"}
     return [_plain(part) for part in schema] if isinstance(schema, list) else schema

@@ -1,4 +1,4 @@
-"""The rules pass good mergers, and find each way of being a bad one."""
+"""The check accepts valid mergers, and reports each kind of invalid one."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from lakemark.merge.custom import (
     VectorMerge,
     VectorMerger,
     check_merger,
-    chosen,
+    choose_rows,
 )
-from lakemark.merge.custom.rules import BrokenRule
+from lakemark.merge.custom.check import BrokenRule
 from tests.unit.merge.custom.mergers import ByEventTime, ByEventTimeRecords
 
 SCHEMA = pa.schema([("id", pa.string()), ("ts", pa.int64()), ("v", pa.int64())])
@@ -69,7 +69,7 @@ class FirstKeyWins(BadColumns):
         wins = newer.wins_over(older)
         wins[:] = wins[0]
         deletes = np.where(wins, newer.is_delete, older.is_delete)
-        return VectorMerge(chosen(wins, newer.rows, older.rows), ~deletes)
+        return VectorMerge(choose_rows(wins, newer.rows, older.rows), ~deletes)
 
 
 class Averages(BadRecords):
@@ -85,21 +85,21 @@ class Averages(BadRecords):
 
 
 class EmptiesDeletedRows(BadColumns):
-    """Says with nulls, not with the operation, that a record is deleted."""
+    """Marks a deleted record by nulls, not by the operation."""
 
     def merge(self, older: Records, newer: Records) -> VectorMerge:
         wins = newer.wins_over(older)
         deletes = pa.array(np.where(wins, newer.is_delete, older.is_delete))
-        rows = chosen(wins, newer.rows, older.rows)
-        for place, name in enumerate(rows.column_names):
+        rows = choose_rows(wins, newer.rows, older.rows)
+        for position, name in enumerate(rows.column_names):
             if name in SCHEMA.names and name != "ts":
                 column = pc.if_else(deletes, None, rows.column(name))
-                rows = rows.set_column(place, rows.schema.field(name), column)
+                rows = rows.set_column(position, rows.schema.field(name), column)
         return VectorMerge(rows, np.ones(len(older), np.bool_))
 
 
 class AddsTimes(BadRecords):
-    """Gives an ordering value of its own."""
+    """Computes an ordering value of its own."""
 
     def merge(
         self, older: BufferedRecord, newer: BufferedRecord, context: RecordContext
@@ -111,7 +111,7 @@ class AddsTimes(BadRecords):
 
 
 class LosesTimes(BadRecords):
-    """Makes deletes without an ordering value."""
+    """Returns deletes without an ordering value."""
 
     def merge(
         self, older: BufferedRecord, newer: BufferedRecord, context: RecordContext
@@ -120,7 +120,7 @@ class LosesTimes(BadRecords):
 
 
 class ReturnsNothing(BadRecords):
-    """None for a record that is to go."""
+    """Returns None to delete a record."""
 
     def merge(
         self, older: BufferedRecord, newer: BufferedRecord, context: RecordContext
@@ -129,7 +129,7 @@ class ReturnsNothing(BadRecords):
 
 
 class Retypes(BadColumns):
-    """Sums come out of a kernel in another type."""
+    """The sum has another type than the column."""
 
     def merge(self, older: Records, newer: Records) -> VectorMerge:
         rows = newer.rows.set_column(3, "v", pc.cast(newer["v"], pa.float64()))
@@ -137,7 +137,7 @@ class Retypes(BadColumns):
 
 
 class Renames(BadRecords):
-    """Makes another record of it."""
+    """Returns another record."""
 
     def merge(
         self, older: BufferedRecord, newer: BufferedRecord, context: RecordContext
@@ -158,7 +158,7 @@ class Renames(BadRecords):
         (OrderRecordMerger(), ORDERS, ("at",)),
     ],
 )
-def test_good_mergers_pass(
+def test_valid_mergers_pass(
     merger: CustomMerger, schema: pa.Schema, ordering: tuple[str, ...]
 ) -> None:
     check_merger(merger, schema, ordering, examples=15)
@@ -167,25 +167,25 @@ def test_good_mergers_pass(
 @pytest.mark.parametrize(
     ("merger", "rule", "seen"),
     [
-        (ReturnsNothing(), "comes back", "never None"),
+        (ReturnsNothing(), "the result is", "never None"),
         (Renames(), "same key", r"'key\+' came back"),
         (Retypes(), "table's types", "v is double and must be int64"),
-        (EmptiesDeletedRows(), "comes back", "without any data .* that is no delete"),
-        (LosesTimes(), "comes back", "ordering value was lost"),
-        (AddsTimes(), "the ordering value is kept", "of neither"),
+        (EmptiesDeletedRows(), "the result is", "without any data .* that is not a delete"),
+        (LosesTimes(), "the result is", "ordering value was lost"),
+        (AddsTimes(), "the ordering value is kept", "not the ordering value of a or b"),
         (Averages(), "associative", r"merge\(a, merge\(b, c\)\)"),
         (FirstKeyWins(), "does not depend on other rows", "alone"),
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_each_rule_finds_who_breaks_it(merger: CustomMerger, rule: str, seen: str) -> None:
+def test_each_broken_rule_is_reported(merger: CustomMerger, rule: str, seen: str) -> None:
     with pytest.raises(BrokenRule, match=seen) as raised:
         check_merger(merger, SCHEMA, ["ts"])
     assert rule in raised.value.rule
     assert type(merger).__name__ in str(raised.value)
 
 
-def test_the_example_that_is_told_is_small() -> None:
+def test_reported_example_is_small() -> None:
     with pytest.raises(BrokenRule) as raised:
         check_merger(Averages(), SCHEMA, ["ts"])
     a, b, c = raised.value.versions
@@ -204,14 +204,14 @@ def test_the_example_that_is_told_is_small() -> None:
         (["ts"], {"v": [1, 1 << 70]}, "column v is int64"),
     ],
 )
-def test_what_the_caller_gives_wrong_is_not_the_mergers_fault(
+def test_invalid_arguments_are_not_reported_as_broken_rules(
     ordering: list[str], values: dict[str, list[object]], fault: str
 ) -> None:
     with pytest.raises(InvalidConfig, match=fault):
         check_merger(ByEventTime(), SCHEMA, ordering, values=values)
 
 
-def test_values_that_mean_something_are_the_callers() -> None:
+def test_caller_can_specify_the_values_to_try() -> None:
     days = [dt.date(1999, 12, 31), dt.date(2000, 1, 1)]
     seen: set[object] = set()
 

@@ -1,4 +1,4 @@
-"""The table as it was: by the time of the request, as long as nothing was cleaned away."""
+"""Past states of a table, by requested time, and the checks that they still exist."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from lakemark.storage import StorageLocation, open_storage
 from lakemark.timeline.layout import LayoutV1, LayoutV2, TimelineLayout
 from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import TimelineStore
-from lakemark.view.as_of import check_retained
 from lakemark.view.file_lister import DataFile, data_file
 from lakemark.view.file_system_view import FileSystemView
+from lakemark.view.retention import check_retained
 
 
 def completed(requested_at: str, completed_at: str, action: Action = Action.COMMIT) -> Instant:
@@ -32,7 +32,7 @@ def named(name: str) -> DataFile:
     return file
 
 
-def test_slices_logs_and_replacements_of_later_requests_are_out_of_sight() -> None:
+def test_later_slices_logs_and_replacements_are_hidden() -> None:
     files = [
         named("g_0-1-2_10.parquet"),
         named(".g_20.log.1_0-1-2"),
@@ -136,7 +136,7 @@ def clean_content(earliest_retained: str) -> bytes:
 
 
 @pytest.mark.parametrize(("stated", "earliest"), [("20", "20"), ("", "10")])
-def test_what_was_cleaned_away_cannot_be_travelled_to(stated: str, earliest: str) -> None:
+def test_time_travel_to_a_cleaned_state_is_refused(stated: str, earliest: str) -> None:
     store = store_with(
         LayoutV2(),
         (completed("10", "11"), b""),
@@ -144,11 +144,11 @@ def test_what_was_cleaned_away_cannot_be_travelled_to(stated: str, earliest: str
         (completed("50", "51", Action.CLEAN), clean_content(stated)),
     )
     check_retained(store.load(), store, earliest)
-    with pytest.raises(InvalidConfig, match=f"earliest that can be read is {earliest}"):
+    with pytest.raises(InvalidConfig, match=f"earliest readable instant is {earliest}"):
         check_retained(store.load(), store, str(int(earliest) - 1).zfill(2))
 
 
-def test_what_is_not_final_cannot_be_travelled_to() -> None:
+def test_time_travel_to_a_state_that_is_not_final_is_refused() -> None:
     dead = Instant("30", Action.DELTA_COMMIT, State.INFLIGHT)
     store = store_with(LayoutV2(), (completed("10", "11"), b""), (dead, b""))
     check_retained(store.load(), store, "29")
@@ -157,7 +157,9 @@ def test_what_is_not_final_cannot_be_travelled_to() -> None:
 
 
 @pytest.mark.parametrize("is_clustering", [True, False])
-def test_a_pending_clustering_changes_no_row_an_overwrite_does(is_clustering: bool) -> None:
+def test_state_is_final_with_pending_clustering_but_not_with_pending_overwrite(
+    is_clustering: bool,
+) -> None:
     plan: dict[str, object] = {"inputGroups": [], "strategy": None, "extraMetadata": {}}
     record: dict[str, object] = (
         {"operationType": "CLUSTER", "clusteringPlan": plan} if is_clustering else {}

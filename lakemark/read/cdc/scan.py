@@ -1,4 +1,4 @@
-"""The changes of a span of commits as a scan, in parts that any worker may read."""
+"""A CDC query as a scan, whose parts any worker may read."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from functools import partial
 import pyarrow as pa
 
 from lakemark.read import cdc
-from lakemark.read.arrow_stream import ArrowStream
 from lakemark.read.cdc import CdcPlan, ChangeSplit
 from lakemark.read.file_group_reader import FileGroupReader
+from lakemark.read.scan import ArrowStream
 
 
 @dataclass(frozen=True)
 class CdcScan(ArrowStream):
-    """Changes, as ``Scan`` has rows.
+    """The changes of a range of commits as Arrow batches.
 
     Attributes:
         reader: reads file slices of the table.
-        plan: which files tell of the changes, and how.
+        plan: the files that contain the changes, and how to read them.
     """
 
     reader: FileGroupReader

@@ -1,4 +1,4 @@
-"""Whether the state as of an instant can still be read, and no commit can change it any more."""
+"""Checks that the state as of an instant is final and still exists, for time travel."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ def check_retained(
     timeline: Timeline,
     store: TimelineStore,
     instant: str,
-    is_kept: Callable[[], bool] = lambda: False,
+    savepoint_keeps: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Pass when a view as of the instant shows all of the past and will show the same tomorrow.
+    """Check that a view as of the instant is complete, and that no later commit can change it.
 
     Args:
         timeline: the active timeline.
         store: reads its instants.
         instant: the requested time to travel to.
-        is_kept: whether a savepoint keeps that state; asked if cleaning does not retain it.
+        savepoint_keeps: whether a savepoint keeps that state; called if cleaning does
+            not retain it.
 
     Raises:
-        InvalidConfig: a commit requested before it is still pending, or its files were cleaned
+        InvalidConfig: an older commit is still pending, or files of the state were cleaned
             (``TimelineUtils.validateTimestampAsOf``).
         CorruptData: the newest clean is damaged.
     """
@@ -36,26 +37,26 @@ def check_retained(
     if unfinished is not None:
         message = (
             f"the state as of {instant} is not final: {unfinished} has not completed; "
-            "name an earlier instant, or wait for it"
+            "use an earlier instant, or wait for it"
         )
         raise InvalidConfig(message)
     retained = _earliest_retained(timeline, store, instant)
-    if retained is not None and instant < retained and not is_kept():
+    if retained is not None and instant < retained and not savepoint_keeps():
         message = (
-            f"the state as of {instant} was cleaned away; the earliest that can be read is "
-            f"{retained}; let cleaning retain more commits (cleaning.commits_retained of a "
-            "pipeline, hoodie.clean.commits.retained of Apache Hudi) to reach further back"
+            f"the state as of {instant} was cleaned; the earliest readable instant is {retained}; "
+            "let cleaning retain more commits (cleaning.commits_retained of a pipeline, "
+            "hoodie.clean.commits.retained of Apache Hudi) for longer time travel"
         )
         raise InvalidConfig(message)
 
 
-def is_kept(view: FileSystemView, store: TimelineStore, instant: str) -> bool:
+def savepoint_keeps(view: FileSystemView, store: TimelineStore, instant: str) -> bool:
     """Whether a savepoint of the instant keeps exactly the files of the state as of it.
 
-    A savepoint names the files of its slices, and logs that were written to them later. False if
-    one of them is gone, or if the slices as of now hold another file of that time: a commit that
-    was requested before the savepoint and completed after it, or a savepoint of an old release,
-    which named no logs.
+    A savepoint lists the files of its slices, and logs that were added to them later. The result is
+    False if one of them is gone. It is also False if the slices as of the instant have another
+    file. Then a commit that was requested before the savepoint completed after it, or an old
+    release wrote the savepoint without its logs.
 
     Args:
         view: the table's latest state.
@@ -72,25 +73,25 @@ def is_kept(view: FileSystemView, store: TimelineStore, instant: str) -> bool:
         for partition, names in store.read_savepoint(savepoint).files.items()
         for name in names
     }
-    there = {file.path: file for group in view.groups.values() for file in group.files.values()}
-    if not named <= there.keys():
+    existing = {file.path: file for group in view.groups.values() for file in group.files.values()}
+    if not named <= existing.keys():
         return False
-    of_then = {path for path in named if there[path].name.instant <= instant}
+    of_then = {path for path in named if existing[path].name.instant <= instant}
     slices = view.as_of(instant).latest_slices()
     bases = {one.base.path for one in slices if one.base is not None}
     logs = {log.path for one in slices for log in one.logs}
     if not view.version.logs_name_their_slice:
         return of_then == bases | logs
-    named_logs = {path for path in named if isinstance(there[path], LogFile)}
+    named_logs = {path for path in named if isinstance(existing[path], LogFile)}
     names_logs = bool(named_logs) or not view.timeline.completed(Action.DELTA_COMMIT)
     return names_logs and of_then - named_logs == bases and named_logs <= logs
 
 
 def _earliest_retained(timeline: Timeline, store: TimelineStore, instant: str) -> str | None:
-    """The oldest instant that the newest clean left readable; None if that clean kept ``instant``.
+    """The oldest instant that the newest clean retained; None if that clean kept ``instant``.
 
-    Archival may have moved every clean. What the newest of them kept, it kept of instants that were
-    archived with it, so the archive is read for older instants only.
+    If the active timeline has no clean, the newest one may be in the archive. It matters only for
+    instants older than the active timeline, so the archive is read only for these.
     """
     cleans = sorted(timeline.completed(Action.CLEAN), key=lambda i: i.requested_at)
     if not cleans and all(instant < i.requested_at for i in timeline.instants):
@@ -100,7 +101,7 @@ def _earliest_retained(timeline: Timeline, store: TimelineStore, instant: str) -
     if not cleans:
         return None
     metadata = store.read_clean(cleans[-1])
-    if metadata is None:  # what it deleted is not known, but not what was written since
+    if metadata is None:  # it may have deleted any older file, but no newer one
         return cleans[-1].requested_at
     if metadata.earliest_retained:
         return metadata.earliest_retained

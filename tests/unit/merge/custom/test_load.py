@@ -14,7 +14,7 @@ from lakemark.merge.custom import CustomMerger, VectorMerger, load_merger
 from lakemark.merge.table_merger import table_merger
 from tests.unit.merge.custom.mergers import Appending, ByEventTime, ByEventTimeRecords
 
-HERE = "tests.unit.merge.custom.test_loading"
+HERE = "tests.unit.merge.custom.test_load"
 MERGERS = "tests.unit.merge.custom.mergers"
 
 AN_OBJECT = ByEventTime()
@@ -37,7 +37,7 @@ class WithArguments(ByEventTime):
         self.columns = columns
 
 
-def test_classes_and_objects_are_found_by_their_path() -> None:
+def test_class_and_object_load_by_path() -> None:
     assert isinstance(load_merger(f"{MERGERS}:Appending"), Appending)
     assert load_merger(f"{HERE}:AN_OBJECT") is AN_OBJECT
 
@@ -53,23 +53,25 @@ def test_classes_and_objects_are_found_by_their_path() -> None:
         (f"{HERE}:HERE", "an object of str"),
         (f"{HERE}:WithoutMerge", "define merge"),
         (f"{HERE}:WithArguments", "give every argument a default"),
-        (f"{HERE}:WithoutId", r"'latest', not a UUID; make one with uuid\.uuid4"),
-        (f"{HERE}:WithHudisId", "one of Hudi's own"),
+        (f"{HERE}:WithoutId", r"'latest', not a UUID; generate one with uuid\.uuid4"),
+        (f"{HERE}:WithHudisId", "belongs to Hudi's own mergers"),
     ],
 )
-def test_what_is_no_merger_is_refused_with_the_remedy(path: str, fault: str) -> None:
+def test_invalid_merger_is_refused_with_remedy(path: str, fault: str) -> None:
     with pytest.raises(InvalidConfig, match=fault):
         load_merger(path)
 
 
-def test_a_module_that_fails_says_how(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_import_of_a_module_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "broken_merger.py").write_text("1 // 0")
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(InvalidConfig, match=r"broken_merger.*ZeroDivisionError"):
         load_merger("broken_merger:Merger")
 
 
-def test_a_worker_that_cannot_import_a_merger_names_it(
+def test_worker_that_cannot_import_a_merger_reports_its_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = Path(__file__).with_name("mergers.py").read_text()
@@ -83,7 +85,7 @@ def test_a_worker_that_cannot_import_a_merger_names_it(
         pickle.loads(sent)
 
 
-def test_arguments_of_a_merger_go_with_it() -> None:
+def test_arguments_of_a_merger_are_pickled() -> None:
     assert pickle.loads(pickle.dumps(WithArguments(["a"]))).columns == ["a"]
 
 
@@ -92,7 +94,7 @@ def settings_of(merger: type[CustomMerger], merger_class: str | None = None) -> 
     return MergeSettings(MergeMode.CUSTOM, ("ts",), strategy_id=strategy, merger_class=merger_class)
 
 
-def test_a_table_is_merged_by_the_first_merger_of_its_strategy() -> None:
+def test_table_uses_the_first_merger_with_its_strategy_id() -> None:
     given = [OrderMerger(), ByEventTimeRecords(), ByEventTime()]
     found = table_merger(settings_of(ByEventTime), mergers=given)
     assert getattr(found, "merger", None) is given[1]
@@ -100,13 +102,13 @@ def test_a_table_is_merged_by_the_first_merger_of_its_strategy() -> None:
     assert found.needs_whole_rows
 
 
-def test_a_writer_names_the_merger_by_its_path() -> None:
+def test_writer_loads_the_merger_by_path() -> None:
     found = table_merger(settings_of(Appending, f"{MERGERS}:Appending"))
     assert isinstance(getattr(found, "merger", None), Appending)
 
 
 @pytest.mark.parametrize("given", [[], [OrderMerger()]])
-def test_without_one_of_its_strategy_the_table_says_which_it_needs(
+def test_missing_merger_is_reported_with_its_strategy_id(
     given: list[CustomMerger],
 ) -> None:
     with pytest.raises(
