@@ -54,7 +54,7 @@ from lakemark.storage import Storage, StorageLocation, open_storage
 from lakemark.storage.probe import check_conditional_puts
 from lakemark.storage.properties_file import check_same_version, read_properties
 from lakemark.timeline.clock import TimelineClock
-from lakemark.timeline.lock import open_lock
+from lakemark.timeline.locks.open_lock import open_lock
 from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.transaction.table_context import LOCK_WAIT_S, TableContext

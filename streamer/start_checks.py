@@ -23,7 +23,7 @@ from lakemark.storage import StorageLocation, open_storage, place_of
 from lakemark.storage.open_storage import RETRY_TIMEOUT_S
 from lakemark.storage.probe import check_conditional_puts
 from lakemark.table import Table
-from lakemark.timeline.lock import open_lock
+from lakemark.timeline.locks.open_lock import open_lock
 from streamer.config import settings
 from streamer.config.column_roles import timestamp_partition_problems
 from streamer.config.decode import AvroDecodeConfig

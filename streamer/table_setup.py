@@ -25,7 +25,7 @@ from lakemark.schema.evolution import changes_between, common_type, united
 from lakemark.schema.field_path import column_at
 from lakemark.storage import StorageLocation, open_storage
 from lakemark.table import Table, check_empty, open_table
-from lakemark.timeline.lock import open_lock
+from lakemark.timeline.locks.open_lock import open_lock
 from lakemark.timeline.zone import check_new_zone
 from sinks.dead_letters import dead_letter_spec
 from sinks.hudi.row_check import check_hashing, check_stored_rows

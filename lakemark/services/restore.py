@@ -36,7 +36,7 @@ from lakemark.services.savepoint import check_not_cleaned
 from lakemark.storage.properties_file import read_properties
 from lakemark.storage.storage import Storage
 from lakemark.timeline.clock import ClockTurn
-from lakemark.timeline.lock import Lease
+from lakemark.timeline.locks.table_lock import Lease
 from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import (
     TimelineStore,

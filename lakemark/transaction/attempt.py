@@ -33,7 +33,7 @@ from lakemark.model.commit_metadata import CommitMetadata
 from lakemark.model.file_names import BaseFileName
 from lakemark.model.format_version import FormatVersion
 from lakemark.model.instant import Instant
-from lakemark.timeline.lock import Lease
+from lakemark.timeline.locks.table_lock import Lease
 from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import commit_content
 from lakemark.transaction.instant_files import files_of

@@ -28,7 +28,7 @@ from lakemark.model.file_slice import join
 from lakemark.model.instant import Instant
 from lakemark.model.rollback_plan import RollbackPlan
 from lakemark.timeline.clock import ClockTurn
-from lakemark.timeline.lock import Lease
+from lakemark.timeline.locks.table_lock import Lease
 from lakemark.timeline.taken_back import completed_in, rollbacks_since, taken_back
 from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import rollback_metadata_content, rollback_plan_content

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from lakemark.execution.runner import LocalRunner, Runner
 from lakemark.storage.storage import Storage
 from lakemark.timeline.clock import ClockTurn
-from lakemark.timeline.lock import TableLock
+from lakemark.timeline.locks.table_lock import TableLock
 from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.transaction.deletion import delete_files
 from lakemark.transaction.multi_writer import MultiWriter

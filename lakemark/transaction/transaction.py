@@ -44,7 +44,7 @@ from lakemark.model.commit_metadata import CommitMetadata
 from lakemark.model.instant import Instant
 from lakemark.storage.storage import AlreadyExists
 from lakemark.timeline.clock import ClockTurn
-from lakemark.timeline.lock import Lease, LeaseLost
+from lakemark.timeline.locks.table_lock import Lease, LeaseLost
 from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import commit_content
 from lakemark.transaction.attempt import (

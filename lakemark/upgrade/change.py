@@ -38,7 +38,7 @@ from lakemark.storage.properties_file import read_properties, replace_properties
 from lakemark.storage.storage import Storage
 from lakemark.timeline.archive_log import is_archive_log
 from lakemark.timeline.layout import LayoutV1, LayoutV2, TimelineLayout, layout_of
-from lakemark.timeline.lock import Lease
+from lakemark.timeline.locks.table_lock import Lease
 from lakemark.timeline.lsm_writer import ArchivedInstant
 from lakemark.timeline.prepared import ANNOUNCED_PROPERTIES
 from lakemark.timeline.timeline import Timeline

@@ -17,7 +17,7 @@ from lakemark.model.rollback_plan import RollbackPlan
 from lakemark.services.cleaning_plan import CleaningPolicy, Retention
 from lakemark.storage import place_of
 from lakemark.table import Table
-from lakemark.timeline.lock import LockProvider
+from lakemark.timeline.locks.open_lock import LockProviderName
 from lakemark.timeline.timeline import Timeline
 from lakemark.transaction.instant_files import names_of
 from lakemark.transaction.multi_writer import LONGEST_CLOCK_SKEW_MS
@@ -120,7 +120,7 @@ def _concurrency(arguments: argparse.Namespace, config: PipelineConfig | None) -
     if arguments.clock_skew_ms is not None:
         changed["clock_skew_ms"] = _possible_skew_ms(arguments.clock_skew_ms)
     meant = said.model_copy(update=changed)
-    if meant.provider() is LockProvider.IN_PROCESS:
+    if meant.provider() is LockProviderName.IN_PROCESS:
         message = (
             f"pipeline {arguments.config} keeps the table's lock in its own memory, where other "
             "processes do not see it; stop the pipeline and repeat the command with --lock storage"

@@ -19,7 +19,7 @@ from lakemark.config.table_spec import TableSpec
 from lakemark.errors import WriteConflict
 from lakemark.model.format_version import FormatVersion
 from lakemark.storage import Storage, StorageLocation, open_storage
-from lakemark.timeline.lock import LockProvider
+from lakemark.timeline.locks.open_lock import LockProviderName
 from tests.interop import lakemark
 from tests.interop.oracle import Oracle
 from tests.interop.same_rows import assert_same_rows
@@ -34,7 +34,7 @@ NORTH, SOUTH = Row("k1", v=1), Row("k2", v=1, region="south")
 
 opened = partial(
     shared_writer,
-    provider=LockProvider.FILE_SYSTEM,
+    provider=LockProviderName.FILE_SYSTEM,
     sharing=SHARING,
     has_metadata=False,
     lease_s=LEASE_S,

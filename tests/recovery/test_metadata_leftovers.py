@@ -21,7 +21,7 @@ from lakemark.services.metadata_table_services import MetadataPolicies
 from lakemark.storage import Storage
 from lakemark.storage.folder_storage import FolderStorage
 from lakemark.storage.properties_file import read_properties
-from lakemark.timeline.lock import LeaseLost
+from lakemark.timeline.locks.table_lock import LeaseLost
 from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import TimelineStore, rollback_plan_content
 from sinks.hudi.table_services import (

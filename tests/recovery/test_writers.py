@@ -25,7 +25,7 @@ from lakemark.services.compaction import CompactionPolicy
 from lakemark.storage import Storage, StorageLocation, open_storage
 from lakemark.timeline import clock
 from lakemark.timeline.clock import UTC_CLOCK
-from lakemark.timeline.lock import LockProvider
+from lakemark.timeline.locks.open_lock import LockProviderName
 from lakemark.timeline.timeline_store import commit_content, rollback_plan_content
 from lakemark.transaction import heartbeat
 from lakemark.transaction.conflicts import ClusteringPlanned
@@ -109,7 +109,9 @@ def local(tmp_path: Path) -> Storage:
 def share(storage: Storage, batches: int, faults: int, has_metadata: bool) -> list[Streamer]:
     """Two writers of a table; both have written all of it, once, when it returns."""
     provider = (
-        LockProvider.STORAGE if storage.supports_compare_and_swap else LockProvider.FILE_SYSTEM
+        LockProviderName.STORAGE
+        if storage.supports_compare_and_swap
+        else LockProviderName.FILE_SYSTEM
     )
     opened = partial(
         shared_writer,

@@ -18,7 +18,7 @@ from lakemark.model.commit_metadata import CommitMetadata
 from lakemark.model.format_version import FormatVersion
 from lakemark.storage import Storage, StorageLocation
 from lakemark.table import Table, create_table, open_table
-from lakemark.timeline.lock_file import LOCK_PATH
+from lakemark.timeline.locks.lock_provider import LOCK_PATH
 from lakemark.transaction.transaction import Transaction
 from tests.json_stream import JsonStream
 from tests.storages import WatchedStorage, WholeSeconds

@@ -15,7 +15,7 @@ from lakemark.model.compaction_plan import CompactionOperation, CompactionPlan
 from lakemark.model.file_slice import FileGroupId
 from lakemark.model.format_version import FormatVersion
 from lakemark.model.instant import Instant
-from lakemark.timeline.lock import open_lock
+from lakemark.timeline.locks.open_lock import open_lock
 from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import commit_content, compaction_plan_content
 from lakemark.transaction.completion_loss import check_never_completed

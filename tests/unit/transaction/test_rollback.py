@@ -16,7 +16,7 @@ from lakemark.model.instant import Instant
 from lakemark.services.compaction import CompactionPolicy
 from lakemark.storage import Storage
 from lakemark.storage.storage import NotFound
-from lakemark.timeline.lock import LeaseLost
+from lakemark.timeline.locks.table_lock import LeaseLost
 from lakemark.timeline.timeline_store import rollback_plan_content
 from lakemark.transaction.heartbeat import HEARTBEAT_FOLDER, HeartbeatExpired, WriterAlive
 from lakemark.transaction.rollback import plan_rollback, recover, roll_back, roll_back_named
