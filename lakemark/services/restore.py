@@ -26,7 +26,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from lakemark.errors import InvalidConfig, Refused
-from lakemark.metadata.bootstrap import drop
+from lakemark.metadata.bootstrap import drop_metadata_table
 from lakemark.model.action import COMMITS, Action, State
 from lakemark.model.file_names import LogFileName
 from lakemark.model.instant import Instant
@@ -131,7 +131,7 @@ def restore(
         if found:
             plan = _with_later_commits(plan, pending, timeline, is_merge_on_read)
         with access.alive(pending.requested_at):
-            drop(access.storage, read_properties(access.storage), lease.check)
+            drop_metadata_table(access.storage, read_properties(access.storage), lease.check)
             return _execute(access, pending, plan, lease)
 
 

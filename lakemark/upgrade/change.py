@@ -30,7 +30,7 @@ from lakemark.config.property_check import check_allows
 from lakemark.config.property_rule import Purpose
 from lakemark.config.table_properties import PROPERTIES_PATH, TableProperties
 from lakemark.errors import Refused
-from lakemark.metadata.bootstrap import drop
+from lakemark.metadata.bootstrap import drop_metadata_table
 from lakemark.model.action import COMMITS, Action, State
 from lakemark.model.file_slice import LogFile
 from lakemark.model.format_version import FormatVersion
@@ -128,7 +128,7 @@ def change_version(
         _check_merged(access, change, timeline)
         bare = change.before
         if not change.is_none:
-            bare = drop(access.storage, bare, lease.check)
+            bare = drop_metadata_table(access.storage, bare, lease.check)
             access.storage.put(ANNOUNCED_PROPERTIES, change.after.to_bytes())
         _write_timeline(access, change, version, lease)
         lease.check()

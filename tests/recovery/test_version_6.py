@@ -157,7 +157,7 @@ def test_a_log_counts_for_the_metadata_table_once_its_commit_has_completed() -> 
     copied = log.replace(".log.1_", ".log.9_")
     storage.create(copied, storage.read(log))
     (difference,) = writer(storage).table.metadata_differences()
-    assert (difference.place, difference.stored) == (copied, "absent")
+    assert (difference.path, difference.stored) == (copied, "absent")
 
 
 def test_a_metadata_table_that_was_made_in_the_second_of_a_commit_is_continued() -> None:
