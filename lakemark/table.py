@@ -32,7 +32,7 @@ from lakemark.metadata.partition_kind import PartitionKind
 from lakemark.metadata.record_index import RecordIndex
 from lakemark.metadata.validation import Difference, find_differences
 from lakemark.model.action import COMMITS
-from lakemark.model.clean import CleanPlan
+from lakemark.model.clean_plan import CleanPlan
 from lakemark.model.column_ranges import indexed_columns
 from lakemark.model.commit_metadata import CommitMetadata
 from lakemark.model.compaction_plan import CompactionPlan

@@ -113,8 +113,14 @@ class JsonStream:
 
     def __post_init__(self) -> None:
         mode = MergeMode.EVENT_TIME if self.ordering else MergeMode.COMMIT_TIME
-        fields = ("id",), self.table_type, self.partition_by, self.ordering, mode
-        spec = TableSpec("orders", *fields)
+        spec = TableSpec(
+            name="orders",
+            record_key=("id",),
+            table_type=self.table_type,
+            partition_by=self.partition_by,
+            ordering=self.ordering,
+            merge_mode=mode,
+        )
         decoder = JsonDecoder(parse_schema(self.columns), self.rescue_column, policy=self.policy)
         keys = KeyGenerator(KeyGeneratorConfig(("id",), self.partition_by))
         ignoring = self.ignores_tombstones

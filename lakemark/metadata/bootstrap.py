@@ -200,7 +200,7 @@ def _first_records(
         for partition, named in ranges.items()
     }
     of_partitions = [
-        StatisticsEntry(partition, "", ColumnRanges.united(some))
+        StatisticsEntry(partition, "", ColumnRanges.union(some))
         for partition, some in read.items()
         if some
     ]

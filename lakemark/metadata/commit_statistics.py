@@ -109,7 +109,7 @@ class CommitStatistics:
             partitions += self._nulls_of_new_columns(state, found.ranges, timeline)
             written = encode_partition_statistics(partitions, version)
             deleted = delete_partition_statistics(state.columns, found.emptied)
-            changes[_PARTITIONS] = RecordChanges.united([written, deleted])
+            changes[_PARTITIONS] = RecordChanges.union([written, deleted])
             state.ranges.update(found.ranges)
         names = _columns_of(entry.ranges for entry in files).names
         if has_columns:
@@ -138,7 +138,7 @@ class CommitStatistics:
         files = _ranges_by_partition(commit[1])
         before = self._ranges_before(state, commit, timeline, files)
         after = {
-            path: ColumnRanges.united([*_if_any(before.ranges.get(path)), *ranges])
+            path: ColumnRanges.union([*_if_any(before.ranges.get(path)), *ranges])
             for path, ranges in files.items()
         }
         losing = partitions_that_lose_files(commit[1]) & state.paths

@@ -64,7 +64,7 @@ def encode_files(
     of_partitions = {
         stored_path(one.partition_path): _entries(one.sizes_bytes, one.removed) for one in files
     }
-    return RecordChanges.united(
+    return RecordChanges.union(
         [
             _records(
                 _ALL_PARTITIONS_TYPE,

@@ -28,8 +28,8 @@ from lakemark.model.commit_metadata import Operation, WriteStat
 from lakemark.model.compaction_plan import CompactionPlan
 from lakemark.model.file_slice import ALL_PARTITIONS, FileSlice
 from lakemark.model.instant import Instant
+from lakemark.timeline.content import encode_compaction_plan
 from lakemark.timeline.timeline import Timeline
-from lakemark.timeline.timeline_store import compaction_plan_content
 from lakemark.view.file_lister import StorageFileLister
 from lakemark.view.view_loader import load_view
 
@@ -66,7 +66,7 @@ def compact_if_due(
         store.undo(pending.requested_at, check_not_fenced)
     slices = _slices_to_compact(store)
     plan = CompactionPlan.of(slices)
-    content = compaction_plan_content(plan)
+    content = encode_compaction_plan(plan)
     requested = Instant(store.compaction_time(), Action.COMPACTION, State.REQUESTED)
     pending = store.begin(requested, content)
     stats = [_rewrite(store, one, pending.requested_at) for one in slices if one.logs]

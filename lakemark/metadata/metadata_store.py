@@ -49,8 +49,9 @@ from lakemark.model.meta_columns import META_COLUMNS
 from lakemark.schema.avro import to_json
 from lakemark.storage.storage import NotFound, Storage
 from lakemark.timeline.clock import ClockTurn
+from lakemark.timeline.content import encode_commit
 from lakemark.timeline.timeline import Timeline
-from lakemark.timeline.timeline_store import TimelineStore, commit_content
+from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.view.file_lister import PARTITION_METAFILE, data_file
 
 _DELTA = Action.DELTA_COMMIT
@@ -216,7 +217,7 @@ class MetadataStore:
         Raises:
             Fenced: the instant was undone in the meantime.
         """
-        content = commit_content(pending.action, metadata, self.instants.version)
+        content = encode_commit(pending.action, metadata, self.instants.version)
         self.instants.prepare(pending, content)
         check_not_fenced()
         try:
@@ -321,7 +322,12 @@ def commit_metadata(
     stats: Iterable[WriteStat], operation: str, *, compacted: bool = False
 ) -> CommitMetadata:
     """Content of a completed instant of the metadata table."""
-    return CommitMetadata(tuple(stats), {keys.SCHEMA: _own_schema()}, operation, compacted)
+    return CommitMetadata(
+        write_stats=tuple(stats),
+        extra_metadata={keys.SCHEMA: _own_schema()},
+        operation=operation,
+        compacted=compacted,
+    )
 
 
 @cache

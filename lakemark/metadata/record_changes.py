@@ -64,7 +64,7 @@ class RecordChanges:
         return cls(written, pa.array(sorted(set(deleted)), pa.binary()))
 
     @classmethod
-    def united(cls, parts: Iterable[RecordChanges]) -> RecordChanges:
+    def union(cls, parts: Iterable[RecordChanges]) -> RecordChanges:
         """All changes of the parts, which have no key in common."""
         listed = list(parts)
         keys = [part.written.keys for part in listed]

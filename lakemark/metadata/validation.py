@@ -224,7 +224,7 @@ def _partition_differences(
     for path in paths:
         here = [one for one in latest if one.group.partition_path == path]
         parts = [recomputed[f.path] for f in files_of(here) if f.path in recomputed]
-        exact, widened = ColumnRanges.united(parts), ColumnRanges.united([stored[path], *parts])
+        exact, widened = ColumnRanges.union(parts), ColumnRanges.union([stored[path], *parts])
         may_be_wide = may_be_too_wide(here, timeline)
         for name in stored[path].columns:
             is_tight = (path, name) in tight and not may_be_wide

@@ -12,7 +12,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from lakemark.errors import Unsupported
-from lakemark.model.widening import widened
+from lakemark.model.widening import widen
 
 
 def promoted(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
@@ -75,4 +75,4 @@ def _leaf(values: pa.Array, wanted: pa.DataType) -> pa.Array:
             "let the Hudi that wrote the older files rewrite them"
         )
         raise Unsupported(message)
-    return widened(values, wanted)
+    return widen(values, wanted)

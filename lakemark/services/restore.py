@@ -30,19 +30,16 @@ from lakemark.metadata.bootstrap import drop_metadata_table
 from lakemark.model.action import COMMITS, Action, State
 from lakemark.model.file_names import LogFileName
 from lakemark.model.instant import Instant
-from lakemark.model.restore import RestorePlan, UndoneInstant
+from lakemark.model.restore_plan import RestorePlan, UndoneInstant
 from lakemark.model.rollback_plan import RollbackPlan
 from lakemark.services.savepoint import check_not_cleaned
 from lakemark.storage.properties_file import read_properties
 from lakemark.storage.storage import Storage
 from lakemark.timeline.clock import ClockTurn
+from lakemark.timeline.content import encode_restore_metadata, encode_restore_plan
 from lakemark.timeline.locks.table_lock import Lease
 from lakemark.timeline.timeline import Timeline
-from lakemark.timeline.timeline_store import (
-    TimelineStore,
-    restore_metadata_content,
-    restore_plan_content,
-)
+from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.transaction.instant_files import as_planned, files_by_instant
 from lakemark.transaction.publication import Publication
 from lakemark.transaction.table_context import LOCK_WAIT_S, TableContext
@@ -202,7 +199,7 @@ def _request(
     at = access.generate_time(timeline.newest_time, ClockTurn.SERVICE)
     requested = Instant(at, Action.RESTORE, State.REQUESTED)
     lease.check()
-    access.timeline.create(requested, restore_plan_content(plan))
+    access.timeline.create(requested, encode_restore_plan(plan))
     lease.check()  # created late, it may lack a commit: ``_with_later_commits``
     return requested, plan
 
@@ -243,7 +240,7 @@ def _execute(
     for instant in plan.instants:
         undone.append(_undo(access, instant, files[instant.requested_at], lease))
     took_ms = int((time.monotonic() - started) * 1000)
-    content = restore_metadata_content(pending.requested_at, took_ms, undone)
+    content = encode_restore_metadata(pending.requested_at, took_ms, undone)
     publication = Publication(access.timeline, lease, inflight)
     publication.prepare(content)
     timeline = access.timeline.load()

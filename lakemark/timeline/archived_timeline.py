@@ -15,7 +15,7 @@ from lakemark.errors import CorruptData
 from lakemark.model.action import Action
 from lakemark.model.commit_metadata import CommitMetadata
 from lakemark.model.instant import Instant
-from lakemark.timeline.content import Record, commit_of
+from lakemark.timeline.content import Record, build_commit
 
 
 class Part(StrEnum):
@@ -111,7 +111,7 @@ class ArchivedTimeline:
         place = f"archived instant {instant}"
         if not record:
             raise CorruptData(place, None, "commit metadata", "an empty field")
-        return commit_of(record, place)
+        return build_commit(record, place)
 
     def read(self, instant: Instant, part: Part) -> Record | None:
         """Content of an archived instant; empty if it has none, None if it is not here.

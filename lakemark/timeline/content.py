@@ -8,17 +8,30 @@ names in layout 1. Source: ``CommitMetadataSerDeV1``, ``…V2`` of Apache Hudi 1
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from lakemark.codec import avro_container
 from lakemark.errors import CorruptData
+from lakemark.model.action import Action
+from lakemark.model.clean_plan import CleanPlan, clean_metadata_record
 from lakemark.model.commit_metadata import CommitMetadata
+from lakemark.model.compaction_plan import CompactionPlan
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.restore_plan import RestorePlan, restore_metadata_record
+from lakemark.model.rollback_plan import RollbackPlan
+from lakemark.model.savepoint_metadata import SavepointMetadata
 
 T = TypeVar("T")
 
 #: A stored record, under Apache's field names.
 Record = Mapping[str, Any]
+
+_SCHEMAS = {
+    Action.COMMIT: "HoodieCommitMetadata",
+    Action.DELTA_COMMIT: "HoodieCommitMetadata",
+    Action.REPLACE_COMMIT: "HoodieReplaceCommitMetadata",
+}
 
 #: Fields of a write stat that JSON has for logs alone, and such as it has not.
 _ONLY_LOGS = frozenset({"logVersion", "logOffset", "baseFile", "logFiles"})
@@ -47,10 +60,10 @@ def decode_as(build: Callable[[Record], T], data: bytes, path: str) -> T:
     Raises:
         CorruptData: no Avro container of one record, or one with other fields.
     """
-    return value_of(build, decode_record(data, path), path)
+    return build_value(build, decode_record(data, path), path)
 
 
-def value_of(build: Callable[[Record], T], record: Record, path: str) -> T:
+def build_value(build: Callable[[Record], T], record: Record, path: str) -> T:
     """The value of a stored record; see ``decode_as``.
 
     Raises:
@@ -79,10 +92,78 @@ def decode_commit(data: bytes, path: str) -> CommitMetadata:
     Raises:
         CorruptData: neither an Avro container nor a JSON object, or one of other fields.
     """
-    return commit_of(decode_any(data, path), path)
+    return build_commit(decode_any(data, path), path)
 
 
-def commit_json(record: Record) -> bytes:
+def build_commit(record: Record, path: str) -> CommitMetadata:
+    """Commit metadata of a stored record.
+
+    Raises:
+        CorruptData: a field is of another kind.
+    """
+    _check_commit(record, path)
+    return CommitMetadata.from_record(record)
+
+
+def encode_commit(
+    action: Action, metadata: CommitMetadata, version: FormatVersion = FormatVersion.V9
+) -> bytes:
+    """Encode a completed (or inflight) commit, in a table of that version."""
+    record = metadata.to_record()
+    if action.completes_as is Action.REPLACE_COMMIT:
+        replaced = {partition: list(ids) for partition, ids in metadata.replaced_file_ids.items()}
+        record["partitionToReplaceFileIds"] = replaced
+    if version.timeline_layout == 1:
+        return _encode_commit_json(record)
+    return avro_container.encode(_SCHEMAS[action.completes_as], record)
+
+
+def encode_compaction_plan(plan: CompactionPlan) -> bytes:
+    """Encode a requested compaction."""
+    return avro_container.encode("HoodieCompactionPlan", plan.to_record())
+
+
+def encode_clean_plan(plan: CleanPlan, root: str) -> bytes:
+    """Encode a requested clean; see ``CleanPlan.to_record``."""
+    return avro_container.encode("HoodieCleanerPlan", plan.to_record(root))
+
+
+def encode_clean_metadata(plan: CleanPlan, started_at: str, took_ms: int) -> bytes:
+    """Encode a completed clean; see ``clean_metadata_record``."""
+    return avro_container.encode(
+        "HoodieCleanMetadata", clean_metadata_record(plan, started_at, took_ms)
+    )
+
+
+def encode_rollback_plan(plan: RollbackPlan) -> bytes:
+    """Encode a requested rollback."""
+    return avro_container.encode("HoodieRollbackPlan", plan.to_record())
+
+
+def encode_rollback_metadata(plan: RollbackPlan, started_at: str, took_ms: int) -> bytes:
+    """Encode a completed rollback."""
+    return avro_container.encode(
+        "HoodieRollbackMetadata", plan.metadata_record(started_at, took_ms)
+    )
+
+
+def encode_savepoint(metadata: SavepointMetadata) -> bytes:
+    """Encode a completed savepoint."""
+    return avro_container.encode("HoodieSavepointMetadata", metadata.to_record())
+
+
+def encode_restore_plan(plan: RestorePlan) -> bytes:
+    """Encode a requested restore."""
+    return avro_container.encode("HoodieRestorePlan", plan.to_record())
+
+
+def encode_restore_metadata(started_at: str, took_ms: int, undone: Sequence[RollbackPlan]) -> bytes:
+    """Encode a completed restore; see ``restore_metadata_record``."""
+    record = restore_metadata_record(started_at, took_ms, undone)
+    return avro_container.encode("HoodieRestoreMetadata", record)
+
+
+def _encode_commit_json(record: Record) -> bytes:
     """Stored bytes of a commit in layout 1.
 
     A stat of a base file leaves out what only stats of logs have: readers tell them apart by that.
@@ -91,16 +172,6 @@ def commit_json(record: Record) -> bytes:
     stats = {path: [_json_stat(stat) for stat in stats] for path, stats in grouped.items()}
     kept = {name: value for name, value in record.items() if name != "version"}
     return json.dumps({**kept, "partitionToWriteStats": stats}, indent=2).encode()
-
-
-def commit_of(record: Record, path: str) -> CommitMetadata:
-    """Commit metadata of a stored record.
-
-    Raises:
-        CorruptData: a field is of another kind.
-    """
-    _check_commit(record, path)
-    return CommitMetadata.from_record(record)
 
 
 def _json_stat(stat: Record) -> Record:

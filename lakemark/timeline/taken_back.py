@@ -12,7 +12,7 @@ from collections.abc import Collection
 from lakemark.model.action import Action
 from lakemark.model.rollback_plan import RollbackPlan
 from lakemark.timeline.archived_timeline import ArchivedTimeline, Part, just_after
-from lakemark.timeline.content import value_of
+from lakemark.timeline.content import build_value
 from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import TimelineStore
 
@@ -66,7 +66,7 @@ def _archived_rollbacks(archived: ArchivedTimeline, since: str) -> list[Rollback
     found = (i for i in archived.instants(since) if i.action is Action.ROLLBACK)
     records = ((i, archived.read(i, Part.METADATA)) for i in found)
     return [
-        value_of(RollbackPlan.from_metadata, record, f"archived instant {instant}")
+        build_value(RollbackPlan.from_metadata, record, f"archived instant {instant}")
         for instant, record in records
         if record
     ]

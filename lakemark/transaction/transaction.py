@@ -44,9 +44,9 @@ from lakemark.model.commit_metadata import CommitMetadata
 from lakemark.model.instant import Instant
 from lakemark.storage.storage import AlreadyExists
 from lakemark.timeline.clock import ClockTurn
+from lakemark.timeline.content import encode_commit
 from lakemark.timeline.locks.table_lock import Lease, LeaseLost
 from lakemark.timeline.timeline import Timeline
-from lakemark.timeline.timeline_store import commit_content
 from lakemark.transaction.attempt import (
     AttemptLost,
     clear_attempts,
@@ -290,7 +290,7 @@ class Transaction:
             raise
 
     def _content(self, metadata: CommitMetadata) -> bytes:
-        return commit_content(self.instant.action, metadata, self._access.timeline.version)
+        return encode_commit(self.instant.action, metadata, self._access.timeline.version)
 
     @contextmanager
     def _turn(self) -> Iterator[tuple[Lease, Timeline]]:

@@ -184,7 +184,9 @@ class TableWriter:
 
         stats = tuple(w.stat for w in written if w.stat is not None)
         extra = {**self._own_metadata(), **extra_metadata}
-        metadata = CommitMetadata(stats, extra, Operation.UPSERT)
+        metadata = CommitMetadata(
+            write_stats=stats, extra_metadata=extra, operation=Operation.UPSERT
+        )
         instant, timeline = self._transaction.commit(metadata, check)
         self.table.note_commit(instant, metadata, timeline)
         self._transaction = None

@@ -210,8 +210,8 @@ _RESTORES = (
     ),
     Mutant(
         _RESTORE,
-        "            drop_metadata_table(access.storage, read_properties(access.storage), lease.check)\n",
-        "",
+        "drop_metadata_table(access.storage, read_properties(access.storage), lease.check)\n",
+        "pass\n",
         "the metadata table lists files that a restore deleted",
         _UNDOING,
     ),

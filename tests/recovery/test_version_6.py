@@ -26,8 +26,8 @@ from lakemark.services.savepoint import create_savepoint
 from lakemark.storage import Storage, StorageLocation, open_storage
 from lakemark.table import Table
 from lakemark.timeline.clock import UTC_CLOCK
+from lakemark.timeline.content import encode_compaction_plan
 from lakemark.timeline.timeline import Timeline
-from lakemark.timeline.timeline_store import compaction_plan_content
 from lakemark.transaction.instant_files import files_of, names_of
 from lakemark.transaction.rollback import recover, roll_back_named
 from lakemark.upgrade.change import change_version
@@ -53,7 +53,7 @@ def planned_by_others(table: Table, plan: CompactionPlan) -> Instant:
     """A compaction, planned while somebody writes, as another release may do."""
     at = table.store.clock.next_instant(table.store.load().newest_time)
     requested = Instant(at, Action.COMPACTION, State.REQUESTED)
-    table.store.create(requested, compaction_plan_content(plan))
+    table.store.create(requested, encode_compaction_plan(plan))
     return requested
 
 

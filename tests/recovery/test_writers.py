@@ -25,8 +25,8 @@ from lakemark.services.compaction import CompactionPolicy
 from lakemark.storage import Storage, StorageLocation, open_storage
 from lakemark.timeline import clock
 from lakemark.timeline.clock import UTC_CLOCK
+from lakemark.timeline.content import encode_commit, encode_rollback_plan
 from lakemark.timeline.locks.open_lock import LockProviderName
-from lakemark.timeline.timeline_store import commit_content, rollback_plan_content
 from lakemark.transaction import heartbeat
 from lakemark.transaction.conflicts import ClusteringPlanned
 from lakemark.transaction.heartbeat import (
@@ -472,15 +472,19 @@ def leave_a_rollback(to: TableWriter, pending: Instant) -> None:
     requested = Instant(
         access.generate_time(pending.requested_at), Action.ROLLBACK, State.REQUESTED
     )
-    access.timeline.create(requested, rollback_plan_content(plan))
+    access.timeline.create(requested, encode_rollback_plan(plan))
     access.timeline.create(requested.inflight())
 
 
 def complete_as_apache(to: TableWriter, pending: Instant, written: Written) -> None:
     """Without a look at what others do to it."""
     access = to.table.access
-    metadata = CommitMetadata((written.stat,) if written.stat else (), to._own_metadata(), "UPSERT")
-    content = commit_content(pending.action, metadata, access.timeline.version)
+    metadata = CommitMetadata(
+        write_stats=(written.stat,) if written.stat else (),
+        extra_metadata=to._own_metadata(),
+        operation="UPSERT",
+    )
+    content = encode_commit(pending.action, metadata, access.timeline.version)
     access.timeline.prepare(pending, content)
     access.timeline.publish(pending, access.generate_time(access.timeline.load().newest_time))
     to.table.access.storage.delete([f"{HEARTBEAT_FOLDER}/{pending.requested_at}"])

@@ -32,7 +32,7 @@ from lakemark.codec.byte_strings import byte_strings
 from lakemark.codec.ordering_wrappers import CONTENT, Wrapper
 from lakemark.errors import Unsupported
 from lakemark.metadata.column_stats.value_types import ValueType
-from lakemark.model.bounds import in_type
+from lakemark.model.bounds import convert_bounds
 
 #: Each wrapper and the Avro type of its content, by the wrapper's name on disk.
 _STORED: Mapping[str, tuple[Wrapper, str]] = {
@@ -237,4 +237,4 @@ def _convert_in_order(values: pa.Array, target: pa.DataType, printed: str) -> pa
     if pa.types.is_temporal(target) and pa.types.is_integer(source):
         is_stored_so = target in _BARE_IN_VERSION_1 and target.bit_width == source.bit_width
         return _bare(values, target) if is_stored_so else None
-    return in_type(values, target, printed)
+    return convert_bounds(values, target, printed)

@@ -60,9 +60,9 @@ def derive_file_ranges(storage: Storage, file: DataFile, schema: pa.Schema) -> C
     """
     if isinstance(file, LogFile):
         tables = _log_rows(storage, file, schema.names)
-        return ColumnRanges.united([ColumnRanges.of(rows, schema.names) for rows in tables])
+        return ColumnRanges.union([ColumnRanges.of(rows, schema.names) for rows in tables])
     if file.name.extension != "parquet":
-        known, sizes = ColumnRanges.united([]), dict[str, ColumnSize]()
+        known, sizes = ColumnRanges.union([]), dict[str, ColumnSize]()
     else:
         footer = read_footer(storage, file)
         known, sizes = _ranges_of_footer(footer, schema), column_sizes(footer)
@@ -71,7 +71,7 @@ def derive_file_ranges(storage: Storage, file: DataFile, schema: pa.Schema) -> C
         return replace(known, sizes=sizes)
     tables = read_base_file(storage, file, pa.schema(unknown))
     names = [field.name for field in unknown]
-    whole = ColumnRanges.united([known, *(ColumnRanges.of(rows, names) for rows in tables)])
+    whole = ColumnRanges.union([known, *(ColumnRanges.of(rows, names) for rows in tables)])
     return replace(whole, sizes=sizes)
 
 
@@ -93,7 +93,7 @@ def _ranges_of_footer(footer: pq.FileMetaData, schema: pa.Schema) -> ColumnRange
         for field in exact
         if all(_has_statistics(group.column(positions[field.name])) for group in groups)
     ]
-    return ColumnRanges.united([_ranges_of_row_group(group, known, positions) for group in groups])
+    return ColumnRanges.union([_ranges_of_row_group(group, known, positions) for group in groups])
 
 
 def _is_exact(kind: pa.DataType, has_whole_texts: bool) -> bool:
@@ -245,7 +245,7 @@ def derive_remaining_ranges(
         read.append(StatisticsEntry(path, name, ranges))
     by_partition = dict(stored.ranges)
     for path, _, ranges in read:
-        by_partition[path] = ColumnRanges.united([by_partition[path], ranges])
+        by_partition[path] = ColumnRanges.union([by_partition[path], ranges])
     return RemainingRanges(by_partition, read)
 
 
@@ -255,7 +255,7 @@ def _derive_all(storage: Storage, file: DataFile, schema: pa.Schema) -> ColumnRa
     So the file has statistics of each column, and is not read for them again.
     """
     found = derive_file_ranges(storage, file, schema)
-    whole = ColumnRanges.united([ColumnRanges.of_nulls(schema, 0), found])
+    whole = ColumnRanges.union([ColumnRanges.of_nulls(schema, 0), found])
     return replace(whole, sizes=found.sizes)
 
 

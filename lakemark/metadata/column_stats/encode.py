@@ -52,7 +52,7 @@ def encode_column_statistics(
     if len(files) > _FEW:
         tables = _by_column(files)
         parts = [encode_column_batch(name, table, version) for name, table in tables]
-        return RecordChanges.united(parts)
+        return RecordChanges.union(parts)
     keys, records = [], []
     for one, column, encode in _encoders(files, COLUMN_STATS_TYPE, version):
         keys.append(column_stats_key(column, one.partition_path, one.file_name))
@@ -69,7 +69,7 @@ def encode_partition_statistics(
         parts = [
             encode_partition_batch(name, table, version, is_tight=True) for name, table in tables
         ]
-        return RecordChanges.united(parts)
+        return RecordChanges.union(parts)
     keys, records = [], []
     for one, column, encode in _encoders(partitions, PARTITION_STATS_TYPE, version):
         keys.append(partition_stats_key(column, one.partition_path))

@@ -110,7 +110,7 @@ class ColumnStatistics:
             for key, file in keys[field.name].items():
                 if key not in effective or key in unknown:
                     missing.setdefault(file, []).append(field.name)
-        return FileRanges({p: ColumnRanges.united(parts) for p, parts in found.items()}, missing)
+        return FileRanges({p: ColumnRanges.union(parts) for p, parts in found.items()}, missing)
 
     def _read(self, column: str, data_type: pa.DataType, selection: Selection) -> pa.Table:
         parts = self.metadata.parts(self.partition, selection)
@@ -165,7 +165,7 @@ class PartitionStatistics:
             known = merge_statistics(rows, field.name, field.type, _PARTITION_PATH)
             for at, stored in enumerate(known.column(_PARTITION_PATH).to_pylist()):
                 found[partition_path_of(stored)].append(_range(field.name, known.slice(at, 1)))
-        return {path: ColumnRanges.united(parts) for path, parts in found.items()}
+        return {path: ColumnRanges.union(parts) for path, parts in found.items()}
 
     def tight_columns(self, partitions: Sequence[str], columns: pa.Schema) -> set[tuple[str, str]]:
         """Partition path and name of the columns whose bounds are marked as exact.

@@ -291,7 +291,7 @@ def test_bounds_that_are_not_tight_and_files_that_are_gone_are_differences(
     wide = ColumnRanges.of(pa.table({"ts": [-1, 1]}), ["ts"])
 
     def widened(partitions: Sequence[StatisticsEntry], version: str) -> RecordChanges:
-        both = [one._replace(ranges=ColumnRanges.united([one.ranges, wide])) for one in partitions]
+        both = [one._replace(ranges=ColumnRanges.union([one.ranges, wide])) for one in partitions]
         return encode_partition_statistics(both, version)
 
     with monkeypatch.context() as patch:

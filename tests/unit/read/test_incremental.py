@@ -136,7 +136,7 @@ def test_replacement_that_completes_after_the_end_does_not_hide_rows_of_the_span
     written = commit(to, [Row("a", 1, v=7)])
     (stat,) = to.table.store.read_commit(written).write_stats
     replaced = {str(stat.partition_path): (stat.file_id,)}
-    replacing.commit(CommitMetadata((), {}, replaced_file_ids=replaced))
+    replacing.commit(CommitMetadata(write_stats=(), extra_metadata={}, replaced_file_ids=replaced))
     table = open_table(to.table.location)
     assert table.view().replaced
     span = Span.of(str(history.instants[0].completed_at), str(written.completed_at))
@@ -151,7 +151,7 @@ def test_a_replacement_in_the_span_hides_the_rows_that_it_replaced() -> None:
     (stat,) = to.table.store.read_commit(written).write_stats
     replacing, _ = Transaction.begin(to.table.access, Action.REPLACE_COMMIT, to.table.refresh)
     replaced = {str(stat.partition_path): (stat.file_id,)}
-    replacing.commit(CommitMetadata((), {}, replaced_file_ids=replaced))
+    replacing.commit(CommitMetadata(write_stats=(), extra_metadata={}, replaced_file_ids=replaced))
     table = open_table(to.table.location)
     begin = str(history.instants[0].completed_at)
     plan = incremental.plan(table.view(), table.store, Span.of(begin))

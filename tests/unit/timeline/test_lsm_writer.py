@@ -15,9 +15,10 @@ from lakemark.errors import CorruptData
 from lakemark.model.action import Action
 from lakemark.model.instant import Instant
 from lakemark.storage import Storage
+from lakemark.timeline.content import encode_commit
 from lakemark.timeline.lsm_history import LsmHistory, ManifestFile
 from lakemark.timeline.lsm_writer import ArchivedInstant, HistorySettings, LsmWriter, mergeable
-from lakemark.timeline.timeline_store import TimelineStore, commit_content
+from lakemark.timeline.timeline_store import TimelineStore
 from tests.depth import examples
 from tests.unit.timeline.archives import (
     HISTORY,
@@ -36,7 +37,7 @@ _PAGE_TYPE = 1
 
 
 def row(item: Instant) -> ArchivedInstant:
-    content = commit_content(Action.COMMIT, metadata_of(item))
+    content = encode_commit(Action.COMMIT, metadata_of(item))
     return ArchivedInstant(
         item.requested_at, item.completed_at or "", item.action.value, content, b"plan"
     )
@@ -230,7 +231,7 @@ def lose_manifests_and_version(storage: Storage) -> None:
 def put_active(storage: Storage, items: Sequence[Instant]) -> None:
     for item in items:
         path = f".hoodie/timeline/{item.requested_at}_{item.completed_at}.deltacommit"
-        storage.put(path, commit_content(Action.COMMIT, metadata_of(item)))
+        storage.put(path, encode_commit(Action.COMMIT, metadata_of(item)))
 
 
 def test_data_files_without_any_manifest_or_version_are_a_damaged_history() -> None:

@@ -89,7 +89,12 @@ def test_arguments_of_a_merger_go_with_it() -> None:
 
 def settings_of(merger: type[CustomMerger], merger_class: str | None = None) -> MergeSettings:
     strategy = merger.merging_strategy
-    return MergeSettings(MergeMode.CUSTOM, ("ts",), strategy_id=strategy, merger_class=merger_class)
+    return MergeSettings(
+        mode=MergeMode.CUSTOM,
+        ordering_fields=("ts",),
+        strategy_id=strategy,
+        merger_class=merger_class,
+    )
 
 
 def test_a_table_is_merged_by_the_first_merger_of_its_strategy() -> None:

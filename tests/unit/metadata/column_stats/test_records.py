@@ -281,11 +281,11 @@ def test_tight_bounds_replace_and_others_widen(is_tight: bool, low: int, high: i
 def test_changes_are_united_and_divided_in_order() -> None:
     parts = [encode_column_batch(c, of_partition("p", 1, 2)) for c in ("a", "b", "c", "d")]
     gone = delete_column_statistics(["e", "f"], [("p", "x")])
-    united = RecordChanges.united([*parts, gone])
+    united = RecordChanges.union([*parts, gone])
     keys = united.written.keys.to_pylist()
     assert keys == sorted(keys)
     assert len(keys) == 4
     shards = united.by_shard(3)
-    again = RecordChanges.united(shards)
+    again = RecordChanges.union(shards)
     assert (again.written, again.deleted) == (united.written, united.deleted)
-    assert RecordChanges.united([]).is_empty
+    assert RecordChanges.union([]).is_empty
