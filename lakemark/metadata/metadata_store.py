@@ -48,7 +48,7 @@ from lakemark.model.instant import Instant
 from lakemark.model.meta_columns import META_COLUMNS
 from lakemark.schema.avro import to_json
 from lakemark.storage.storage import NotFound, Storage
-from lakemark.timeline.clock import ClockTurn
+from lakemark.timeline.clock import ClockSlot
 from lakemark.timeline.content import encode_commit
 from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import TimelineStore
@@ -233,14 +233,14 @@ class MetadataStore:
     def compaction_time(self) -> str:
         """Requested time of a compaction of all commits so far."""
         if not self._names_slices:
-            return self.next_time(ClockTurn.SERVICE)
+            return self.next_time(ClockSlot.SERVICE)
         return compaction_v6(max(i.requested_at for i in self.timeline.completed(_DELTA)))
 
-    def next_time(self, turn: ClockTurn | None = None, after: str | None = None) -> str:
+    def next_time(self, slot: ClockSlot | None = None, after: str | None = None) -> str:
         """Generate a time later than every time on the timeline and ``after``."""
         newest = max(self.timeline.newest_time or INITIAL, after or INITIAL)
         clock = self.instants.clock
-        return clock.next_instant(None if newest.startswith(INITIAL) else newest, turn)
+        return clock.next_instant(None if newest.startswith(INITIAL) else newest, slot)
 
     def groups_of(self, partition: str) -> list[str]:
         """Ids of the file groups of a partition, in the order of their numbers."""

@@ -28,7 +28,7 @@ from lakemark.services.cleaning_plan import (
     plan,
 )
 from lakemark.storage.storage import Storage
-from lakemark.timeline.clock import ClockTurn, TimelineClock
+from lakemark.timeline.clock import ClockSlot, TimelineClock
 from lakemark.timeline.content import encode_clean_metadata, encode_clean_plan
 from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import TimelineStore
@@ -105,7 +105,7 @@ def request(
         proposed = propose(access.timeline, timeline, lambda: view_at(timeline), policy)
         if proposed is None:
             return None
-        name = access.generate_time(timeline.newest_time, ClockTurn.SERVICE)
+        name = access.generate_time(timeline.newest_time, ClockSlot.SERVICE)
         requested = Instant(name, Action.CLEAN, State.REQUESTED)
         lease.check()
         root = access.storage.location.url

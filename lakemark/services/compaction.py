@@ -22,7 +22,7 @@ from lakemark.model.file_slice import FileSlice, LogFile
 from lakemark.model.instant import Instant
 from lakemark.services.late_compaction import check_in_time
 from lakemark.storage.storage import Storage
-from lakemark.timeline.clock import ClockTurn
+from lakemark.timeline.clock import ClockSlot
 from lakemark.timeline.content import encode_compaction_plan
 from lakemark.timeline.timeline import Timeline
 from lakemark.transaction.table_context import LOCK_WAIT_S, TableContext
@@ -120,7 +120,7 @@ def request(
         plan = schedule(slices_at(timeline))  # model: plan compaction
         if not plan.operations:
             return None
-        name = access.generate_time(timeline.newest_time, ClockTurn.SERVICE)
+        name = access.generate_time(timeline.newest_time, ClockSlot.SERVICE)
         requested = Instant(name, Action.COMPACTION, State.REQUESTED)
         lease.check()
         # model: request compaction

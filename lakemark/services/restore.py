@@ -35,7 +35,7 @@ from lakemark.model.rollback_plan import RollbackPlan
 from lakemark.services.savepoint import check_not_cleaned
 from lakemark.storage.properties_file import read_properties
 from lakemark.storage.storage import Storage
-from lakemark.timeline.clock import ClockTurn
+from lakemark.timeline.clock import ClockSlot
 from lakemark.timeline.content import encode_restore_metadata, encode_restore_plan
 from lakemark.timeline.locks.table_lock import Lease
 from lakemark.timeline.timeline import Timeline
@@ -196,7 +196,7 @@ def _request(
 ) -> tuple[Instant, RestorePlan]:
     plan = plan_restore(timeline, restore_to or "", is_merge_on_read)
     check_restorable(plan, timeline, access)
-    at = access.generate_time(timeline.newest_time, ClockTurn.SERVICE)
+    at = access.generate_time(timeline.newest_time, ClockSlot.SERVICE)
     requested = Instant(at, Action.RESTORE, State.REQUESTED)
     lease.check()
     access.timeline.create(requested, encode_restore_plan(plan))

@@ -31,10 +31,10 @@ from lakemark.read.scan import Scan
 from lakemark.spark.conditions import column_named, spark_condition
 from lakemark.spark.plain_slices import lies_in_a_sink, plain_slices
 from lakemark.spark.types import arrow_for_spark, spark_schema
-from lakemark.storage import StorageLocation, place_of
+from lakemark.storage import StorageLocation, canonical_url
 from lakemark.table import LATEST, open_table
 
-#: How Spark's file systems call what ``place_of`` names; Azure's needs the account in the URL.
+#: How Spark's file systems call what ``canonical_url`` names; Azure's needs the account in the URL.
 _SPARK_SCHEMES = {"file": "file", "s3": "s3a", "gs": "gs"}
 
 #: Paths name files: ``*`` in a folder's name is no pattern, and ``a=b`` no column. Dates before
@@ -170,7 +170,7 @@ def _merged_by_workers(spark: SparkSession, scan: Scan) -> DataFrame:
 
 def _spark_root(url: str) -> str | None:
     """The table's root as Spark's file systems name it; None if Spark cannot read files there."""
-    scheme, _, rest = place_of(url).partition("://")
+    scheme, _, rest = canonical_url(url).partition("://")
     if scheme == "az" and "@" in rest.partition("/")[0]:
         return f"abfss://{rest}".rstrip("/")
     spark_scheme = _SPARK_SCHEMES.get(scheme)

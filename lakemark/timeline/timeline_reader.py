@@ -79,17 +79,17 @@ class TimelineReader:
         timezone: str | None = None,
         clock: TimelineClock | None = None,
     ) -> Self:
-        """The store of a table of any version.
+        """Open the timeline of a table of any version.
 
         Args:
             storage: the table's root.
             properties: the table's.
             timezone: the IANA name of the timeline's zone, for a table in local time.
-            clock: the table's, if it is known; of a metadata table that of its data table.
+            clock: the table's, if it is known; for a metadata table, that of its data table.
 
         Raises:
-            Unsupported: a version that this project does not read.
-            InvalidConfig: ``timezone`` names no time zone.
+            Unsupported: this project does not read the version.
+            InvalidConfig: ``timezone`` is not a time zone.
         """
         url, stored = storage.location.url, stored_zone(properties)
         version = FormatVersion.of(properties.version, url)
@@ -102,9 +102,9 @@ class TimelineReader:
 
     @property
     def clock(self) -> TimelineClock:
-        """Formats and parses the timeline's instant times; what it shows of its zone is read once.
+        """Formats and parses the timeline's instant times; the evidence of its zone is read once.
 
-        Readers use a clock that is in doubt, writers do not: see ``TimelineClock``.
+        Readers may use a clock with a doubt, writers may not: see ``TimelineClock``.
         """
         if not isinstance(self._clock, TimelineClock):
             if self._evidence is None:
@@ -114,16 +114,17 @@ class TimelineReader:
         return self._clock
 
     def instant_of(self, file: ObjectInfo) -> Instant | None:
-        """The instant that a file of the timeline's folder names; None if it names none."""
+        """The instant of a file in the timeline's folder; None if its name is not an instant's."""
         instant = self._layout.parse(file.name)
         if instant is None or not instant.is_legacy:
             return instant
-        # A copy may carry an older modification time; nothing completes before it was requested.
+        # A copied file may have an older modification time, but no instant completes before its
+        # request.
         completed_at = max(self.clock.format(file.modified_at), instant.requested_at)
         return replace(instant, completed_at=completed_at)
 
     def load(self) -> Timeline:
-        """The active timeline as storage shows it now; one listing. The archive is not read."""
+        """Load the active timeline with one listing. The archive is not read."""
         folders, objects = self._storage.list_folder(self._layout.folder)
         self._note_evidence(objects)
         instants = [i for o in objects if (i := self.instant_of(o)) is not None]
@@ -134,41 +135,41 @@ class TimelineReader:
         return Timeline.of(instants, has_history, self._archived_time())
 
     def load_archived(self) -> ArchivedTimeline:
-        """The instants that left the active timeline; their files are read on demand.
+        """Load the archived timeline; its files are read on demand.
 
         Raises:
-            SnapshotChanged: the archive was rewritten at this very moment; call again.
+            SnapshotChanged: the archive was rewritten at the same time; call again.
             CorruptData: the archive is damaged.
         """
         return self._archive.load()
 
     @property
     def archive_files(self) -> ArchiveLogs | LsmHistory:
-        """The archive itself, for who reads all of it."""
+        """The archive itself, for callers that read all of it."""
         return self._archive
 
     def without(self, timeline: Timeline, archived: Collection[Instant]) -> Timeline:
-        """The timeline once these instants have been archived."""
-        left = [instant for instant in timeline.instants if instant not in archived]
-        return Timeline.of(left, True, self._archived_time())
+        """The timeline after these instants have been archived."""
+        kept = [instant for instant in timeline.instants if instant not in archived]
+        return Timeline.of(kept, True, self._archived_time())
 
     def path_of(self, instant: Instant) -> str:
         """Path of an instant's file, from the table's root."""
         return f"{self._layout.folder}/{self._layout.name_of(instant)}"
 
     def is_requested(self, instant: Instant) -> bool:
-        """Whether an instant's request is there."""
+        """Whether the requested file of an instant exists."""
         requested = replace(instant, state=State.REQUESTED)
         return self._storage.head(self.path_of(requested)) is not None
 
     def is_prepared(self, pending: Instant) -> bool:
-        """Whether an instant's prepared content is there: nobody has rolled it back."""
+        """Whether the prepared content of an instant exists, so that it was not rolled back."""
         return self._storage.head(prepared_path(pending)) is not None
 
     def writer_of(self, pending: Instant) -> str:
-        """Who made an instant inflight, as its content says; "" if it says nothing.
+        """The writer that the content of an inflight instant names; "" if it names none.
 
-        Apache Hudi's says nothing, and that of a compaction is empty.
+        Apache Hudi names no writer, and the content of a compaction is empty.
         """
         path = self.path_of(pending.inflight())
         try:
@@ -181,10 +182,10 @@ class TimelineReader:
     def read_commit(self, instant: Instant) -> CommitMetadata:
         """Metadata of a completed commit, delta commit or replace commit; read once.
 
-        One that was archived since its timeline was loaded is found in the archive.
+        If the commit was archived after its timeline was loaded, it is read from the archive.
 
         Raises:
-            SnapshotChanged: it is in neither; somebody rolled it back.
+            SnapshotChanged: it is neither active nor archived, because it was rolled back.
             CorruptData: its file is damaged.
         """
         if instant not in self._commits:
@@ -194,20 +195,20 @@ class TimelineReader:
     def read_compaction_plan(self, requested_at: str) -> CompactionPlan:
         """Plan of a compaction, pending or completed.
 
-        This and the methods below find an instant in the archive that was archived since its
-        timeline was loaded.
+        This and the methods below also find an instant that was archived after its timeline was
+        loaded.
 
         Raises:
-            SnapshotChanged: it is in neither; it was rolled back or deleted.
-            CorruptData: its file is damaged, or lost while it is pending.
+            SnapshotChanged: it is neither active nor archived; it was rolled back or deleted.
+            CorruptData: its file is damaged, or it is pending and its file is lost.
         """
         requested = Instant(requested_at, Action.COMPACTION, State.REQUESTED)
         return self._read_as(CompactionPlan.from_record, requested)
 
     def read_clustering_plan(self, requested: Instant) -> ClusteringPlan | None:
-        """Plan of a clustering, pending or completed; None when the instant is an overwrite.
+        """Plan of a clustering, pending or completed; None if the instant is an overwrite.
 
-        The request of an overwrite has no plan, or, of old writers, no content.
+        The request of an overwrite has no plan; that of an old writer has no content.
         """
         path = self.path_of(replace(requested, state=State.REQUESTED))
         try:
@@ -220,9 +221,9 @@ class TimelineReader:
         return decode_as(ClusteringPlan.from_record, data, path) if data else None
 
     def is_clustering(self, pending: Instant) -> bool:
-        """Whether a pending instant is a clustering; in table version 6 its plan says so.
+        """Whether a pending instant is a clustering; in table version 6 its plan shows it.
 
-        It changes no row, and a writer that starts leaves it (``getInstantsToRollback`` of
+        A clustering changes no row, and a starting writer keeps it (``getInstantsToRollback`` of
         Apache Hudi's ``BaseHoodieTableServiceClient``).
         """
         if pending.action is Action.CLUSTERING or pending.action is not Action.REPLACE_COMMIT:
@@ -233,22 +234,22 @@ class TimelineReader:
             return False
 
     def pending_writes(self, timeline: Timeline) -> list[Instant]:
-        """Pending commits without clusterings, which table version 6 calls commits, too."""
+        """Pending commits, without clusterings, which are replace commits in table version 6."""
         return [i for i in timeline.pending(*COMMITS) if not self.is_clustering(i)]
 
     def read_rollback_plan(self, requested_at: str) -> RollbackPlan:
-        """Plan of a pending rollback. One that completed may have lost it to an archiver."""
+        """Plan of a pending rollback. After a rollback has completed, its plan may be archived."""
         requested = Instant(requested_at, Action.ROLLBACK, State.REQUESTED)
         return self._read_as(RollbackPlan.from_record, requested)
 
     def read_rollback(self, completed: Instant) -> RollbackPlan:
-        """What a completed rollback undid; read once."""
+        """Content of a completed rollback; read once."""
         if completed not in self._rollbacks:
             self._rollbacks[completed] = self._read_as(RollbackPlan.from_metadata, completed)
         return self._rollbacks[completed]
 
     def read_savepoint(self, instant: Instant) -> SavepointMetadata:
-        """What a completed savepoint keeps; read once."""
+        """Content of a completed savepoint; read once."""
         if instant not in self._savepoints:
             self._savepoints[instant] = self._read_as(SavepointMetadata.from_record, instant)
         return self._savepoints[instant]
@@ -261,7 +262,7 @@ class TimelineReader:
         return self._restores[requested_at]
 
     def read_clean_plan(self, requested_at: str) -> CleanPlan | None:
-        """Plan of a clean, pending or completed; None if it is lost: an empty file, or no file."""
+        """Plan of a clean, pending or completed; None if its file is empty or missing."""
         requested = Instant(requested_at, Action.CLEAN, State.REQUESTED)
         path = self.path_of(requested)
         try:
@@ -274,11 +275,11 @@ class TimelineReader:
     def read_clean(self, instant: Instant) -> CleanMetadata | None:
         """Metadata of a completed clean; read once.
 
-        If its file is empty, the plan says the same. Apache Hudi executes such a plan a second
-        time (``CleanPlanActionExecutor.requestClean``).
+        If its file is empty, the plan has the same content. Apache Hudi executes such a plan a
+        second time (``CleanPlanActionExecutor.requestClean``).
 
         Returns:
-            None if the file and its plan are both lost: what the clean deleted is not known.
+            None if the file and its plan are both lost, so that the deleted files are unknown.
         """
         if instant not in self._cleans:
             record = self._completed_record(instant)
@@ -289,7 +290,7 @@ class TimelineReader:
         return self._cleans[instant]
 
     def _completed_record(self, instant: Instant) -> Record:
-        """What a completed instant's file holds, or the archive; empty if the file is empty."""
+        """Content of a completed instant, active or archived; empty if its file is empty."""
         path = self.path_of(instant)
         try:
             data = self._storage.read(path)
@@ -303,7 +304,7 @@ class TimelineReader:
     def _clean_of_plan(self, instant: Instant) -> CleanMetadata | None:
         plan = self.read_clean_plan(instant.requested_at)
         if plan is None:
-            _log.warning("%s and its plan are empty: what it deleted is not known", instant)
+            _log.warning("%s and its plan are empty: its deleted files are unknown", instant)
             return None
         _log.warning("%s is empty: its plan is read instead", self.path_of(instant))
         self._cleans[instant] = CleanMetadata.of(plan)
@@ -325,7 +326,7 @@ class TimelineReader:
         return self.load_archived().read(instant, part)
 
     def _gone(self, instant: Instant) -> HudiError:
-        """The error for an instant whose file is neither here nor in the archive."""
+        """The error for an instant that is neither active nor archived."""
         path, action = self.path_of(instant), instant.action.completes_as
         states = [
             one
@@ -334,7 +335,7 @@ class TimelineReader:
         ]
         if states and not any(one.is_completed for one in states):
             return CorruptData(path, None, f"the plan of {states[-1]}", "no such file")
-        message = f"instant {instant} is gone: {path} was removed; load the timeline again"
+        message = f"instant {instant} does not exist: {path} was deleted; load the timeline again"
         return SnapshotChanged(message)
 
     def _read_commit(self, instant: Instant) -> CommitMetadata:
@@ -344,7 +345,9 @@ class TimelineReader:
         except NotFound:
             archived = self.load_archived().read_commit(instant)
         if archived is None:
-            message = f"instant {instant} is gone: {path} was rolled back; load the timeline again"
+            message = (
+                f"instant {instant} does not exist: {path} was rolled back; load the timeline again"
+            )
             raise SnapshotChanged(message)
         return archived
 
@@ -355,7 +358,7 @@ class TimelineReader:
         self._evidence = ZoneEvidence.of((i, at) for i, at in named if i is not None)
 
     def _archived_time(self) -> ArchivedTime:
-        """Completion times out of the archive as it is at the first question, if there is one."""
+        """Completion times from the archive, which is loaded at the first call."""
         load = cache(self.load_archived)
 
         def completed_at(requested_at: str) -> str | None:

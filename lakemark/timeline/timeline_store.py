@@ -29,7 +29,7 @@ class TimelineStore(TimelineReader):
 
         Args:
             instants: oldest first, at least one.
-            check: called before each change that counts; raises when the lock is lost.
+            check: called before each change that needs the lock; raises if the lock was lost.
 
         Raises:
             WriteConflict: another archiver moved some of them at the same time.
@@ -44,23 +44,23 @@ class TimelineStore(TimelineReader):
             self._rollbacks.pop(instant, None)
 
     def archive_writer(self, check: Callable[[], None]) -> ArchiveWriter:
-        """What adds instants to the archive, under the table's lock; see ``archive``."""
+        """A writer that adds instants to the archive, under the table's lock; see ``archive``."""
         if isinstance(self._archive, LsmHistory):
             return LsmWriter(self._storage, self._archive, check)
         return ArchiveLogWriter(self._storage, self._archive, check)
 
     def make_folder(self) -> None:
-        """Have a folder for instants before there is one: Apache Hudi lists it."""
+        """Create the folder of the timeline before its first instant: Apache Hudi lists it."""
         self._storage.make_folder(self._layout.folder)
 
     def create(self, instant: Instant, content: bytes = b"") -> None:
-        """Write a requested or inflight instant; durable once it is inflight or planned.
+        """Create a requested or inflight instant; an inflight or planned one is made durable.
 
-        So no file of an instant, and nothing that a plan deletes, outlives the instant in a power
-        failure.
+        So after a power failure no file of an instant exists without the instant, and no file that
+        a plan deletes is missing without the plan.
 
         Raises:
-            AlreadyExists: another writer made an instant of this name.
+            AlreadyExists: another writer created an instant of this name.
         """
         assert not instant.is_completed, instant
         self._storage.create(self.path_of(instant), content)
@@ -68,24 +68,24 @@ class TimelineStore(TimelineReader):
             self._storage.make_durable()
 
     def prepare(self, pending: Instant, content: bytes) -> None:
-        """Lay down the content of the completed instant where a rollback would remove it."""
+        """Write the prepared content of the completed instant, which a rollback would delete."""
         self._storage.put(prepared_path(pending), content, may_be_cut=True)
 
     def make_durable(self) -> None:
-        """Return once what was written to the table survives a power failure."""
+        """Return when everything that was written to the table survives a power failure."""
         self._storage.make_durable()
 
     def publish(self, pending: Instant, completed_at: str) -> Instant:
-        """Make the prepared content the completed instant: from here on readers see it.
+        """Create the completed instant from its prepared content; from here on readers see it.
 
-        In layout 1 an instant completes when its file was written, which here is when it was
-        prepared, so the store is told the time; one that takes no times says when it copied it.
+        In layout 1 the modification time of the file is the completion time, so it is set. A store
+        that does not allow this uses the time of the copy.
 
         Returns:
-            The instant as ``load`` shows it.
+            The instant as ``load`` returns it.
 
         Raises:
-            NotFound: somebody removed the prepared content; nothing was published.
+            NotFound: the prepared content was deleted; nothing was published.
         """
         completed = pending.completed(completed_at)
         prepared, path = prepared_path(pending), self.path_of(completed)
@@ -98,9 +98,9 @@ class TimelineStore(TimelineReader):
         return (self.instant_of(written) if written else None) or completed
 
     def unpublish(self, completed: Instant) -> None:
-        """Make a completed instant pending again: from here on no reader sees what it wrote.
+        """Make a completed instant pending again; from here on readers ignore its files.
 
-        Its files may be deleted then: no power failure makes it complete again.
+        This is durable, so its files may be deleted afterwards.
         """
         assert completed.is_completed, completed
         self._storage.delete([self.path_of(completed)])
@@ -108,18 +108,18 @@ class TimelineStore(TimelineReader):
         self._commits.pop(completed, None)
 
     def withdraw(self, pending: Instant) -> None:
-        """Remove an instant's prepared content: it cannot be published any more, or it has been."""
+        """Delete an instant's prepared content, after it was published or so that it cannot be."""
         self._storage.delete([prepared_path(pending)])
 
     def withdraw_all(self, requested_at: str, check_lease: Callable[[], None]) -> None:
-        """Remove what is prepared of an instant, by whichever attempt; see ``withdraw``.
+        """Delete the prepared content of all attempts at an instant; see ``withdraw``.
 
-        The lease is checked between the listing and the deletion: so the listing holds content of
-        attempts before ours alone. An attempt that begins later prepares under another name.
+        The lease is checked between the listing and the deletion, so the listing has only content
+        of earlier attempts. A later attempt prepares its content under another name.
 
         Args:
             requested_at: requested time of the instant.
-            check_lease: raises when the lock was lost; called if there is something to remove.
+            check_lease: raises if the lock was lost; called if there is content to delete.
         """
         prepared = prepared_of(self._storage, {requested_at})
         if prepared:
@@ -127,11 +127,11 @@ class TimelineStore(TimelineReader):
         self._storage.delete(prepared)
 
     def forget(self, instant: Instant, keep_plan: bool = False) -> None:
-        """Remove a pending instant, inflight first, once none of its files are left.
+        """Remove a pending instant, inflight first, after all its files have been deleted.
 
         Args:
             instant: in any pending state.
-            keep_plan: leave it requested, for a service that is to be begun anew.
+            keep_plan: whether to keep the requested file, so that the service can start again.
         """
         for state in (State.INFLIGHT,) if keep_plan else (State.INFLIGHT, State.REQUESTED):
             self._storage.delete(
@@ -139,14 +139,14 @@ class TimelineStore(TimelineReader):
             )
 
     def note_commit(self, instant: Instant, metadata: CommitMetadata) -> None:
-        """Remember what our own commit holds: ``read_commit`` need not ask for it."""
+        """Keep the metadata of this writer's own commit for ``read_commit``."""
         self._commits[instant] = metadata
 
     def forget_commits(self, timeline: Timeline) -> None:
-        """Forget what commits hold that are on that timeline no more."""
+        """Drop the metadata of commits that are no longer on that timeline."""
         active = set(timeline.instants)
         self._commits = {i: commit for i, commit in self._commits.items() if i in active}
 
     def note_clean(self, instant: Instant, metadata: CleanMetadata) -> None:
-        """Remember what our own clean says: ``read_clean`` need not ask for it."""
+        """Keep the metadata of this writer's own clean for ``read_clean``."""
         self._cleans[instant] = metadata

@@ -19,9 +19,9 @@ from lakemark.errors import CorruptData
 from lakemark.model.file_slice import LogFile
 from lakemark.model.format_version import FormatVersion
 from lakemark.timeline.clock import TimelineClock
-from lakemark.timeline.taken_back import taken_back
 from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import TimelineStore
+from lakemark.timeline.undone_instants import find_undone
 from lakemark.view.file_lister import DataFile
 
 #: Shorter than it takes to replace a writer, roll it back, and archive the rollback behind as many
@@ -59,7 +59,7 @@ def late_instants(
     if not suspicious:
         return set()
     try:
-        late = taken_back(store, suspicious, timeline, store.load_archived())
+        late = find_undone(store, suspicious, timeline, store.load_archived())
     except CorruptData as error:
         _log.warning(
             "files of instants that were rolled back cannot be told from others: %s", error

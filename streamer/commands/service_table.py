@@ -15,7 +15,7 @@ from lakemark.errors import InvalidConfig
 from lakemark.execution.runner import LocalRunner, Runner
 from lakemark.model.rollback_plan import RollbackPlan
 from lakemark.services.cleaning_plan import CleaningPolicy, Retention
-from lakemark.storage import place_of
+from lakemark.storage import canonical_url
 from lakemark.table import Table
 from lakemark.timeline.locks.open_lock import LockProviderName
 from lakemark.timeline.timeline import Timeline
@@ -77,7 +77,7 @@ def _timezone(arguments: argparse.Namespace, config: PipelineConfig | None) -> s
     if arguments.timeline_timezone is not None or config is None:
         named: str | None = arguments.timeline_timezone
         return named
-    is_main = place_of(arguments.table) == place_of(config.table.path)
+    is_main = canonical_url(arguments.table) == canonical_url(config.table.path)
     return config.table.timeline_timezone if is_main else None
 
 
@@ -103,7 +103,7 @@ def pipeline_of(arguments: argparse.Namespace) -> PipelineConfig | None:
     config = load(arguments.config)
     arguments.redacted = redaction(config)
     written = [path for path in (config.table.path, config.dead_letters.path) if path]
-    if place_of(arguments.table) not in map(place_of, written):
+    if canonical_url(arguments.table) not in map(canonical_url, written):
         message = (
             f"pipeline {arguments.config} writes {' and '.join(written)}, not {arguments.table}; "
             "name one of its tables, or the pipeline that writes this table"

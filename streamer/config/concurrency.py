@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from lakemark.storage import place_of
+from lakemark.storage import canonical_url
 from lakemark.timeline.locks.open_lock import LockProviderName
 from lakemark.transaction.heartbeat import HeartbeatPolicy
 from lakemark.transaction.multi_writer import LONGEST_CLOCK_SKEW_MS, MultiWriter
@@ -79,4 +79,4 @@ def concurrency_problems(path: str, concurrency: ConcurrencyConfig) -> Iterator[
 
 
 def _is_local(path: str) -> bool:
-    return place_of(path).startswith("file://")
+    return canonical_url(path).startswith("file://")

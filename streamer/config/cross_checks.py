@@ -13,7 +13,7 @@ from lakemark.errors import InvalidConfig
 from lakemark.model.format_version import FormatVersion
 from lakemark.model.meta_columns import IS_DELETED
 from lakemark.schema.field_path import column_at, top_column
-from lakemark.storage import place_of
+from lakemark.storage import canonical_url
 from streamer.config.column_roles import text_ordering_problems
 from streamer.config.decode import AvroDecodeConfig, DecodeConfig
 from streamer.config.errors import Problem
@@ -377,7 +377,9 @@ def _no_dead_letters(table: TableConfig, dead_letters: DeadLettersConfig) -> Ite
 def _places(table: TableConfig, dead_letters: DeadLettersConfig) -> Iterator[Problem]:
     if not dead_letters.path:
         return
-    root, other = (place_of(path).rstrip("/") + "/" for path in (table.path, dead_letters.path))
+    root, other = (
+        canonical_url(path).rstrip("/") + "/" for path in (table.path, dead_letters.path)
+    )
     if other.startswith(root) or root.startswith(other):
         text = f"{dead_letters.path} and the table's path lie within each other"
         yield Problem("dead_letters.path", text)

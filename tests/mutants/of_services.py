@@ -13,7 +13,7 @@ _ARCHIVAL_PLAN = "lakemark/services/archival_plan.py"
 _ARCHIVING = "lakemark/timeline/archiving.py"
 _LSM_WRITER = "lakemark/timeline/lsm_writer.py"
 _UNDOABLE = "lakemark/transaction/rollback_checks.py"
-_TAKEN_BACK = "lakemark/timeline/taken_back.py"
+_UNDONE = "lakemark/timeline/undone_instants.py"
 _UPGRADE = "lakemark/upgrade/change.py"
 _TABLE = "lakemark/table.py"
 _BOOTSTRAP = "lakemark/metadata/bootstrap.py"
@@ -398,14 +398,14 @@ _ARCHIVALS = (
         ("tests/unit/services/test_under_the_lock.py",),
     ),
     Mutant(
-        _TAKEN_BACK,
-        "set(instants) - completed_in(archived, instants)",
+        _UNDONE,
+        "set(instants) - find_completed(archived, instants)",
         "set(instants)",
         "files of a compaction that was executed again and archived are deleted",
         _UNDOING,
     ),
     Mutant(
-        _TAKEN_BACK,
+        _UNDONE,
         "    rolled_back |= {plan.instant for plan in rollbacks_since(store, since, timeline)}\n",
         "",
         "late files of an instant that was just rolled back are read",
@@ -458,8 +458,8 @@ _HISTORIES = (
     ),
     Mutant(
         _LSM_WRITER,
-        "                self._check()\n                self._move_on_to",
-        "                self._move_on_to",
+        "                self._check()\n                self._move_pointer",
+        "                self._move_pointer",
         "an archiver without the lock names the next version of the history",
         ("tests/unit/services/test_under_the_lock.py",),
     ),

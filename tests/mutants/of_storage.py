@@ -134,24 +134,24 @@ _WRITES = (
     ),
     Mutant(
         _LOCAL,
-        "            os.replace(staging, place)\n",
-        "            with open(place, 'wb') as file:\n                file.write(data)\n",
+        "            os.replace(staging, full_path)\n",
+        "            with open(full_path, 'wb') as file:\n                file.write(data)\n",
         "a reader finds half of a file that is being replaced",
         ("tests/unit/storage/test_local_storage.py", *_OF_STORAGE),
     ),
     Mutant(
         _LOCAL,
-        "            link(staging, self._place(path))\n        except FileExistsError:\n"
+        "            link(staging, self._full_path(path))\n        except FileExistsError:\n"
         "            with suppress",
-        "            os.replace(staging, self._place(path))\n        except FileExistsError:\n"
+        "            os.replace(staging, self._full_path(path))\n        except FileExistsError:\n"
         "            with suppress",
         "on a local disk two writers create one file: the later replaces the other's",
         _OF_STORAGE,
     ),
     Mutant(
         _LOCAL,
-        "                link(source, place)\n",
-        "                os.replace(source, place)\n",
+        "                link(source, full_path)\n",
+        "                os.replace(source, full_path)\n",
         "on a local disk a completed instant is replaced by another",
         _OF_STORAGE,
     ),
@@ -179,7 +179,8 @@ _WRITES = (
     Mutant(
         _OBJECTS,
         "                    if self.read(path) != data:\n"
-        "                        raise _other_bytes(path) from None\n                    return\n",
+        "                        raise _content_mismatch(path) from None\n"
+        "                    return\n",
         "                    return\n",
         "a file that another writer created is taken for our own",
         ("tests/unit/storage/test_object_storage.py", *_OF_STORAGE),

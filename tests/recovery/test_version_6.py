@@ -282,7 +282,7 @@ def test_a_writer_of_the_old_version_completes_nothing() -> None:
     late = writer(storage)
     late.table.refresh()
     change_version(writer(storage).table.access, FormatVersion.V9)
-    with pytest.raises(Refused, match="was of version 8 when it was opened and is of version 9"):
+    with pytest.raises(Refused, match="had version 8 when it was opened, and has version 9"):
         commit(late, [Row("a", 2, 2)])
     with pytest.raises(Refused, match="start again"):
         late.abandon()

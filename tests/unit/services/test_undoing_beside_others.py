@@ -25,8 +25,8 @@ from lakemark.timeline.content import (
     encode_rollback_metadata,
     encode_rollback_plan,
 )
-from lakemark.timeline.taken_back import taken_back
 from lakemark.timeline.timeline import Timeline
+from lakemark.timeline.undone_instants import find_undone
 from lakemark.transaction.heartbeat import HEARTBEAT_FOLDER
 from lakemark.transaction.rollback import plan_rollback, roll_back_named
 from lakemark.upgrade.change import change_version
@@ -215,7 +215,7 @@ def test_a_rollback_of_an_attempt_does_not_take_a_commit_of_the_history_back() -
     at.store.archive([done], lambda: None)
     names = [done.requested_at, undone.requested_at]
     archived = at.store.load_archived()
-    assert taken_back(at.store, names, at.load(), archived) == {undone.requested_at}
+    assert find_undone(at.store, names, at.load(), archived) == {undone.requested_at}
     assert at.load().find(kept.requested_at) == kept
 
 

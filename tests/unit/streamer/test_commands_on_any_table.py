@@ -29,7 +29,7 @@ from lakemark.model.meta_columns import without_meta_columns
 from lakemark.services.restore import plan_restore
 from lakemark.storage import Storage, StorageLocation, open_storage
 from lakemark.table import Table, open_table
-from lakemark.timeline.clock import ClockTurn
+from lakemark.timeline.clock import ClockSlot
 from lakemark.timeline.content import (
     encode_compaction_plan,
     encode_restore_plan,
@@ -174,7 +174,7 @@ class Making:
     def request(self, action: Action, content: bytes = b"") -> Instant:
         """What a process leaves that dies right after it asked for something."""
         store = open_named(self.folder).store
-        name = store.clock.next_instant(store.load().newest_time, ClockTurn.SERVICE)
+        name = store.clock.next_instant(store.load().newest_time, ClockSlot.SERVICE)
         requested = Instant(name, action, State.REQUESTED)
         store.create(requested, content)
         return requested

@@ -48,7 +48,7 @@ def add(storage: Storage, items: Sequence[Instant], kept: HistorySettings = SMAL
     writer = LsmWriter(storage, history, lambda: None, kept)
     rows: Iterator[ArchivedInstant] = map(row, items)
     writer.add(rows, items[0].requested_at, items[-1].requested_at)
-    writer.tidy()
+    writer.merge_files()
 
 
 @settings(deadline=None, max_examples=examples(30))
@@ -138,7 +138,7 @@ def test_an_archiver_goes_on_from_a_manifest_that_version_does_not_name_yet() ->
     storage.put(f"{HISTORY}/_version_", b"1")
     history = LsmHistory(storage, HISTORY)
     assert list(history.load().instants()) == [instant(1)]
-    known = LsmWriter(storage, history, lambda: None).known(time_of(0), time_of(9))
+    known = LsmWriter(storage, history, lambda: None).find_archived(time_of(0), time_of(9))
     assert list(known) == [instant(1), instant(2)]
     assert list(history.load().instants()) == [instant(1), instant(2)], "readers see it, too"
     add(storage, [instant(3)])
@@ -163,7 +163,7 @@ def test_an_archiver_that_adds_nothing_deletes_no_file_that_another_is_about_to_
     add(storage, [instant(0)])
     history = LsmHistory(storage, HISTORY)
     other = LsmWriter(storage, history, lambda: None)
-    late = LsmWriter(storage, history, check=other.tidy)
+    late = LsmWriter(storage, history, check=other.merge_files)
     late.add(iter([row(instant(1))]), time_of(1), time_of(1))
     assert list(LsmHistory(storage, HISTORY).load().instants()) == [instant(0), instant(1)]
 
