@@ -23,16 +23,16 @@ from lakemark.index.repeated_keys import RepeatedKeys, find_repeated_keys
 from lakemark.index.stored_rows import StoredRows, sample_rows
 from lakemark.merge.custom.api import CustomMerger
 from lakemark.merge.record_merger import commit_time_merger
-from lakemark.metadata.bootstrap import bootstrap, drop
+from lakemark.metadata.bootstrap import build_metadata_table, drop_metadata_table
 from lakemark.metadata.column_stats.lookup import ColumnStatistics
 from lakemark.metadata.metadata_file_lister import MetadataFileLister
 from lakemark.metadata.metadata_table import MetadataTable
 from lakemark.metadata.metadata_writer import MetadataWriter
 from lakemark.metadata.partition_kind import PartitionKind
 from lakemark.metadata.record_index import RecordIndex
-from lakemark.metadata.validation import Difference, differences
+from lakemark.metadata.validation import Difference, find_differences
 from lakemark.model.action import COMMITS
-from lakemark.model.clean import CleanPlan
+from lakemark.model.clean_plan import CleanPlan
 from lakemark.model.column_ranges import indexed_columns
 from lakemark.model.commit_metadata import CommitMetadata
 from lakemark.model.compaction_plan import CompactionPlan
@@ -53,7 +53,7 @@ from lakemark.storage import Storage, StorageLocation, open_storage
 from lakemark.storage.probe import check_conditional_puts
 from lakemark.storage.properties_file import check_same_version, read_properties
 from lakemark.timeline.clock import TimelineClock
-from lakemark.timeline.lock import open_lock
+from lakemark.timeline.locks.open_lock import open_lock
 from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.transaction.table_context import LOCK_WAIT_S, TableContext
@@ -310,13 +310,13 @@ class Table:
         Raises:
             Unsupported: it has partitions that are not written here.
         """
-        self._metadata_writer.is_kept = True
+        self._metadata_writer.rebuild_at_start()
         schema = self.schema or pa.schema([])
-        if self._metadata_writer.trouble(self.store.load(), schema) is None:
+        if self._metadata_writer.find_reason_to_rebuild(self.store.load(), schema) is None:
             return None
         with self.access.lock.hold(LOCK_WAIT_S) as lease:
             timeline = self.store.load()
-            reason = self._metadata_writer.trouble(timeline, schema)
+            reason = self._metadata_writer.find_reason_to_rebuild(timeline, schema)
             if reason is not None:
                 self._make_metadata_table(timeline, lease.check)
         return reason
@@ -341,7 +341,9 @@ class Table:
             return []
         columns, latest = self._indexed_columns(), view.latest_slices()
         where = runner or LocalRunner()
-        return differences(self.storage, metadata, timeline, self.version, columns, latest, where)
+        return find_differences(
+            self.storage, metadata, timeline, self.version, columns, latest, where
+        )
 
     def repeated_keys(self) -> RepeatedKeys:
         """Record keys that exist in more than one partition, exactly; reads all record keys.
@@ -380,21 +382,21 @@ class Table:
 
     def note_metadata_services(self, timeline: Timeline) -> None:
         """Carry on what was cleaned and archived of the metadata table itself."""
-        self._metadata_writer.note_upkeep(timeline)
+        self._metadata_writer.note_table_services(timeline)
 
     def drop_metadata_table(self) -> None:
         """Remove the metadata table, so that readers list storage again."""
         with self.access.lock.hold(LOCK_WAIT_S) as lease:
             properties = read_properties(self.storage)
-            self.properties = drop(self.storage, properties, lease.check)
+            self.properties = drop_metadata_table(self.storage, properties, lease.check)
         self._forget_metadata()
 
     def _make_metadata_table(self, timeline: Timeline, check_lease: Callable[[], None]) -> None:
         self.store.clock.check()  # the table must not lose its metadata table and get no new one
         self.refresh(timeline)
         columns = self._indexed_columns()
-        bare = drop(self.storage, read_properties(self.storage), check_lease)
-        self.properties = bootstrap(
+        bare = drop_metadata_table(self.storage, read_properties(self.storage), check_lease)
+        self.properties = build_metadata_table(
             self.storage, bare, timeline, columns, check_lease, self.store.clock
         )
         self._forget_metadata()
@@ -451,7 +453,7 @@ class Table:
             opener = self._metadata_writer.opener
             self._metadata = opener.open(self.properties, timeline, self.store.clock)
         metadata = self._metadata
-        return metadata if metadata is not None and metadata.trusted(kind) else None
+        return metadata if metadata is not None and metadata.usable_partitions(kind) else None
 
     def _statistics(self) -> FileStatistics | None:
         metadata = self._metadata_with(PartitionKind.COLUMN_STATS)

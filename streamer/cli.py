@@ -233,10 +233,10 @@ def _port(text: str) -> int:
 
 
 def _local_path(text: str) -> Path:
-    from lakemark.storage import place_of
+    from lakemark.storage import canonical_url
 
     try:
-        is_local = place_of(text).startswith("file://") and not text.startswith("file:")
+        is_local = canonical_url(text).startswith("file://") and not text.startswith("file:")
     except HudiError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
     if not is_local:

@@ -19,11 +19,11 @@ from typing import Final
 
 from lakemark.config.table_spec import TableSpec
 from lakemark.errors import InvalidConfig
-from lakemark.storage import StorageLocation, open_storage, place_of
+from lakemark.storage import StorageLocation, canonical_url, open_storage
 from lakemark.storage.open_storage import RETRY_TIMEOUT_S
 from lakemark.storage.probe import check_conditional_puts
 from lakemark.table import Table
-from lakemark.timeline.lock import open_lock
+from lakemark.timeline.locks.open_lock import open_lock
 from streamer.config import settings
 from streamer.config.column_roles import timestamp_partition_problems
 from streamer.config.decode import AvroDecodeConfig
@@ -160,7 +160,7 @@ def _check_table(
 
 
 def _hurried(location: StorageLocation) -> Mapping[str, str]:
-    return {} if place_of(location.url).startswith(_LOCAL) else _HURRIED
+    return {} if canonical_url(location.url).startswith(_LOCAL) else _HURRIED
 
 
 def _check_properties(config: PipelineConfig, table: Table, spec: TableSpec) -> None:
@@ -178,7 +178,7 @@ def _check_folder(location: StorageLocation) -> None:
     Raises:
         InvalidConfig: the path, or one above it, is a file, or may not be read or written to.
     """
-    place = place_of(location.url)
+    place = canonical_url(location.url)
     if not place.startswith(_LOCAL):
         return
     folder = Path(place.removeprefix(_LOCAL))

@@ -21,11 +21,11 @@ from lakemark.merge.custom.load import load_merger
 from lakemark.model.format_version import FormatVersion
 from lakemark.model.meta_columns import without_meta_columns
 from lakemark.read.renamed_columns import LATEST_SCHEMA
-from lakemark.schema.evolution import changes_between, common_type, united
+from lakemark.schema.evolution import changes_between, common_type, unite_schemas
 from lakemark.schema.field_path import column_at
 from lakemark.storage import StorageLocation, open_storage
 from lakemark.table import Table, check_empty, open_table
-from lakemark.timeline.lock import open_lock
+from lakemark.timeline.locks.open_lock import open_lock
 from lakemark.timeline.zone import check_new_zone
 from sinks.dead_letters import dead_letter_spec
 from sinks.hudi.row_check import check_hashing, check_stored_rows
@@ -187,7 +187,7 @@ def columns_with(table: Table, columns: pa.Schema) -> pa.Schema:
     schema = table.schema
     if schema is None:
         return columns
-    return united(without_meta_columns(schema), columns, table.location.url)
+    return unite_schemas(without_meta_columns(schema), columns, table.location.url)
 
 
 def _merger_name(class_path: str) -> MergerName:

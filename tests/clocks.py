@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from lakemark.timeline.lock import open_lock
+from lakemark.timeline.locks.open_lock import open_lock
 from sinks.hudi.table_writer import TableWriter
 
 

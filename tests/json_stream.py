@@ -21,7 +21,7 @@ from lakemark.index.bucket import BucketIndex
 from lakemark.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
 from lakemark.model.format_version import FormatVersion
 from lakemark.model.meta_columns import without_meta_columns
-from lakemark.schema.evolution import united
+from lakemark.schema.evolution import unite_schemas
 from lakemark.services.compaction import CompactionPolicy
 from lakemark.storage import StorageLocation
 from lakemark.table import Table, create_table, open_table
@@ -113,8 +113,14 @@ class JsonStream:
 
     def __post_init__(self) -> None:
         mode = MergeMode.EVENT_TIME if self.ordering else MergeMode.COMMIT_TIME
-        fields = ("id",), self.table_type, self.partition_by, self.ordering, mode
-        spec = TableSpec("orders", *fields)
+        spec = TableSpec(
+            name="orders",
+            record_key=("id",),
+            table_type=self.table_type,
+            partition_by=self.partition_by,
+            ordering=self.ordering,
+            merge_mode=mode,
+        )
         decoder = JsonDecoder(parse_schema(self.columns), self.rescue_column, policy=self.policy)
         keys = KeyGenerator(KeyGeneratorConfig(("id",), self.partition_by))
         ignoring = self.ignores_tombstones
@@ -130,7 +136,7 @@ class JsonStream:
         table = self.opened(self.location, spec)
         if table.schema is not None:
             own = without_meta_columns(table.schema)
-            to_changes = to_changes.onto(united(own, to_changes.table_schema, ""))
+            to_changes = to_changes.onto(unite_schemas(own, to_changes.table_schema, ""))
         settings = SinkSettings(INDEX, self.log_format, metadata_table=self.metadata_table)
         self.rows = TableWriter(table, to_changes.table_schema, settings)
         place = StorageLocation(f"{self.location.url}_rejects", self.location.options)

@@ -24,7 +24,8 @@ from lakemark.services.cleaning_plan import CleaningPolicy
 from lakemark.services.compaction import CompactionPolicy
 from lakemark.services.metadata_table_services import MetadataPolicies
 from lakemark.storage import Storage
-from lakemark.timeline.lock import LockProvider, SystemClock, open_lock
+from lakemark.timeline.locks.open_lock import LockProviderName, open_lock
+from lakemark.timeline.locks.table_lock import SystemClock
 from lakemark.transaction.heartbeat import HEARTBEAT_FOLDER, HeartbeatPolicy
 from lakemark.transaction.multi_writer import MultiWriter
 from sinks.hudi.table_services import archive, clean, maintain_metadata_table_now
@@ -100,13 +101,20 @@ class Batch:
 
 def make_shared(storage: Storage, table_type: TableType = TableType.MERGE_ON_READ) -> None:
     """Lay a table down in which the later commit wins."""
-    spec = TableSpec("shared", ("id",), table_type, ("region",), (), MergeMode.COMMIT_TIME)
+    spec = TableSpec(
+        name="shared",
+        record_key=("id",),
+        table_type=table_type,
+        partition_by=("region",),
+        ordering=(),
+        merge_mode=MergeMode.COMMIT_TIME,
+    )
     storage.create(PROPERTIES_PATH, spec.to_properties().to_bytes())
 
 
 def shared_writer(
     storage: Storage,
-    provider: LockProvider = LockProvider.STORAGE,
+    provider: LockProviderName = LockProviderName.STORAGE,
     sharing: MultiWriter | None = SHARING,
     has_metadata: bool = True,
     lease_s: float = LEASE_S,

@@ -17,7 +17,7 @@ from lakemark.keygen.key_generator import EMPTY_PART, NULL_PART
 from lakemark.model.changes import CHANGE_KIND, WRITTEN_COLUMNS, ChangeKind
 from lakemark.model.meta_columns import META_COLUMNS, PARTITION_PATH, RECORD_KEY
 from lakemark.model.written_columns import Written, all_written, pack
-from lakemark.schema.evolution import ValueKind, evolved
+from lakemark.schema.evolution import ValueKind, evolve
 from lakemark.schema.field_path import column_at, top_column
 from transforms.decode.decoded import Decoded, Indices
 from transforms.delete_marks import OPERATION, OPERATIONS
@@ -184,7 +184,7 @@ class ChangeBatch:
         records = self._records.take(pa.array(arrivals))
         wider = self._config.value_decoder.wider_in(records.column("value"))
         proposal = frozenset((path, ValueKind.DOUBLE) for path in wider)
-        columns = evolved(self._table_schema, proposal)
+        columns = evolve(self._table_schema, proposal)
         trial = ChangeBatch(self._config.on_trial(columns), records)
         trial.read_values()
         return arrivals[trial._upserts]

@@ -78,7 +78,7 @@ def decode(data: bytes, path: str) -> dict[str, object]:
 
 @cache
 def _schema_text(name: str) -> str:
-    return (files("table.codec") / "avro_schemas" / f"{name}.avsc").read_text("utf-8")
+    return (files("lakemark.codec") / "avro_schemas" / f"{name}.avsc").read_text("utf-8")
 
 
 @cache

@@ -1,8 +1,7 @@
-"""The key generators of Apache Hudi, by the word and by the class that tables store.
+"""The key generators of Apache Hudi, by the type and by the class that tables store.
 
-Tables of version 8 and later store the word; releases before 1.0 know the class alone. A class that
-is not Apache Hudi's own has the word ``USER_PROVIDED``. Source: ``KeyGeneratorType`` of Apache Hudi
-1.2.0.
+Tables of version 8 and later store the type; releases before 1.0 only the class. A user's class has
+the type ``USER_PROVIDED``. Source: ``KeyGeneratorType`` of Apache Hudi 1.2.0.
 """
 
 from __future__ import annotations
@@ -12,12 +11,12 @@ from enum import StrEnum
 
 USER_PROVIDED = "USER_PROVIDED"
 
-#: Stores ``field:SIMPLE`` or ``field:TIMESTAMP`` as partition fields, from version 8 on.
+#: Stores ``field:SIMPLE`` or ``field:TIMESTAMP`` as partition fields, since version 8.
 CUSTOM = "CUSTOM"
 
 
 class KeyGeneratorType(StrEnum):
-    """The key generators that are implemented here; the value is the stored word."""
+    """The key generators that are implemented here; the value is the stored type."""
 
     SIMPLE = "SIMPLE"
     COMPLEX = "COMPLEX"
@@ -49,28 +48,28 @@ _CLASSES: Mapping[str, str] = {
 }
 
 
-def class_of_word(word: str) -> str | None:
-    """The class of a stored word; None for ``USER_PROVIDED`` and for unknown words."""
-    return _CLASSES.get(word)
+def class_of_type(stored_type: str) -> str | None:
+    """The class of a stored type; None for ``USER_PROVIDED`` and for unknown types."""
+    return _CLASSES.get(stored_type)
 
 
-def word_of_class(class_name: str) -> str:
-    """The word of a stored class."""
-    return next((word for word, name in _CLASSES.items() if name == class_name), USER_PROVIDED)
+def type_of_class(class_name: str) -> str:
+    """The type of a stored class."""
+    return next((kind for kind, name in _CLASSES.items() if name == class_name), USER_PROVIDED)
 
 
-def implemented(word: str) -> KeyGeneratorType | None:
-    """The key generator that a word means, whether it reads Avro or rows; None if not ours."""
+def find_implemented(stored_type: str) -> KeyGeneratorType | None:
+    """Find the key generator of a stored type, for Avro or rows; None if it is not implemented."""
     try:
-        return KeyGeneratorType(word.removesuffix("_AVRO"))
+        return KeyGeneratorType(stored_type.removesuffix("_AVRO"))
     except ValueError:
         return None
 
 
-def implied_by_fields(
+def infer_key_generator(
     record_key_fields: tuple[str, ...], partition_fields: tuple[str, ...]
 ) -> KeyGeneratorType:
-    """The key generator that Apache Hudi infers (``KeyGenUtils.inferKeyGeneratorType``)."""
+    """Infer the key generator as Apache Hudi does (``KeyGenUtils.inferKeyGeneratorType``)."""
     if not partition_fields:
         return KeyGeneratorType.NON_PARTITION
     if len(record_key_fields) == 1 and len(partition_fields) == 1:

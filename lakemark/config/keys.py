@@ -36,7 +36,7 @@ METADATA_PARTITIONS_INFLIGHT = "hoodie.table.metadata.partitions.inflight"
 INDEX_DEFINITIONS_PATH = "hoodie.table.index.defs.path"
 PARTIAL_UPDATE_MODE = "hoodie.table.partial.update.mode"
 PAYLOAD_CLASS = "hoodie.compaction.payload.class"
-#: The payload that was asked for, where merge mode and the like now say the same.
+#: The payload that the table was created with; other properties now store its rules.
 LEGACY_PAYLOAD_CLASS = "hoodie.table.legacy.payload.class"
 MERGE_STRATEGY_ID = "hoodie.record.merge.strategy.id"
 #: The same, as Hudi before 1.0 wrote it.
@@ -55,7 +55,7 @@ BOOTSTRAP_INDEX_TYPE = "hoodie.bootstrap.index.type"
 PARTITION_EXTRACTOR_CLASS = "hoodie.table.partition_extractor_class"
 SLASH_SEPARATED_DATES = "hoodie.datasource.write.slash.separated.date.partitioning"
 SECONDARY_INDEXES_METADATA = "hoodie.table.secondary.indexes.metadata"
-#: How the TIMESTAMP and CUSTOM key generators make a partition path out of a time.
+#: How the TIMESTAMP and CUSTOM key generators format a time as a partition path.
 TIMESTAMP_TYPE = "hoodie.keygen.timebased.timestamp.type"
 TIMESTAMP_SCALAR_UNIT = "hoodie.keygen.timebased.timestamp.scalar.time.unit"
 TIMESTAMP_INPUT_FORMAT = "hoodie.keygen.timebased.input.dateformat"
@@ -67,7 +67,7 @@ TIMESTAMP_ZONE = "hoodie.keygen.timebased.timezone"
 TIMESTAMP_PARSER = "hoodie.keygen.datetime.parser.class"
 #: The same options, as Hudi before 0.14 named them.
 OLD_TIMESTAMP_OPTIONS = "hoodie.deltastreamer.keygen.*"
-#: Properties that a merger gets.
+#: Properties that are passed to a merger.
 MERGE_PROPERTIES = "hoodie.record.merge.property.*"
 
 #: Keys inside a commit's extra metadata.
@@ -75,9 +75,9 @@ SCHEMA = "schema"
 BUCKET_COUNT = "lakemark.bucket.count"
 BUCKET_HASH_FIELDS = "lakemark.bucket.hash.fields"
 SOURCE_START = "lakemark.source.start"
-#: Offsets that were passed over unread right before the batch, as JSON.
+#: Offsets before the batch that were skipped unread, as JSON.
 SOURCE_LOST = "lakemark.source.lost"
-#: What became of the batch's records, as JSON.
+#: How many of the batch's records were written or rejected, as JSON.
 AUDIT = "lakemark.audit"
 #: How far each streamer of the table has read, as JSON.
 CHECKPOINTS = "lakemark.checkpoints"

@@ -1,8 +1,8 @@
-"""What somebody asks of merging, made whole: what is left out is inferred as Apache Hudi does.
+"""The merge settings of a user, and how missing ones are inferred, as Apache Hudi does.
 
-Ordering fields mean event time, none mean commit time. A payload class means what Apache Hudi 1.2.0
-makes of it in a new table of version 9. What does not go together is refused, with the name of the
-setting as ``TableSpec`` has it.
+With ordering fields the mode is event time, without them commit time. A payload class means the
+settings that Apache Hudi 1.2.0 derives from it in a new table of version 9. Contradicting settings
+are refused, by their names in ``TableSpec``.
 
 Source: ``HoodieTableConfig.inferMergingConfigsForV9TableCreation``.
 """
@@ -32,29 +32,29 @@ from lakemark.model.format_version import FormatVersion
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
-    """A setting that does not go with the others.
+class SettingProblem:
+    """A setting that contradicts the others.
 
     Attributes:
         setting: a field of ``MergeRequest``.
-        text: its value, what is wrong with it, and the remedy.
+        text: its value, the problem, and the remedy.
     """
 
     setting: str
     text: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class MergeRequest:
-    """Settings as they were asked for; None and empty ones are inferred.
+    """Settings as the user gave them; those that are None or empty are inferred.
 
     Attributes:
         ordering: columns that order changes to one record, most significant first.
-        merge_mode: which of two changes wins.
-        partial_update: which values of the winner are filled from the other record.
-        unavailable_value: the text that ``FILL_UNAVAILABLE`` fills.
+        merge_mode: decides which of two changes wins.
+        partial_update: decides which values of the winner come from the other record.
+        unavailable_value: the text that ``FILL_UNAVAILABLE`` replaces.
         delete_marker: marks deletes among data rows.
-        payload: a Java class, or its last part, that says all of this.
+        payload: a Java class, or its last part, that implies all other settings.
         merger_class: ``package.module:Class`` that merges, in mode ``CUSTOM``.
     """
 
@@ -66,61 +66,62 @@ class MergeRequest:
     payload: str | None = None
     merger_class: str | None = None
 
-    def settings(self) -> MergeSettings:
-        """What decides between records, all said.
+    def resolve(self) -> MergeSettings:
+        """Infer the missing settings.
 
         Raises:
-            InvalidConfig: settings that do not go together, an unknown payload.
+            InvalidConfig: settings contradict each other, or the payload is unknown.
         """
-        faults = [f"{fault.setting}: {fault.text}" for fault in self.faults()]
-        if faults:
-            raise InvalidConfig("; ".join(faults))
-        return self._whole
+        problems = [f"{problem.setting}: {problem.text}" for problem in self.find_problems()]
+        if problems:
+            raise InvalidConfig("; ".join(problems))
+        return self._resolved
 
-    def faults(self) -> Iterator[Fault]:
-        """Everything that does not go together."""
+    def find_problems(self) -> Iterator[SettingProblem]:
+        """Find all settings that contradict others."""
         if self.payload is not None and self.payload_class is None:
-            yield Fault("payload", f"{self.payload} is unknown; known are {_short_names()}")
+            text = f"{self.payload} is unknown; use one of {_short_names()}"
+            yield SettingProblem("payload", text)
             return
         if self.payload is not None:
-            against = list(self._against_payload(self.payload, self._of_payload))
-            yield from against
-            if against:
+            found = list(self._contradictions_of_payload(self.payload, self._payload_settings))
+            yield from found
+            if found:
                 return
-        yield from self._of_mode()
-        yield from self._of_merger()
-        yield from self._of_partial_update()
+        yield from self._problems_of_mode()
+        yield from self._problems_of_merger()
+        yield from self._problems_of_partial_update()
         marker = self.delete_marker
         if marker is not None and not (marker.field and marker.text):
             text = f"{marker.field!r} = {marker.text!r} marks nothing; give the column and the text"
-            yield Fault("delete_marker", text)
+            yield SettingProblem("delete_marker", text)
 
     @property
     def payload_class(self) -> str | None:
-        """The Java class of the payload; None without one, or without a known one."""
-        return payload_class_of(self.payload) if self.payload is not None else None
+        """The Java class of the payload; None if there is no payload, or an unknown one."""
+        return find_payload_class(self.payload) if self.payload is not None else None
 
     @cached_property
-    def _of_payload(self) -> MergeSettings:
+    def _payload_settings(self) -> MergeSettings:
         assert self.payload_class is not None
         return payload_settings(self.payload_class)
 
     @cached_property
-    def _whole(self) -> MergeSettings:
-        """The settings, where nothing is wrong with them."""
+    def _resolved(self) -> MergeSettings:
+        """All settings, if there is no problem."""
         if self.payload_class is not None:
-            said = self._of_payload
+            implied = self._payload_settings
             return replace(
-                said,
-                ordering_fields=said.ordering_fields or self.ordering,
+                implied,
+                ordering_fields=implied.ordering_fields or self.ordering,
                 payload=None,
-                delete_marker=said.delete_marker or self.delete_marker,
+                delete_marker=implied.delete_marker or self.delete_marker,
             )
         return MergeSettings(
-            self._mode,
-            self.ordering,
-            self.partial_update,
-            self.unavailable_value,
+            mode=self._mode,
+            ordering_fields=self.ordering,
+            partial_update=self.partial_update,
+            unavailable_value=self.unavailable_value,
             delete_marker=self.delete_marker,
             merger_class=self.merger_class,
         )
@@ -130,81 +131,83 @@ class MergeRequest:
         if self.merge_mode is not None:
             return self.merge_mode
         if self.payload_class is not None:
-            return self._of_payload.mode
+            return self._payload_settings.mode
         if self.merger_class is not None:
             return MergeMode.CUSTOM
         return MergeMode.EVENT_TIME if self.ordering else MergeMode.COMMIT_TIME
 
-    def _against_payload(self, payload: str, said: MergeSettings) -> Iterator[Fault]:
-        """What is asked for and the payload says otherwise."""
-        asked_and_said: Mapping[str, tuple[object, object]] = {
-            "merge_mode": (self.merge_mode, said.mode),
-            "ordering": (self.ordering or None, said.ordering_fields or self.ordering),
-            "partial_update": (self.partial_update, said.partial_update),
-            "unavailable_value": (self.unavailable_value, said.unavailable_value),
-            "delete_marker": (self.delete_marker, said.delete_marker or self.delete_marker),
+    def _contradictions_of_payload(
+        self, payload: str, implied: MergeSettings
+    ) -> Iterator[SettingProblem]:
+        """Settings that contradict the payload."""
+        compared: Mapping[str, tuple[object, object]] = {
+            "merge_mode": (self.merge_mode, implied.mode),
+            "ordering": (self.ordering or None, implied.ordering_fields or self.ordering),
+            "partial_update": (self.partial_update, implied.partial_update),
+            "unavailable_value": (self.unavailable_value, implied.unavailable_value),
+            "delete_marker": (self.delete_marker, implied.delete_marker or self.delete_marker),
             "merger": (self.merger_class, None),
         }
-        for setting, (asked, means) in asked_and_said.items():
-            if asked is not None and asked != means:
+        for setting, (given, meant) in compared.items():
+            if given is not None and given != meant:
                 text = (
-                    f"{word(asked)} contradicts payload {payload}, which means {word(means)}; "
-                    "leave one of the two out"
+                    f"{setting_text(given)} contradicts payload {payload}, which means "
+                    f"{setting_text(meant)}; leave one of the two out"
                 )
-                yield Fault(setting, text)
+                yield SettingProblem(setting, text)
 
-    def _of_mode(self) -> Iterator[Fault]:
-        has_ordering = self.ordering or (self.payload_class and self._of_payload.ordering_fields)
-        if self._mode is not MergeMode.EVENT_TIME or has_ordering:
+    def _problems_of_mode(self) -> Iterator[SettingProblem]:
+        implied = self._payload_settings.ordering_fields if self.payload_class else ()
+        if self._mode is not MergeMode.EVENT_TIME or self.ordering or implied:
             return
         if self.merge_mode is not None:
-            yield Fault("merge_mode", "event_time needs ordering: name the columns")
+            yield SettingProblem("merge_mode", "event_time needs ordering: name the columns")
         else:
             text = f"{self.payload} means event_time, which needs ordering: name the columns"
-            yield Fault("payload", text)
+            yield SettingProblem("payload", text)
 
-    def _of_merger(self) -> Iterator[Fault]:
+    def _problems_of_merger(self) -> Iterator[SettingProblem]:
         if self.payload is not None:
             return
         if self.merger_class is None:
             if self._mode is MergeMode.CUSTOM:
                 text = "custom needs merger: name a class as package.module:Class"
-                yield Fault("merge_mode", text)
+                yield SettingProblem("merge_mode", text)
             return
         if self._mode is not MergeMode.CUSTOM:
             text = (
-                f"{self.merger_class} has no meaning with merge_mode {word(self._mode)}; "
-                "write custom, or leave the merger out"
+                f"{self.merger_class} has no meaning with merge_mode {setting_text(self._mode)}; "
+                "use custom, or leave the merger out"
             )
-            yield Fault("merger", text)
+            yield SettingProblem("merger", text)
         if self.partial_update is not None:
             text = (
-                f"{word(self.partial_update)} has no meaning with a merger of your own, which "
-                "decides itself what is filled; leave one of the two out"
+                f"{setting_text(self.partial_update)} has no meaning with a merger of your own, "
+                "which handles missing columns itself; leave one of the two out"
             )
-            yield Fault("partial_update", text)
+            yield SettingProblem("partial_update", text)
         try:
             check_class_path(self.merger_class)
         except InvalidConfig as error:
-            yield Fault("merger", str(error))
+            yield SettingProblem("merger", str(error))
 
-    def _of_partial_update(self) -> Iterator[Fault]:
+    def _problems_of_partial_update(self) -> Iterator[SettingProblem]:
         if self.payload is not None:
             return
-        fills_text = self.partial_update is PartialUpdateMode.FILL_UNAVAILABLE
-        if fills_text and not self.unavailable_value:
-            text = "fill_unavailable needs unavailable_value: the text that stands for no value"
-            yield Fault("partial_update", text)
-        if self.unavailable_value is not None and not fills_text:
+        replaces_text = self.partial_update is PartialUpdateMode.FILL_UNAVAILABLE
+        if replaces_text and not self.unavailable_value:
+            text = "fill_unavailable needs unavailable_value: the text that means no value"
+            yield SettingProblem("partial_update", text)
+        if self.unavailable_value is not None and not replaces_text:
             text = (
                 f"{self.unavailable_value!r} has no meaning with partial_update "
-                f"{word(self.partial_update)}; write fill_unavailable, or leave the value out"
+                f"{setting_text(self.partial_update)}; use fill_unavailable, or leave the value out"
             )
-            yield Fault("unavailable_value", text)
+            yield SettingProblem("unavailable_value", text)
 
 
-def payload_class_of(name: str) -> str | None:
-    """The Java class of a payload, given whole or by its last part; None for an unknown one."""
+def find_payload_class(name: str) -> str | None:
+    """Find the Java class of a payload by its name or the last part of it; None if unknown."""
     for known in PAYLOAD_CLASSES:
         if name in (known, _short(known)):
             return known
@@ -216,17 +219,17 @@ def merge_properties(
     payload_class: str | None = None,
     version: FormatVersion = FormatVersion.V9,
 ) -> dict[str, str]:
-    """The settings as a table stores them; ordering fields and mode apart.
+    """The properties that store the settings, except ordering fields and mode.
 
-    Before version 9 a payload class says it, and a strategy beside it that Hudi 1.2 looks at.
+    Before version 9 these are a payload class, and a strategy that Hudi 1.2 reads.
 
     Args:
-        settings: whole ones.
-        payload_class: the Java class that was asked for, which they stand for.
+        settings: complete ones.
+        payload_class: the Java class that the user named, which implies the settings.
         version: the table's.
 
     Raises:
-        InvalidConfig: what a table of that version cannot say.
+        InvalidConfig: a table of that version cannot store a setting.
     """
     if version is not FormatVersion.V9:
         return _old_merge_properties(settings, payload_class, version)
@@ -245,19 +248,19 @@ def merge_properties(
 def _old_merge_properties(
     settings: MergeSettings, payload_class: str | None, version: FormatVersion
 ) -> dict[str, str]:
-    said = payload_settings(payload_class) if payload_class else None
+    implied = payload_settings(payload_class) if payload_class else None
     if len(settings.ordering_fields) > 1:
         message = f"ordering: tables of version {version:d} order by one column; name one"
         raise InvalidConfig(message)
-    unsaid = {
-        "partial_update": (settings.partial_update, said and said.partial_update),
-        "delete_when": (settings.delete_marker, said and said.delete_marker),
+    only_by_payload = {
+        "partial_update": (settings.partial_update, implied and implied.partial_update),
+        "delete_when": (settings.delete_marker, implied and implied.delete_marker),
     }
-    for setting, (asked, means) in unsaid.items():
-        if asked is not None and asked != means:
+    for setting, (given, meant) in only_by_payload.items():
+        if given is not None and given != meant:
             message = (
-                f"{setting}: tables of version {version:d} say {word(asked)} by their payload "
-                f"alone; name one that means it ({_short_names()}), or create version 9"
+                f"{setting}: tables of version {version:d} can store {setting_text(given)} only by "
+                f"a payload; use one that means it ({_short_names()}), or create version 9"
             )
             raise InvalidConfig(message)
     payload = payload_class or payload_of_mode(settings.mode)
@@ -268,8 +271,8 @@ def _old_merge_properties(
     return {key: text for key, text in named.items() if text is not None}
 
 
-def word(value: object) -> str:
-    """A setting's value as people write it: ``event_time`` rather than what is stored."""
+def setting_text(value: object) -> str:
+    """A setting's value as users write it: ``event_time``, not the stored name."""
     if value is None or value == ():
         return "none"
     if isinstance(value, MergeMode | PartialUpdateMode):

@@ -1,9 +1,9 @@
-"""How a table says that records of one key become one, over all its versions.
+"""How the records of one key are merged, as tables of all versions store it.
 
-Version 9 says it in full: merge mode, partial update mode, delete marker. Before that a Java class
-said it, the payload; what Apache Hudi 1.2.0 makes of the payloads that it ships is one line each of
-``_PAYLOADS``. Where a version 9 table names one of them (``CUSTOM`` with a payload class), it means
-the same. Source: ``HoodieTableConfig.inferMergingConfigsForPreV9Table``,
+Version 9 stores merge mode, partial update mode and delete marker. Earlier versions store a Java
+class, the payload. ``_PAYLOADS`` has a line for each payload of Apache Hudi 1.2.0 with the settings
+that it implies. A table of version 9 may also name one of them (``CUSTOM`` with a payload class).
+Source: ``HoodieTableConfig.inferMergingConfigsForPreV9Table``,
 ``HoodieTableConfig.getTableMergeProperties`` and the payload classes.
 """
 
@@ -20,9 +20,10 @@ from lakemark.model.changes import DeleteMarker
 
 
 class PartialUpdateMode(StrEnum):
-    """Which values of a record leave their column to another record; the value is the stored word.
+    """Which values of the winning record are replaced by the other record's.
 
-    A null, or the column's default; or a text that says "unavailable".
+    ``IGNORE_DEFAULTS``: nulls and defaults of the column. ``FILL_UNAVAILABLE``: a text that means
+    "unavailable". The value is the stored name.
     """
 
     IGNORE_DEFAULTS = "IGNORE_DEFAULTS"
@@ -41,20 +42,21 @@ class Payload(StrEnum):
     AWS_DMS = "org.apache.hudi.common.model.AWSDmsAvroPayload"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MergeSettings:
-    """What decides between records of one key.
+    """Settings that decide how records of one key are merged.
 
     Attributes:
-        mode: which of two records wins.
-        ordering_fields: what event time looks at.
-        partial_update: which values of the winner are filled from the other record, if any.
-        unavailable_value: the text that ``FILL_UNAVAILABLE`` fills.
-        payload: rules besides the mode, of a payload that has some.
-        delete_marker: marks deletes among data rows, besides Hudi's own columns.
-        strategy_id: the UUID of a custom merger; None where a mode or a payload decides.
-        merger_class: ``package.module:Class`` that merges by that strategy. It is not stored: only
-            who was told it can merge.
+        mode: decides which of two records wins.
+        ordering_fields: columns that event time compares.
+        partial_update: decides which values of the winner come from the other record; None for
+            none of them.
+        unavailable_value: the text that ``FILL_UNAVAILABLE`` replaces.
+        payload: a payload with rules that the mode does not have.
+        delete_marker: marks deletes among data rows, in addition to Hudi's own columns.
+        strategy_id: the UUID of a custom merger; None if a mode or a payload decides.
+        merger_class: ``package.module:Class`` that merges by that strategy. It is not stored, so
+            each process that merges must be given it.
     """
 
     mode: MergeMode
@@ -71,26 +73,26 @@ def merge_settings(properties: TableProperties) -> MergeSettings:
     """The settings of a table.
 
     Raises:
-        Unsupported: a payload or a partial update mode that is not known here.
+        Unsupported: the payload or the partial update mode is unknown.
     """
     ordering = properties.ordering_fields
     mode = _mode(properties)
     if mode is MergeMode.CUSTOM:
         return _of_custom(properties)
     if mode is MergeMode.EVENT_TIME and not ordering:
-        # All values are the same one, and the later record wins a tie.
+        # Without ordering values all records tie, and the later record wins a tie.
         mode = MergeMode.COMMIT_TIME
     return MergeSettings(
-        mode,
-        ordering,
-        _partial_update(properties),
-        properties.values.get(keys.UNAVAILABLE_VALUE),
+        mode=mode,
+        ordering_fields=ordering,
+        partial_update=_partial_update(properties),
+        unavailable_value=properties.values.get(keys.UNAVAILABLE_VALUE),
         delete_marker=_stored_marker(properties),
     )
 
 
 def payload_settings(payload_class: str) -> MergeSettings:
-    """What a new table of version 9 says instead of naming a payload, all rules of which it has.
+    """The settings that a new table of version 9 stores instead of a payload.
 
     Source: ``HoodieTableConfig.inferMergingConfigsForV9TableCreation``.
 
@@ -98,40 +100,40 @@ def payload_settings(payload_class: str) -> MergeSettings:
         payload_class: the Java class; one of ``PAYLOAD_CLASSES``.
     """
     if payload_class in _MODES:
-        return MergeSettings(_MODES[payload_class])
+        return MergeSettings(mode=_MODES[payload_class])
     return _PAYLOADS[Payload(payload_class)]
 
 
 def has_rules(payload_class: str | None) -> bool:
-    """Whether there is a payload, and it says more than a merge mode."""
+    """Whether there is a payload with more rules than a merge mode."""
     return payload_class is not None and payload_class not in _MODES
 
 
 def payload_of_mode(mode: MergeMode) -> str | None:
-    """The payload that says no more than a mode; None for ``CUSTOM``."""
+    """The payload that is equivalent to a mode; None for ``CUSTOM``."""
     return next((name for name, meant in _MODES.items() if meant is mode), None)
 
 
 def strategy_of_mode(mode: MergeMode) -> str | None:
-    """The strategy id that means a mode; None for ``CUSTOM``."""
+    """The strategy id that is equivalent to a mode; None for ``CUSTOM``."""
     return next((uuid for uuid, meant in _STRATEGIES.items() if meant is mode), None)
 
 
 def stored_payload(properties: TableProperties) -> str | None:
-    """The payload class that a table was asked to merge with, whether it still does or not."""
+    """The payload class that a table was created with, even if other properties replaced it."""
     return _payload_class(properties) or properties.values.get(keys.LEGACY_PAYLOAD_CLASS) or None
 
 
 _MODELS = "org.apache.hudi.common.model."
 
-#: Payloads that say no more than a merge mode.
+#: Payloads that are equivalent to a merge mode.
 _MODES = {
     f"{_MODELS}DefaultHoodieRecordPayload": MergeMode.EVENT_TIME,
     f"{_MODELS}EventTimeAvroPayload": MergeMode.EVENT_TIME,
     f"{_MODELS}OverwriteWithLatestAvroPayload": MergeMode.COMMIT_TIME,
 }
 
-#: The Java classes of the payloads that are known here.
+#: The Java classes of the supported payloads.
 PAYLOAD_CLASSES = (*_MODES, *(payload.value for payload in Payload))
 
 #: Orders the changes of MySQL before version 9: log file and position in one text.
@@ -141,37 +143,41 @@ _DEBEZIUM_MARKER = DeleteMarker("_change_operation_type", "d")
 
 _PAYLOADS: Mapping[Payload, MergeSettings] = {
     Payload.OVERWRITE_NON_DEFAULTS: MergeSettings(
-        MergeMode.COMMIT_TIME, partial_update=PartialUpdateMode.IGNORE_DEFAULTS
+        mode=MergeMode.COMMIT_TIME, partial_update=PartialUpdateMode.IGNORE_DEFAULTS
     ),
     Payload.PARTIAL_UPDATE: MergeSettings(
-        MergeMode.EVENT_TIME, partial_update=PartialUpdateMode.IGNORE_DEFAULTS
+        mode=MergeMode.EVENT_TIME, partial_update=PartialUpdateMode.IGNORE_DEFAULTS
     ),
     Payload.MYSQL_DEBEZIUM: MergeSettings(
-        MergeMode.EVENT_TIME, ("_event_bin_file", "_event_pos"), delete_marker=_DEBEZIUM_MARKER
-    ),
-    Payload.POSTGRES_DEBEZIUM: MergeSettings(
-        MergeMode.EVENT_TIME,
-        ("_event_lsn",),
-        PartialUpdateMode.FILL_UNAVAILABLE,
-        "__debezium_unavailable_value",
+        mode=MergeMode.EVENT_TIME,
+        ordering_fields=("_event_bin_file", "_event_pos"),
         delete_marker=_DEBEZIUM_MARKER,
     ),
-    Payload.AWS_DMS: MergeSettings(MergeMode.COMMIT_TIME, delete_marker=DeleteMarker("Op", "D")),
+    Payload.POSTGRES_DEBEZIUM: MergeSettings(
+        mode=MergeMode.EVENT_TIME,
+        ordering_fields=("_event_lsn",),
+        partial_update=PartialUpdateMode.FILL_UNAVAILABLE,
+        unavailable_value="__debezium_unavailable_value",
+        delete_marker=_DEBEZIUM_MARKER,
+    ),
+    Payload.AWS_DMS: MergeSettings(
+        mode=MergeMode.COMMIT_TIME, delete_marker=DeleteMarker("Op", "D")
+    ),
 }
 
 _STRATEGIES = {
     "eeb8d96f-b1e4-49fd-bbf8-28ac514178e5": MergeMode.EVENT_TIME,
     "ce9acb64-bde0-424c-9b91-f6ebba25356d": MergeMode.COMMIT_TIME,
 }
-#: The strategies that mean a mode.
+#: The strategies that are equivalent to a mode.
 MODE_STRATEGIES = tuple(_STRATEGIES)
 
-#: Says that the payload class decides.
+#: The strategy of a table whose payload class decides.
 PAYLOAD_STRATEGY = "00000000-0000-0000-0000-000000000000"
 
 
 def _mode(properties: TableProperties) -> MergeMode:
-    """The stored mode; version 6 has none, its payload or else its strategy stands for one."""
+    """The stored mode; in version 6, which has none, that of its payload or of its strategy."""
     payload, strategy = _payload_class(properties), _strategy(properties)
     if properties.version < 8 and payload:
         return _MODES.get(payload, MergeMode.CUSTOM)
@@ -185,15 +191,15 @@ def _of_custom(properties: TableProperties) -> MergeSettings:
     strategy, payload = _strategy(properties), _payload_class(properties)
     if strategy not in (None, PAYLOAD_STRATEGY):
         return MergeSettings(
-            MergeMode.CUSTOM,
-            properties.ordering_fields,
+            mode=MergeMode.CUSTOM,
+            ordering_fields=properties.ordering_fields,
             delete_marker=_stored_marker(properties),
             strategy_id=strategy,
         )
     if not payload:
         message = (
-            f"table {properties.table_name} merges in mode {MergeMode.CUSTOM} and names neither a "
-            f"merge strategy nor a payload class; set {keys.MERGE_STRATEGY_ID}"
+            f"table {properties.table_name} has merge mode {MergeMode.CUSTOM}, but neither a merge "
+            f"strategy nor a payload class; set {keys.MERGE_STRATEGY_ID}"
         )
         raise Unsupported(message)
     return _of_payload(properties, payload)
@@ -203,19 +209,24 @@ def _of_payload(properties: TableProperties, name: str) -> MergeSettings:
     if name in _MODES:
         ordering = properties.ordering_fields
         mode = _MODES[name] if ordering else MergeMode.COMMIT_TIME
-        return MergeSettings(mode, ordering, delete_marker=_stored_marker(properties))
+        return MergeSettings(
+            mode=mode, ordering_fields=ordering, delete_marker=_stored_marker(properties)
+        )
     if name not in PAYLOAD_CLASSES:
         known = ", ".join(PAYLOAD_CLASSES)
-        message = f"table {properties.table_name} merges with the payload {name}; known are {known}"
+        message = (
+            f"table {properties.table_name} merges with payload {name}, but only {known} are "
+            "supported; merge it with Apache Hudi"
+        )
         raise Unsupported(message)
     settings = _PAYLOADS[Payload(name)]
     return MergeSettings(
-        settings.mode,
-        settings.ordering_fields or properties.ordering_fields,
-        settings.partial_update,
-        settings.unavailable_value,
-        Payload(name),
-        settings.delete_marker or _stored_marker(properties),
+        mode=settings.mode,
+        ordering_fields=settings.ordering_fields or properties.ordering_fields,
+        partial_update=settings.partial_update,
+        unavailable_value=settings.unavailable_value,
+        payload=Payload(name),
+        delete_marker=settings.delete_marker or _stored_marker(properties),
     )
 
 
@@ -227,7 +238,10 @@ def _partial_update(properties: TableProperties) -> PartialUpdateMode | None:
         return PartialUpdateMode(word)
     except ValueError:
         known = ", ".join(PartialUpdateMode)
-        message = f"table {properties.table_name}: partial update mode {word}; known are {known}"
+        message = (
+            f"table {properties.table_name} has partial update mode {word}, but only {known} are "
+            "supported; merge it with Apache Hudi"
+        )
         raise Unsupported(message) from None
 
 

@@ -1,4 +1,4 @@
-"""The name of a merger that somebody wrote for their own table."""
+"""The name of a user's merger."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ _CLASS_PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 
 @dataclass(frozen=True, slots=True)
 class MergerName:
-    """What a table keeps of its own merger, and where a process finds the class.
+    """The class of a user's merger, and the id that tables store for it.
 
     Attributes:
-        class_path: ``package.module:Class``; every process is told it anew, it is not stored.
-        strategy_id: a UUID, stored as ``hoodie.record.merge.strategy.id``: whoever reads or writes
-            the table merges with a class that has it.
+        class_path: ``package.module:Class``. It is not stored; each process must be given it.
+        strategy_id: a UUID, stored as ``hoodie.record.merge.strategy.id``. All readers and writers
+            of the table must merge with a class that has it.
 
     Raises:
-        InvalidConfig: not a class path, or not a UUID.
+        InvalidConfig: ``class_path`` is not a class path, or ``strategy_id`` is not a UUID.
     """
 
     class_path: str
@@ -34,16 +34,16 @@ class MergerName:
         except ValueError:
             message = (
                 f"merger {self.class_path}: strategy id {self.strategy_id!r} is not a UUID; "
-                "make one with uuid.uuid4() and keep it"
+                "generate one with uuid.uuid4(), and keep it for this table"
             )
             raise InvalidConfig(message) from None
 
 
 def check_class_path(text: str) -> str:
-    """The text, if it can be the path of a class.
+    """Return the text if it has the form of a class path.
 
     Raises:
-        InvalidConfig: it cannot.
+        InvalidConfig: it does not.
     """
     if not _CLASS_PATH.fullmatch(text):
         message = f"merger {text!r} is not a class path; write it as package.module:Class"

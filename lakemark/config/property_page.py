@@ -1,4 +1,4 @@
-"""``python -m lakemark.config.property_page``: docs/foreign_tables.md, printed from the rules."""
+"""Renders docs/foreign_tables.md from the rules: ``python -m lakemark.config.property_page``."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ commit applies the rules again to the properties as they are then.
 _COLUMNS = "| Property | Reading | Writing | Why |\n|---|---|---|---|\n"
 
 
-def page() -> str:
-    """The whole page."""
+def render_page() -> str:
+    """Render the whole page."""
     parts = [f"\n## {name}\n\n{_COLUMNS}{_rows(rules)}" for name, rules in SUBJECTS.items()]
     others = f"\n## Other keys\n\n{_COLUMNS}{_rows((USER_NOTES,))}"
     return "".join([_HEAD, *parts, others])
@@ -52,7 +52,7 @@ def _row(rule: PropertyRule) -> str:
 
 
 def _cell(effect: Effect, refusals: tuple[Refusal, ...] | list[Refusal]) -> str:
-    """What is done, by the refusal that covers most values: the last one."""
+    """The effect, and the values of the last refusal, which covers most values."""
     if not refusals:
         return str(effect)
     last = refusals[-1]
@@ -63,4 +63,4 @@ def _cell(effect: Effect, refusals: tuple[Refusal, ...] | list[Refusal]) -> str:
 
 
 if __name__ == "__main__":
-    _PAGE.write_text(page(), encoding="utf-8")
+    _PAGE.write_text(render_page(), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""A rule about one property of a table: what reading and writing do with its value."""
+"""The type of the rules about properties of a table."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lakemark.config.table_properties import TableProperties
 
 
 class Purpose(IntEnum):
-    """What a table is opened for. A property that refuses one purpose refuses all later ones."""
+    """Purpose of opening a table. A property that refuses one purpose refuses all later ones."""
 
     READ = 0
     #: Table services, rollbacks, restores, version changes: no row changes its key or values.
@@ -24,7 +24,7 @@ ANY_VALUE = "any value"
 
 
 class Effect(StrEnum):
-    """What is done with the value of a property that is not refused."""
+    """Effect of a property whose value is not refused."""
 
     HONOUR = "honour"
     IGNORE = "ignore"
@@ -36,10 +36,10 @@ class Refusal:
 
     Attributes:
         since: the first purpose that is refused.
-        values: the values, as the page names them.
+        values: a description of the values, for the page.
         applies: whether the table has such a value; called with the value, "" for none.
-        because: continues "<property> is <value>, ".
-        remedy: what to do about it.
+        because: the reason; continues "<property> is <value>, ".
+        remedy: what the user can do.
     """
 
     since: Purpose
@@ -51,12 +51,12 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class PropertyRule:
-    """What reading and writing do with one property.
+    """The effect of one property on reading and writing.
 
     Attributes:
-        key: of the property; one that ends with ``*`` is the prefix of several.
-        reading: what reading does with values that it does not refuse.
-        writing: what writing does with values that it does not refuse.
+        key: of the property; a key that ends with ``*`` is a prefix.
+        reading: effect of values that reading does not refuse.
+        writing: effect of values that writing does not refuse.
         why: the reason in a few words, for the page.
         refusals: values for which the table is refused.
     """

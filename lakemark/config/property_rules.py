@@ -1,12 +1,12 @@
-"""What each property of a table means for reading it and for writing it.
+"""The rule of each property of a table; ``property_check`` applies them.
 
-A property in ``hoodie.properties`` is honoured, ignored because ignoring it is harmless, or
-refused. A ``hoodie.`` property that has no rule here makes the table read-only: it may ask writers
-for something that this project does not do. Apache Hudi's Spark writer takes every property of the
-file as an option of its writes, so none of them is a mere note. Keys outside ``hoodie.`` are notes
-of users, which no version of Apache Hudi looks at.
+A property in ``hoodie.properties`` is honoured, ignored because that is harmless, or refused. A
+``hoodie.`` property without a rule makes the table read-only, because it may require of writers
+what is not implemented here. Apache Hudi's Spark writer uses every property of the file as an
+option of its writes, so each may have an effect. Keys outside ``hoodie.`` are notes of users, which
+no version of Apache Hudi reads.
 
-``docs/foreign_tables.md`` is printed from these rules. Source: ``HoodieTableConfig`` and
+``docs/foreign_tables.md`` is rendered from these rules. Source: ``HoodieTableConfig`` and
 ``HoodieTableMetaClient.TableBuilder`` of Apache Hudi 1.2.0.
 """
 
@@ -14,8 +14,7 @@ from __future__ import annotations
 
 from lakemark.config import keys
 from lakemark.config.merge_settings import PAYLOAD_CLASSES, PartialUpdateMode
-from lakemark.config.property_rule import ANY_VALUE, Effect, PropertyRule, Purpose, Refusal
-from lakemark.config.property_values import (
+from lakemark.config.property_predicates import (
     MAINTAINED,
     drops_unreadable_columns,
     extracts_slashes,
@@ -33,9 +32,10 @@ from lakemark.config.property_values import (
     lacks_meta_columns,
     names_unmaintained,
 )
+from lakemark.config.property_rule import ANY_VALUE, Effect, PropertyRule, Purpose, Refusal
 from lakemark.model.format_version import FormatVersion
 
-#: What to do about a property whose meaning for writers is not known.
+#: Remedy for a property whose meaning for writers is unknown.
 REMOVE_PROPERTY = (
     "write with Apache Hudi, or remove the property from .hoodie/hoodie.properties if no writer "
     "and no reader of the table needs it"
@@ -43,8 +43,8 @@ REMOVE_PROPERTY = (
 _ANOTHER_PATH = "write with Apache Hudi, or write to another path"
 _ONLY_APACHE = "read and write the table with Apache Hudi"
 _DROP_METADATA_TABLE = (
-    "--drop-metadata-table makes the metadata table again without (Apache Hudi builds indexes "
-    "again when it is asked to)"
+    "--drop-metadata-table builds the metadata table again without it (Apache Hudi builds indexes "
+    "again when they are configured)"
 )
 
 _VERSIONS = ", ".join(str(int(version)) for version in FormatVersion)
@@ -97,14 +97,14 @@ _IDENTITY = (
             _READ,
             f"values other than {_VERSIONS}",
             is_unknown_version,
-            f"and versions {_VERSIONS} can be read",
+            f"but only versions {_VERSIONS} can be read",
             "upgrade the table with Apache Hudi",
         ),
     ),
-    _ignored(keys.INITIAL_VERSION, "a record of the table's past, which stays"),
+    _ignored(keys.INITIAL_VERSION, "the version that the table was created with; it is kept"),
     _honoured(
         keys.TABLE_FORMAT,
-        "another format keeps its timeline in its own way",
+        "another format has another timeline",
         Refusal(
             _READ,
             "values other than `native`",
@@ -117,7 +117,7 @@ _IDENTITY = (
         keys.CREATE_SCHEMA,
         _HONOUR,
         _IGNORE,
-        "the columns that a query may name until the first commit, whose schema then counts",
+        "the columns that a query may name until the first commit, whose schema replaces it",
     ),
 )
 
@@ -155,7 +155,7 @@ _KEYS_AND_PARTITIONS = (
     _honoured(keys.PARTITION_FIELDS, "must equal the pipeline's"),
     _honoured(
         keys.KEY_GENERATOR_TYPE,
-        "keys and partition paths must be those that Apache Hudi makes",
+        "keys and partition paths must be those that Apache Hudi generates",
         Refusal(
             _WRITE,
             "values other than `SIMPLE`, `COMPLEX`, `NON_PARTITION`, with `_AVRO` or without",
@@ -166,7 +166,7 @@ _KEYS_AND_PARTITIONS = (
     ),
     _honoured(
         keys.KEY_GENERATOR_CLASS,
-        "the same, as releases of version 6 name it",
+        "the same, in releases of version 6",
         Refusal(
             _WRITE,
             "classes of other key generators, and of users",
@@ -203,13 +203,13 @@ _KEYS_AND_PARTITIONS = (
     ),
     _honoured(
         keys.DROP_PARTITION_COLUMNS,
-        "the files do not hold the partition columns, which are read from the path",
+        "the files lack the partition columns, which are read from the path",
         Refusal(
             _READ,
             "`true` if a folder is not the value of one column, and on merge-on-read",
             drops_unreadable_columns,
-            "so that the files do not hold the partition columns; they are read from the path here "
-            "only on copy-on-write and if each folder is the value of one column",
+            "so that the files lack the partition columns; they are read from the path here only "
+            "on copy-on-write and if each folder is the value of one column",
             _ONLY_APACHE,
         ),
         Refusal(
@@ -247,7 +247,7 @@ _MERGING = (
             _MAINTAIN,
             "`CUSTOM` without a merge strategy or a payload",
             is_custom_without_rules,
-            "and the table names neither a merge strategy nor a payload class",
+            "but the table names neither a merge strategy nor a payload class",
             f"set {keys.MERGE_STRATEGY_ID}",
         ),
     ),
@@ -258,9 +258,9 @@ _MERGING = (
         "a query that merges logs refuses an unknown payload as well",
         Refusal(
             _MAINTAIN,
-            "payloads that are not known here",
+            "unsupported payloads",
             is_unknown_payload,
-            f"and the payloads that are known here are {', '.join(PAYLOAD_CLASSES)}",
+            f"but only the payloads {', '.join(PAYLOAD_CLASSES)} are supported here",
             _ANOTHER_PATH,
         ),
     ),
@@ -272,13 +272,13 @@ _MERGING = (
             _MAINTAIN,
             "values other than `IGNORE_DEFAULTS` and `FILL_UNAVAILABLE`",
             is_unknown_partial_update,
-            f"and the modes that are known here are {', '.join(PartialUpdateMode)}",
+            f"but only the modes {', '.join(PartialUpdateMode)} are supported here",
             _ANOTHER_PATH,
         ),
     ),
     _honoured(keys.DELETE_FIELD, "rows with the marker in it are deletes"),
     _honoured(keys.DELETE_MARKER, "the marker"),
-    _honoured(keys.UNAVAILABLE_VALUE, "the text that partial updates fill"),
+    _honoured(keys.UNAVAILABLE_VALUE, "the text that partial updates replace"),
     _ignored(
         keys.MERGE_PROPERTIES,
         "options of a user's merger",
@@ -286,7 +286,7 @@ _MERGING = (
             _MAINTAIN,
             ANY_VALUE,
             is_set,
-            "which is a rule of merging that is not known here",
+            "which is an unknown rule of merging",
             REMOVE_PROPERTY,
         ),
     ),
@@ -322,12 +322,12 @@ _FILES = (
     ),
     _honoured(
         keys.POPULATE_META_FIELDS,
-        "keys are made from the record key fields if rows do not carry them",
+        "keys are generated from the record key fields if rows lack them",
         Refusal(
             _MAINTAIN,
             "`false`",
             lacks_meta_columns,
-            "and tables whose rows do not carry Hudi's columns are not written here",
+            "and tables whose rows lack Hudi's columns are not written here",
             _ANOTHER_PATH,
         ),
     ),
@@ -359,8 +359,8 @@ _INDEXES = (
                 _MAINTAIN,
                 ANY_VALUE,
                 is_set,
-                "so Apache Hudi is building this index, which every writer has to update and "
-                "which is not updated here",
+                "so Apache Hudi is building this index, which every writer must update, but it is "
+                "not updated here",
                 f"wait until it is complete, or {_DROP_METADATA_TABLE}",
             ),
         ),
@@ -372,7 +372,7 @@ _INDEXES = (
             _MAINTAIN,
             f"values other than `{_INDEX_DEFINITIONS}`",
             is_none_of(_INDEX_DEFINITIONS),
-            f"and index definitions are kept here in {_INDEX_DEFINITIONS}",
+            f"but index definitions are stored here in {_INDEX_DEFINITIONS}",
             _ANOTHER_PATH,
         ),
     ),
@@ -402,18 +402,18 @@ _CHANGES = (
             "write with Apache Hudi, set it to false, or write to another path",
         ),
     ),
-    PropertyRule(keys.CDC_LOGGING_MODE, _HONOUR, _IGNORE, "what CDC queries find in `.cdc` files"),
+    PropertyRule(keys.CDC_LOGGING_MODE, _HONOUR, _IGNORE, "the content of `.cdc` files"),
 )
 
 _BOOTSTRAP = (
     _honoured(
         keys.BOOTSTRAP_BASE_PATH,
-        "some columns lie in files of another table",
+        "some columns are in files of another table",
         Refusal(
             _READ,
             ANY_VALUE,
             is_set,
-            "so the table was bootstrapped from there, where some of its columns still lie; such "
+            "so some columns of the table are in the files that it was bootstrapped from; such "
             "tables are not read here",
             "rewrite it with Apache Hudi",
         ),
@@ -428,7 +428,7 @@ _BOOTSTRAP = (
     ),
 )
 
-#: What becomes of keys outside ``hoodie.``.
+#: The rule of keys outside ``hoodie.``.
 USER_NOTES = _ignored("(keys outside `hoodie.`)", "notes of users; Apache Hudi reads none of them")
 
 #: By subject, as the page shows them.
@@ -443,14 +443,3 @@ SUBJECTS = {
     "Bootstrap": _BOOTSTRAP,
 }
 RULES = tuple(rule for rules in SUBJECTS.values() for rule in rules)
-_RULE_BY_KEY = {rule.key: rule for rule in RULES}
-
-
-def rule_of(key: str) -> PropertyRule | None:
-    """The rule of a property; None when what it means is not known."""
-    if not key.startswith(("hoodie.", "_hoodie.")):
-        return USER_NOTES
-    if key in _RULE_BY_KEY:
-        return _RULE_BY_KEY[key]
-    prefixed = (rule for rule in RULES if rule.key.endswith("*"))
-    return next((rule for rule in prefixed if key.startswith(rule.key[:-1])), None)

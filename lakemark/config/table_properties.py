@@ -1,9 +1,9 @@
-"""``.hoodie/hoodie.properties``: what a table is (``HoodieTableConfig`` of Apache Hudi 1.2.0).
+"""The properties of a table, in ``.hoodie/hoodie.properties``.
 
-The file is in the syntax of ``java.util.Properties``. Apache refuses one without its checksum, a
-CRC-32 of ``<database>.<table>``. ``=`` and ``:`` inside values stay unescaped, since hudi-rs
-does not unescape and Java's loader accepts both. Characters outside ASCII are escaped, since Java
-reads the file as ISO-8859-1.
+The file has the syntax of ``java.util.Properties``. Apache Hudi refuses a file without a valid
+checksum, a CRC-32 of ``<database>.<table>``. ``=`` and ``:`` inside values are not escaped, because
+hudi-rs does not unescape them and Java accepts both forms. Characters outside ASCII are escaped,
+because Java reads the file as ISO-8859-1. Source: ``HoodieTableConfig`` of Apache Hudi 1.2.0.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from typing import Any
 from lakemark.config import keys
 from lakemark.config.key_generators import (
     KeyGeneratorType,
-    class_of_word,
-    implemented,
-    implied_by_fields,
-    word_of_class,
+    class_of_type,
+    find_implemented,
+    infer_key_generator,
+    type_of_class,
 )
 from lakemark.errors import CorruptData
 from lakemark.model.format_version import FormatVersion
@@ -33,14 +33,14 @@ BACKUP_PATH = ".hoodie/hoodie.properties.backup"
 
 
 class TableType(StrEnum):
-    """How changes are kept; the value is the stored word."""
+    """How changes are stored; the value is the stored name."""
 
     MERGE_ON_READ = "MERGE_ON_READ"
     COPY_ON_WRITE = "COPY_ON_WRITE"
 
 
 class MergeMode(StrEnum):
-    """Which of two changes to one record wins; the value is the stored word."""
+    """Which of two changes to one record wins; the value is the stored name."""
 
     EVENT_TIME = "EVENT_TIME_ORDERING"
     COMMIT_TIME = "COMMIT_TIME_ORDERING"
@@ -49,7 +49,7 @@ class MergeMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TableProperties:
-    """The stored properties, with those that the project uses typed."""
+    """The stored properties, with typed access to those that this project uses."""
 
     values: Mapping[str, str]
 
@@ -60,10 +60,10 @@ class TableProperties:
 
     @property
     def create_schema(self) -> dict[str, Any] | None:
-        """The Avro schema that the table was created with; it counts until the first commit.
+        """The Avro schema that the table was created with, which is valid until the first commit.
 
         Raises:
-            CorruptData: it is no schema.
+            CorruptData: it is not a schema.
         """
         text = self.values.get(keys.CREATE_SCHEMA, "")
         if not text.strip():
@@ -105,19 +105,19 @@ class TableProperties:
 
     @property
     def archive_folder(self) -> str:
-        """Folder of archived instants inside ``.hoodie``, of table version 6; may be ""."""
+        """Folder of archived instants inside ``.hoodie``, of table version 6. It may be ""."""
         return self.values.get(keys.ARCHIVELOG_FOLDER, "archived")
 
     @property
     def record_key_fields(self) -> tuple[str, ...]:
-        """Columns that make the record key."""
+        """Columns of the record key."""
         return _csv(self.values.get(keys.RECORD_KEY_FIELDS))
 
     @property
     def partition_fields(self) -> tuple[str, ...]:
-        """Columns that make the partition path; none for a non-partitioned table.
+        """Columns of the partition path; empty for a table without partitions.
 
-        The custom key generator stores ``field:TYPE``; here are the fields alone.
+        The custom key generator stores ``field:TYPE``; the types are removed.
         """
         stored = _csv(self.values.get(keys.PARTITION_FIELDS))
         return tuple(field.partition(":")[0] for field in stored)
@@ -138,32 +138,32 @@ class TableProperties:
 
     @property
     def key_generator(self) -> str:
-        """The word of the key generator: of the stored class, or stored, or implied by the fields.
+        """Type of the key generator: of the stored class, or stored, or inferred from the fields.
 
-        ``USER_PROVIDED`` is a class that is not one of Apache Hudi's own.
+        ``USER_PROVIDED`` is the type of a user's class.
         """
         class_name = self.values.get(keys.KEY_GENERATOR_CLASS)
         if class_name:
-            return word_of_class(class_name)
+            return type_of_class(class_name)
         stored = self.values.get(keys.KEY_GENERATOR_TYPE)
         if stored:
             return stored
-        return implied_by_fields(self.record_key_fields, self.partition_fields)
+        return infer_key_generator(self.record_key_fields, self.partition_fields)
 
     @property
     def key_generator_class(self) -> str | None:
-        """The class of the key generator; None for a class of the user's that is not stored."""
-        return self.values.get(keys.KEY_GENERATOR_CLASS) or class_of_word(self.key_generator)
+        """The class of the key generator; None for a user's class that is not stored."""
+        return self.values.get(keys.KEY_GENERATOR_CLASS) or class_of_type(self.key_generator)
 
     @property
     def folders_are_values(self) -> bool:
         """Whether each folder of a partition path is the value of one partition field.
 
-        False if no key generator is stored: the fields imply one, which need not be the writer's.
+        False if no key generator is stored: the inferred one may not be the writer's.
         """
         if not {keys.KEY_GENERATOR_TYPE, keys.KEY_GENERATOR_CLASS} & self.values.keys():
             return False
-        kind = implemented(self.key_generator)
+        kind = find_implemented(self.key_generator)
         return kind in (KeyGeneratorType.SIMPLE, KeyGeneratorType.COMPLEX)
 
     @property
@@ -178,25 +178,25 @@ class TableProperties:
 
     @property
     def populates_meta_columns(self) -> bool:
-        """Whether rows carry the five meta columns; without them keys are made from fields."""
+        """Whether rows have the five meta columns; if not, keys are generated from fields."""
         return _flag(self.values.get(keys.POPULATE_META_FIELDS, "true"))
 
     @property
     def drops_partition_columns(self) -> bool:
-        """Whether the files lack the partition columns, whose values are in the path alone."""
+        """Whether the files lack the partition columns, so that only the path has their values."""
         return _flag(self.values.get(keys.DROP_PARTITION_COLUMNS))
 
     @property
     def cdc_enabled(self) -> bool:
-        """Whether the table keeps changes for CDC queries."""
+        """Whether the table stores changes for CDC queries."""
         return _flag(self.values.get(keys.CDC_ENABLED))
 
     @property
     def metadata_partitions(self) -> tuple[str, ...]:
-        """Partitions of the metadata table that readers trust; none when there is no such table."""
-        half_built = self.inflight_metadata_partitions
-        complete = _csv(self.values.get(keys.METADATA_PARTITIONS))
-        return tuple(name for name in complete if name not in half_built)
+        """Complete partitions of the metadata table; empty if there is no metadata table."""
+        inflight = self.inflight_metadata_partitions
+        listed = _csv(self.values.get(keys.METADATA_PARTITIONS))
+        return tuple(name for name in listed if name not in inflight)
 
     @property
     def inflight_metadata_partitions(self) -> tuple[str, ...]:
@@ -209,7 +209,7 @@ class TableProperties:
         return bool(self.metadata_partitions or self.inflight_metadata_partitions)
 
     def with_metadata_partitions(self, partitions: Iterable[str]) -> TableProperties:
-        """The same table, whose readers trust these partitions of the metadata table."""
+        """The properties of the table with these complete partitions of the metadata table."""
         named = {
             keys.METADATA_PARTITIONS: ",".join(sorted(partitions)),
             keys.METADATA_PARTITIONS_INFLIGHT: "",
@@ -218,22 +218,22 @@ class TableProperties:
         return TableProperties({**self.values, **named})
 
     def without_metadata_table(self) -> TableProperties:
-        """The same table, read by listing storage."""
+        """The properties of the table without a metadata table; readers list storage."""
         cleared = {keys.METADATA_PARTITIONS: "", keys.METADATA_PARTITIONS_INFLIGHT: ""}
         return TableProperties({**self.values, **cleared})
 
     def to_bytes(self) -> bytes:
-        """The stored text, with its checksum, in a fixed order."""
+        """Encode the properties, with the checksum, in a fixed order."""
         stored = {**self.values, keys.TABLE_CHECKSUM: checksum(self.values)}
         lines = [f"{_escape_key(key)}={_escape(value)}" for key, value in sorted(stored.items())]
         return "\n".join(["#Properties of an Apache Hudi table", *lines, ""]).encode()
 
     @classmethod
     def parse(cls, data: bytes, path: str = PROPERTIES_PATH) -> TableProperties:
-        """The properties in ``data``.
+        """Parse the stored properties.
 
         Raises:
-            CorruptData: no table name, or the checksum is missing or another.
+            CorruptData: there is no table name, or no valid checksum.
         """
         values = parse_properties(data)
         if keys.TABLE_NAME not in values:
@@ -269,21 +269,21 @@ def new_table_properties(
     merging: Mapping[str, str] = MappingProxyType({}),
     version: FormatVersion = FormatVersion.V9,
 ) -> TableProperties:
-    """Properties of a new table, timeline in UTC.
+    """Build the properties of a new table, with its timeline in UTC.
 
-    Those of version 9 are what Apache Hudi 1.2 writes; before that what the releases of the version
-    wrote, which 1.2 reads as well.
+    For version 9 they are those that Apache Hudi 1.2 writes. For earlier versions they are those of
+    the releases of that version, which 1.2 reads as well.
 
     Args:
         name: the table's.
-        table_type: how changes are kept.
-        record_key_fields: columns that make the record key.
-        partition_fields: columns that make the partition path.
+        table_type: how changes are stored.
+        record_key_fields: columns of the record key.
+        partition_fields: columns of the partition path.
         ordering_fields: columns that order changes to one record.
-        merge_mode: which of them wins.
+        merge_mode: which of two changes wins.
         hive_style: whether folders are named ``field=value``.
         url_encode: whether special characters of a partition value are written ``%XX``.
-        merging: what else there is to say about it, see ``merge_request.merge_properties``.
+        merging: other properties of merging, see ``merge_request.merge_properties``.
         version: the table's.
     """
     record_key, partition = tuple(record_key_fields), tuple(partition_fields)
@@ -300,7 +300,7 @@ def new_table_properties(
             **({ordering_key(version): ordering} if ordering else {}),
             **({} if version is FormatVersion.V6 else {keys.MERGE_MODE: merge_mode}),
             **merging,
-            **key_generator_properties(implied_by_fields(record_key, partition), version),
+            **key_generator_properties(infer_key_generator(record_key, partition), version),
             keys.POPULATE_META_FIELDS: "true",
             keys.BASE_FILE_FORMAT: "PARQUET",
             keys.HIVE_STYLE_PARTITIONING: str(hive_style).lower(),
@@ -315,19 +315,19 @@ def new_table_properties(
 
 
 def ordering_key(version: FormatVersion) -> str:
-    """What the ordering fields are kept under."""
+    """The key that stores the ordering fields."""
     return keys.ORDERING_FIELDS if version is FormatVersion.V9 else keys.PRECOMBINE_FIELD
 
 
 def key_generator_properties(kind: str, version: FormatVersion) -> dict[str, str]:
-    """The word of a new table's key generator; releases of version 6 know it by its class."""
-    class_name = class_of_word(kind) if version is FormatVersion.V6 else None
+    """The properties of a key generator; releases of version 6 read its class."""
+    class_name = class_of_type(kind) if version is FormatVersion.V6 else None
     named = {keys.KEY_GENERATOR_CLASS: class_name} if class_name else {}
     return {keys.KEY_GENERATOR_TYPE: kind, **named}
 
 
 def layout_properties(version: FormatVersion) -> dict[str, str]:
-    """Where a table of that version has its timeline."""
+    """The properties that locate the timeline of a table of that version."""
     if version.timeline_layout == 1:
         return {keys.TIMELINE_LAYOUT_VERSION: "1", keys.ARCHIVELOG_FOLDER: "archived"}
     return {
@@ -341,7 +341,7 @@ def layout_properties(version: FormatVersion) -> dict[str, str]:
 
 
 def metadata_table_properties(data: TableProperties) -> TableProperties:
-    """Properties of a table's metadata table, as Apache Hudi 1.2 writes them."""
+    """Build the properties of a table's metadata table, as Apache Hudi 1.2 writes them."""
     version = FormatVersion(data.version)
     mode = {} if version is FormatVersion.V6 else {keys.MERGE_MODE: str(MergeMode.CUSTOM)}
     layout = layout_properties(version)
@@ -376,16 +376,16 @@ _WRITTEN_ESCAPES = {**{text: f"\\{word}" for word, text in _NAMED_ESCAPES.items(
 
 
 def parse_properties(data: bytes) -> dict[str, str]:
-    """Key-values of a ``java.util.Properties`` text, escapes resolved; comments are dropped.
+    """Parse a ``java.util.Properties`` text; comments are dropped.
 
-    Java reads the bytes as ISO-8859-1; other characters are the escapes of their UTF-16 units.
+    Java reads the bytes as ISO-8859-1; other characters are escapes of their UTF-16 units.
     """
     text = data.decode("latin-1").replace("\r\n", "\n").replace("\r", "\n")
     return dict(_entry(line) for line in _logical_lines(text.split("\n")))
 
 
 def _logical_lines(lines: Iterable[str]) -> Iterator[str]:
-    """The lines that hold an entry; a backslash continues an entry, but not a comment."""
+    """The lines with an entry; a backslash continues an entry, but not a comment."""
     begun = ""
     for line in lines:
         stripped = line.lstrip(" \t\f")
@@ -434,7 +434,7 @@ def _escape_characters(text: str) -> str:
 
 
 def _in_ascii(char: str) -> str:
-    """A character; those outside ASCII as the escapes of their UTF-16 units."""
+    """Escape a character outside ASCII as its UTF-16 units; return others unchanged."""
     if char.isascii():
         return char
     units = char.encode("utf-16-be")
@@ -446,5 +446,5 @@ def _csv(value: str | None) -> tuple[str, ...]:
 
 
 def _flag(value: str | None) -> bool:
-    """As ``Boolean.parseBoolean`` of Java has it: spaces around ``true`` make it false."""
+    """Parse a boolean as Java's ``Boolean.parseBoolean``: with spaces around, ``true`` is false."""
     return (value or "").lower() == "true"

@@ -1,4 +1,4 @@
-"""What a writer wants a table to be, and how that differs from what it is."""
+"""The settings of a writer for a table, and their comparison with an existing table."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ from lakemark.model.changes import DeleteMarker
 from lakemark.model.format_version import FormatVersion
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TableSpec:
     """Settings that are fixed when a table is created.
 
     Attributes:
         name: the table's.
-        record_key: columns that make the record key.
-        table_type: how changes are kept.
-        partition_by: columns that make the partition path.
+        record_key: columns of the record key.
+        table_type: how changes are stored.
+        partition_by: columns of the partition path.
         ordering: columns that order changes to one record, most significant first.
         merge_mode: which of two changes wins; None infers it (``lakemark.config.merge_request``).
         hive_style: whether folders are named ``field=value``.
         url_encode: whether special characters of a partition value are written ``%XX``.
-        partial_update: which values of the winner are filled from the other record.
-        unavailable_value: the text that ``FILL_UNAVAILABLE`` fills.
-        delete_marker: marks deletes among data rows, besides Hudi's own columns.
-        payload: a payload of Apache Hudi, by its class or the last part of it, that says how
-            records are merged; a new table says the same in settings of version 9.
+        partial_update: decides which values of the winner come from the other record.
+        unavailable_value: the text that ``FILL_UNAVAILABLE`` replaces.
+        delete_marker: marks deletes among data rows, in addition to Hudi's own columns.
+        payload: a payload of Apache Hudi, by its class or the last part of it, whose merge rules
+            apply; a new table stores them as settings of version 9.
         merger: merges in mode ``CUSTOM``.
-        metadata_table: whether a new table keeps one; no difference to one that is there.
-        version: of a new table; one that is there is continued in its own.
+        metadata_table: whether a new table has one; an existing table keeps what it has.
+        version: of a new table; an existing table keeps its own.
     """
 
     name: str
@@ -67,19 +67,19 @@ class TableSpec:
 
     @property
     def merging(self) -> MergeSettings:
-        """What decides between records of one key, nothing of it left out.
+        """The complete merge settings.
 
         Raises:
-            InvalidConfig: settings that do not go together, or an unknown payload.
+            InvalidConfig: settings contradict each other, or the payload is unknown.
         """
-        settings = self._request.settings()
+        settings = self._request.resolve()
         return replace(settings, strategy_id=self.merger.strategy_id) if self.merger else settings
 
     def to_properties(self) -> TableProperties:
-        """Properties of a new table.
+        """Build the properties of a new table.
 
         Raises:
-            InvalidConfig: as ``merging``; or a table of that version cannot say it.
+            InvalidConfig: as ``merging``; or a table of that version cannot store a setting.
         """
         merging = self.merging
         mode = merging.mode
@@ -98,14 +98,14 @@ class TableSpec:
             self.version,
         )
 
-    def check(self, properties: TableProperties, place: str) -> None:
-        """Pass when a writer with this spec may write to the table.
+    def check(self, properties: TableProperties, url: str) -> None:
+        """Check that a writer with this spec may write to an existing table.
 
         Raises:
-            Unsupported: a property, or its value, that this project does not write.
+            Unsupported: a property of the table does not allow writing here.
             InvalidConfig: the settings contradict the table's, or each other.
         """
-        check_allows(properties, Purpose.WRITE, place)
+        check_allows(properties, Purpose.WRITE, url)
         wanted_and_found = {
             "type": (self.table_type, properties.table_type),
             "record_key": (self.record_key, properties.record_key_fields),
@@ -121,7 +121,7 @@ class TableSpec:
         ]
         if differences:
             message = (
-                f"table {place} does not fit: {'; '.join(differences)}; "
+                f"table {url} does not match the settings: {'; '.join(differences)}; "
                 "change the pipeline, or write to another path"
             )
             raise InvalidConfig(message)
@@ -129,13 +129,13 @@ class TableSpec:
     @property
     def _request(self) -> MergeRequest:
         return MergeRequest(
-            self.ordering,
-            self.merge_mode,
-            self.partial_update,
-            self.unavailable_value,
-            self.delete_marker,
-            self.payload,
-            self.merger.class_path if self.merger else None,
+            ordering=self.ordering,
+            merge_mode=self.merge_mode,
+            partial_update=self.partial_update,
+            unavailable_value=self.unavailable_value,
+            delete_marker=self.delete_marker,
+            payload=self.payload,
+            merger_class=self.merger.class_path if self.merger else None,
         )
 
     def _merging_and_found(self, properties: TableProperties) -> dict[str, tuple[object, object]]:
@@ -149,7 +149,7 @@ class TableSpec:
             "merge strategy": (_lower(wanted.strategy_id), _lower(found.strategy_id)),
         }
         if wanted.mode is MergeMode.COMMIT_TIME and not wanted.ordering_fields:
-            # Apache Hudi keeps ordering fields beside this mode, which does not look at them.
+            # Apache Hudi may store ordering fields with this mode, which ignores them.
             del compared["ordering"]
         asked, stored = self._request.payload_class, stored_payload(properties)
         if found.payload is not None or None not in (asked, stored):

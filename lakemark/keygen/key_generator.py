@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakemark.config.key_generators import KeyGeneratorType, implemented, implied_by_fields
+from lakemark.config.key_generators import KeyGeneratorType, find_implemented, infer_key_generator
 from lakemark.config.table_properties import TableProperties
 from lakemark.errors import InvalidConfig, Unsupported
 from lakemark.keygen.key_value import key_value
@@ -73,7 +73,7 @@ class KeyGeneratorConfig:
     @property
     def effective_kind(self) -> KeyGeneratorType:
         """The type, or the one that the fields imply."""
-        return self.kind or implied_by_fields(self.record_key_fields, self.partition_fields)
+        return self.kind or infer_key_generator(self.record_key_fields, self.partition_fields)
 
     @property
     def has_lone_complex_key(self) -> bool:
@@ -100,7 +100,7 @@ class KeyGeneratorConfig:
             Unsupported: the key generator is not implemented.
             InvalidConfig: the fields do not fit the key generator.
         """
-        kind = implemented(properties.key_generator)
+        kind = find_implemented(properties.key_generator)
         if kind is None:
             named = properties.key_generator_class or properties.key_generator
             message = (

@@ -1,4 +1,4 @@
-"""The rows of a data block.
+"""Reads and encodes the rows of a data block.
 
 AVRO_DATA::
 
@@ -37,7 +37,7 @@ from lakemark.schema.avro import to_arrow
 
 AVRO_BLOCK_VERSION = 3
 
-#: Those before were laid out alike.
+#: Earlier versions have the same layout.
 _READ_AVRO_VERSIONS = (1, 2, 3)
 
 Offsets = npt.NDArray[np.int64]
@@ -47,10 +47,10 @@ _LENGTH = struct.Struct(">i")
 
 
 def encode_parquet(rows: pa.Table, avro_schema: Mapping[str, object]) -> memoryview:
-    """Content of a PARQUET_DATA block, as one row group.
+    """Encode the content of a PARQUET_DATA block, as one row group.
 
     Args:
-        rows: columns and types of the schema.
+        rows: with the columns and types of the schema.
         avro_schema: the rows' schema.
     """
     sink = pa.BufferOutputStream()
@@ -61,42 +61,42 @@ def encode_parquet(rows: pa.Table, avro_schema: Mapping[str, object]) -> memoryv
 
 
 def encode_avro(rows: pa.Table, avro_schema: Mapping[str, object]) -> memoryview:
-    """Content of an AVRO_DATA block; arguments as for ``encode_parquet``."""
+    """Encode the content of an AVRO_DATA block; arguments as for ``encode_parquet``."""
     block_prefix = _PREFIX.pack(AVRO_BLOCK_VERSION, rows.num_rows)
     if rows.num_rows == 0:
         return memoryview(block_prefix)
     records = ByteStrings(*encode_rows(rows, avro_schema))
     prefixes = block_prefix + records.lengths.astype(">i4").tobytes()
-    # What stands before each record: its length, and for the first one the block's prefix too.
+    # The bytes before each record: its length, and for the first one also the block's prefix.
     bounds = np.arange(_PREFIX.size, len(prefixes) + 1, _LENGTH.size, dtype=np.int64)
     bounds[0] = 0
     before = ByteStrings(np.frombuffer(prefixes, np.uint8), bounds)
-    laid_out = pc.binary_join_element_wise(
+    joined = pc.binary_join_element_wise(
         before.to_arrow(), records.to_arrow(), pa.scalar(b"", pa.large_binary())
     )
-    content = byte_strings(laid_out)
+    content = byte_strings(joined)
     return content.data[: content.offsets[-1]].data
 
 
 def read_rows(block: LogBlock, columns: Sequence[str] | None = None) -> pa.Table:
-    """The rows of a data block, in stored order.
+    """Read the rows of a data block, in stored order.
 
     Args:
-        block: an AVRO_DATA, PARQUET_DATA or HFILE_DATA block; of Parquet only what is asked for is
-            read.
-        columns: names of those wanted; ones that the block lacks are left out. None means all.
+        block: an AVRO_DATA, PARQUET_DATA or HFILE_DATA block.
+        columns: names of the columns to read; those that the block lacks are omitted. None means
+            all. Of a Parquet block, no other columns are read.
 
     Returns:
-        Columns in the order of the block's schema, with the types that ``to_arrow`` gives it.
+        Columns in the order of the block's schema, with the types of ``to_arrow``.
 
     Raises:
-        CorruptData: the content disagrees with the schema in the header, or with its own format.
-        Unsupported: a block of another kind or version.
+        CorruptData: the content does not match the schema in the header, or its own format.
+        Unsupported: the block has another kind or version.
     """
     if block.type in _READERS:
         return _READERS[block.type](block, _schema_of(block, columns))
     message = (
-        f"{block.path} holds a {block.type.name} block; rows can be read from "
+        f"{block.path} has a {block.type.name} block, but rows can be read only from "
         f"{', '.join(kind.name for kind in _READERS)} blocks"
     )
     raise Unsupported(message)
@@ -114,7 +114,7 @@ def _schema_of(block: LogBlock, columns: Sequence[str] | None) -> pa.Schema:
 
 
 def _read_parquet(block: LogBlock, schema: pa.Schema) -> pa.Table:
-    """The columns of ``schema``; one whose stored type differs (a list's inner names) is cast."""
+    """Read the columns of ``schema``; if a stored type differs (in a list's names), it is cast."""
     try:
         with open_parquet(block.content.open(), pre_buffer=True) as file:
             stored = file.read(columns=schema.names)
@@ -156,14 +156,14 @@ def _read_hfile(block: LogBlock, schema: pa.Schema) -> pa.Table:
 def _check_version(block: LogBlock, version: int) -> None:
     if version not in _READ_AVRO_VERSIONS:
         message = (
-            f"{block.path} holds an Avro block of version {version}; versions "
-            f"{_READ_AVRO_VERSIONS} can be read, compact the table with the Hudi that wrote it"
+            f"{block.path} has an Avro block of version {version}, but only versions "
+            f"{_READ_AVRO_VERSIONS} can be read; compact the table with the Hudi that wrote it"
         )
         raise Unsupported(message)
 
 
 def _record_bounds(block: LogBlock, content: bytes, count: int) -> tuple[Offsets, Offsets]:
-    """Where each record begins and ends in the content."""
+    """Start and end of each record in the content."""
     if not 0 <= count <= (len(content) - _PREFIX.size) // _LENGTH.size:
         raise block.corrupt(expected="a record count that fits the block", actual=str(count))
     starts = _record_starts(content, count)
@@ -173,9 +173,9 @@ def _record_bounds(block: LogBlock, content: bytes, count: int) -> tuple[Offsets
 
 
 def _record_starts(content: bytes, count: int) -> Offsets:
-    """Where each record begins, and where one more would; ends early when a length leads astray.
+    """Start of each record, and of one more after the last; ends early at an invalid length.
 
-    A length says only where the next one stands, so this is the one step taken record by record.
+    A length only gives the position of the next one, so this is a step for each record.
     """
     starts = [_PREFIX.size + _LENGTH.size]
     size_bytes, read_length = len(content), _LENGTH.unpack_from

@@ -1,10 +1,10 @@
-"""The records of a delete block.
+"""Reads and encodes the records of a delete block.
 
     4  block version, 3
     4  content length
     n  HoodieDeleteRecordList in Avro binary
 
-Versions 1 and 2 hold Java objects in Kryo. Source: ``HoodieDeleteBlock`` of Apache Hudi 1.2.0.
+Versions 1 and 2 contain Java objects in Kryo. Source: ``HoodieDeleteBlock`` of Apache Hudi 1.2.0.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ def encode_deletes(
     ordering: Sequence[pa.Array] | None = None,
     commit_time: npt.NDArray[np.bool_] | None = None,
 ) -> bytes:
-    """Content of a DELETE block; arguments and errors as for ``delete_records.encode``."""
+    """Encode the content of a DELETE block; arguments and errors as ``delete_records.encode``."""
     records = delete_records.encode(record_keys, partition_paths, ordering, commit_time)
     return _PREFIX.pack(DELETE_BLOCK_VERSION, len(records)) + records
 
 
 def read_deletes(block: LogBlock) -> DeleteRecords:
-    """The records of a DELETE block, in stored order.
+    """Read the records of a DELETE block, in stored order.
 
     Raises:
-        CorruptData: the content disagrees with the format.
-        Unsupported: a version that holds Java objects.
+        CorruptData: the content does not match the format.
+        Unsupported: the version contains Java objects.
     """
     assert block.type is BlockType.DELETE, block
     content = block.content.read()
@@ -64,8 +64,8 @@ def read_deletes(block: LogBlock) -> DeleteRecords:
 def _check_version(block: LogBlock, version: int) -> None:
     if version in _KRYO_VERSIONS:
         message = (
-            f"{block.path} holds a delete block of version {version}, Java objects in Kryo; "
-            "compact the table with the Hudi that wrote it"
+            f"{block.path} has a delete block of version {version}, which contains Java objects in "
+            "Kryo; compact the table with the Hudi that wrote it"
         )
         raise Unsupported(message)
     if version != DELETE_BLOCK_VERSION:

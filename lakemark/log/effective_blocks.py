@@ -1,15 +1,15 @@
-"""Which blocks of a slice's logs count, and in which order they are read.
+"""Selects the effective blocks of a slice's logs, in the order in which they are read.
 
-Blocks are taken instant by instant, in the order in which instants first appear. Left out are
+Blocks are ordered by instant, in the order in which instants first appear. These are omitted:
 
-- blocks of instants that the caller does not see (table version 6 keeps blocks of several commits,
-  and of failed ones, in one file);
-- blocks that a rollback command took back: those of its target that stand before it;
-- blocks that a log compaction wrote again. Its own block stands where the last of them stood, or
-  nowhere when none of them is left.
+- blocks of instants that are not visible to the caller (in table version 6, one file has blocks of
+  several commits, and of failed ones);
+- blocks that a rollback command has undone: those of its target that precede it;
+- blocks that a log compaction has rewritten. Its own block takes the position of the last of them;
+  if none of them is visible, its own block is omitted, too.
 
-Corrupt blocks and CDC blocks hold no changes. Source: ``BaseHoodieLogRecordReader`` of Apache Hudi
-1.2.0.
+Corrupt blocks and CDC blocks contain no changes. Source: ``BaseHoodieLogRecordReader`` of Apache
+Hudi 1.2.0.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ IsVisible: TypeAlias = Callable[[str], bool]
 
 
 def effective_blocks(blocks: Iterable[LogBlock], is_visible: IsVisible) -> list[LogBlock]:
-    """The data and delete blocks that count, oldest first.
+    """Select the data and delete blocks to read, oldest first.
 
     Args:
         blocks: of all logs of a slice, in scan order.
-        is_visible: whether blocks of an instant count.
+        is_visible: whether blocks of an instant are visible.
 
     Raises:
         CorruptData: a block's header lacks its instant.
-        Unsupported: a command that is not known.
+        Unsupported: a block has an unknown command.
     """
     by_instant = _by_instant(blocks, is_visible)
     rewritten_by: dict[str, str] = {}
-    taken: list[str] = []
+    chosen: list[str] = []
     for instant in reversed(by_instant):
         rewritten = by_instant[instant][0].header.get(HeaderKey.COMPACTED_BLOCK_TIMES)
         final = rewritten_by.get(instant, instant)
         if rewritten is not None:
             rewritten_by.update(dict.fromkeys(rewritten.split(","), final))
-        elif final not in taken:
-            taken.append(final)
-    return [block for instant in reversed(taken) for block in by_instant[instant]]
+        elif final not in chosen:
+            chosen.append(final)
+    return [block for instant in reversed(chosen) for block in by_instant[instant]]
 
 
 def _by_instant(blocks: Iterable[LogBlock], is_visible: IsVisible) -> dict[str, list[LogBlock]]:
@@ -62,7 +62,8 @@ def _target_of(command: LogBlock) -> str:
     kind = command.header.get(HeaderKey.COMMAND_BLOCK_TYPE)
     if kind != ROLLBACK_COMMAND:
         message = (
-            f"{command.path} holds the command {kind}; known is {ROLLBACK_COMMAND}, a rollback"
+            f"{command.path} has a block with command {kind}, but only {ROLLBACK_COMMAND}, a "
+            "rollback, is supported"
         )
         raise Unsupported(message)
     return command.header.get(HeaderKey.TARGET_INSTANT_TIME, "")

@@ -1,4 +1,4 @@
-"""Part of an open file, read at once or as if it were a file of its own."""
+"""A part of an open file, which is read at once or as a file of its own."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class FileRange:
     size_bytes: int
 
     def read(self) -> bytes:
-        """All bytes of the range.
+        """Read all bytes of the range.
 
         Raises:
             CorruptData: the file ends before the range does.
@@ -34,7 +34,7 @@ class FileRange:
         return self.read_at(0, self.size_bytes)
 
     def read_at(self, offset: int, size_bytes: int) -> bytes:
-        """``size_bytes`` bytes from ``offset`` within the range.
+        """Read ``size_bytes`` bytes from ``offset`` within the range.
 
         Raises:
             CorruptData: the range, or the file, ends before that.
@@ -53,7 +53,7 @@ class FileRange:
         return FileRange(self.file, self.path, self.offset + offset, size_bytes)
 
     def open(self) -> BinaryIO:
-        """The range as a seekable file, so that a Parquet reader fetches what it needs."""
+        """Open the range as a seekable file, so that a Parquet reader reads only what it needs."""
         return cast(BinaryIO, _RangeFile(self))
 
     def _too_short(self, offset: int, size_bytes: int, available_bytes: int) -> CorruptData:
@@ -63,7 +63,7 @@ class FileRange:
 
 
 class _RangeFile(io.RawIOBase):
-    """A range as a file of its own; positions count from the range's start."""
+    """A range as a file of its own; positions are relative to the range's start."""
 
     def __init__(self, file_range: FileRange) -> None:
         super().__init__()
@@ -99,7 +99,7 @@ class _RangeFile(io.RawIOBase):
 
 
 def _read_up_to(file: BinaryIO, size_bytes: int) -> bytes:
-    """As many bytes as there are, at most ``size_bytes``; one read may return fewer than asked."""
+    """Read up to ``size_bytes`` bytes; one call of ``read`` may return fewer than requested."""
     data = file.read(size_bytes)
     while 0 < len(data) < size_bytes:
         more = file.read(size_bytes - len(data))

@@ -1,4 +1,4 @@
-"""One block of a log file, as bytes and as a value.
+"""One block of a log file.
 
 Layout, all numbers big-endian (``HoodieLogFormatWriter`` of Apache Hudi 1.2.0)::
 
@@ -12,8 +12,7 @@ Layout, all numbers big-endian (``HoodieLogFormatWriter`` of Apache Hudi 1.2.0):
     4  footer count, always 0
     8  total length: everything before this field, magic and block length included
 
-The length is written twice, so ``total length - 6 == block length`` tells a whole block from a
-torn one.
+The length is written twice. A block is whole if ``total length - 6 == block length``, else torn.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from lakemark.storage.storage import StreamingFile
 
 MAGIC = b"#HUDI#"
 FORMAT_VERSION = 1
-#: The command (``HeaderKey.COMMAND_BLOCK_TYPE``) that takes the blocks of an instant back.
+#: The command (``HeaderKey.COMMAND_BLOCK_TYPE``) that undoes the blocks of an instant.
 ROLLBACK_COMMAND = "0"
 
 
@@ -40,7 +39,7 @@ class BlockType(IntEnum):
 
     COMMAND = 0
     DELETE = 1
-    #: Never written: what a reader makes of bytes that are no whole block.
+    #: Never written; a reader returns it for bytes that are not a whole block.
     CORRUPT = 2
     AVRO_DATA = 3
     HFILE_DATA = 4
@@ -48,7 +47,7 @@ class BlockType(IntEnum):
     CDC_DATA = 6
 
 
-#: Those that hold rows, or keys of deleted ones.
+#: The types of blocks with rows, or with keys of deleted rows.
 CHANGING = (
     BlockType.DELETE,
     BlockType.AVRO_DATA,
@@ -58,7 +57,7 @@ CHANGING = (
 
 
 class HeaderKey(IntEnum):
-    """Key of a header entry; the value is the ordinal on disk, entries come in any order."""
+    """Key of a header entry; the value is the ordinal on disk. Entries may have any order."""
 
     INSTANT_TIME = 0
     TARGET_INSTANT_TIME = 1
@@ -76,13 +75,13 @@ Header = Mapping[HeaderKey, str]
 
 @dataclass(frozen=True, slots=True)
 class LogBlock:
-    """A block as it lies in a file; its content stays there until it is asked for.
+    """A block of a file; its content is read on demand.
 
     Attributes:
-        type: what the content is.
-        header: entries in the order in which they are stored; empty for a corrupt block.
-        content: the content's place in the file, which must still be open when it is read.
-        offset: where the block's magic stands in the file, in bytes.
+        type: of the content.
+        header: entries in stored order; empty for a corrupt block.
+        content: range of the content in the file, which must still be open when it is read.
+        offset: position of the block's magic in the file, in bytes.
     """
 
     type: BlockType
@@ -100,7 +99,7 @@ class LogBlock:
         """Instant of the commit (or rollback) that wrote the block.
 
         Raises:
-            CorruptData: the header does not say.
+            CorruptData: the header lacks it.
         """
         return self._required(HeaderKey.INSTANT_TIME)
 
@@ -109,7 +108,7 @@ class LogBlock:
         """Schema of a data block's rows, meta columns included.
 
         Raises:
-            CorruptData: the header has none, or none that is a JSON object.
+            CorruptData: the header lacks it, or it is not a JSON object.
         """
         text = self._required(HeaderKey.SCHEMA)
         try:
@@ -124,28 +123,28 @@ class LogBlock:
 
     @property
     def is_partial(self) -> bool:
-        """Whether the rows carry some of the table's columns only (a partial update)."""
+        """Whether the rows have only some of the table's columns (a partial update)."""
         return self.header.get(HeaderKey.IS_PARTIAL, "").lower() == "true"
 
     def corrupt(self, *, expected: str, actual: str) -> CorruptData:
-        """The error for content of this block that disagrees with the format."""
+        """The error for content of this block that does not match the format."""
         return CorruptData(self.path, self.offset, expected, actual)
 
     def relocated(self, error: CorruptData, start: int = 0) -> CorruptData:
-        """A codec's error, whose offset counts from byte ``start`` of the content."""
+        """The error of a codec whose offset is relative to byte ``start`` of the content."""
         offset = self.content.offset + start + (error.offset or 0)
         return CorruptData(self.path, offset, error.expected, error.actual)
 
     def _required(self, key: HeaderKey) -> str:
         if key not in self.header:
-            raise self.corrupt(expected=f"header entry {key.name}", actual="none")
+            raise self.corrupt(expected=f"header entry {key.name}", actual="no such entry")
         return self.header[key]
 
 
 def write_block(
     file: StreamingFile, block_type: BlockType, header: Header, content: bytes | memoryview
 ) -> int:
-    """Append a block to a file; the content is handed on, not copied.
+    """Append a block to a file; the content is not copied.
 
     Returns:
         The size of the whole block in bytes.
@@ -157,13 +156,13 @@ def write_block(
 
 
 def encode(block_type: BlockType, header: Header, content: bytes | memoryview) -> bytes:
-    """The bytes of a whole block."""
+    """Encode a whole block."""
     before, after = _frame(block_type, header, len(content))
     return b"".join((before, content, after))
 
 
 def rollback_block(rollback: str, target: str) -> bytes:
-    """The bytes of a block by which a rollback takes the target's blocks out of a slice."""
+    """Encode the block by which a rollback undoes the target's blocks in a slice."""
     header = {
         HeaderKey.INSTANT_TIME: rollback,
         HeaderKey.TARGET_INSTANT_TIME: target,
@@ -173,7 +172,7 @@ def rollback_block(rollback: str, target: str) -> bytes:
 
 
 def _frame(block_type: BlockType, header: Header, content_bytes: int) -> tuple[bytes, bytes]:
-    """What stands before the content, and what after it."""
+    """The bytes before the content, and after it."""
     fields = b"".join(
         (
             struct.pack(">ii", FORMAT_VERSION, block_type),

@@ -1,11 +1,11 @@
-"""Reads the blocks of a log file front to back, and steps over what is torn.
+"""Reads the blocks of a log file front to back, and skips torn ones.
 
-A block is torn when its length runs past the end of the file, when the two lengths it carries
-disagree, or when something other than a block or the end of the file follows. Then reading resumes
-at the next magic, as ``HoodieLogFileReader`` of Apache Hudi 1.2.0 does. (Apache leaves the check
-out on object stores, where files appear whole; here it always runs, at no extra read.)
+A block is torn if its length exceeds the file, if its two lengths differ, or if neither a block nor
+the end of the file follows it. Then reading resumes at the next magic, as ``HoodieLogFileReader``
+of Apache Hudi 1.2.0 does. (Apache Hudi omits the check on object stores, where files appear whole.
+Here it always runs, because it needs no extra read.)
 
-A block whose lengths agree but whose inside does not is no torn block: CorruptData.
+If the lengths of a block are equal but its content is invalid, it is not torn: that is CorruptData.
 """
 
 from __future__ import annotations
@@ -30,27 +30,28 @@ _LENGTH_BYTES = 8
 def read_blocks(
     file: BinaryIO, size_bytes: int, path: str, at_once_bytes: int = READ_AT_ONCE_BYTES
 ) -> Iterator[LogBlock]:
-    """The blocks of a log file, in the order in which they lie there.
+    """Read the blocks of a log file, in stored order.
 
     Args:
-        file: the open log file; it stays open until the last content was read.
-        size_bytes: the file's size; what lies behind is not looked at.
-        path: names the file in errors.
-        at_once_bytes: a file of no more is read whole, and held as long as one of its blocks.
+        file: the open log file; it must stay open until the last content has been read.
+        size_bytes: the file's size; bytes after it are ignored.
+        path: of the file, for errors.
+        at_once_bytes: a file of up to this size is read whole, and kept as long as one of its
+            blocks.
 
     Yields:
-        Every whole block, and one of type CORRUPT for every torn stretch, whose content is what
-        lies between its magic and the next one.
+        Every whole block, and one of type CORRUPT for every torn part, whose content is the bytes
+        between its magic and the next one.
 
     Raises:
-        CorruptData: the file does not begin with a block, or a whole block contradicts itself.
-        Unsupported: a block of another format version, or of a type that nobody has written yet.
+        CorruptData: the file does not begin with a block, or a whole block is invalid.
+        Unsupported: a block has another format version, or an unknown type.
     """
     log = FileRange(file, path, 0, size_bytes)
     if size_bytes <= at_once_bytes:
         log = FileRange(io.BytesIO(log.read()), path, 0, size_bytes)
     offset = 0
-    # Apache takes fewer bytes than a magic for the end of the file.
+    # For Apache Hudi, fewer bytes than a magic are the end of the file.
     while size_bytes - offset >= len(MAGIC):
         _check_magic(log, offset)
         block_end = _find_block_end(log, offset)
@@ -69,7 +70,7 @@ def _check_magic(log: FileRange, offset: int) -> None:
 
 
 def _find_block_end(log: FileRange, offset: int) -> int | None:
-    """Where the block that begins at ``offset`` ends; None when it is torn."""
+    """End of the block that begins at ``offset``; None if it is torn."""
     fields_start = offset + len(MAGIC) + _LENGTH_BYTES
     if fields_start > log.size_bytes:
         return None
@@ -85,19 +86,19 @@ def _find_block_end(log: FileRange, offset: int) -> int | None:
 
 
 def _read_block_length(log: FileRange, offset: int) -> int:
-    """8 bytes behind the magic: the bytes from there to the block's end."""
+    """Read the 8 bytes after the magic: the number of bytes from there to the block's end."""
     data = log.read_at(offset + len(MAGIC), _LENGTH_BYTES)
     return int.from_bytes(data, signed=True)
 
 
 def _read_tail(log: FileRange, block_end: int) -> bytes:
-    """The block's total length, its last 8 bytes, and what follows, as far as a magic reaches."""
+    """Read the block's total length, which is its last 8 bytes, and the next magic, if any."""
     following_bytes = min(len(MAGIC), log.size_bytes - block_end)
     return log.read_at(block_end - _LENGTH_BYTES, _LENGTH_BYTES + following_bytes)
 
 
 def _find_next_magic(log: FileRange, offset: int) -> int:
-    """Where the next magic stands, from ``offset`` on, or the end of the file."""
+    """Position of the next magic from ``offset`` on, or the end of the file."""
     while offset < log.size_bytes:
         chunk = log.read_at(offset, min(_SCAN_CHUNK_BYTES, log.size_bytes - offset))
         found = chunk.find(MAGIC)
@@ -105,7 +106,7 @@ def _find_next_magic(log: FileRange, offset: int) -> int:
             return offset + found
         if offset + len(chunk) == log.size_bytes:
             break
-        # A magic may lie across the edge of two chunks.
+        # A magic may span the end of the chunk.
         offset += len(chunk) - len(MAGIC) + 1
     return log.size_bytes
 
@@ -133,18 +134,18 @@ def _read_format_version(fields: _Fields) -> None:
     version = fields.int32("a format version")
     if version != FORMAT_VERSION:
         message = (
-            f"{fields.path} has a log block of format version {version}; "
-            f"version {FORMAT_VERSION} can be read, compact the table with the Hudi that wrote it"
+            f"{fields.path} has a log block of format version {version}, but only version "
+            f"{FORMAT_VERSION} can be read; compact the table with the Hudi that wrote it"
         )
         raise Unsupported(message)
 
 
 def _read_block_type(fields: _Fields) -> BlockType:
-    """4 bytes: the ordinal of a BlockType, CORRUPT excepted."""
+    """4 bytes: the ordinal of a BlockType other than CORRUPT."""
     ordinal = fields.int32("a block type")
     if ordinal not in BlockType.__members__.values() or ordinal == BlockType.CORRUPT:
         known = ", ".join(f"{t.value} {t.name}" for t in BlockType if t is not BlockType.CORRUPT)
-        message = f"{fields.path} has a log block of type {ordinal}; known are {known}"
+        message = f"{fields.path} has a log block of type {ordinal}; supported are {known}"
         raise Unsupported(message)
     return BlockType(ordinal)
 
@@ -170,15 +171,15 @@ def _read_header_entry(fields: _Fields) -> tuple[HeaderKey, str]:
 
 
 def _read_content_range(fields: _Fields) -> FileRange:
-    """8 bytes content length, then the content, which stays where it is."""
+    """8 bytes content length, then the content, which is not read."""
     content_length = fields.int64("a content length")
     return fields.skip(content_length, "the content")
 
 
 class _Fields:
-    """The fields of one block, taken front to back.
+    """Reads the fields of one block, front to back.
 
-    Reads ahead, so that a block costs one read for its fields and one for its footer.
+    It reads ahead, so that a block costs one read for its fields and one for its footer.
     """
 
     def __init__(self, log: FileRange, offset: int, end: int) -> None:
@@ -199,7 +200,7 @@ class _Fields:
         return value
 
     def take(self, size_bytes: int, what: str) -> bytes:
-        """The next ``size_bytes`` bytes; ``what`` names them when the block is too short."""
+        """Read the next ``size_bytes`` bytes; ``what`` names them in the error."""
         self._check_fits(size_bytes, what)
         start = self._offset - self._ahead_offset
         if start + size_bytes > len(self._ahead):
@@ -210,7 +211,7 @@ class _Fields:
         return self._ahead[start : start + size_bytes]
 
     def skip(self, size_bytes: int, what: str) -> FileRange:
-        """The place of the next ``size_bytes`` bytes, not read."""
+        """Skip the next ``size_bytes`` bytes, and return their range."""
         self._check_fits(size_bytes, what)
         skipped = self._log.part(self._offset, size_bytes)
         self._offset += size_bytes

@@ -1,6 +1,6 @@
-"""Which commits wrote a log file, or are taken back in it, by its blocks.
+"""Finds the commits that wrote the blocks of a log file, and those that its blocks undo.
 
-In table version 6 its name does not tell.
+In table version 6 the name of a log does not contain them.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _WRITTEN = frozenset(BlockType) - {BlockType.CORRUPT}
 def writers_in(
     storage: Storage, log: ObjectInfo | LogFile, kinds: Container[BlockType] = _WRITTEN
 ) -> set[str]:
-    """Instants of the blocks of these kinds: by default of all, but for what is torn.
+    """Instants of the blocks of these kinds; by default of all except torn ones.
 
     Raises:
-        NotFound: it is gone.
-        CorruptData: it is no log file.
+        NotFound: the file was deleted.
+        CorruptData: it is not a log file.
     """
     with storage.open(log.path) as file:
         blocks = read_blocks(file, log.size_bytes, log.path)
@@ -30,7 +30,7 @@ def writers_in(
 
 
 def targets_in(storage: Storage, log: ObjectInfo) -> set[str]:
-    """Instants that blocks of a log take back; errors as for ``writers_in``."""
+    """Instants that blocks of a log undo; errors as for ``writers_in``."""
     with storage.open(log.path) as file:
         blocks = read_blocks(file, log.size_bytes, log.path)
         commands = [block for block in blocks if block.type is BlockType.COMMAND]

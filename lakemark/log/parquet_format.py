@@ -1,8 +1,8 @@
-"""How Parquet is written, in base files and in log blocks alike.
+"""The Parquet format of base files and of log blocks.
 
-Tried on tables of Apache Hudi 1.2.0, which reads and compacts the result: Zstandard, three-level
-lists (Apache reads both, other engines only these), no Arrow schema in the footer, since the Avro
-schema there is the one that counts.
+Zstandard, three-level lists (Apache Hudi reads both kinds, other engines only these), and no Arrow
+schema in the footer, because readers must use the Avro schema there. Tested with Apache Hudi 1.2.0,
+which reads and compacts the result.
 """
 
 from __future__ import annotations
@@ -17,19 +17,21 @@ import pyarrow.parquet as pq
 from lakemark.model.column_ranges import NO_SIZE, ColumnSize
 from lakemark.schema.avro import to_json
 
-#: Largest row group, log block or batch, in bytes of Arrow memory (a larger record is alone).
+#: Largest row group, log block or batch, in bytes of Arrow memory (or one larger record).
 MAX_BLOCK_BYTES = 64 << 20
 
-#: A column of more distinct values than fit is written plainly, since Zstandard alone does better
-#: on keys, sequence numbers and measures: a third less time and a sixth less space than with
-#: Arrow's 1 MiB, on 200,000 orders.
+#: A column whose distinct values do not fit is written without dictionary, because Zstandard alone
+#: is better for keys, sequence numbers and measures: a third less time and a sixth less space than
+#: with Arrow's 1 MiB, on 200,000 orders.
 _MAX_DICTIONARY_BYTES = 128 << 10
 
 
 def parquet_writer(sink: io.RawIOBase | pa.NativeFile, schema: pa.Schema) -> pq.ParquetWriter:
-    """A writer onto a binary file or an Arrow stream; equal rows give equal bytes.
+    """Open a writer to a binary file or an Arrow stream; equal rows give equal bytes.
 
-    ``schema`` holds the types that the table's Avro schema maps to, so that no time is coerced.
+    Args:
+        sink: the file.
+        schema: with the types of the table's Avro schema, so that no time is coerced.
     """
     return pq.ParquetWriter(
         sink,
@@ -44,17 +46,17 @@ def parquet_writer(sink: io.RawIOBase | pa.NativeFile, schema: pa.Schema) -> pq.
 
 
 def open_parquet(source: BinaryIO | pa.NativeFile, pre_buffer: bool = False) -> pq.ParquetFile:
-    """A Parquet file whose pages are held against their checksums, where the writer stored any.
+    """Open a Parquet file, and verify the checksums of pages, if the writer stored any.
 
-    Apache Hudi's writer does, and so does ours. Without the check a flipped bit in a page is read
-    as another value. Checking two million rows takes no measurable time.
+    Apache Hudi's writer stores them, and so does this project. Without the check a flipped bit in a
+    page is read as another value. Checking two million rows takes no measurable time.
 
     Args:
         source: the file.
-        pre_buffer: read what is asked for ahead and at once.
+        pre_buffer: whether to read the requested columns ahead and at once.
 
     Raises:
-        pyarrow.ArrowException, OSError: it is no Parquet file; later, when a page is damaged.
+        pyarrow.ArrowException, OSError: it is not a Parquet file; or later, a page is damaged.
     """
     return pq.ParquetFile(source, pre_buffer=pre_buffer, page_checksum_verification=True)
 
@@ -62,25 +64,25 @@ def open_parquet(source: BinaryIO | pa.NativeFile, pre_buffer: bool = False) -> 
 def check_row_count(
     found: int, footer: pq.FileMetaData, groups: Sequence[int] | None = None
 ) -> None:
-    """Make sure that no page was passed over: Arrow skips one whose header is of no known type.
+    """Check that no page was skipped: Arrow skips a page whose header has an unknown type.
 
     Args:
-        found: rows that were read.
+        found: number of rows that were read.
         footer: of the file.
         groups: the row groups that were read; None for all.
 
     Raises:
-        pyarrow.ArrowInvalid: there are fewer rows, or more, than the footer says.
+        pyarrow.ArrowInvalid: the number differs from the footer's.
     """
     read = range(footer.num_row_groups) if groups is None else groups
     expected = sum(footer.row_group(group).num_rows for group in read)
     if found != expected:
-        message = f"{found} of the {expected} rows that the footer names"
+        message = f"read {found} rows, but the footer has {expected}"
         raise pa.ArrowInvalid(message)
 
 
 def column_sizes(footer: pq.FileMetaData) -> dict[str, ColumnSize]:
-    """Bytes of each column over all row groups, by its path."""
+    """Size of each column over all row groups, by its path."""
     sizes: dict[str, ColumnSize] = {}
     for number in range(footer.num_row_groups):
         group = footer.row_group(number)
@@ -94,5 +96,5 @@ def column_sizes(footer: pq.FileMetaData) -> dict[str, ColumnSize]:
 
 
 def avro_key_values(avro_schema: Mapping[str, object]) -> dict[str, str]:
-    """Footer entries through which Apache's Parquet reader sees the rows as Avro records."""
+    """Footer entries with which Apache's Parquet reader reads the rows as Avro records."""
     return {"parquet.avro.schema": to_json(avro_schema), "writer.model.name": "avro"}

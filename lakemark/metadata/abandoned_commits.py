@@ -1,4 +1,4 @@
-"""Which pending commits of a metadata table nobody will complete.
+"""Finds pending commits of a metadata table that no writer will complete.
 
 A commit is written to the metadata table before the data instant completes. If the process stops in
 between, the rollback of the data instant also undoes the commit in the metadata table. But the

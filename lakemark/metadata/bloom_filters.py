@@ -1,4 +1,4 @@
-"""Bloom filters of base files, without opening them.
+"""Reads the bloom filters of base files from the metadata table.
 
 Source: ``BaseTableMetadata.getBloomFilters`` of Apache Hudi 1.2.0.
 """
@@ -25,22 +25,22 @@ class BloomFilters:
 
     Attributes:
         metadata: holds the filters.
-        partition: ``bloom_filters``, or that of an expression index made of bloom filters.
+        partition: ``bloom_filters``, or the partition of an expression index of bloom filters.
     """
 
     metadata: MetadataTable
     partition: str = PartitionKind.BLOOM_FILTERS.stored_name
 
     def of_files(self, files: Iterable[tuple[str, str]]) -> dict[tuple[str, str], BloomFilter]:
-        """The filters that there are.
+        """The filters of these files, as far as there are any.
 
         Args:
             files: partition path and name of each base file.
 
         Raises:
-            SnapshotChanged: the metadata table was compacted meanwhile: open it again.
-            CorruptData: its bytes, or those of a filter, disagree with the format.
-            Unsupported: a filter of a type that is not known.
+            SnapshotChanged: the metadata table was compacted in the meantime: open it again.
+            CorruptData: its bytes, or those of a filter, do not match the format.
+            Unsupported: the type of a filter is unknown.
         """
         names = {bloom_filter_key(*file).decode(): file for file in files}
         parts = self.metadata.parts(self.partition, Keys.of_any(pa.array(names, pa.string())))
@@ -53,8 +53,8 @@ class BloomFilters:
         return found
 
     def _parse(self, stored: dict[str, object], file: tuple[str, str]) -> BloomFilter:
-        place = f"bloom filter of {'/'.join(file)} in {self.partition}"
+        path = f"bloom filter of {'/'.join(file)} in {self.partition}"
         text, type_code = stored["bloomFilter"], stored["type"]
         if not isinstance(text, bytes) or not isinstance(type_code, str) or not text.isascii():
-            raise CorruptData(place, None, "a filter in Base64 and its type", repr(type_code))
-        return BloomFilter.parse(text.decode("ascii"), type_code, place)
+            raise CorruptData(path, None, "a filter in Base64 and its type", repr(type_code))
+        return BloomFilter.parse(text.decode("ascii"), type_code, path)

@@ -1,9 +1,9 @@
-"""Makes the metadata table of a data table, new or not, from a listing of its storage.
+"""Builds the metadata table of a data table from a listing of its storage, or drops it.
 
-The properties name its partitions last: what a crash leaves is trusted by nobody, and is deleted
-before the next attempt. Files of instants that are pending are left out; their commits tell of
-them. Source: ``initializeFromFilesystem`` of ``HoodieBackedTableMetadataWriter``, Apache Hudi
-1.2.0.
+The table's properties name the partitions of the metadata table last. So no reader uses what a
+crash leaves, and it is deleted before the next attempt. Files of pending instants are omitted;
+their commits will add them. Source: ``initializeFromFilesystem`` of
+``HoodieBackedTableMetadataWriter``, Apache Hudi 1.2.0.
 """
 
 from __future__ import annotations
@@ -17,13 +17,12 @@ from lakemark.config.table_properties import (
     TableProperties,
     metadata_table_properties,
 )
-from lakemark.metadata.column_stats.file_ranges import ranges_in
-from lakemark.metadata.column_stats.partition_records import (
-    RangesOf,
-    column_statistics,
-    partition_statistics,
+from lakemark.metadata.column_stats.derive import derive_file_ranges, files_of
+from lakemark.metadata.column_stats.encode import (
+    StatisticsEntry,
+    encode_column_statistics,
+    encode_partition_statistics,
 )
-from lakemark.metadata.column_stats.remaining_ranges import files_of
 from lakemark.metadata.file_records import FilesOfPartition, encode_files
 from lakemark.metadata.index_definition import define_column_statistics
 from lakemark.metadata.metadata_store import MetadataStore
@@ -43,22 +42,23 @@ from lakemark.view.file_lister import DataFile, StorageFileLister
 from lakemark.view.file_system_view import FileSystemView
 from lakemark.view.view_loader import load_view
 
-#: Partitions, how the ids of their file groups begin, and how many there are of these.
+#: Each partition, the prefix of the ids of its file groups, and their number.
 PARTITIONS = (
     (PartitionKind.FILES, "files-", 1),
     (PartitionKind.COLUMN_STATS, "col-stats-", 2),
     (PartitionKind.PARTITION_STATS, "partition-stats-", 1),
 )
-#: Those of table version 6.
+#: The partitions in table version 6.
 _PARTITIONS_V6 = PARTITIONS[:2]
 
 
-def visible(
+def visible_files(
     listed: Mapping[str, Iterable[DataFile]], timeline: Timeline, version: FormatVersion
 ) -> dict[str, list[DataFile]]:
     """The files of a listing whose instants have completed, by partition.
 
-    All logs in version 6: whether they count, their blocks say. One may name a pending compaction.
+    In version 6 all logs are visible. A log may be named after a pending compaction, and its blocks
+    show which of their instants have completed.
     """
 
     def is_visible(file: DataFile) -> bool:
@@ -69,25 +69,25 @@ def visible(
     return {name: [file for file in files if is_visible(file)] for name, files in listed.items()}
 
 
-def drop(
+def drop_metadata_table(
     storage: Storage, properties: TableProperties, check_lease: Callable[[], None]
 ) -> TableProperties:
-    """Remove a metadata table, or what is left of one; under the data table's lock.
+    """Delete a metadata table, complete or not; under the data table's lock.
 
-    The properties go first: a half-removed ``files`` partition that readers still trust would hide
-    rows.
+    It is removed from the properties first, because a ``files`` partition without some of its files
+    hides rows from readers.
 
     Args:
         storage: the data table's root.
         properties: the data table's, as just read.
-        check_lease: raises when the lock was lost. Another process may make a metadata table then,
+        check_lease: raises if the lock was lost. Then another process may build a metadata table,
             whose files have the same names.
 
     Returns:
         The properties without a metadata table.
 
     Raises:
-        WriteConflict: another process has changed the properties since.
+        WriteConflict: another process has changed the properties in the meantime.
     """
     check_lease()
     if properties.names_metadata_table:
@@ -100,7 +100,7 @@ def drop(
     return properties
 
 
-def bootstrap(
+def build_metadata_table(
     storage: Storage,
     properties: TableProperties,
     timeline: Timeline,
@@ -108,28 +108,30 @@ def bootstrap(
     check_lease: Callable[[], None],
     clock: TimelineClock,
 ) -> TableProperties:
-    """Make the metadata table; under the data table's lock.
+    """Build the metadata table; under the data table's lock.
 
     Args:
         storage: the data table's root.
         properties: the data table's; without a metadata table.
         timeline: the data table's, just loaded.
-        columns: those of which statistics are kept, with their types; none before there is a
-            schema.
-        check_lease: raises when the lock was lost.
+        columns: names and types of the columns with statistics; empty before there is a schema.
+        check_lease: raises if the lock was lost.
         clock: the data table's, which the metadata table shares.
+
+    Returns:
+        The properties with the metadata table.
 
     Raises:
         CorruptData, Unsupported: a data file cannot be read.
-        WriteConflict: another process has changed the properties meanwhile.
+        WriteConflict: another process has changed the properties in the meantime.
     """
     data = TimelineStore.of_table(storage, properties, clock=clock)
     version = data.version
     view = load_view(data, timeline, StorageFileLister(storage), version)
-    files = visible(_listed(view), timeline, version)
-    ranges = _ranges(storage, files, columns, check_lease)
+    files = visible_files(_all_files(view), timeline, version)
+    ranges = _file_ranges(storage, files, columns, check_lease)
     latest = {file.path for file in files_of(view.latest_slices())}
-    changes = _changes(files, ranges, latest, version.column_statistics)
+    changes = _first_records(files, ranges, latest, version.column_statistics)
     own = FolderStorage(storage, METADATA_FOLDER)
     own_properties = metadata_table_properties(properties)
     check_lease()
@@ -150,39 +152,46 @@ def bootstrap(
     return after
 
 
-def _listed(view: FileSystemView) -> dict[str, list[DataFile]]:
-    """All files of a view, seen by readers or not, by partition."""
+def _all_files(view: FileSystemView) -> dict[str, list[DataFile]]:
+    """All files of a view, visible or not, by partition."""
     files: dict[str, list[DataFile]] = {partition: [] for partition in view.partitions}
     for group in view.groups.values():
         files[group.id.partition_path] += group.files.values()
     return files
 
 
-def _ranges(
+def _file_ranges(
     storage: Storage,
     files: Mapping[str, Sequence[DataFile]],
     columns: pa.Schema,
     check_lease: Callable[[], None],
 ) -> dict[str, dict[str, ColumnRanges]]:
-    """What each file of each partition holds."""
+    """Column ranges of each file, by partition path and file name."""
     found: dict[str, dict[str, ColumnRanges]] = {}
     for partition, listed in files.items():
         found[partition] = {}
         for file in listed if len(columns) else ():
             check_lease()
-            found[partition][str(file.name)] = ranges_in(storage, file, columns)
+            found[partition][str(file.name)] = derive_file_ranges(storage, file, columns)
     return found
 
 
-def _changes(
+def _first_records(
     files: Mapping[str, Sequence[DataFile]],
     ranges: Mapping[str, Mapping[str, ColumnRanges]],
     latest: Collection[str],
     version: str,
 ) -> dict[PartitionKind, RecordChanges]:
-    """The first records; those of partitions tell of the files ``latest``, paths from the root."""
+    """The first records of each partition of the metadata table.
+
+    Args:
+        files: of the data table, by partition path.
+        ranges: of these files, by partition path and file name.
+        latest: paths of the files that queries read, which partition statistics cover.
+        version: of the column statistics.
+    """
     of_files = [
-        RangesOf(partition, name, one)
+        StatisticsEntry(partition, name, one)
         for partition, named in ranges.items()
         for name, one in named.items()
     ]
@@ -191,7 +200,7 @@ def _changes(
         for partition, named in ranges.items()
     }
     of_partitions = [
-        RangesOf(partition, "", ColumnRanges.united(some))
+        StatisticsEntry(partition, "", ColumnRanges.union(some))
         for partition, some in read.items()
         if some
     ]
@@ -202,6 +211,6 @@ def _changes(
     )
     return {
         PartitionKind.FILES: encode_files(listed, files),
-        PartitionKind.COLUMN_STATS: column_statistics(of_files, version),
-        PartitionKind.PARTITION_STATS: partition_statistics(of_partitions, version),
+        PartitionKind.COLUMN_STATS: encode_column_statistics(of_files, version),
+        PartitionKind.PARTITION_STATS: encode_partition_statistics(of_partitions, version),
     }

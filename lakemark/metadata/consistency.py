@@ -1,9 +1,9 @@
-"""Whether a metadata table tells of every commit and clean of its data table, and of nothing else.
+"""Checks that a metadata table contains every commit and clean of its data table, and no others.
 
-A commit that it lacks hides the commit's rows, a clean that it lacks shows files that are gone, and
-so does a commit that it has beyond the data table's. None of them may be trusted, and none mends
-itself. Rollbacks and restores are not asked for: Apache Hudi 1.2.0 tells a metadata table of those
-under times of its own, and what they took back must not be there any more.
+If it lacks a commit, the commit's rows are hidden. If it lacks a clean, or has a commit that the
+data table does not have, it lists files that do not exist. Such a metadata table must not be used,
+and it does not repair itself. Rollbacks and restores are not compared: Apache Hudi 1.2.0 writes
+them to the metadata table under times of their own, and the commits that they undo are gone.
 """
 
 from __future__ import annotations
@@ -15,52 +15,56 @@ from lakemark.model.action import COMMITS, Action
 from lakemark.model.instant import Instant
 from lakemark.timeline.timeline import Timeline
 
-#: What a metadata table is told of under the same time.
-TOLD = (*COMMITS, Action.CLEAN)
+#: Actions that have the same requested time in the metadata table.
+SHARED_ACTIONS = (*COMMITS, Action.CLEAN)
 
 _NO_MILLIS = "000"
 
 
-def disagreement(data: Timeline, metadata: Timeline) -> str | None:
-    """What is wrong with a metadata table by its timeline; None when nothing is.
+def find_inconsistency(data: Timeline, metadata: Timeline) -> str | None:
+    """Compare the timelines of a table and its metadata table, for a writer under the lock.
 
     Args:
-        data: the data table's timeline, without others writing meanwhile.
+        data: the data table's timeline, while no other writer publishes.
         metadata: the metadata table's.
+
+    Returns:
+        What is wrong with the metadata table; None if nothing is.
     """
-    missing = next((i for i in _must_have(data, metadata) if not _has(metadata, i)), None)
+    missing = next((i for i in _expected(data, metadata) if not _has(metadata, i)), None)
     if missing is not None:
         return f"it lacks {missing.action} {missing.requested_at}"
-    stranger = next(iter(_strangers(data, metadata)), None)
-    if stranger is not None:
-        return f"it has commit {stranger}, which the table has not"
+    unknown = next(iter(_unknown_commits(data, metadata)), None)
+    if unknown is not None:
+        return f"it has commit {unknown}, which the table does not have"
     return None
 
 
-def disagreement_for_readers(data: Timeline, metadata: Timeline) -> str | None:
-    """The same while others write.
+def find_inconsistency_for_readers(data: Timeline, metadata: Timeline) -> str | None:
+    """Compare the timelines while other writers may publish; see ``find_inconsistency``.
 
     Args:
-        data: the data table's timeline, loaded before ``metadata`` was. A commit is told first, so
-            all that it shows must be there; what was requested since does not count yet.
+        data: the data table's timeline, loaded before ``metadata``. A commit reaches the metadata
+            table first, so all commits of ``data`` must be there. Commits of the metadata table
+            that were requested after ``data`` was loaded are ignored.
         metadata: the metadata table's.
     """
     newest = data.newest_time or ""
     seen = [i for i in metadata.instants if i.requested_at <= newest]
-    return disagreement(data, replace(metadata, instants=tuple(seen)))
+    return find_inconsistency(data, replace(metadata, instants=tuple(seen)))
 
 
-def _must_have(data: Timeline, metadata: Timeline) -> list[Instant]:
-    """What completed after the metadata table was made, and has not left its timeline."""
-    told, made = data.completed(*TOLD), first_initial(metadata)
-    if made is None:
+def _expected(data: Timeline, metadata: Timeline) -> list[Instant]:
+    """Instants that completed after the metadata table was built, and are not archived there."""
+    shared, first = data.completed(*SHARED_ACTIONS), first_initial(metadata)
+    if first is None:
         start = metadata.start or ""
-        return [i for i in told if i.requested_at > start]
-    listed_at = made.completed_at or "9"
-    if made.is_legacy and listed_at.endswith(_NO_MILLIS):
-        # A store that tells times to the second: what completed in that one may be older.
+        return [i for i in shared if i.requested_at > start]
+    listed_at = first.completed_at or "9"
+    if first.is_legacy and listed_at.endswith(_NO_MILLIS):
+        # The store reports times to the second, so an instant of that second may be older.
         listed_at = listed_at.removesuffix(_NO_MILLIS) + "999"
-    return [i for i in told if (i.completed_at or "") > listed_at]
+    return [i for i in shared if (i.completed_at or "") > listed_at]
 
 
 def _has(metadata: Timeline, instant: Instant) -> bool:
@@ -68,8 +72,8 @@ def _has(metadata: Timeline, instant: Instant) -> bool:
     return found is not None and found.is_completed
 
 
-def _strangers(data: Timeline, metadata: Timeline) -> list[str]:
-    """Commits that no instant of the data table has; those of a restore have times of their own."""
+def _unknown_commits(data: Timeline, metadata: Timeline) -> list[str]:
+    """Commits that match no instant of the data table, except those of restores."""
     start, restores = data.start, data.completed(Action.RESTORE)
     return [
         i.requested_at
@@ -78,6 +82,7 @@ def _strangers(data: Timeline, metadata: Timeline) -> list[str]:
         and data.find(i.requested_at[:MILLIS_DIGITS]) is None
         and (start is None or i.requested_at > start)
         and not any(r.requested_at < i.requested_at < (r.completed_at or "") for r in restores)
-        # Cleans of version 6 are archived before older commits are; so is what follows a savepoint.
+        # In version 6, cleans are archived before older commits, and so are the commits after a
+        # savepoint.
         and data.archived_time(i.requested_at[:MILLIS_DIGITS]) is None
     ]

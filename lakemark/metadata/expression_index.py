@@ -1,9 +1,10 @@
-"""Expression indexes: statistics, or bloom filters, of what a function makes of a column.
+"""Expression indexes: statistics or bloom filters of the values of a function of a column.
 
-They are kept like ``column_stats`` and ``bloom_filters``, in a partition ``expr_index_<name>`` of
-their own, under the name of the column. One of statistics holds those of whole partitions, too; a
-key of these has ``__partition_stat__`` before the partition. Source: ``HoodieExpressionIndex``,
-``HoodieTableMetadataUtil.getPartitionStatsIndexKey`` of Apache Hudi 1.2.0.
+Each has its own partition ``expr_index_<name>``, in the format of ``column_stats`` or
+``bloom_filters``, under the name of the column. An index of statistics also contains those of whole
+partitions; their keys have ``__partition_stat__`` before the partition. Source:
+``HoodieExpressionIndex``, ``HoodieTableMetadataUtil.getPartitionStatsIndexKey`` of Apache Hudi
+1.2.0.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from lakemark.metadata.index_definition import DEFINITIONS_PATH, IndexDefinition
 from lakemark.metadata.metadata_table import MetadataTable
 from lakemark.metadata.partition_kind import PartitionKind
 
-#: Stands before the partition in the keys of whole partitions.
+#: Precedes the partition in the keys of whole partitions.
 OF_PARTITIONS = "__partition_stat__"
 
 _COLUMN_STATS = PartitionKind.COLUMN_STATS
@@ -34,7 +35,7 @@ class ExpressionIndex:
 
     Attributes:
         metadata: holds the index.
-        definition: what it indexes.
+        definition: of the index.
     """
 
     metadata: MetadataTable
@@ -45,17 +46,17 @@ class ExpressionIndex:
         """The index in that partition.
 
         Raises:
-            CorruptData: the table has no definition of it.
+            CorruptData: the table has no definition of the index.
         """
         definition = metadata.definitions.get(partition)
         if definition is None or not definition.source_fields:
             expected = f"a definition of {partition} that names a column"
-            raise CorruptData(DEFINITIONS_PATH, None, expected, "none")
+            raise CorruptData(DEFINITIONS_PATH, None, expected, "no such definition")
         return cls(metadata, definition)
 
     @property
     def column(self) -> str:
-        """What the function is applied to."""
+        """The column that the function is applied to."""
         return self.definition.source_fields[0]
 
     def of_files(self, data_type: pa.DataType, partitions: Sequence[str] | None = None) -> pa.Table:
@@ -63,7 +64,7 @@ class ExpressionIndex:
 
         Args:
             data_type: of the expression.
-            partitions: paths of the partitions whose files are asked for; all when None.
+            partitions: paths of the partitions whose files to look up; None for all.
 
         Returns:
             ``statistics_schema("file_name", data_type)``.
@@ -89,7 +90,7 @@ class ExpressionIndex:
         return statistics.of_column(self.column, data_type, partitions)
 
     def bloom_filters(self, files: Iterable[tuple[str, str]]) -> dict[tuple[str, str], BloomFilter]:
-        """Bloom filters of what the expression makes of the values in each file.
+        """Bloom filters of the expression's values in each file.
 
         Args:
             files: partition path and name of each base file.

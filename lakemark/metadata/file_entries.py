@@ -1,7 +1,7 @@
-"""The map of files that a record of the ``files`` partition holds.
+"""Decodes the map of files in a record of the ``files`` partition.
 
-A map has an entry for each file of a partition, so few records may hold very many: where an entry
-begins is found one by one, its parts are read for all entries together.
+A map has an entry for each file of a partition, so a few records may contain very many entries. The
+start of each entry is found one by one; then all entries are read together.
 
     blocks of  long count, below 0 with the block's bytes after it; entries: string name, long size,
                boolean deleted; 0 ends the map
@@ -33,11 +33,11 @@ _LONGEST_VARINT_BITS = 64
 
 
 def read_file_entries(cursors: Cursors) -> pa.ListArray:
-    """The next map of each row, as a list of ``ENTRY``.
+    """Read the next map of each row, as a list of ``ENTRY``.
 
     Raises:
-        CorruptData: bytes that are no such map.
-        pyarrow.ArrowException: a name that is not UTF-8.
+        CorruptData: the bytes are not such a map.
+        pyarrow.ArrowException: a name is not UTF-8.
     """
     walk = _Walk(cursors)
     offsets = [0]
@@ -58,7 +58,7 @@ def read_file_entries(cursors: Cursors) -> pa.ListArray:
 
 
 class _Walk:
-    """Steps over maps, and notes where each of their entries begins and ends."""
+    """Steps over maps, and records where each of their entries begins and ends."""
 
     def __init__(self, cursors: Cursors) -> None:
         self.starts: list[int] = []
@@ -66,7 +66,7 @@ class _Walk:
         self._data, self._path = cursors.data.data, cursors.path
 
     def map(self, at: int, end: int) -> int:
-        """Where the map that begins at ``at`` ends, at the latest at ``end``."""
+        """Step over the map that begins at ``at``; returns its end, which is at most ``end``."""
         count, at = self._long(at, end)
         while count:
             if count < 0:

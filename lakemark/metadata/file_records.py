@@ -1,4 +1,4 @@
-"""Records of the partition ``files``: which partitions the table has, and which files each.
+"""Encodes records of the partition ``files``: the table's partitions, and the files of each.
 
 Source: ``createPartitionListRecord``, ``createPartitionFilesRecord`` of ``HoodieMetadataPayload``,
 Apache Hudi 1.2.0.
@@ -12,25 +12,27 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from lakemark.metadata.column_stats.short_records import files_record
+from lakemark.codec.varint import zigzag
 from lakemark.metadata.index_keys import stored_path
-from lakemark.metadata.record_changes import RecordChanges
+from lakemark.metadata.partition_kind import PartitionKind
+from lakemark.metadata.record_changes import RecordChanges, around_payload
 from lakemark.model.file_slice import ALL_PARTITIONS
 
 _ALL_PARTITIONS_TYPE, _FILES_TYPE = 1, 2
+_END_OF_MAP = b"\x00"
 
-#: Name, size and whether it is gone.
+#: Name, size, and whether the file is deleted.
 _Entry: TypeAlias = tuple[str, int, bool]
 
 
 @dataclass(frozen=True, slots=True)
 class FilesOfPartition:
-    """What becomes of the files of one partition of the table.
+    """Changes to the files of one partition of the table.
 
     Attributes:
-        partition_path: "" when the table has no partitions.
-        sizes_bytes: files that are there from now on, by name, without folders; none is empty.
-        removed: names of files that are gone.
+        partition_path: "" if the table has no partitions.
+        sizes_bytes: sizes of added files by name, without folders; greater than 0.
+        removed: names of deleted files.
     """
 
     partition_path: str
@@ -38,7 +40,7 @@ class FilesOfPartition:
     removed: Collection[str] = ()
 
     def __post_init__(self) -> None:
-        """Refuse what readers refuse: a file of no bytes, and one that is both."""
+        """Refuse what readers refuse: an empty file, and a file that is both added and deleted."""
         assert all(size > 0 for size in self.sizes_bytes.values()), self
         assert self.sizes_bytes.keys().isdisjoint(self.removed), self
 
@@ -48,19 +50,21 @@ def encode_files(
     partitions: Iterable[str] = (),
     removed_partitions: Iterable[str] = (),
 ) -> RecordChanges:
-    """The changes of the partition ``files``; of nothing the listing of a table without partitions.
+    """Encode the changes of the partition ``files``.
+
+    Without arguments, the result is the listing of a table without partitions.
 
     Args:
-        files: of each partition at most once.
-        partitions: paths of partitions that are there, those already known among them or not.
-        removed_partitions: paths of partitions that are gone; the records of their files go, too.
+        files: at most one for each partition.
+        partitions: paths of new partitions; known ones may be among them.
+        removed_partitions: paths of deleted partitions; the records of their files are deleted.
     """
     removed = [stored_path(path) for path in removed_partitions]
     listing = _entries({stored_path(path): 0 for path in partitions}, removed)
     of_partitions = {
         stored_path(one.partition_path): _entries(one.sizes_bytes, one.removed) for one in files
     }
-    return RecordChanges.united(
+    return RecordChanges.union(
         [
             _records(
                 _ALL_PARTITIONS_TYPE,
@@ -73,14 +77,27 @@ def encode_files(
 
 def _entries(sizes_bytes: Mapping[str, int], removed: Collection[str]) -> list[_Entry]:
     """Entries of one map in the order of their names."""
-    there = [(name, size, False) for name, size in sizes_bytes.items()]
-    return sorted([*there, *((name, 0, True) for name in removed)])
+    added = [(name, size, False) for name, size in sizes_bytes.items()]
+    return sorted([*added, *((name, 0, True) for name in removed)])
 
 
 def _records(
     record_type: int, maps: Mapping[str, Sequence[_Entry]], removed: Collection[str] = ()
 ) -> RecordChanges:
-    stored = [files_record(record_type, entries) for entries in maps.values()]
+    stored = [_encode_record(record_type, entries) for entries in maps.values()]
     keys = [key.encode() for key in maps]
     records = pa.array(stored, pa.large_binary())
     return RecordChanges.of(keys, records, [name.encode() for name in removed])
+
+
+def _encode_record(record_type: int, entries: Sequence[_Entry]) -> bytes:
+    """Encode a record with a map of files."""
+    listed = [_encode_name(name) + zigzag(size) + bytes([gone]) for name, size, gone in entries]
+    head = zigzag(len(listed)) if listed else b""
+    before, after = around_payload(record_type, PartitionKind.FILES.payload)
+    return b"".join([before, head, *listed, _END_OF_MAP, after])
+
+
+def _encode_name(name: str) -> bytes:
+    data = name.encode()
+    return zigzag(len(data)) + data

@@ -1,4 +1,4 @@
-"""What indexes a table has: ``.hoodie/.index_defs/index.json``.
+"""Definitions of the indexes of a table, in ``.hoodie/.index_defs/index.json``.
 
     {"indexDefinitions": {"<partition>": {"indexName", "indexType", "indexFunction",
                                           "sourceFields", "indexOptions", "version"}}}
@@ -20,7 +20,7 @@ from lakemark.storage.storage import NotFound, Storage
 
 DEFINITIONS_PATH = ".hoodie/.index_defs/index.json"
 
-#: Of the newest column statistics.
+#: The newest version of column statistics.
 VERSION = FormatVersion.V9.column_statistics
 
 
@@ -31,7 +31,7 @@ class IndexDefinition:
     Attributes:
         partition: its partition of the metadata table.
         kind: ``column_stats``, ``bloom_filters``, ``secondary_index``, ...
-        function: of an expression index, what it computes, such as ``hour``.
+        function: of an expression index, its function, such as ``hour``.
         source_fields: the columns that it indexes.
         options: settings of the index, as written.
         version: of its format, ``V1`` or ``V2``.
@@ -46,15 +46,15 @@ class IndexDefinition:
 
     @property
     def is_partitioned(self) -> bool:
-        """Of a record index: whether keys are unique in a partition of the data table only."""
+        """Of a record index: whether a key is unique only within a partition of the data table."""
         return self.options.get("isPartitioned", "false").lower() == "true"
 
 
 def parse_definitions(data: bytes, path: str = DEFINITIONS_PATH) -> dict[str, IndexDefinition]:
-    """The definitions by partition.
+    """Parse the definitions, by partition.
 
     Raises:
-        CorruptData: the file holds something else.
+        CorruptData: the file contains something else.
     """
     try:
         stored = json.loads(data)["indexDefinitions"]
@@ -65,7 +65,7 @@ def parse_definitions(data: bytes, path: str = DEFINITIONS_PATH) -> dict[str, In
 
 
 def read_definitions(storage: Storage) -> dict[str, IndexDefinition]:
-    """The definitions of a table by partition; none of a table of older releases.
+    """Read the definitions of a table, by partition; empty for a table of older releases.
 
     Raises:
         CorruptData: as ``parse_definitions``.
@@ -79,9 +79,9 @@ def read_definitions(storage: Storage) -> dict[str, IndexDefinition]:
 def define_column_statistics(
     storage: Storage, columns: Sequence[str], version: str = VERSION
 ) -> None:
-    """Say of which columns there are statistics; what is said of other indexes stays.
+    """Define the columns that have statistics; definitions of other indexes are kept.
 
-    Readers of Apache Hudi skip files by these columns alone.
+    Readers of Apache Hudi skip files only by these columns.
     """
     try:
         stored = json.loads(storage.read(DEFINITIONS_PATH))

@@ -1,11 +1,11 @@
-"""Keys under which the metadata table keeps what it knows of columns, partitions and files.
+"""Keys of the metadata table's records about columns, partitions and files.
 
     column_stats      column, partition, file
     partition_stats   column, partition
     bloom_filters     partition, file
 
-A column and a partition are named by the xxHash64 of their UTF-8 (seed 0xDABADABA, sign extended),
-a file by the MD5 of its name; big-endian, in Base64, one behind the other. The partition of a
+A key is a concatenation of hashes, each big-endian in Base64: of a column or partition the xxHash64
+of its UTF-8 (seed 0xDABADABA, sign extended), of a file the MD5 of its name. The partition of a
 table without partitions is ``.``. Source: ``HashID``, ``ColumnIndexID``, ``PartitionIndexID``,
 ``FileIndexID`` and ``HoodieMetadataPayload`` of Apache Hudi 1.2.0.
 """
@@ -20,7 +20,7 @@ from lakemark.codec.xxhash64 import xxhash64
 
 _SEED = -625288518
 
-#: The path of a table's only partition, as the metadata table writes it.
+#: The partition path of a table without partitions, as the metadata table writes it.
 NON_PARTITIONED = "."
 
 #: Length of the key of a column's statistics in a file.
@@ -38,7 +38,7 @@ def partition_stats_key(column: str, partition_path: str) -> bytes:
 
 
 def column_prefix(column: str, *paths: str | None) -> bytes:
-    """How the keys of a column begin, or of a column in one partition."""
+    """Prefix of the keys of a column, or of a column in one partition."""
     named = (hash_id(stored_path(path)) for path in paths if path is not None)
     return hash_id(column) + b"".join(named)
 
@@ -54,13 +54,13 @@ def stored_path(partition_path: str) -> str:
 
 
 def partition_path_of(stored: str) -> str:
-    """The partition path that the metadata table writes so."""
+    """The partition path for a path that the metadata table has written."""
     return "" if stored == NON_PARTITIONED else stored
 
 
 @lru_cache(maxsize=4096)
 def hash_id(text: str) -> bytes:
-    """A column or a partition in a key."""
+    """The hash of a column or a partition in a key."""
     return base64.b64encode(xxhash64(text.encode(), _SEED).to_bytes(8))
 
 

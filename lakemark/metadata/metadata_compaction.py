@@ -1,10 +1,10 @@
-"""Compaction of the metadata table: logs become base files, each an HFile with all records.
+"""Compacts the metadata table: its logs become base files, each an HFile with all records.
 
-Done under the data table's lock, before a commit is told, when all that was told before has
-completed there: a base file holds what counts, and there is no leaving anything out of it. A plan
-that a dead writer left is dropped and made anew; logs are assigned to slices by their completion,
-so nothing was written against it. Source: ``compactIfNecessary`` of
-``HoodieBackedTableMetadataWriter``, Apache Hudi 1.2.0.
+It runs under the data table's lock, before the next commit reaches the metadata table, and only if
+all earlier commits have completed in the data table. A record in a base file is always effective,
+so the base file must not contain an uncompleted commit. A pending plan of a dead writer is dropped
+and replaced. Logs are assigned to slices by completion time, so no log depends on that plan.
+Source: ``compactIfNecessary`` of ``HoodieBackedTableMetadataWriter``, Apache Hudi 1.2.0.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from lakemark.model.commit_metadata import Operation, WriteStat
 from lakemark.model.compaction_plan import CompactionPlan
 from lakemark.model.file_slice import ALL_PARTITIONS, FileSlice
 from lakemark.model.instant import Instant
+from lakemark.timeline.content import encode_compaction_plan
 from lakemark.timeline.timeline import Timeline
-from lakemark.timeline.timeline_store import compaction_plan_content
 from lakemark.view.file_lister import StorageFileLister
 from lakemark.view.view_loader import load_view
 
@@ -38,25 +38,25 @@ EVERY_DELTA_COMMITS = 10
 
 
 def last_compaction(timeline: Timeline) -> str:
-    """When the last compaction was requested; "" when there was none."""
+    """When the last compaction was requested; "" if there was none."""
     done = timeline.completed(Action.COMMIT)
     return max((instant.requested_at for instant in done), default="")
 
 
 def compact_if_due(
-    store: MetadataStore, data: Timeline, check_standing: Callable[[], None]
+    store: MetadataStore, data: Timeline, check_not_fenced: Callable[[], None]
 ) -> None:
-    """Compact when enough delta commits came together and each of them counts.
+    """Compact if enough delta commits have accumulated and all of them have completed.
 
     Args:
         store: the metadata table.
-        data: the data table's timeline, as just loaded.
-        check_standing: raises when another writer may be at work on the table by now. It would tell
-            the metadata table of commits that the compaction does not hold.
+        data: the data table's timeline, just loaded.
+        check_not_fenced: raises if another writer may write the table now. The compaction would
+            lack the commits that the other writer adds to the metadata table.
 
     Raises:
-        FilesDiffer: files of the metadata table are not as its commits wrote them; a base file
-            would hide for good what these told of.
+        FilesDiffer: files of the metadata table are not as its commits wrote them. A base file
+            would then hide the missing records for good.
     """
     if not _is_due(store, data):
         return
@@ -64,20 +64,20 @@ def compact_if_due(
     if not _is_due(store, data):
         return  # another process has compacted it since this one read its timeline
     for pending in store.timeline.pending(Action.COMPACTION):
-        store.undo(pending.requested_at, check_standing)
+        store.undo(pending.requested_at, check_not_fenced)
     slices = _slices_to_compact(store)
     plan = CompactionPlan.of(slices)
-    content = compaction_plan_content(plan)
+    content = encode_compaction_plan(plan)
     requested = Instant(store.compaction_time(), Action.COMPACTION, State.REQUESTED)
     pending = store.begin(requested, content)
     stats = [_rewrite(store, one, pending.requested_at) for one in slices if one.logs]
     metadata = commit_metadata(stats, Operation.COMPACT, compacted=True)
-    store.publish(pending, metadata, check_standing)
+    store.publish(pending, metadata, check_not_fenced)
 
 
 def _is_due(store: MetadataStore, data: Timeline) -> bool:
     since = [i for i in store.timeline.completed(Action.DELTA_COMMIT) if _is_new(i, store)]
-    return len(since) >= EVERY_DELTA_COMMITS and all(_counts(i, data) for i in since)
+    return len(since) >= EVERY_DELTA_COMMITS and all(_has_completed(i, data) for i in since)
 
 
 def _is_new(instant: Instant, store: MetadataStore) -> bool:
@@ -86,7 +86,7 @@ def _is_new(instant: Instant, store: MetadataStore) -> bool:
     return (instant.completed_at or "") > last_compaction(store.timeline)
 
 
-def _counts(instant: Instant, data: Timeline) -> bool:
+def _has_completed(instant: Instant, data: Timeline) -> bool:
     known = data.find(instant.requested_at)
     return known is None or known.is_completed
 
@@ -96,9 +96,9 @@ def _slices_to_compact(store: MetadataStore) -> list[FileSlice]:
     view = load_view(store.instants, store.timeline, lister, store.instants.version)
     recorded = RecordedFiles(store.instants, store.timeline, store.timeline.is_committed)
     for partition in sorted(view.partitions):
-        difference = recorded.difference(partition, view.files(partition))
-        if difference is not None:
-            raise FilesDiffer(difference)
+        mismatch = recorded.find_mismatch(partition, view.files(partition))
+        if mismatch is not None:
+            raise FilesDiffer(mismatch)
     return view.slices_for_writing()
 
 

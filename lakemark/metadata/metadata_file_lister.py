@@ -1,10 +1,10 @@
-"""Lists a table's data files without listing storage.
+"""Lists a table's data files from the metadata table, without listing storage.
 
-The partition ``files`` keeps the partitions of the table under ``__all_partitions__``, and under
-the path of each its files. A file is there when the newest record that names it says so. Its size
-is the largest that any says: files grow, and are never written over. What is not listed here is
-invisible to readers. Source: ``HoodieBackedTableMetadata``, ``combineFileSystemMetadata`` of Apache
-Hudi 1.2.0.
+The partition ``files`` has the partitions of the table under ``__all_partitions__``, and the files
+of each under its path. A file exists if the newest record that names it does not delete it. Its
+size is the largest of all records, because files grow and are never overwritten. Readers do not see
+files that are not listed here. Source: ``HoodieBackedTableMetadata``,
+``combineFileSystemMetadata`` of Apache Hudi 1.2.0.
 """
 
 from __future__ import annotations
@@ -34,33 +34,36 @@ class MetadataFileLister:
     metadata: MetadataTable
 
     def list_files(self) -> dict[str, list[DataFile]]:
-        """Data files by partition path; a partition without any is there too ("" is the root).
+        """List data files by partition path ("" is the root); a partition may have none.
 
         Raises:
-            SnapshotChanged: the metadata table was compacted meanwhile: open it again.
-            CorruptData: its bytes disagree with the format, or a file has a negative size.
+            SnapshotChanged: the metadata table was compacted in the meantime: open it again.
+            CorruptData: its bytes do not match the format, or a file has a negative size.
         """
         listed = self._read(None)
         partitions = sorted(partition_path_of(name) for name, _ in listed.pop(ALL_PARTITIONS, ()))
         return {path: _data_files(path, listed.get(stored_path(path), ())) for path in partitions}
 
     def list_partitions(self) -> list[str]:
-        """Paths of the partitions, sorted; errors as ``list_files``."""
+        """List the paths of the partitions, sorted; errors as ``list_files``."""
         listed = self._read([ALL_PARTITIONS])
         return sorted(partition_path_of(name) for name, _ in listed.get(ALL_PARTITIONS, ()))
 
     def list_some(self, partition_paths: Iterable[str]) -> dict[str, list[DataFile]]:
-        """Data files of these partitions; none where one is not there. Errors as ``list_files``."""
+        """List the data files of these partitions; a partition that does not exist has none.
+
+        Errors as ``list_files``.
+        """
         names = {path: stored_path(path) for path in partition_paths}
         listed = self._read(list(names.values()))
         return {path: _data_files(path, listed.get(name, ())) for path, name in names.items()}
 
     def records(self) -> dict[str, dict[str, int]]:
-        """Names and sizes as they are stored, by key; partitions are under ``ALL_PARTITIONS``."""
+        """Stored names and sizes, by key; partitions are under ``ALL_PARTITIONS``."""
         return {key: dict(entries) for key, entries in self._read(None).items()}
 
     def _read(self, keys: Sequence[str] | None) -> dict[str, list[tuple[str, int]]]:
-        """Names and sizes of what is listed under each key."""
+        """Names and sizes under each key."""
         selection = None if keys is None else Keys.of_any(pa.array(keys, pa.string()))
         parts = self.metadata.parts(_FILES.stored_name, selection)
         entries = _live_entries(self.metadata.history(parts, _FILES.payload))
@@ -71,7 +74,7 @@ class MetadataFileLister:
 
 
 def _live_entries(rows: pa.Table) -> pa.Table:
-    """Key, name and size of each entry that is there, in the order in which they came to be."""
+    """Key, name and size of each entry that is not deleted, in the order of their creation."""
     entries = _entries_since_delete(rows)
     codes = key_codes(entries, [KEY, "name"])
     deleted = np.asarray(entries.column("is_deleted"))
@@ -79,9 +82,9 @@ def _live_entries(rows: pa.Table) -> pa.Table:
     sizes = np.zeros(codes.key_count, np.int64)
     live = np.flatnonzero(~deleted)
     np.maximum.at(sizes, codes.codes[live], np.asarray(entries.column("size_bytes"))[live])
-    there = ~deleted[last]
-    found = entries.select([KEY, "name"]).take(pa.array(last[there]))
-    return found.append_column("size_bytes", pa.array(sizes[there]))
+    is_live = ~deleted[last]
+    found = entries.select([KEY, "name"]).take(pa.array(last[is_live]))
+    return found.append_column("size_bytes", pa.array(sizes[is_live]))
 
 
 def _entries_since_delete(rows: pa.Table) -> pa.Table:

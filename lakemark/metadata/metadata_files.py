@@ -1,9 +1,9 @@
-"""The files of the metadata table as bytes.
+"""Encodes the files of the metadata table.
 
-    log    one HFILE_DATA block with what was written, one DELETE block with what was deleted
+    log    one HFILE_DATA block with the written records, one DELETE block with the deleted keys
     base   an HFile with all records of a file group, and a bloom filter of their keys
 
-A file group begins with a log of one empty DELETE block. Names are those of data files: a log
+A file group begins with a log of one empty DELETE block. Files are named as data files are: a log
 ``.<fileId>_<instant>.log.1_<token>``, a base file ``<fileId>_<token>_<instant>.hfile``.
 Source: ``HoodieHFileDataBlock``, ``HoodieAvroHFileWriter``,
 ``HoodieBackedTableMetadataWriter.initializeFileGroups`` of Apache Hudi 1.2.0.
@@ -23,13 +23,13 @@ from lakemark.log.log_block import BlockType, HeaderKey, encode
 from lakemark.metadata.record_changes import RecordChanges, stored_schema
 
 BASE_FILE_EXTENSION = "hfile"
-#: Of the logs that file groups begin with.
+#: Write token of the first log of a file group.
 FIRST_WRITE_TOKEN = "0-0-0"
 
 _BLOOM_BLOCK = b"bloomFilter"
 _BLOOM_KEYS_PER_ROW = 10_000
 
-#: What file info calls parts of a base file's footer.
+#: Names in file info of the parts of a base file's footer.
 _INFO_OF_FOOTER = {
     bloom.TYPE_CODE: file_info.BLOOM_FILTER_TYPE,
     bloom.MIN_RECORD_KEY: file_info.MIN_KEY,
@@ -38,13 +38,13 @@ _INFO_OF_FOOTER = {
 
 
 def log_file(changes: RecordChanges, partition: str, instant: str, created_ms: int) -> bytes:
-    """A log with the changes of one file group.
+    """Encode a log with the changes of one file group.
 
     Args:
         changes: not empty.
         partition: of the metadata table.
         instant: requested time of the delta commit.
-        created_ms: when the file was made, in milliseconds since 1970.
+        created_ms: creation time of the file, in milliseconds since 1970.
     """
     assert not changes.is_empty, (partition, instant)
     header = {HeaderKey.SCHEMA: stored_schema(), HeaderKey.INSTANT_TIME: instant}
@@ -60,18 +60,22 @@ def log_file(changes: RecordChanges, partition: str, instant: str, created_ms: i
 
 
 def first_log_file(instant: str) -> bytes:
-    """The log that a file group begins with; ``instant`` is that of its initialisation."""
+    """Encode the first log of a file group.
+
+    Args:
+        instant: requested time of the instant that creates the partition.
+    """
     nothing = pa.array([], pa.string())
     header = {HeaderKey.INSTANT_TIME: instant}
     return encode(BlockType.DELETE, header, encode_deletes(nothing, nothing))
 
 
 def base_file(records: Entries, created_ms: int) -> bytes:
-    """A base file.
+    """Encode a base file.
 
     Args:
         records: stored records, keys strictly ascending.
-        created_ms: when the file was made, in milliseconds since 1970.
+        created_ms: creation time of the file, in milliseconds since 1970.
     """
     footer = _bloom_footer(records.keys)
     info = {own: footer[name] for name, own in _INFO_OF_FOOTER.items() if name in footer}

@@ -1,22 +1,23 @@
-"""The metadata table as its writer has it: a merge-on-read table of its own, under the data table.
+"""Writes the metadata table, which is a merge-on-read table in a folder of the data table.
 
-A commit is told under the data table's lock, so here is one writer at a time. Its steps, and what
-a crash right after each leaves:
+It is written under the data table's lock, so it has one writer at a time. The steps of a commit,
+and what a crash right after each leaves:
 
-1. requested, inflight      a pending instant, which ``undo`` removes
-2. a log in each file group that it touches
-                            files of a pending instant, seen by no reader
-3. prepare                  the completed content lies aside
-4. the data instant stands: its own prepared content is there
-5. publish                  an instant that does not count before the data instant has completed
+1. create the requested and the inflight instant
+                            a pending instant, which ``undo`` removes
+2. write a log in each file group that changes
+                            files of a pending instant, which no reader reads
+3. prepare                  the prepared content of the completed instant
+4. check that the data instant is not fenced: its own prepared content exists
+5. publish                  an instant that readers ignore until the data instant has completed
 
-A rollback of the data instant removes *its* prepared content first and this one's after that. So a
-writer that was stopped anywhere finds one of the two gone, in step 4 or 5, or has published, and
-then the rollback finds that and undoes it.
+A rollback of the data instant deletes *its* prepared content first, and this commit's after that.
+So a writer that was paused at any step finds one of the two missing in step 4 or 5. If it has
+already published, the rollback undoes the commit.
 
 Names are those of Apache Hudi: a commit has the data instant's requested time, and one log in each
-file group. In table version 6 such a log is named after its slice, a compaction after the newest
-commit with ``001`` behind it, and initialisation begins at 010. Source:
+file group. In table version 6 such a log is named after its slice, a compaction is named after the
+newest commit followed by ``001``, and the first instant ends in 010. Source:
 ``HoodieBackedTableMetadataWriter``, ``…TableVersionSix`` of Apache Hudi 1.2.0.
 """
 
@@ -47,9 +48,10 @@ from lakemark.model.instant import Instant
 from lakemark.model.meta_columns import META_COLUMNS
 from lakemark.schema.avro import to_json
 from lakemark.storage.storage import NotFound, Storage
-from lakemark.timeline.clock import ClockTurn
+from lakemark.timeline.clock import ClockSlot
+from lakemark.timeline.content import encode_commit
 from lakemark.timeline.timeline import Timeline
-from lakemark.timeline.timeline_store import TimelineStore, commit_content
+from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.view.file_lister import PARTITION_METAFILE, data_file
 
 _DELTA = Action.DELTA_COMMIT
@@ -58,13 +60,13 @@ _UPSERT, _INITIALISE = "UPSERT_PREPPED", "BULK_INSERT_PREPPED"
 
 @dataclass
 class MetadataStore:
-    """Writes one metadata table; keeps its timeline, which nobody else changes meanwhile.
+    """Writes one metadata table. It keeps the timeline, which no other writer may change.
 
     Attributes:
         storage: the metadata table's root.
-        instants: its timeline's files.
-        timeline: as last read, with our own changes.
-        groups: ids of the file groups of each partition, by number; read when asked for.
+        instants: reads and writes its timeline.
+        timeline: as last read, with this writer's changes.
+        groups: ids of the file groups of each partition, by number; read on demand.
     """
 
     storage: Storage
@@ -76,23 +78,24 @@ class MetadataStore:
         self,
         data_instant: Instant,
         changes: Mapping[str, RecordChanges],
-        check_standing: Callable[[], None],
+        check_not_fenced: Callable[[], None],
     ) -> None:
-        """Write what a data instant changes, so that it counts once that has completed.
+        """Commit the changes of a data instant, which readers see once that has completed.
 
         Args:
             data_instant: inflight.
-            changes: of each partition.
-            check_standing: raises when the data instant no longer stands.
+            changes: by partition.
+            check_not_fenced: raises if the data instant was rolled back.
 
         Raises:
-            Fenced: the data instant was rolled back meanwhile.
+            Fenced: the data instant was rolled back in the meantime.
         """
         instant = data_instant.requested_at
-        self.undo(instant, check_standing)
-        # In version 6 our logs would name its slice, or be missing in it.
+        self.undo(instant, check_not_fenced)
+        # In version 6 the logs of this commit would be named after the slice of that compaction,
+        # or be missing in it.
         for planned in self.timeline.pending(Action.COMPACTION) if self._names_slices else ():
-            self.undo(planned.requested_at, check_standing)
+            self.undo(planned.requested_at, check_not_fenced)
         requested = Instant(instant, _DELTA, State.REQUESTED, attempt=data_instant.attempt)
         pending = self.begin(requested)
         logs = [
@@ -103,30 +106,30 @@ class MetadataStore:
         ]
         if self._names_slices:
             # Another attempt at the instant may have completed before the versions of the logs were
-            # read. Logs after its own would count as parts of its commit.
-            check_standing()
+            # read. Readers would take later logs for part of its commit.
+            check_not_fenced()
         stats = [self._append(partition, name, instant, part) for partition, name, part in logs]
-        self.publish(pending, commit_metadata(stats, _UPSERT), check_standing)
+        self.publish(pending, commit_metadata(stats, _UPSERT), check_not_fenced)
 
-    def undo(self, instant: str, check_standing: Callable[[], None]) -> None:
-        """Remove an instant and what it wrote, however far it came; nothing when it never began.
+    def undo(self, instant: str, check_not_fenced: Callable[[], None]) -> None:
+        """Remove an instant, in whatever state, and its files; does nothing if there is none.
 
         Args:
             instant: requested time.
-            check_standing: raises when another writer may be at work on the table by now. It may
-                have begun an instant of that name again.
+            check_not_fenced: raises if another writer may write the table now. It may have begun an
+                instant of that name again.
         """
         known = self.timeline.find(instant)
         if known is None:
             return
-        check_standing()
+        check_not_fenced()
         is_pending_service = known.action is Action.COMPACTION
         pending = Instant(instant, known.action if is_pending_service else _DELTA, State.INFLIGHT)
-        self.instants.withdraw_all(instant, check_standing)
+        self.instants.withdraw_all(instant, check_not_fenced)
         if known.is_completed:
             self.instants.unpublish(known)
         files = self._files_of(instant)
-        check_standing()
+        check_not_fenced()
         self.storage.delete(files)
         self.instants.forget(pending)
         kept = (i for i in self.timeline.instants if i.requested_at != instant)
@@ -141,18 +144,19 @@ class MetadataStore:
         listed_at: str | None,
         check_lease: Callable[[], None],
     ) -> None:
-        """Make a partition: its file groups, and base files where there are records.
+        """Create a partition: its file groups, and a base file for each that has records.
 
         Args:
-            number: of its instant, 0 and up.
+            number: of its instant, from 0.
             partition: its name.
             prefix: of the ids of its file groups.
             shards: the first records of each file group.
-            listed_at: the newest time of the data table that they tell of; it completes later.
-            check_lease: raises when the lock was lost.
+            listed_at: the newest time of the data table that the records contain. The instant
+                completes later than that.
+            check_lease: raises if the lock was lost.
 
         Raises:
-            ClockBehind: that is too far in this machine's future.
+            ClockBehind: ``listed_at`` is too far in this machine's future.
         """
         instant = initial(number + (FIRST_V6 if self._names_slices else FIRST))
         pending = self.begin(Instant(instant, _DELTA, State.REQUESTED))
@@ -168,9 +172,9 @@ class MetadataStore:
         self.publish(pending, commit_metadata(stats, _INITIALISE), check_lease, listed_at)
 
     def begin(self, requested: Instant, content: bytes = b"") -> Instant:
-        """Request an instant, and make it inflight.
+        """Create the requested and the inflight instant.
 
-        It is noted before it is there: an answer that is lost leaves something to undo.
+        The instant is added to ``timeline`` first, so that ``undo`` finds it if an answer is lost.
         """
         self.timeline = self.timeline.with_instant(requested)
         self.instants.create(requested, content)
@@ -199,27 +203,27 @@ class MetadataStore:
         self,
         pending: Instant,
         metadata: CommitMetadata,
-        check_standing: Callable[[], None],
+        check_not_fenced: Callable[[], None],
         after: str | None = None,
     ) -> None:
-        """Complete an instant, later than ``after``.
+        """Complete an instant.
 
         Args:
             pending: inflight.
-            metadata: what it says of itself.
-            check_standing: raises when another writer may be at work on the table by now.
-            after: a time that it completes after.
+            metadata: content of the completed instant.
+            check_not_fenced: raises if another writer may write the table now.
+            after: the completion time must be later than this time.
 
         Raises:
-            Fenced: it was undone meanwhile.
+            Fenced: the instant was undone in the meantime.
         """
-        content = commit_content(pending.action, metadata, self.instants.version)
+        content = encode_commit(pending.action, metadata, self.instants.version)
         self.instants.prepare(pending, content)
-        check_standing()
+        check_not_fenced()
         try:
             completed = self.instants.publish(pending, self.next_time(after=after))
         except NotFound:
-            check_standing()
+            check_not_fenced()
             reason = "its part in the metadata table was removed by a rollback"
             raise Fenced(pending.requested_at, reason) from None
         self.instants.withdraw(pending)
@@ -227,16 +231,16 @@ class MetadataStore:
         self.timeline = self.timeline.with_instant(completed)
 
     def compaction_time(self) -> str:
-        """The requested time of a compaction of all commits so far."""
+        """Requested time of a compaction of all commits so far."""
         if not self._names_slices:
-            return self.next_time(ClockTurn.SERVICE)
+            return self.next_time(ClockSlot.SERVICE)
         return compaction_v6(max(i.requested_at for i in self.timeline.completed(_DELTA)))
 
-    def next_time(self, turn: ClockTurn | None = None, after: str | None = None) -> str:
-        """A time later than every time on the timeline, and ``after`` (``TimelineClock``)."""
+    def next_time(self, slot: ClockSlot | None = None, after: str | None = None) -> str:
+        """Generate a time later than every time on the timeline and ``after``."""
         newest = max(self.timeline.newest_time or INITIAL, after or INITIAL)
         clock = self.instants.clock
-        return clock.next_instant(None if newest.startswith(INITIAL) else newest, turn)
+        return clock.next_instant(None if newest.startswith(INITIAL) else newest, slot)
 
     def groups_of(self, partition: str) -> list[str]:
         """Ids of the file groups of a partition, in the order of their numbers."""
@@ -274,7 +278,7 @@ class MetadataStore:
         return self.instants.version.logs_name_their_slice
 
     def _log_name(self, partition: str, number: int, instant: str) -> LogFileName:
-        """The next log of a file group; in version 6 it is named after the newest slice there."""
+        """Name of the next log of a file group; in version 6 it begins with the newest slice."""
         file_id, token = self.groups_of(partition)[number], f"{number}-0-0"
         if not self._names_slices:
             return LogFileName(file_id, instant, 1, token)
@@ -286,13 +290,13 @@ class MetadataStore:
         return LogFileName(file_id, start, 1 + max((n.version for n in logs), default=0), token)
 
     def _millis(self, instant: str) -> int:
-        """When an instant's files were made, the same at each attempt."""
+        """Creation time of an instant's files, the same at each attempt."""
         if instant.startswith(INITIAL):
             return 0
         return int(self.instants.clock.parse(instant).timestamp() * 1000)
 
     def _files_of(self, instant: str) -> list[str]:
-        """Paths of the data files that an instant left."""
+        """Paths of the data files that an instant wrote."""
         found = []
         folders, _ = self.storage.list_folder("")
         for folder in folders:
@@ -310,15 +314,20 @@ class MetadataStore:
 
 
 def compaction_v6(newest: str) -> str:
-    """The requested time, in table version 6, of a compaction of commits up to ``newest``."""
+    """Requested time, in table version 6, of a compaction of the commits up to ``newest``."""
     return f"{newest}001"
 
 
 def commit_metadata(
     stats: Iterable[WriteStat], operation: str, *, compacted: bool = False
 ) -> CommitMetadata:
-    """What an instant says of itself."""
-    return CommitMetadata(tuple(stats), {keys.SCHEMA: _own_schema()}, operation, compacted)
+    """Content of a completed instant of the metadata table."""
+    return CommitMetadata(
+        write_stats=tuple(stats),
+        extra_metadata={keys.SCHEMA: _own_schema()},
+        operation=operation,
+        compacted=compacted,
+    )
 
 
 @cache

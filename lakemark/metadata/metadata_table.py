@@ -1,9 +1,9 @@
-"""The metadata table as its readers see it: partitions of file groups that hold keys and payloads.
+"""Reads the metadata table: partitions of file groups, whose rows are keys and payloads.
 
-A reader that loads the data table's timeline *before* it opens the metadata table sees all of a
-commit or nothing of it: the metadata table's delta commit comes first and counts only once the data
-table's instant has completed, and what was requested after that loading does not count yet
-(``ValidInstants``).
+A reader must load the data table's timeline *before* it opens the metadata table. Then it sees all
+of a commit or nothing of it. The delta commit of the metadata table is published first, and is
+valid only once the data table's instant has completed. Commits that were requested after the
+timeline was loaded are ignored (``ValidInstants``).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from lakemark.model.file_slice import FileSlice
 #: The newest slice of each file group of a partition.
 Slices: TypeAlias = Callable[[str], Sequence[FileSlice]]
 
-#: A slice, and what to look for there.
+#: A slice, and the keys to look up in it.
 Part: TypeAlias = tuple[FileSlice, Selection]
 
 
@@ -36,42 +36,44 @@ class MetadataTable:
     """Reads the partitions that the data table's properties name.
 
     Attributes:
-        partitions: those that readers may trust.
-        slices: where the rows of a partition lie.
-        rows: reads them.
+        partitions: those that the properties name as complete.
+        slices: the file slices of a partition.
+        rows: reads the rows of a slice.
         definitions: of its indexes, by partition.
-        disagreement: why none of it may be trusted, by its timeline; None when it may.
-        difference: why a partition may not be trusted, by its files; None when it may.
+        inconsistency: why its timeline does not match the data table's; None if it does.
+        find_file_mismatch: why the files of a partition are not as its commits wrote them; None if
+            they are.
     """
 
     partitions: frozenset[str]
     slices: Slices
     rows: SliceRows
     definitions: Mapping[str, IndexDefinition] = field(default_factory=dict)
-    disagreement: str | None = None
-    difference: Callable[[str], str | None] = lambda _: None
+    inconsistency: str | None = None
+    find_file_mismatch: Callable[[str], str | None] = lambda _: None
 
-    def of_kind(self, kind: PartitionKind) -> list[str]:
-        """Partitions of that kind that readers may trust."""
+    def partitions_of_kind(self, kind: PartitionKind) -> list[str]:
+        """Partitions of that kind that the properties name as complete."""
         return sorted(p for p in self.partitions if PartitionKind.of(p) is kind)
 
-    def trusted(self, kind: PartitionKind) -> list[str]:
-        """Partitions of that kind that are all there; listed if they were not yet.
+    def usable_partitions(self, kind: PartitionKind) -> list[str]:
+        """Partitions of that kind that may be used; lists their files.
 
-        None of them while another writer's changes are unknown to the table, or the table's to it.
+        There are none if the metadata table's timeline does not match the data table's.
 
         Raises:
-            SnapshotChanged: others changed the metadata table meanwhile: open it again.
+            SnapshotChanged: the metadata table was changed in the meantime: open it again.
         """
-        if self.disagreement is not None:
+        if self.inconsistency is not None:
             return []
-        return [one for one in self.of_kind(kind) if self.difference(one) is None]
+        return [p for p in self.partitions_of_kind(kind) if self.find_file_mismatch(p) is None]
 
     def parts(self, partition: str, selection: Selection | None = None) -> list[Part]:
-        """Slices of a partition that may hold some of a selection; keys go to their own shard.
+        """Slices of a partition that may contain a selection; each key is sought in its own shard.
 
         Raises:
-            SnapshotChanged: others compacted or cleaned meanwhile: open the table again.
+            SnapshotChanged: the metadata table was compacted or cleaned in the meantime: open it
+                again.
         """
         slices = self.slices(partition)
         if isinstance(selection, Keys):
@@ -79,18 +81,18 @@ class MetadataTable:
         return [(file_slice, selection or Everything()) for file_slice in slices]
 
     def history(self, parts: Iterable[Part], payload: str) -> pa.Table:
-        """Every row that is stored for the keys, of one key the older before the newer.
+        """All stored rows of the keys; those of one key oldest first.
 
-        Columns are ``key`` and ``payload``, which is null where all that came before is deleted.
+        Columns are ``key`` and ``payload``. The payload is null if the row deletes its key.
 
         Args:
             parts: what to read.
-            payload: field of the stored records that is asked for.
+            payload: the field of the stored records to read.
 
         Raises:
             SnapshotChanged: a file was removed by a compaction or a clean: open the table again.
-            CorruptData: bytes that disagree with the format.
-            Unsupported: a file or block of a kind that is not read here.
+            CorruptData: bytes do not match the format.
+            Unsupported: a file or block is of a kind that is not read here.
         """
         tables = [schema_of(payload).empty_table()]
         for file_slice, wanted in parts:
@@ -99,7 +101,7 @@ class MetadataTable:
         return pa.concat_tables(tables)
 
     def newest(self, parts: Iterable[Part], payload: str) -> Iterator[pa.Table]:
-        """The newest row of each key, deleted ones left out; arguments and errors as ``history``.
+        """The newest row of each key, without deleted ones; arguments and errors as ``history``.
 
         Base files are streamed, so memory is bounded by the logs of a file group.
         """

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from lakemark.config.table_properties import PROPERTIES_PATH, TableProperties
 from lakemark.errors import CorruptData, SnapshotChanged, TableNotFound
-from lakemark.metadata.consistency import disagreement_for_readers
+from lakemark.metadata.consistency import find_inconsistency_for_readers
 from lakemark.metadata.index_definition import read_definitions
 from lakemark.metadata.metadata_table import MetadataTable
 from lakemark.metadata.recorded_files import RecordedFiles
@@ -31,7 +31,7 @@ _REBUILD = "lakemark table validate TABLE --rebuild builds the metadata table ag
 
 @dataclass
 class MetadataTableOpener:
-    """Opens the metadata table of one data table, again and again, and reads each commit once.
+    """Opens the metadata table of one data table repeatedly, and reads each commit once.
 
     Attributes:
         storage: the data table's root.
@@ -43,9 +43,10 @@ class MetadataTableOpener:
     def open(
         self, properties: TableProperties, timeline: Timeline, clock: TimelineClock
     ) -> MetadataTable | None:
-        """The metadata table as of the data table's timeline; None when there is none for readers.
+        """Open the metadata table as of the data table's timeline; None if there is none.
 
-        It says itself when it disagrees with that timeline, or with what its own commits wrote.
+        The result reports whether it matches that timeline and its own commits; see
+        ``MetadataTable.usable_partitions``.
 
         Args:
             properties: the data table's.
@@ -53,9 +54,9 @@ class MetadataTableOpener:
             clock: the data table's, which the metadata table shares.
 
         Raises:
-            SnapshotChanged: another process has dropped it since the properties were read.
-            CorruptData: the properties name partitions of a table that is not there, or damaged.
-            Unsupported: a table version that this project does not read.
+            SnapshotChanged: another process dropped it after the properties were read.
+            CorruptData: the metadata table that the properties name does not exist, or is damaged.
+            Unsupported: this project does not read its table version.
         """
         partitions = frozenset(properties.metadata_partitions)
         if not partitions:
@@ -64,25 +65,25 @@ class MetadataTableOpener:
         own = FolderStorage(self.storage, METADATA_FOLDER)
         own_timeline = store.load()
         store.forget_commits(own_timeline)
-        counts = ValidInstants(timeline, own_timeline)
-        files = PartitionFiles(own, RecordedFiles(store, own_timeline, counts))
+        valid = ValidInstants(timeline, own_timeline)
+        files = PartitionFiles(own, RecordedFiles(store, own_timeline, valid))
         return MetadataTable(
             partitions,
             files.latest_slices,
-            SliceRows(own, counts, store.version),
+            SliceRows(own, valid, store.version),
             read_definitions(self.storage),
-            disagreement_for_readers(timeline, own_timeline),
-            files.difference,
+            find_inconsistency_for_readers(timeline, own_timeline),
+            files.find_mismatch,
         )
 
     def instants(self, clock: TimelineClock) -> TimelineStore:
-        """Reads the metadata table's own timeline.
+        """Open the metadata table's own timeline.
 
         Args:
             clock: the data table's.
 
         Raises:
-            TableNotFound: the metadata table is gone.
+            TableNotFound: the metadata table does not exist.
             CorruptData: its properties are damaged.
         """
         own = FolderStorage(self.storage, METADATA_FOLDER)
@@ -97,13 +98,16 @@ class MetadataTableOpener:
         except TableNotFound:
             self._check_not_dropped()
             path = f"{self.storage.location.url}/{METADATA_FOLDER}/{PROPERTIES_PATH}"
-            expected, actual = "the metadata table that the table's properties name", "nothing"
+            expected, actual = "the metadata table that the table's properties name", "no such file"
         except CorruptData as damaged:
             path, expected, actual = damaged.path, damaged.expected, damaged.actual
         raise CorruptData(path, None, expected, f"{actual}; {_REBUILD}")
 
     def _check_not_dropped(self) -> None:
-        """Others take it out of the properties before they delete it."""
+        """Raise ``SnapshotChanged`` if the properties no longer name the metadata table.
+
+        A process that drops it removes it from the properties before it deletes files.
+        """
         if not read_properties(self.storage).names_metadata_table:
             message = (
                 f"the metadata table of {self.storage.location.url} was dropped after the table "
@@ -115,7 +119,7 @@ class MetadataTableOpener:
 def open_metadata_table(
     storage: Storage, properties: TableProperties, timeline: Timeline, clock: TimelineClock
 ) -> MetadataTable | None:
-    """As ``MetadataTableOpener.open``, for callers that open the metadata table only once.
+    """Open the metadata table once; see ``MetadataTableOpener.open``.
 
     Args:
         storage: the data table's root.
@@ -128,11 +132,12 @@ def open_metadata_table(
 
 @dataclass(frozen=True)
 class PartitionFiles:
-    """The files of a metadata table; a partition is listed when it is first asked for.
+    """The files of a metadata table; a partition is listed once, on demand.
 
     Attributes:
         storage: the metadata table's root.
-        recorded: what its commits say of them.
+        recorded: the files that its commits have recorded.
+        known: views of the partitions that were listed.
     """
 
     storage: Storage
@@ -140,21 +145,24 @@ class PartitionFiles:
     known: dict[str, FileSystemView] = field(default_factory=dict)
 
     def latest_slices(self, partition: str) -> Sequence[FileSlice]:
-        """What readers of a partition read.
+        """The newest file slices of a partition.
 
         Raises:
-            SnapshotChanged: others changed the metadata table meanwhile: open it again.
-            CorruptData: the partition has no files: what it does not list is there for nobody.
+            SnapshotChanged: the metadata table was changed in the meantime: open it again.
+            CorruptData: the partition has no files. Readers would see no file of the table.
         """
         slices = self._view(partition).latest_slices(partition)
         if not slices:
-            place = f"{self.storage.location.url}/{partition}"
+            path = f"{self.storage.location.url}/{partition}"
             expected = "the files of a partition that the table's properties name"
-            raise CorruptData(place, None, expected, f"nothing; {_REBUILD}")
+            raise CorruptData(path, None, expected, f"no files; {_REBUILD}")
         return slices
 
-    def difference(self, partition: str) -> str | None:
-        """What is wrong with the files of a partition; None when nothing is.
+    def find_mismatch(self, partition: str) -> str | None:
+        """Find out why the files of a partition are not as its commits wrote them.
+
+        Returns:
+            None if nothing is wrong.
 
         Raises:
             SnapshotChanged: as for ``latest_slices``.
@@ -162,7 +170,7 @@ class PartitionFiles:
         listed = self._view(partition).files(partition)
         if not listed:
             return f"its partition {partition} has no files"
-        return self.recorded.difference(partition, listed)
+        return self.recorded.find_mismatch(partition, listed)
 
     def _view(self, partition: str) -> FileSystemView:
         if partition not in self.known:
@@ -175,7 +183,7 @@ class PartitionFiles:
 
 @dataclass(frozen=True)
 class _PartitionLister:
-    """The files of one partition, which has no folders."""
+    """Lists the files of one partition, which has no folders."""
 
     storage: Storage
     partition: str

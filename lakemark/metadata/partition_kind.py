@@ -1,8 +1,8 @@
-"""Kinds of partitions that a metadata table has; parse and print by one table.
+"""Kinds of partitions of a metadata table.
 
-``files`` and the others of one word are there once; an expression index and a secondary index are
-called ``expr_index_<name>`` and ``secondary_index_<name>``. Source: ``MetadataPartitionType`` of
-Apache Hudi 1.2.0.
+There may be several expression indexes and secondary indexes, named ``expr_index_<name>`` and
+``secondary_index_<name>``. Of the other kinds there is one partition. Source:
+``MetadataPartitionType`` of Apache Hudi 1.2.0.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from lakemark.errors import Unsupported
 
 
 class PartitionKind(Enum):
-    """What a partition of the metadata table holds; the value is its name, or how it begins.
+    """A kind of partition.
 
     Attributes:
-        payload: field of the stored record that holds what is indexed.
+        stored_name: name of the partition, or its prefix if it ends in ``_``.
+        payload: the field of the stored records that contains the indexed data.
     """
 
     FILES = ("files", "filesystemMetadata")
@@ -35,12 +36,12 @@ class PartitionKind(Enum):
         """The kind of the partition of that name.
 
         Raises:
-            Unsupported: a partition that nobody had written yet.
+            Unsupported: no kind has this name.
         """
         for kind in cls:
             is_named = kind.stored_name.endswith("_") and partition.startswith(kind.stored_name)
             if is_named or partition == kind.stored_name:
                 return kind
         known = ", ".join(kind.stored_name for kind in cls)
-        message = f"the metadata table has a partition {partition!r}; known are {known}"
+        message = f"the metadata table has a partition {partition!r}; supported are {known}"
         raise Unsupported(message)

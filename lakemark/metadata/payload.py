@@ -1,12 +1,12 @@
-"""The stored records of a metadata table: Avro to columns.
+"""Decodes the stored records of a metadata table: Avro to columns.
 
-A record is a ``HoodieMetadataRecord`` with a field for each kind of payload, of which one is
-filled. It is read by the schema that it was written with, since every release of Hudi has added
-fields; readers ask for the one payload of their partition and get its fields by name. All rows of a
+A record is a ``HoodieMetadataRecord`` with a field for each kind of payload, of which one is not
+null. It is read with the schema that it was written with, because every release of Hudi has added
+fields. Readers request the payload of their partition, and get its fields by name. All rows of a
 batch are read together (``lakemark.codec.avro_cursors``).
 
-Two payloads are no plain Avro columns: the map of files, whose entries may be many in few records,
-and the statistics, whose smallest and largest value are unions of wrappers.
+Two payloads are not plain Avro columns: the map of files, which may have many entries in few
+records, and the statistics, whose smallest and largest values are unions of wrappers.
 Source: ``HoodieMetadata.avsc`` of Apache Hudi 1.2.0.
 """
 
@@ -25,14 +25,14 @@ from lakemark.codec.avro_nodes import root_of
 from lakemark.codec.avro_row_reader import read_value
 from lakemark.codec.byte_strings import byte_strings
 from lakemark.errors import CorruptData
-from lakemark.metadata.column_stats.wrapped_values import VALUE_TYPE, WRAPPED, wrapped_reader
+from lakemark.metadata.column_stats.decode import VALUE_TYPE, WRAPPED, wrapped_reader
 from lakemark.metadata.file_entries import FILE_ENTRIES, STORED_FIELDS, read_file_entries
 
 _FILES = "filesystemMetadata"
 _STATISTICS = "ColumnStatsMetadata"
 
-#: What readers get of each payload, whichever release of Hudi wrote it; what that one did not know
-#: is null.
+#: The fields of each payload that readers get. Fields that the writing release of Hudi did not have
+#: are null.
 PAYLOADS: Mapping[str, pa.DataType] = {
     _FILES: FILE_ENTRIES,
     _STATISTICS: pa.struct(
@@ -86,17 +86,17 @@ class _Optional(NamedTuple):
 
 
 def read_payload(values: pa.BinaryArray, avro_schema: str, payload: str, path: str) -> pa.Array:
-    """One payload of the records; null where a record has another.
+    """Decode one payload of the records; null if a record has another.
 
     Args:
-        values: a stored record each.
-        avro_schema: what they were written with, as JSON.
+        values: stored records.
+        avro_schema: the schema that they were written with, as JSON.
         payload: name of its field, one of ``PAYLOADS``.
-        path: file that holds them, for errors.
+        path: their file, for errors.
 
     Raises:
-        CorruptData: bytes that disagree with the schema, or a schema without that payload.
-        Unsupported: statistics of values that this project does not know.
+        CorruptData: bytes do not match the schema, or the schema lacks that payload.
+        Unsupported: statistics have values of an unknown type.
     """
     fields = _fields_in(avro_schema, path)
     strings = byte_strings(values)
@@ -106,23 +106,23 @@ def read_payload(values: pa.BinaryArray, avro_schema: str, payload: str, path: s
         cursors.check_finished()
         if payload not in columns:
             raise CorruptData(path, None, f"records with {payload}", str(list(columns)))
-        return _conformed(columns[payload], PAYLOADS[payload])
+        return _conform(columns[payload], PAYLOADS[payload])
     except pa.ArrowException as error:
         raise CorruptData(path, None, "values of the schema's types", str(error)) from error
 
 
-def _conformed(column: pa.Array, target: pa.DataType) -> pa.Array:
-    """The column with the fields that readers expect."""
+def _conform(column: pa.Array, target: pa.DataType) -> pa.Array:
+    """Give a column the fields that readers expect."""
     if pa.types.is_null(column.type):
         return pa.nulls(len(column), target)
     if not pa.types.is_struct(target) or column.type == target:
         return column if column.type == target else column.cast(target)
     if not pa.types.is_struct(column.type):
-        message = f"{column.type} where fields are expected"
+        message = f"expected a struct, found {column.type}"
         raise pa.ArrowTypeError(message)
     stored = {field.name for field in column.type}
     children = [
-        _conformed(column.field(field.name), field.type)
+        _conform(column.field(field.name), field.type)
         if field.name in stored
         else pa.nulls(len(column), field.type)
         for field in target
@@ -139,7 +139,10 @@ def _fields_in(avro_schema: str, path: str) -> tuple[_Field, ...]:
 
 @lru_cache(maxsize=16)
 def _fields_of(avro_schema: str) -> tuple[_Field, ...]:
-    """The record's fields, as readers; all files that one release of Hudi wrote have one schema."""
+    """A reader for each field of the record.
+
+    Cached, because all files of one release of Hudi have the same schema.
+    """
     try:
         record = json.loads(avro_schema)
     except (ValueError, RecursionError) as error:
@@ -156,7 +159,7 @@ def _named(record: object) -> list[tuple[str, object]]:
         raise _not_avro(expected="an Avro record with fields", actual=record)
     named = [(field["name"], field.get("type")) for field in fields]
     if len(dict(named)) < len(named):
-        raise _not_avro(expected="fields with a name of their own each", actual=record)
+        raise _not_avro(expected="fields with distinct names", actual=record)
     return named
 
 
@@ -174,7 +177,7 @@ def _files_reader(files: _Optional) -> _Read:
     values = files.avro.get("values")
     if tuple(_named(values)) != STORED_FIELDS:
         raise _not_avro(expected=f"files with {STORED_FIELDS}", actual=values)
-    return _where_there(files, read_file_entries)
+    return _read_unless_null(files, read_file_entries)
 
 
 def _statistics_reader(statistics: _Optional) -> _Read:
@@ -188,11 +191,11 @@ def _statistics_reader(statistics: _Optional) -> _Read:
     def read(cursors: Cursors) -> pa.StructArray:
         return pa.StructArray.from_arrays([r(cursors) for r in readers.values()], list(readers))
 
-    return _where_there(statistics, read)
+    return _read_unless_null(statistics, read)
 
 
-def _where_there(optional: _Optional, read: _Read) -> _Read:
-    """Reads a value where the union is not null."""
+def _read_unless_null(optional: _Optional, read: _Read) -> _Read:
+    """A function that reads a value unless the union is null."""
     if optional.branch is None:
         return read
 
@@ -213,16 +216,16 @@ def _where_there(optional: _Optional, read: _Read) -> _Read:
 def _optional(avro: object, kind: str) -> _Optional:
     branches = avro if isinstance(avro, list) else [avro]
     matching = [
-        (place, branch)
-        for place, branch in enumerate(branches)
+        (number, branch)
+        for number, branch in enumerate(branches)
         if isinstance(branch, Mapping) and branch.get("type") == kind
     ]
     if len(matching) != 1 or len(branches) > 1 + branches.count("null"):
         raise _not_avro(expected=f"a {kind}, or null", actual=avro)
-    place, branch = matching[0]
+    number, branch = matching[0]
     if not isinstance(avro, list):
         return _Optional(branch, None, None)
-    return _Optional(branch, place, branches.index("null") if "null" in branches else None)
+    return _Optional(branch, number, branches.index("null") if "null" in branches else None)
 
 
 def _not_avro(*, expected: str, actual: object) -> CorruptData:

@@ -1,7 +1,8 @@
-"""The record index: where the record of a key lies.
+"""The record index: the location of the record of each key.
 
-A file id is kept as the halves of its UUID and the number behind it, or, where it is none, as it
-is. The instant is that of the commit that wrote the key there first, in milliseconds since 1970.
+A file id is stored as the halves of its UUID and the number after it; if it is not a UUID, it is
+stored as text. The instant is that of the commit that first wrote the key there, in milliseconds
+since 1970.
 Source: ``HoodieRecordIndexInfo``, ``getLocationFromRecordIndexInfo`` of Apache Hudi 1.2.0.
 """
 
@@ -48,7 +49,7 @@ class RecordIndex:
 
     Attributes:
         metadata: holds the index.
-        zone: the timeline's time zone, in which instants are printed.
+        zone: the timeline's time zone, in which instant times are formatted.
     """
 
     metadata: MetadataTable
@@ -61,20 +62,20 @@ class RecordIndex:
         return definition is not None and definition.is_partitioned
 
     def lookup(self, record_keys: pa.Array, partition_path: str | None = None) -> pa.Table:
-        """Locations of those keys that the table holds, in no order.
+        """Look up the locations of keys; those of keys in the table are returned, in no order.
 
-        Only the blocks that may hold one are read.
+        Only blocks that may contain a key are read.
 
         Args:
-            record_keys: strings, in any order, maybe more than once; nulls match nothing.
-            partition_path: of an index by partition: the only partition to look in.
+            record_keys: strings, in any order; a key may occur repeatedly. Nulls match nothing.
+            partition_path: if keys are unique within a partition, the only partition to look in.
 
         Returns:
             ``LOCATIONS``.
 
         Raises:
-            SnapshotChanged: the metadata table was compacted meanwhile: open it again.
-            CorruptData: its bytes disagree with the format.
+            SnapshotChanged: the metadata table was compacted in the meantime: open it again.
+            CorruptData: its bytes do not match the format.
         """
         wanted = Keys.of_any(record_keys)
         if partition_path is None or not self.is_partitioned:
@@ -112,8 +113,8 @@ def _locations(rows: pa.Table, zone: str) -> pa.Table:
     partition_paths = pc.struct_field(payload, "partitionName")
     file_ids = _file_ids(payload)
     if partition_paths.null_count or file_ids.null_count:
-        place, expected = _RECORD_INDEX.stored_name, "a partition and a file id of every record"
-        raise CorruptData(place, None, expected, "none")
+        path, expected = _RECORD_INDEX.stored_name, "a partition and a file id of every record"
+        raise CorruptData(path, None, expected, "null")
     columns = [
         rows.column(KEY),
         partition_paths,
@@ -133,8 +134,8 @@ def _file_ids(payload: pa.StructArray) -> pa.Array:
     )
     numbered = pc.binary_join_element_wise(uuids, numbers.cast(pa.string()), "-")
     from_uuid = pc.if_else(pc.equal(numbers, _NO_NUMBER), uuids, numbered)
-    as_it_is = pc.struct_field(payload, "fileId")
-    return pc.if_else(pc.equal(encoding, _AS_UUID), from_uuid, as_it_is)
+    as_text = pc.struct_field(payload, "fileId")
+    return pc.if_else(pc.equal(encoding, _AS_UUID), from_uuid, as_text)
 
 
 def _integers(column: pa.Array) -> npt.NDArray[np.int64]:
@@ -150,7 +151,7 @@ def _uuids(high: npt.NDArray[np.int64], low: npt.NDArray[np.int64]) -> pa.String
     """``UUID.toString`` of each pair of halves."""
     octets = np.stack([high, low], axis=1).astype(">i8").view(np.uint8)
     text = np.full((len(high), _UUID_LENGTH), ord("-"), np.uint8)
-    digits = [place for place in range(_UUID_LENGTH) if place not in _DASHES]
+    digits = [at for at in range(_UUID_LENGTH) if at not in _DASHES]
     text[:, digits[0::2]] = _HEX_DIGITS[octets >> 4]
     text[:, digits[1::2]] = _HEX_DIGITS[octets & 0x0F]
     offsets = np.arange(len(high) + 1, dtype=np.int32) * _UUID_LENGTH
@@ -159,10 +160,10 @@ def _uuids(high: npt.NDArray[np.int64], low: npt.NDArray[np.int64]) -> pa.String
 
 
 def _instants(millis: pa.Array, zone: str) -> pa.Array:
-    """``yyyyMMddHHmmssSSS``; Arrow prints the fraction behind the seconds, with a point."""
+    """Format ``yyyyMMddHHmmssSSS``; Arrow prints a point before the milliseconds."""
     first, last = pc.min_max(millis).as_py().values()
     if first is not None and not 0 <= first <= last <= _LAST_MILLI:
-        place, expected = _RECORD_INDEX.stored_name, f"milliseconds from 0 to {_LAST_MILLI}"
-        raise CorruptData(place, None, expected, f"{first} to {last}")
+        path, expected = _RECORD_INDEX.stored_name, f"milliseconds from 0 to {_LAST_MILLI}"
+        raise CorruptData(path, None, expected, f"{first} to {last}")
     moments = millis.cast(pa.timestamp("ms", zone))
     return pc.replace_substring(pc.strftime(moments, format="%Y%m%d%H%M%S"), ".", "")

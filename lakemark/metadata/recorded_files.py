@@ -1,13 +1,13 @@
-"""Whether the files of a metadata table are those that its own commits recorded.
+"""Checks that the files of a metadata table are those that its own commits recorded.
 
-A log that is gone, or that ends too early, would be taken for one that was never written, and what
-it tells of would be hidden. So the files that the newest slices of a partition must have, by the
-write stats of the metadata table's own completed commits, are held against the partition's listing:
-the newest base file of each file group, and the logs of all commits since.
+Without this check, a log that is missing or cut would look as if it had never been written, and its
+records would be hidden. The write stats of the metadata table's completed commits name the files
+that the newest slices of a partition must have: the newest base file of each file group, and the
+logs of all later commits. They are compared with the partition's listing.
 
-Files that no commit names are not checked: the empty log that a file group begins with, and what a
-failed attempt left. Nor are files that only archived commits name. A log of table version 6 may
-be longer than a commit says, since others may have appended to it; no other file may.
+Files that no commit names are not checked: the first, empty log of a file group, and files that a
+failed attempt left. Nor are files that only archived commits name. A log of table version 6 may be
+longer than a commit recorded, because later commits append to it; no other file may.
 """
 
 from __future__ import annotations
@@ -31,35 +31,38 @@ class FilesDiffer(Exception):
 
 @dataclass(frozen=True)
 class RecordedFiles:
-    """What the commits of one metadata table say of its files.
+    """The files that the commits of one metadata table have recorded.
 
     Attributes:
         store: reads its commits, each once.
         timeline: its own.
-        counts: whether what a commit wrote counts, by the data table's timeline.
+        is_valid: whether a commit is valid by the data table's timeline.
     """
 
     store: TimelineStore
     timeline: Timeline
-    counts: Callable[[str], bool]
+    is_valid: Callable[[str], bool]
 
-    def difference(self, partition: str, listed: Iterable[DataFile]) -> str | None:
-        """What is wrong with the files of a partition; None when nothing is.
+    def find_mismatch(self, partition: str, listed: Iterable[DataFile]) -> str | None:
+        """Compare the files of a partition with the recorded ones.
 
         Args:
             partition: of the metadata table.
             listed: its files, listed after ``timeline`` was loaded.
 
+        Returns:
+            What is wrong; None if nothing is.
+
         Raises:
-            SnapshotChanged: a commit was undone meanwhile: load the timeline again.
+            SnapshotChanged: a commit was undone in the meantime: load the timeline again.
         """
-        there = {file.path: file for file in listed}
+        by_path = {file.path: file for file in listed}
         try:
-            recorded = self._recorded(partition, there.values())
+            recorded = self._recorded(partition, by_path.values())
         except CorruptData as error:
             return f"a commit of its own cannot be read: {error}"
         for path, file in sorted(recorded.items()):
-            found = there.get(path)
+            found = by_path.get(path)
             if found is None:
                 return f"its file {path} is missing"
             if not self._is_whole(found, file):
@@ -72,7 +75,7 @@ class RecordedFiles:
         return found.size_bytes == recorded.size_bytes
 
     def _recorded(self, partition: str, listed: Iterable[DataFile]) -> dict[str, DataFile]:
-        """The files that must be there, by path, as the newest commit that wrote to each says."""
+        """The files that must exist, by path, as recorded by the newest commit that wrote each."""
         logs = [
             (instant, file)
             for instant in self._since_compaction()
@@ -91,11 +94,11 @@ class RecordedFiles:
     def _newest_bases(
         self, partition: str, files: Iterable[DataFile]
     ) -> dict[str, tuple[Instant, DataFile]]:
-        """The newest base file of each file group that has any of these files, and what wrote it.
+        """The newest base file of each of the files' groups, and the instant that wrote it.
 
-        A compaction leaves out groups without logs: for these, older commits are read. A commit
-        that made a partition is read only if files of this partition name it, or if one of its
-        groups has no base file.
+        A compaction omits groups without logs, so older commits are read for these. A commit that
+        created a partition is read only if files of this partition name it, or if one of its groups
+        has no base file.
         """
         groups = {file.name.file_id for file in files}
         bases = [file.name for file in files if not isinstance(file, LogFile)]
@@ -113,13 +116,13 @@ class RecordedFiles:
         return found
 
     def _base_writers(self) -> Iterator[Instant]:
-        """Compactions, and commits that made a partition, newest first."""
+        """Compactions, and commits that created a partition, newest first."""
         compactions = self.timeline.completed(Action.COMMIT)
-        made = [i for i in self.timeline.completed(Action.DELTA_COMMIT) if _is_initial(i)]
-        yield from sorted((*compactions, *made), key=self._begins, reverse=True)
+        initial = [i for i in self.timeline.completed(Action.DELTA_COMMIT) if _is_initial(i)]
+        yield from sorted((*compactions, *initial), key=self._begins, reverse=True)
 
     def _since_compaction(self) -> list[Instant]:
-        """Delta commits that count and that the last compaction did not take in, oldest first."""
+        """Valid delta commits that the last compaction does not include, oldest first."""
         compactions = self.timeline.completed(Action.COMMIT)
         last = max(compactions, key=lambda i: i.requested_at, default=None)
         return [
@@ -127,7 +130,7 @@ class RecordedFiles:
             for i in self.timeline.completed(Action.DELTA_COMMIT)
             if not _is_initial(i)
             and (last is None or self._is_after(i, last))
-            and self.counts(i.requested_at)
+            and self.is_valid(i.requested_at)
         ]
 
     def _is_after(self, instant: Instant, base: Instant) -> bool:
@@ -136,7 +139,7 @@ class RecordedFiles:
         return (read_at or "") > self._begins(base)
 
     def _begins(self, base: Instant) -> str:
-        """The time as of which logs are read on top of what an instant wrote."""
+        """The time after which logs are read on top of the instant's base files."""
         if _is_initial(base) and not self._names_slices:
             return base.completed_at or ""
         return base.requested_at

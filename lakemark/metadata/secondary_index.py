@@ -1,8 +1,9 @@
-r"""Secondary indexes: which records have some value in a column.
+r"""Secondary indexes: the records that have some value in a column.
 
-A key is ``<value>$<record key>``; in both a backslash stands before each backslash, ``$`` and NUL.
-A null is NUL alone. Since version 2 of the index the shard follows from ``<value>$`` (escaped),
-before from the whole key. Source: ``SecondaryIndexKeyUtils``, ``SecondaryIndexPrefixRawKey``,
+A key is ``<value>$<record key>``. In both parts each backslash, ``$`` and NUL is escaped with a
+backslash. A null value is a single NUL. Since version 2 of the index, the hash of ``<value>$``
+(escaped) selects the shard; in version 1 that of the whole key does. Source:
+``SecondaryIndexKeyUtils``, ``SecondaryIndexPrefixRawKey``,
 ``getSecondaryKeyToFileGroupMappingFunction`` of Apache Hudi 1.2.0.
 """
 
@@ -32,7 +33,7 @@ RECORDS = pa.schema(
 _SEPARATOR, _NULL = "$", "\0"
 _SPECIAL = re.compile(r"[\\$\0]")
 #: The first separator that is not escaped divides the key.
-_DIVIDED = r"(?s)^(?P<secondary>(?:[^\\$]|\\.)*)\$(?P<record>.*)$"
+_PARTS = r"(?s)^(?P<secondary>(?:[^\\$]|\\.)*)\$(?P<record>.*)$"
 _ESCAPED = r"(?s)\\(.)"
 
 
@@ -50,22 +51,22 @@ class SecondaryIndex:
 
     @property
     def column(self) -> str | None:
-        """The indexed column, None when the table's index definitions do not say."""
+        """The indexed column; None if the table's index definitions do not name it."""
         definition = self.metadata.definitions.get(self.partition)
         return definition.source_fields[0] if definition and definition.source_fields else None
 
     def lookup(self, values: Iterable[str | None]) -> pa.Table:
-        """Record keys of the records that have one of the values, in no order.
+        """Look up the keys of the records that have one of the values, in no order.
 
         Args:
-            values: as the index prints them (``String.valueOf``); None finds null.
+            values: in the form of the index (``String.valueOf``); None finds nulls.
 
         Returns:
             ``RECORDS``.
 
         Raises:
-            SnapshotChanged: the metadata table was compacted meanwhile: open it again.
-            CorruptData: its bytes, or a key, disagree with the format.
+            SnapshotChanged: the metadata table was compacted in the meantime: open it again.
+            CorruptData: its bytes, or a key, do not match the format.
         """
         prefixes = sorted({escape(value) + _SEPARATOR for value in values})
         return pa.concat_tables([RECORDS.empty_table(), *self._records(self._parts(prefixes))])
@@ -93,23 +94,23 @@ class SecondaryIndex:
             is_deleted = pc.struct_field(rows.column(PAYLOAD).combine_chunks(), "isDeleted")
             live = rows.filter(pc.invert(is_deleted))
             if live.num_rows:
-                yield _divided(live.column(KEY).combine_chunks(), self.partition)
+                yield _split(live.column(KEY).combine_chunks(), self.partition)
 
 
 def escape(value: str | None) -> str:
-    """A value as it stands in a key."""
+    """Escape a value for a key."""
     return _NULL if value is None else _SPECIAL.sub(r"\\\g<0>", value)
 
 
-def _divided(keys: pa.StringArray, place: str) -> pa.Table:
-    parts = pc.extract_regex(keys, pattern=_DIVIDED)
+def _split(keys: pa.StringArray, path: str) -> pa.Table:
+    parts = pc.extract_regex(keys, pattern=_PARTS)
     if parts.null_count:
         wrong = keys.filter(parts.is_null())[0].as_py()
-        raise CorruptData(place, None, f"a key with a {_SEPARATOR!r}", repr(wrong)[:80])
-    columns = [_unescaped(pc.struct_field(parts, name)) for name in ("secondary", "record")]
+        raise CorruptData(path, None, f"a key with a {_SEPARATOR!r}", repr(wrong)[:80])
+    columns = [_unescape(pc.struct_field(parts, name)) for name in ("secondary", "record")]
     return pa.Table.from_arrays(columns, schema=RECORDS)
 
 
-def _unescaped(values: pa.StringArray) -> pa.StringArray:
+def _unescape(values: pa.StringArray) -> pa.StringArray:
     plain = pc.replace_substring_regex(values, pattern=_ESCAPED, replacement=r"\1")
     return pc.if_else(pc.equal(values, _NULL), pa.scalar(None, pa.string()), plain)

@@ -1,8 +1,9 @@
-"""Which file group of a metadata partition holds a key.
+"""Finds the file group (shard) of a metadata partition that contains a key.
 
-A partition has a fixed number of file groups, ``<prefix><number>-0``; a key lies in the one whose
-number is its Java string hash modulo that. A record index whose keys are unique in a partition of
-the data table only has such a series of file groups for each, with that partition in the prefix.
+A partition has a fixed number of file groups, ``<prefix><number>-0``. The Java string hash of a
+key, modulo their number, is the number of its file group. In a record index whose keys are unique
+only within a partition of the data table, each of these has its own series of file groups, with
+the partition in the prefix.
 Source: ``HoodieTableMetadataUtil.mapRecordKeyToFileGroupIndex``, ``getFileIDForFileGroup`` and
 ``getFileGroupIndexFromFileId`` of Apache Hudi 1.2.0.
 """
@@ -25,11 +26,11 @@ _FILE_ID = re.compile(r"(.*?)([0-9]+)(?:-0)?")
 
 
 def shards_of(keys: pa.Array, count: int) -> npt.NDArray[np.int64]:
-    """For each key the number of the file group that holds it.
+    """The number of the file group of each key.
 
     Args:
         keys: strings, or binaries in UTF-8, without nulls.
-        count: file groups in the series.
+        count: number of file groups in the series.
     """
     hashes = string_hash(keys)
     # Java: abs(abs(h) % count), where the smallest integer is its own absolute value.
@@ -38,10 +39,10 @@ def shards_of(keys: pa.Array, count: int) -> npt.NDArray[np.int64]:
 
 
 def by_shard(slices: Sequence[FileSlice], wanted: Keys) -> list[tuple[FileSlice, Keys]]:
-    """The file groups that may hold some of the keys, each with those that it may hold.
+    """The file groups that may contain some of the keys, each with those keys.
 
     Raises:
-        CorruptData: file ids of a metadata table have other forms.
+        CorruptData: a file id does not have the form of a metadata table's.
     """
     parts: list[tuple[FileSlice, Keys]] = []
     for series in shard_series(slices).values():
@@ -72,6 +73,6 @@ def shard_series(slices: Iterable[FileSlice]) -> dict[str, list[FileSlice]]:
 def _parse(file_slice: FileSlice) -> tuple[str, int]:
     match = _FILE_ID.fullmatch(file_slice.group.file_id)
     if match is None:
-        place = file_slice.group.partition_path
-        raise CorruptData(place, None, "a file id <prefix><number>-0", file_slice.group.file_id)
+        path = file_slice.group.partition_path
+        raise CorruptData(path, None, "a file id <prefix><number>-0", file_slice.group.file_id)
     return match.group(1), int(match.group(2))

@@ -1,8 +1,8 @@
-"""The rows of one file slice of a metadata table, as they were written, oldest first.
+"""Reads the rows of one file slice of a metadata table, oldest first.
 
-A base file is an HFile; a log holds blocks of HFiles and of deletes. Of both only the blocks that
-may hold what is asked for are read. A log block counts when its instant is valid and no rollback
-took it back.
+A base file is an HFile; a log contains blocks of HFiles and of deletes. Only blocks that may
+contain a requested key are read. A log block is effective if its instant is valid and no rollback
+has undone it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ from lakemark.storage.storage import Storage
 
 KEY, PAYLOAD = "key", "payload"
 
-#: Decoded at a time: rows enough that a batch costs more than its overhead, and not much memory.
+#: Rows and bytes that are decoded together: enough to outweigh the overhead of a batch, and little
+#: memory.
 _BATCH_ROWS, _BATCH_BYTES = 1 << 15, 64 << 20
 
 _HFILE = "hfile"
@@ -46,7 +47,7 @@ class SliceRows:
 
     Attributes:
         storage: the metadata table's root.
-        is_valid: whether log blocks of an instant count.
+        is_valid: whether log blocks of an instant are valid.
         version: of the table. In version 6 a log may hold torn blocks of failed attempts.
     """
 
@@ -57,28 +58,28 @@ class SliceRows:
     def of_base(
         self, file_slice: FileSlice, payload: str, selection: Selection
     ) -> Iterator[pa.Table]:
-        """Rows of the base file: ``key``, a string, and ``payload``, as ``PAYLOADS`` has it.
+        """Rows of the base file: ``key``, a string, and ``payload``, of its type in ``PAYLOADS``.
 
         Args:
             file_slice: what to read.
-            payload: field of the stored records that is asked for, one of ``PAYLOADS``.
-            selection: keys that are asked for.
+            payload: the field of the stored records to read, one of ``PAYLOADS``.
+            selection: the keys to read.
 
         Raises:
-            SnapshotChanged: the file is gone.
-            CorruptData: bytes that disagree with the format.
-            Unsupported: a base file of another format.
+            SnapshotChanged: the file was deleted.
+            CorruptData: bytes do not match the format.
+            Unsupported: the base file has another format.
         """
         with ExitStack() as open_files:
             for piece in self._base_pieces(file_slice, selection, open_files):
-                yield _decoded([piece], payload)
+                yield _decode([piece], payload)
 
     def newest_entries(self, file_slice: FileSlice) -> Entries:
-        """The newest record of each key as it was stored, keys ascending; deleted ones left out.
+        """The newest stored record of each key that is not deleted, keys ascending.
 
         Raises:
-            SnapshotChanged, CorruptData, Unsupported: as ``of_base``; or records that another
-                release of Apache Hudi wrote with another schema.
+            SnapshotChanged, CorruptData, Unsupported: as ``of_base``; or another release of Apache
+                Hudi wrote records with another schema.
         """
         everything = Everything()
         with ExitStack() as open_files:
@@ -86,24 +87,24 @@ class SliceRows:
             pieces += self._log_pieces(file_slice, everything, open_files)
             for piece in pieces:
                 _check_schema(piece)
-        whole = _joined([_NOTHING, *(piece.entries for piece in pieces)])
+        whole = _join([_EMPTY, *(piece.entries for piece in pieces)])
         codes = key_codes(pa.table({KEY: whole.keys}), [KEY])
         last = pa.array(codes.last(np.arange(len(whole.keys))))
         keys, values = (column.take(last) for column in whole)
-        there = values.is_valid()
-        kept = Entries(keys.filter(there), values.filter(there))
+        is_live = values.is_valid()
+        kept = Entries(keys.filter(is_live), values.filter(is_live))
         order = pc.array_sort_indices(kept.keys)
         return Entries(*(column.take(order) for column in kept))
 
     def of_logs(self, file_slice: FileSlice, payload: str, selection: Selection) -> pa.Table:
-        """Rows of the logs; the payload is null where a row deletes what is under its key.
+        """Rows of the logs; the payload is null if a row deletes its key.
 
         Raises:
             SnapshotChanged, CorruptData, Unsupported: as ``of_base``.
         """
         with ExitStack() as open_files:
             found = self._log_pieces(file_slice, selection, open_files)
-        tables = [_decoded(run, payload) for run in _runs(found)]
+        tables = [_decode(run, payload) for run in _runs(found)]
         return pa.concat_tables([schema_of(payload).empty_table(), *tables])
 
     def _base_pieces(
@@ -125,12 +126,16 @@ class SliceRows:
         blocks: list[LogBlock] = []
         for log in file_slice.logs:
             stream = open_files.enter_context(open_data_file(self.storage, log.path))
-            blocks += self._whole(read_blocks(stream, log.size_bytes, log.path))
-        standing = effective_blocks(blocks, self.is_valid)
-        return [piece for block in standing for piece in _pieces(block, selection)]
+            blocks += self._check_whole(read_blocks(stream, log.size_bytes, log.path))
+        effective = effective_blocks(blocks, self.is_valid)
+        return [piece for block in effective for piece in _pieces(block, selection)]
 
-    def _whole(self, blocks: Iterable[LogBlock]) -> Iterator[LogBlock]:
-        """The blocks of a log; a torn one is damage, since each log is of one completed commit."""
+    def _check_whole(self, blocks: Iterable[LogBlock]) -> Iterator[LogBlock]:
+        """Pass on the blocks of a log.
+
+        A torn block is damage, because each log has only blocks of one completed commit, except in
+        version 6.
+        """
         for block in blocks:
             if block.type is BlockType.CORRUPT and not self.version.logs_name_their_slice:
                 raise block.corrupt(expected="a whole log block", actual="a torn one")
@@ -138,14 +143,14 @@ class SliceRows:
 
 
 class _Piece(NamedTuple):
-    """Entries of one log block, and the schema of their values; none of them has any if None."""
+    """Entries of one log block, and the schema of their values; None if all values are null."""
 
     entries: Entries
     avro_schema: str | None
     path: str
 
 
-_NOTHING = Entries(pa.array([], pa.binary()), pa.array([], pa.binary()))
+_EMPTY = Entries(pa.array([], pa.binary()), pa.array([], pa.binary()))
 
 
 def schema_of(payload: str) -> pa.Schema:
@@ -156,8 +161,8 @@ def schema_of(payload: str) -> pa.Schema:
 def _check_schema(piece: _Piece) -> None:
     if piece.avro_schema is not None and not is_stored_schema(piece.avro_schema):
         message = (
-            f"{piece.path} was written with the schema of another release of Apache Hudi; "
-            "such metadata tables are not continued; build it anew"
+            f"{piece.path} was written with the schema of another release of Apache Hudi, and such "
+            "a metadata table cannot be continued; build it again"
         )
         raise Unsupported(message)
 
@@ -170,7 +175,7 @@ def _pieces(block: LogBlock, selection: Selection) -> Iterator[_Piece]:
     elif block.type is BlockType.HFILE_DATA:
         yield from _hfile_pieces(block, selection)
     else:
-        message = f"{block.path} holds a {block.type.name} block; metadata tables hold HFILE_DATA"
+        message = f"{block.path} has a {block.type.name} block; metadata tables have HFILE_DATA"
         raise Unsupported(message)
 
 
@@ -186,7 +191,7 @@ def _hfile_pieces(block: LogBlock, selection: Selection) -> Iterator[_Piece]:
 
 
 def _runs(pieces: Iterable[_Piece]) -> Iterator[list[_Piece]]:
-    """Pieces to decode together: decoding has a cost by batch, and logs hold small ones."""
+    """Group pieces to decode together: each batch has a cost, and pieces of logs are small."""
     run: list[_Piece] = []
     run_schema: str | None = None
     run_bytes = 0
@@ -202,18 +207,18 @@ def _runs(pieces: Iterable[_Piece]) -> Iterator[list[_Piece]]:
         yield run
 
 
-def _decoded(run: list[_Piece], payload: str) -> pa.Table:
-    """The rows of a run; nulls where there is no value."""
-    entries = _joined([piece.entries for piece in run])
+def _decode(run: list[_Piece], payload: str) -> pa.Table:
+    """Decode the rows of a run; a key without a value has a null payload."""
+    entries = _join([piece.entries for piece in run])
     schema = next((piece.avro_schema for piece in run if piece.avro_schema), None)
     if schema is None:
-        nothing = pa.nulls(len(entries.keys), PAYLOADS[payload])
-        return _table(entries.keys, nothing, payload, run[0].path)
+        nulls = pa.nulls(len(entries.keys), PAYLOADS[payload])
+        return _table(entries.keys, nulls, payload, run[0].path)
     try:
         written = read_payload(entries.values.drop_null(), schema, payload, run[0].path)
     except CorruptData:
-        if len(run) > 1:  # of several blocks the one that is damaged is to be named
-            return pa.concat_tables([_decoded([piece], payload) for piece in run])
+        if len(run) > 1:  # the error must name the block that is damaged
+            return pa.concat_tables([_decode([piece], payload) for piece in run])
         raise
     valid = np.asarray(entries.values.is_valid())
     values = written.take(pa.array(np.cumsum(valid) - 1, mask=~valid))
@@ -236,13 +241,13 @@ def _in_batches(blocks: Iterator[Entries]) -> Iterator[Entries]:
         waiting_rows += len(entries.keys)
         waiting_bytes += entries.values.nbytes
         if waiting_rows >= _BATCH_ROWS or waiting_bytes >= _BATCH_BYTES:
-            yield _joined(waiting)
+            yield _join(waiting)
             waiting, waiting_rows, waiting_bytes = [], 0, 0
     if waiting:
-        yield _joined(waiting)
+        yield _join(waiting)
 
 
-def _joined(blocks: list[Entries]) -> Entries:
+def _join(blocks: list[Entries]) -> Entries:
     return Entries(
         pa.concat_arrays([block.keys for block in blocks]),
         pa.concat_arrays([block.values for block in blocks]),
@@ -258,5 +263,5 @@ def _table(keys: pa.BinaryArray, values: pa.Array, payload: str, path: str) -> p
 
 def _check_is_hfile(base: BaseFile) -> None:
     if base.name.extension != _HFILE:
-        message = f"{base.path} is no HFile, the only base file that metadata tables have"
+        message = f"{base.path} is not an HFile, but base files of metadata tables must be HFiles"
         raise Unsupported(message)

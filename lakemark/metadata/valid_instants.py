@@ -1,9 +1,9 @@
-"""Which instants of a metadata table count.
+"""Decides which instants of a metadata table are valid.
 
-A commit goes to the metadata table first, under the same instant, and then to the data table. It
-counts when the latter has completed; so both become visible together. Instants that the data table
-never had (the metadata table's own) count when the metadata table has completed them. Source:
-``HoodieTableMetadataUtil.getValidInstantTimestamps`` of Apache Hudi 1.2.0.
+A commit is written to the metadata table first, under the same requested time, and then completes
+in the data table. It is valid once it has completed there, so both become visible together. The
+metadata table's own instants, which the data table never has, are valid once they have completed.
+Source: ``HoodieTableMetadataUtil.getValidInstantTimestamps`` of Apache Hudi 1.2.0.
 """
 
 from __future__ import annotations
@@ -13,30 +13,30 @@ from dataclasses import dataclass
 from lakemark.model.instant import Instant
 from lakemark.timeline.timeline import Timeline
 
-#: Of a time; table version 6 appends more to it in a metadata table.
+#: Digits of an instant time; table version 6 appends more in a metadata table.
 MILLIS_DIGITS = 17
-#: How the instants begin that made a partition of the metadata table.
+#: Prefix of the requested times of the instants that create partitions of the metadata table.
 INITIAL = "0" * 14
-#: How the first of them ends, in table version 6 and since.
+#: Number of the first of them, in table version 6 and later.
 FIRST_V6, FIRST = 10, 0
 
 
 def initial(number: int) -> str:
-    """The instant of that number among those that made a partition."""
+    """Requested time of an instant that creates a partition, by its number."""
     return f"{INITIAL}{number:03d}"
 
 
 def first_initial(metadata: Timeline) -> Instant | None:
-    """The instant that made a metadata table, while it is on its timeline."""
+    """The instant that created the first partition; None once it is archived."""
     return metadata.find(initial(FIRST)) or metadata.find(initial(FIRST_V6))
 
 
 @dataclass(frozen=True, slots=True)
 class ValidInstants:
-    """Answers for the blocks of log files; pickles to workers.
+    """Decides for each log block whether its instant is valid. It can be pickled to workers.
 
     Attributes:
-        data: the data table's timeline, loaded before ``metadata`` was.
+        data: the data table's timeline, loaded before ``metadata``.
         metadata: the metadata table's timeline.
     """
 
@@ -44,14 +44,14 @@ class ValidInstants:
     metadata: Timeline
 
     def __call__(self, instant: str) -> bool:
-        """Whether what that instant wrote counts."""
+        """Whether the instant is valid."""
         if not self.metadata.is_committed(instant):
             return False
         known = self.data.find(instant)
         if known is not None:
             return known.is_completed
-        # One that is not on the data table's timeline is of the metadata table alone (version 6
-        # appends three digits to the data table's instant), or left that timeline, or was
-        # requested after it was loaded.
+        # An instant that is not on the data table's timeline belongs to the metadata table alone
+        # (version 6 appends three digits to the data table's instant), or was archived there, or
+        # was requested after that timeline was loaded.
         newest = self.data.newest_time or ""
         return instant.startswith(INITIAL) or instant[:MILLIS_DIGITS] <= newest

@@ -1,4 +1,4 @@
-"""What an instant does, and how far it has come (specification, "Transaction Log")."""
+"""The actions and states of instants (specification, "Transaction Log")."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ class Action(StrEnum):
 
     @property
     def completes_as(self) -> Action:
-        """The action named by the completed file: a pending compaction becomes a commit."""
+        """The action in the name of the completed file: a compaction completes as a commit."""
         return _COMPLETES_AS.get(self, self)
 
     @property
     def is_ingest(self) -> bool:
-        """Whether a writer of rows makes it (and so may keep a checkpoint in it)."""
+        """Whether a write of rows completes as it, which may contain a checkpoint."""
         return self in COMMITS
 
     @property
     def is_write(self) -> bool:
-        """Whether it adds data files; the first of these is where the timeline starts."""
+        """Whether it adds data files. The timeline starts at the first of these."""
         return self.completes_as.is_ingest
 
     @property
     def is_table_service(self) -> bool:
-        """Whether it is a planned rewrite, which a starting writer leaves pending."""
+        """Whether it is a planned rewrite, which a starting writer keeps pending."""
         return self in _COMPLETES_AS
 
 
-#: What writes of rows complete as; services that rewrite files end as one of them, too.
+#: Actions of completed writes of rows, and of completed services that rewrite files.
 COMMITS = (Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT)
 
 _COMPLETES_AS = {
@@ -53,7 +53,7 @@ _COMPLETES_AS = {
 
 
 class State(StrEnum):
-    """How far an instant has come; it only ever moves forward."""
+    """State of an instant; it only moves forward."""
 
     REQUESTED = "requested"
     INFLIGHT = "inflight"

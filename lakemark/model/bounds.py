@@ -1,12 +1,12 @@
-"""The smallest and the largest value of a column, as statistics keep them.
+"""The smallest and the largest value of a column, as statistics store them.
 
-They bound the values in the order of Spark's comparisons, in which texts and bytes go by their
-bytes. They occur in the column, with two exceptions: long texts and bytes are cut, and beside a NaN
-the largest value is infinity. Spark orders NaN above that, but with a NaN for a bound Apache Hudi
-leaves out what it should read: it caches the statistics, and Spark's cache takes no notice of NaN.
+The order is that of Spark's comparisons, in which texts and bytes are compared byte by byte. Bounds
+are values of the column, with two exceptions: long texts and bytes are shortened, and if there is a
+NaN, the largest value is infinity. Spark orders NaN above infinity. But if a bound is NaN, Apache
+Hudi skips files that it must read: it caches statistics in Spark, whose cache ignores NaN.
 
-A column that holds a value always has bounds: where some files or partitions have statistics,
-Apache Hudi leaves out those that have none.
+A column with a value always has bounds. If only some files or partitions have statistics, Apache
+Hudi skips the others.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakemark.model.widening import widened
+from lakemark.model.widening import widen
 
-#: Longer texts and bytes are cut to so many characters or bytes: they are kept for every file.
+#: Longer texts and bytes are shortened to this many characters or bytes, for each file's sake.
 MAX_LENGTH = 256
 
-#: What is between two characters and is none.
+#: Code points that are not characters.
 _SURROGATES = range(0xD800, 0xE000)
 
-#: Bounds of numbers, moments and truth values that became text: they are printed in ASCII.
+#: Bounds of numbers, times and booleans in a column that became text: they are printed in ASCII.
 PRINTED_LOW, PRINTED_HIGH = "", "\x7f"
 
 
 def bounds_of(values: pa.ChunkedArray) -> pa.Array:
-    """Smallest and largest value; both null where there is none."""
+    """Compute the smallest and the largest value; both are null if there is no value."""
     kind = values.type
     extremes = pc.min_max(values)
     low, high = extremes["min"], extremes["max"]
@@ -43,15 +43,15 @@ def bounds_of(values: pa.ChunkedArray) -> pa.Array:
 
 
 def _around_nan(low: float) -> tuple[float, float]:
-    """Bounds of numbers and NaN, given the smallest number, or NaN where there is none.
+    """Bounds of numbers and NaN, given the smallest number, or NaN if there is no number.
 
-    They differ, since both being one number says that no other value is there.
+    They must differ, because equal bounds mean that all values are equal.
     """
     return (low if low < math.inf else -math.inf), math.inf
 
 
-def widest(pairs: Sequence[tuple[Any, Any]]) -> tuple[Any, Any]:
-    """The bounds of all pairs of bounds together, as ``plain`` gives them.
+def unite_bounds(pairs: Sequence[tuple[Any, Any]]) -> tuple[Any, Any]:
+    """Unite pairs of bounds, given as ``to_storage_type`` values.
 
     Single values are compared without kernels, which cost as much for two rows as for thousands.
     """
@@ -60,28 +60,27 @@ def widest(pairs: Sequence[tuple[Any, Any]]) -> tuple[Any, Any]:
     return min(lows, default=None), max(highs, default=None)
 
 
-def widest_of_types(arrays: Sequence[pa.Array]) -> pa.Array:
-    """The same of bounds of several types, in the last type that holds the values of the others.
+def unite_typed_bounds(arrays: Sequence[pa.Array]) -> pa.Array:
+    """Unite bounds of several types, in the last type that can hold the values of the others.
 
-    Bounds of a type whose values cannot become values of that one are left out: no query returns
-    such values.
+    Bounds whose values cannot be converted to that type are ignored: no query returns such values.
     """
     kind = _common_type([array.type for array in arrays])
     ends = (
-        in_type(array[place : place + 1], kind, printed)
+        convert_bounds(array[at : at + 1], kind, printed)
         for array in arrays
-        for place, printed in enumerate((PRINTED_LOW, PRINTED_HIGH))
+        for at, printed in enumerate((PRINTED_LOW, PRINTED_HIGH))
     )
     return bounds_of(pa.chunked_array([end for end in ends if end is not None], kind))
 
 
-def in_type(values: pa.Array, kind: pa.DataType, printed: str) -> pa.Array | None:
-    """Bounds of a column whose type became another one; None where its values cannot.
+def convert_bounds(values: pa.Array, kind: pa.DataType, printed: str) -> pa.Array | None:
+    """Convert the bounds of a column whose type changed; None if that is not possible.
 
     Args:
-        values: null where there is none.
-        kind: the column's type now.
-        printed: what stands for a value that is no text, where the column has become text.
+        values: bounds of one kind, smallest or largest; may be null.
+        kind: the column's current type.
+        printed: the bound to use for values that are not text, if the column became text.
     """
     source = values.type
     if source == kind:
@@ -91,18 +90,18 @@ def in_type(values: pa.Array, kind: pa.DataType, printed: str) -> pa.Array | Non
     if not _keeps_order(source, kind):
         return None
     try:
-        return widened(values, kind)
+        return widen(values, kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
 
 
-def plain(values: pa.Array) -> pa.Array:
-    """Times as the numbers that they are stored as: Python's own do not hold all of them."""
-    return values.view(plain_type(values.type))
+def to_storage_type(values: pa.Array) -> pa.Array:
+    """View times as the numbers that they are stored as; Python's types cannot hold all of them."""
+    return values.view(storage_type(values.type))
 
 
-def plain_type(kind: pa.DataType) -> pa.DataType:
-    """The type of such a number; any other type as it is."""
+def storage_type(kind: pa.DataType) -> pa.DataType:
+    """The type of these numbers; any other type is returned unchanged."""
     if pa.types.is_temporal(kind):
         return pa.int32() if kind.bit_width == 32 else pa.int64()
     return kind
@@ -112,9 +111,10 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
 
 
 def _cut(pair: pa.Array) -> pa.Array:
-    """A prefix of the smallest value, and what is larger than all that begin as the largest one.
+    """Shorten a pair: a prefix of the smallest value, and a value above the largest one's prefix.
 
-    Cutting keeps the order of values, so bounds of parts unite to the bounds of the whole.
+    Shortening keeps the order of values, so the united bounds of parts equal the bounds of the
+    whole.
     """
     low, high = pair.to_pylist()
     return pa.array(
@@ -123,7 +123,7 @@ def _cut(pair: pa.Array) -> pa.Array:
 
 
 def _after(value: Any) -> Any:
-    """The first short value after all that begin as this one does; itself if there is none."""
+    """The first short value above all values with the same prefix; itself if there is none."""
     beginning = value[:MAX_LENGTH]
     if isinstance(value, bytes):
         rest = beginning.rstrip(b"\xff")
@@ -141,7 +141,7 @@ def _next_character(character: str) -> str:
 
 
 def _common_type(kinds: Sequence[pa.DataType]) -> pa.DataType:
-    """The last type, or one before it that holds more: a late writer may have an older schema."""
+    """The last type, or an earlier one that is wider: a late writer may have an older schema."""
     common = kinds[-1]
     for kind in reversed(kinds):
         if _is_wider(kind, common):
@@ -156,13 +156,13 @@ def _is_wider(kind: pa.DataType, than: pa.DataType) -> bool:
 
 
 def _number_rank(kind: pa.DataType) -> int:
-    """Numbers by how much their types hold; 0 for all else."""
+    """Rank of a type of numbers by its width; 0 for other types."""
     ranks = (pa.types.is_int32, pa.types.is_int64, pa.types.is_float32, pa.types.is_float64)
     return next((rank for rank, check in enumerate(ranks, start=1) if check(kind)), 0)
 
 
 def _keeps_order(source: pa.DataType, target: pa.DataType) -> bool:
-    """Whether values that become those of the other type keep their order."""
+    """Whether a conversion from one type to the other keeps the order of values."""
     if pa.types.is_date(source) and pa.types.is_timestamp(target):
         return True
     same = (pa.types.is_timestamp, pa.types.is_time, _is_text, _is_number)

@@ -1,13 +1,13 @@
-"""How a batch of changes to records is laid out as one Arrow table.
+"""The layout of a batch of changes to records as one Arrow table.
 
-A table of changes has the table's columns, meta columns first, and one more, ``CHANGE_KIND``. A
-delete is a row that carries only its record key, its partition path and the value it is ordered
-by (in the ordering columns); all else is null. So one ``take``, ``concat`` or IPC chunk moves
-upserts and deletes together, in the order in which they arrived.
+A table of changes has the table's columns, meta columns first, and the column ``CHANGE_KIND``. A
+delete is a row with only its record key, its partition path and its ordering values; its other
+columns are null. So one ``take``, ``concat`` or IPC chunk moves upserts and deletes together, in
+the order in which they arrived.
 
-Where some rows carry a part of the columns only (partial updates), one more column,
-``WRITTEN_COLUMNS``, tells which: bit ``i`` of its bytes (the lowest of a byte first) is set when
-the row has a value, be it null, for the table's column ``i``.
+If some rows have values for only a part of the columns (partial updates), there is also the column
+``WRITTEN_COLUMNS``. Bit ``i`` of its bytes (the lowest bit of a byte first) is set if the row has a
+value, which may be null, for column ``i`` of the table.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from enum import IntEnum
 
 import pyarrow as pa
 
-#: Name of the column of kinds; never written to storage.
+#: Name of the column of change kinds; never written to storage.
 CHANGE_KIND = "__change_kind"
 CHANGE_KIND_FIELD = pa.field(CHANGE_KIND, pa.int8(), nullable=False)
 
 #: Name of the column of bits; never written to storage.
 WRITTEN_COLUMNS = "__written_columns"
 
-#: The columns of a table of changes that are none of the table's.
+#: The columns of a table of changes that are not columns of the table.
 CHANGE_COLUMNS = (CHANGE_KIND, WRITTEN_COLUMNS)
 
 
@@ -40,13 +40,14 @@ class DeleteMarker:
 
 
 class ChangeKind(IntEnum):
-    """What a row of a table of changes asks for."""
+    """Kind of a row in a table of changes."""
 
     #: The row is the record's new content.
     UPSERT = 0
-    #: A data row whose ``_hoodie_is_deleted`` (or operation) says delete; merges as a data row.
+    #: A data row that ``_hoodie_is_deleted`` or its operation marks as a delete. It merges as a
+    #: data row.
     FLAGGED_DELETE = 1
     #: A record of a delete block with an ordering value of the ordering column's own type.
     DELETE = 2
-    #: A record of a delete block ordered by the integer 0: it wins whatever it meets.
+    #: A record of a delete block with the ordering value 0, which always wins.
     COMMIT_TIME_DELETE = 3

@@ -1,7 +1,7 @@
-"""Which file groups a clustering rewrites (``HoodieRequestedReplaceMetadata``).
+"""The file groups that a clustering rewrites (``HoodieRequestedReplaceMetadata``).
 
-The same record is the request of an insert-overwrite, then without a plan: what that replaces is
-known only when it completes.
+The request of an insert-overwrite is the same record without a plan, because the replaced file
+groups are known only when it completes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class ClusteringPlan:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> ClusteringPlan | None:
-        """From the stored record; None when that requests something other than a clustering."""
+        """Read the stored record; None if it does not request a clustering."""
         plan = record.get("clusteringPlan")
         if plan is None or record.get("operationType") != _CLUSTERING:
             return None

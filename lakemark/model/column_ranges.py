@@ -1,8 +1,9 @@
-"""What the columns of a data file hold: bounds and counts, gathered while it is written.
+"""Column ranges of a data file: bounds and counts, collected while the file is written.
 
-Which columns: Hudi's own three that say where and when, then the first ``MAX_COLUMNS`` of the table
-whose values have an order. Source: ``HoodieTableMetadataUtil.getColumnsToIndex`` of Apache Hudi
-1.2.0, ``hoodie.metadata.index.column.stats.max.columns.to.index``.
+The columns are Hudi's commit time, partition path and record key, and the first ``MAX_COLUMNS``
+columns of the table whose values have an order. Source:
+``HoodieTableMetadataUtil.getColumnsToIndex`` of Apache Hudi 1.2.0,
+``hoodie.metadata.index.column.stats.max.columns.to.index``.
 """
 
 from __future__ import annotations
@@ -14,7 +15,13 @@ from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
-from lakemark.model.bounds import bounds_of, plain, plain_type, widest, widest_of_types
+from lakemark.model.bounds import (
+    bounds_of,
+    storage_type,
+    to_storage_type,
+    unite_bounds,
+    unite_typed_bounds,
+)
 from lakemark.model.format_version import FormatVersion
 from lakemark.model.meta_columns import (
     COMMIT_TIME,
@@ -23,12 +30,12 @@ from lakemark.model.meta_columns import (
     without_meta_columns,
 )
 
-#: Columns of the user's of which there are statistics.
+#: The most columns of the user with statistics.
 MAX_COLUMNS = 32
 
 _OWN = (COMMIT_TIME, PARTITION_PATH, RECORD_KEY)
 _OPERATION = "_hoodie_operation"
-#: Digits before and after the point in decimals of statistics before table version 9.
+#: Digits before and after the decimal point in statistics before table version 9.
 _OLD_DIGITS = 15
 _ORDERED = (
     pa.types.is_boolean,
@@ -45,26 +52,26 @@ _ORDERED = (
 
 
 class ColumnSize(NamedTuple):
-    """Bytes that a column takes in a file, with its pages compressed and not."""
+    """Size of a column in a file, with compressed and with uncompressed pages."""
 
     size_bytes: int
     uncompressed_bytes: int
 
 
-#: Of what has no footer.
+#: The size if there is no footer.
 NO_SIZE = ColumnSize(0, 0)
 
 
 @dataclass(frozen=True)
 class ColumnRanges:
-    """Bounds and counts of columns, of one file or of several; pickles to the driver.
+    """Bounds and counts of columns, of one or several files. It can be pickled.
 
     Attributes:
         bounds: two rows, the smallest and the largest value of each column
-            (``lakemark.model.bounds``); null where there is none.
+            (``lakemark.model.bounds``); null if a column has no value.
         null_counts: of each column.
-        value_counts: of each column, nulls counted.
-        sizes: of columns of one file, as its footer tells them; of no column where none does.
+        value_counts: of each column, nulls included.
+        sizes: sizes of columns, from the footer of one file; empty if there is none.
     """
 
     bounds: pa.RecordBatch
@@ -80,7 +87,7 @@ class ColumnRanges:
 
     @classmethod
     def of(cls, rows: pa.Table, columns: Iterable[str]) -> ColumnRanges:
-        """The ranges of those columns that the rows have."""
+        """The ranges of these columns in rows; columns that the rows lack are ignored."""
         names = set(rows.column_names)
         arrays = {name: rows.column(name) for name in columns if name in names}
         return cls(
@@ -91,38 +98,38 @@ class ColumnRanges:
 
     @classmethod
     def of_nulls(cls, schema: pa.Schema, row_count: int) -> ColumnRanges:
-        """The ranges of so many rows in which these columns have no value."""
+        """The ranges of ``row_count`` rows in which these columns are null."""
         bounds = [pa.nulls(2, field.type) for field in schema]
         counts = (row_count,) * len(schema)
         return cls(pa.RecordBatch.from_arrays(bounds, schema.names), counts, counts)
 
     @classmethod
-    def united(cls, parts: Sequence[ColumnRanges]) -> ColumnRanges:
+    def union(cls, parts: Sequence[ColumnRanges]) -> ColumnRanges:
         """The ranges of all parts together.
 
-        A part that does not have a column has no value in it. A column has the last one of the
-        types that hold all of its values.
+        A part that lacks a column has no value in it. The type of a column is the last one that can
+        hold all of its values.
         """
         if len(parts) == 1:
             return parts[0]
-        held: dict[str, list[_Held]] = {}
+        found: dict[str, list[_Occurrence]] = {}
         for part in parts:
-            for place, name in enumerate(part.columns):
-                held.setdefault(name, []).append((part, place))
+            for at, name in enumerate(part.columns):
+                found.setdefault(name, []).append((part, at))
         return cls(
-            pa.RecordBatch.from_arrays([_widest(where) for where in held.values()], list(held)),
-            tuple(sum(part.null_counts[at] for part, at in where) for where in held.values()),
-            tuple(sum(part.value_counts[at] for part, at in where) for where in held.values()),
+            pa.RecordBatch.from_arrays([_unite(where) for where in found.values()], list(found)),
+            tuple(sum(part.null_counts[at] for part, at in where) for where in found.values()),
+            tuple(sum(part.value_counts[at] for part, at in where) for where in found.values()),
         )
 
     @cached_property
     def _pairs(self) -> list[_Pair]:
-        """The bounds of each column as values that are ordered as the column's are."""
-        return [tuple(plain(column).to_pylist()) for column in self.bounds.columns]
+        """The bounds of each column as Python values with the same order."""
+        return [tuple(to_storage_type(column).to_pylist()) for column in self.bounds.columns]
 
 
-#: A part that knows a column, and the column's place in it.
-_Held: TypeAlias = tuple[ColumnRanges, int]
+#: A part that has a column, and the column's position in it.
+_Occurrence: TypeAlias = tuple[ColumnRanges, int]
 
 #: The smallest and the largest value of a column.
 _Pair: TypeAlias = tuple[Any, Any]
@@ -131,7 +138,7 @@ _Pair: TypeAlias = tuple[Any, Any]
 def indexed_columns(
     schema: pa.Schema, version: FormatVersion = FormatVersion.V9
 ) -> tuple[str, ...]:
-    """The columns of a table of that version of which statistics are kept; meta columns first."""
+    """The columns with statistics in a table of that version, meta columns first."""
     own = [name for name in _OWN if name in schema.names]
     ordered = [
         field.name
@@ -144,20 +151,20 @@ def indexed_columns(
 
 
 def _is_wide_decimal(kind: pa.DataType) -> bool:
-    """Whether a value may not fit the one decimal, of 30 digits, that versions before 9 store."""
+    """Whether a value may not fit the decimal of 30 digits that versions before 9 store."""
     if not pa.types.is_decimal(kind):
         return False
     return bool(kind.scale > _OLD_DIGITS or kind.precision - kind.scale > _OLD_DIGITS)
 
 
-def _widest(held: Sequence[_Held]) -> pa.Array:
+def _unite(found: Sequence[_Occurrence]) -> pa.Array:
     """The bounds of a column over all parts."""
-    arrays = [part.bounds.column(place) for part, place in held]
+    arrays = [part.bounds.column(at) for part, at in found]
     kind = arrays[-1].type
     if any(array.type != kind for array in arrays):
-        return widest_of_types(arrays)
-    pairs = [part._pairs[place] for part, place in held]
-    found = widest(pairs)
-    if found in pairs:
-        return arrays[pairs.index(found)]
-    return pa.array(found, plain_type(kind)).view(kind)
+        return unite_typed_bounds(arrays)
+    pairs = [part._pairs[at] for part, at in found]
+    united = unite_bounds(pairs)
+    if united in pairs:
+        return arrays[pairs.index(united)]
+    return pa.array(united, storage_type(kind)).view(kind)

@@ -1,4 +1,4 @@
-"""What a completed commit says of itself (``HoodieCommitMetadata`` of Apache Hudi 1.2.0)."""
+"""The content of a completed commit (``HoodieCommitMetadata`` of Apache Hudi 1.2.0)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lakemark.model.wire import UNSTORED, from_record, to_record
 
 
 class Operation(StrEnum):
-    """What a writer did (``WriteOperationType``); the value is the stored word."""
+    """Operation of a writer (``WriteOperationType``); the value is the stored name."""
 
     UPSERT = "UPSERT"
     INSERT = "INSERT"
@@ -21,21 +21,22 @@ class Operation(StrEnum):
     UNKNOWN = "UNKNOWN"
 
 
-#: These rewrite what is there: the schema that they name may be older than the table's.
+#: Operations that rewrite existing rows. Their schema may be older than the table's.
 _SERVICES = frozenset({"COMPACT", "LOG_COMPACT", "CLUSTER", "INDEX"})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WriteStat:
     """One file of a commit (``HoodieWriteStat``); field names are the stored ones in snake_case.
 
     Attributes:
         path: from the table's root.
-        prev_commit: the word "null" for a new file group; for a log of table version 8 and later
-            the writing instant itself; for a rewritten base file the instant it replaces.
-        base_file: "" for a log; hudi-rs wants a real name there, see ``transaction``.
-        logs are counted in ``total_log_*`` by the compaction that read them.
-        column_ranges: what the file's columns hold, for the metadata table; not stored here.
+        prev_commit: the text "null" for a new file group; for a log of table version 8 and later
+            the instant that writes it; for a rewritten base file the instant of the replaced one.
+        base_file: "" for a log; hudi-rs requires a name that exists there, see ``transaction``.
+        total_log_files_compacted: number of logs that a compaction has read for this file; so are
+            the other ``total_log_*``.
+        column_ranges: ranges of the file's columns, for the metadata table; not stored here.
     """
 
     file_id: str = ""
@@ -74,16 +75,16 @@ class WriteStat:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CommitMetadata:
     """The completed content of a commit, delta commit or replace commit.
 
     Attributes:
         write_stats: one for every file that the commit made visible.
         extra_metadata: schema, checkpoint, bucket count.
-        operation: what the writer did.
-        compacted: whether it was a compaction.
-        replaced_file_ids: partition path → file ids that a replace commit takes out of sight.
+        operation: of the writer.
+        compacted: whether it is a compaction.
+        replaced_file_ids: partition path → ids of the file groups that a replace commit replaces.
     """
 
     write_stats: tuple[WriteStat, ...] = ()
@@ -93,7 +94,7 @@ class CommitMetadata:
     replaced_file_ids: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def to_record(self) -> dict[str, Any]:
-        """The stored record. Empty maps, never null: Apache's reader fails on null ones."""
+        """Build the stored record. Maps may be empty, but not null: Apache's reader fails then."""
         return {
             "partitionToWriteStats": _by_partition(self.write_stats),
             "compacted": self.compacted,
@@ -104,25 +105,27 @@ class CommitMetadata:
 
     @property
     def may_change_schema(self) -> bool:
-        """Whether its schema is the table's (``WriteOperationType.canUpdateSchema``)."""
+        """Whether its schema becomes the table's (``WriteOperationType.canUpdateSchema``)."""
         return self.operation not in _SERVICES
 
     def as_stored(self) -> CommitMetadata:
-        """The same as who reads it gets it."""
+        """The same metadata as a reader gets it, without column ranges."""
         stats = tuple(replace(stat, column_ranges=None) for stat in self.write_stats)
         return replace(self, write_stats=stats)
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> CommitMetadata:
-        """From the stored record of a commit or a replace commit."""
+        """Read the stored record of a commit or a replace commit."""
         by_partition = record.get("partitionToWriteStats") or {}
         replaced = record.get("partitionToReplaceFileIds") or {}
         return cls(
-            tuple(from_record(WriteStat, stat) for s in by_partition.values() for stat in s),
-            dict(record.get("extraMetadata") or {}),
-            record.get("operationType") or Operation.UNKNOWN,
-            bool(record.get("compacted")),
-            {partition: tuple(ids) for partition, ids in replaced.items()},
+            write_stats=tuple(
+                from_record(WriteStat, stat) for s in by_partition.values() for stat in s
+            ),
+            extra_metadata=dict(record.get("extraMetadata") or {}),
+            operation=record.get("operationType") or Operation.UNKNOWN,
+            compacted=bool(record.get("compacted")),
+            replaced_file_ids={partition: tuple(ids) for partition, ids in replaced.items()},
         )
 
 

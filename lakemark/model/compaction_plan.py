@@ -1,4 +1,4 @@
-"""Which file slices a compaction rewrites (``HoodieCompactionPlan``, version 2)."""
+"""The file slices that a compaction rewrites (``HoodieCompactionPlan``, version 2)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from lakemark.model.file_slice import FileGroupId, FileSlice
 _PLAN_VERSION = 2
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionOperation:
-    """One file slice to rewrite into a base file; names are bare, without the partition path."""
+    """One file slice to rewrite into a base file; file names have no partition path."""
 
     group: FileGroupId
     base_instant: str
@@ -23,17 +23,17 @@ class CompactionOperation:
 
     @classmethod
     def of(cls, file_slice: FileSlice) -> CompactionOperation:
-        """The rewrite of a slice."""
+        """The operation that rewrites a slice."""
         return cls(
-            file_slice.group,
-            file_slice.base_instant,
-            str(file_slice.base.name) if file_slice.base else None,
-            tuple(str(log.name) for log in file_slice.logs),
-            file_slice.log_bytes,
+            group=file_slice.group,
+            base_instant=file_slice.base_instant,
+            data_file=str(file_slice.base.name) if file_slice.base else None,
+            log_files=tuple(str(log.name) for log in file_slice.logs),
+            log_bytes=file_slice.log_bytes,
         )
 
     def to_record(self) -> dict[str, Any]:
-        """The stored record, with the measures that Apache's strategies order plans by."""
+        """Build the stored record, with the metrics by which Apache Hudi orders plans."""
         return {
             "baseInstantTime": self.base_instant,
             "deltaFilePaths": list(self.log_files),
@@ -49,31 +49,31 @@ class CompactionOperation:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> CompactionOperation:
-        """From the stored record."""
+        """Read the stored record."""
         metrics = record.get("metrics") or {}
         return cls(
-            FileGroupId(record.get("partitionPath") or "", record["fileId"]),
-            record["baseInstantTime"],
-            record.get("dataFilePath") or None,
-            tuple(record.get("deltaFilePaths") or ()),
-            int(metrics.get("TOTAL_LOG_FILES_SIZE", 0)),
+            group=FileGroupId(record.get("partitionPath") or "", record["fileId"]),
+            base_instant=record["baseInstantTime"],
+            data_file=record.get("dataFilePath") or None,
+            log_files=tuple(record.get("deltaFilePaths") or ()),
+            log_bytes=int(metrics.get("TOTAL_LOG_FILES_SIZE", 0)),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionPlan:
-    """The operations of one compaction, each on another file group."""
+    """The operations of one compaction, each on a different file group."""
 
     operations: tuple[CompactionOperation, ...]
 
     @classmethod
     def of(cls, slices: Iterable[FileSlice]) -> CompactionPlan:
-        """Every slice that has logs, those with most log bytes first."""
+        """A plan for all slices with logs, those with most log bytes first."""
         ranked = sorted((s for s in slices if s.logs), key=lambda s: (-s.log_bytes, s.group))
         return cls(tuple(map(CompactionOperation.of, ranked)))
 
     def to_record(self) -> dict[str, Any]:
-        """The stored record."""
+        """Build the stored record."""
         return {
             "operations": [operation.to_record() for operation in self.operations],
             "extraMetadata": {},
@@ -85,7 +85,7 @@ class CompactionPlan:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> CompactionPlan:
-        """From the stored record."""
+        """Read the stored record."""
         return cls(
             tuple(CompactionOperation.from_record(r) for r in record.get("operations") or ())
         )

@@ -1,10 +1,10 @@
-"""Names of data files: parse and print side by side.
+"""Names of data files.
 
 base file  <fileId>_<writeToken>_<instant>.<extension>
 log file   .<fileId>_<instant>.log.<version>_<writeToken>[.cdc]
 
-A write token is ``<task>-<stage>-<attempt>``; see ``write_token``. The instant of a log file is the
-delta commit that wrote it (table version 8 and later). Source: ``FSUtils`` of Apache Hudi 1.2.0.
+A write token is ``<task>-<stage>-<attempt>``; see ``write_token``. In table version 8 and later the
+instant of a log file is the delta commit that wrote it. Source: ``FSUtils`` of Apache Hudi 1.2.0.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _BASE = re.compile(r"^([a-zA-Z0-9-]+)_([a-zA-Z0-9-]+)_([0-9]+)\.([a-zA-Z0-9]+)$"
 _LOG = re.compile(r"^\.([^._]+)_([^.]*)\.(?:log|archive)\.(\d+)(?:_(\d+-\d+-\d+)(\.cdc)?)?$")
 
 
-#: Hex digits of an attempt's name that go into file names: as many as fit a Java ``long``.
+#: Hex digits of an attempt's name in file names: as many as fit a Java ``long``.
 _TOKEN_DIGITS = 12
 
 
@@ -25,16 +25,16 @@ def write_token(task: int, attempt: str = "") -> str:
 
     Args:
         task: number of the task.
-        attempt: name of the attempt at a planned service, in hex digits. Two attempts have the
-            same instant and file ids, so this alone keeps their files apart. "" for a commit, of
-            which there is one attempt.
+        attempt: name of the attempt at a planned service, in hex digits. It makes the file names of
+            two attempts differ, because they have the same instant and file ids. "" for a commit,
+            which has only one attempt.
     """
     return f"{task}-0-{int(attempt[:_TOKEN_DIGITS], 16) if attempt else 0}"
 
 
 @dataclass(frozen=True, slots=True)
 class BaseFileName:
-    """Name of a base file, taken apart."""
+    """The parts of a base file's name."""
 
     file_id: str
     write_token: str
@@ -43,12 +43,12 @@ class BaseFileName:
 
     @classmethod
     def parse(cls, name: str) -> BaseFileName | None:
-        """The parts of ``name``, or None when it does not name a base file."""
+        """Parse a name; None if it is not that of a base file."""
         match = _BASE.match(name)
         return cls(*match.groups()) if match else None
 
     def is_of(self, attempt: str) -> bool:
-        """Whether an attempt at a planned service wrote the file."""
+        """Whether this attempt at a planned service wrote the file."""
         return self.write_token.rpartition("-")[2] == write_token(0, attempt).rpartition("-")[2]
 
     def __str__(self) -> str:
@@ -57,7 +57,7 @@ class BaseFileName:
 
 @dataclass(frozen=True, slots=True)
 class LogFileName:
-    """Name of a log file, taken apart; ``write_token`` is None in very old tables."""
+    """The parts of a log file's name; ``write_token`` is None in very old tables."""
 
     file_id: str
     instant: str
@@ -67,7 +67,7 @@ class LogFileName:
 
     @classmethod
     def parse(cls, name: str) -> LogFileName | None:
-        """The parts of ``name``, or None when it does not name a log file."""
+        """Parse a name; None if it is not that of a log file."""
         match = _LOG.match(name)
         if match is None:
             return None

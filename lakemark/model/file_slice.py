@@ -1,4 +1,4 @@
-"""A file group's state at one time: a base file and the logs written since."""
+"""File slices: the state of a file group at one time, a base file and its logs."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 
 from lakemark.model.file_names import BaseFileName, LogFileName
 
-#: Key under which a metadata table lists all partitions, so no partition has this path.
+#: Key of the list of all partitions in a metadata table, so no partition may have this path.
 ALL_PARTITIONS = "__all_partitions__"
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class FileGroupId:
-    """Names a file group; a file id is unique within its partition."""
+    """Identifies a file group; a file id is unique within its partition."""
 
     partition_path: str
     file_id: str
@@ -20,7 +20,7 @@ class FileGroupId:
 
 @dataclass(frozen=True, slots=True)
 class BaseFile:
-    """A base file as it lies on storage."""
+    """A base file on storage."""
 
     partition_path: str
     name: BaseFileName
@@ -34,7 +34,7 @@ class BaseFile:
 
 @dataclass(frozen=True, slots=True)
 class LogFile:
-    """A log file as it lies on storage."""
+    """A log file on storage."""
 
     partition_path: str
     name: LogFileName
@@ -48,12 +48,12 @@ class LogFile:
 
 @dataclass(frozen=True, slots=True)
 class FileSlice:
-    """What a reader of one file group merges, oldest first.
+    """The files of one file group that a reader merges, oldest first.
 
     Attributes:
         group: the file group.
-        base_instant: requested time of the base file, or of the first log when there is none.
-        base: the base file; None for a slice of logs only.
+        base_instant: requested time of the base file, or of the first log if there is none.
+        base: the base file; None if the slice has only logs.
         logs: in scan order.
     """
 
@@ -64,10 +64,10 @@ class FileSlice:
 
     @property
     def log_bytes(self) -> int:
-        """Size of all logs together."""
+        """Total size of the logs."""
         return sum(log.size_bytes for log in self.logs)
 
 
 def join(partition_path: str, name: str) -> str:
-    """Path from the table's root of a file in a partition ("" when there are none)."""
+    """Path of a file in a partition, from the table's root; the partition path may be ""."""
     return f"{partition_path}/{name}" if partition_path else name

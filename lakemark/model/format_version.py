@@ -1,13 +1,13 @@
-"""Table versions, and what differs between them.
+"""Table versions and their differences.
 
-6  Hudi 0.14 and 0.15: the timeline lies in ``.hoodie`` itself, commits are JSON, completion times
-   are modification times, and a log names the base file it belongs to.
-8  Hudi 1.0: the timeline lies in a folder of its own with completion times in its names, commits
-   are Avro, a log names the delta commit that wrote it.
+6  Hudi 0.14 and 0.15: the timeline is in ``.hoodie`` itself, commits are JSON, completion times are
+   modification times, and a log is named after its base file.
+8  Hudi 1.0: the timeline has its own folder and completion times in file names, commits are Avro,
+   and a log is named after the delta commit that wrote it.
 9  Hudi 1.1 and later: as 8; merge mode instead of payload class, other indexes.
 
-Source: ``HoodieTableVersion`` of Apache Hudi 1.2.0. Version 7 was a bridge between releases and is
-not used; versions before 6 are upgraded by any Hudi since 0.14.
+Source: ``HoodieTableVersion`` of Apache Hudi 1.2.0. Version 7 existed only between releases. Any
+Hudi since 0.14 upgrades versions before 6.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ class FormatVersion(IntEnum):
     V9 = 9
 
     @classmethod
-    def of(cls, number: int, place: str) -> FormatVersion:
+    def of(cls, number: int, url: str) -> FormatVersion:
         """The version of that number.
 
         Args:
             number: ``hoodie.table.version``.
-            place: names the table in the error.
+            url: of the table, for the error.
 
         Raises:
-            Unsupported: a version that this project does not read.
+            Unsupported: this project does not read the version.
         """
         if number in cls.__members__.values():
             return cls(number)
         known = ", ".join(str(int(version)) for version in cls)
         message = (
-            f"table {place} is of version {number}; versions {known} can be read, "
-            "upgrade it with Apache Hudi"
+            f"table {url} has version {number}, but only versions {known} can be read; upgrade it "
+            "with Apache Hudi"
         )
         raise Unsupported(message)
 
@@ -51,14 +51,14 @@ class FormatVersion(IntEnum):
 
     @property
     def column_statistics(self) -> str:
-        """Version of the column statistics that its metadata table keeps, ``V1`` or ``V2``."""
+        """Version of the column statistics in its metadata table, ``V1`` or ``V2``."""
         return "V2" if self is FormatVersion.V9 else "V1"
 
     @property
     def logs_name_their_slice(self) -> bool:
-        """Whether the instant in a log's name is its slice's, and not its own commit's.
+        """Whether the instant in a log's name is that of its slice, not that of its own commit.
 
-        Such a log holds blocks of several commits, so readers ask of each block whether its commit
-        is visible; otherwise a log is visible or not as a whole.
+        Such a log has blocks of several commits, so readers check for each block whether its commit
+        is visible. Otherwise a log is visible or not as a whole.
         """
         return self is FormatVersion.V6

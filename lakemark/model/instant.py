@@ -9,18 +9,18 @@ from lakemark.model.action import Action, State
 
 @dataclass(frozen=True, slots=True)
 class Instant:
-    """An action, when it was requested and, once it is visible, when it completed.
+    """An action, its state, and the times at which it was requested and completed.
 
     Attributes:
-        requested_at: names the instant for ever, ``yyyyMMddHHmmssSSS`` in the timeline's zone.
-        action: what it does; for a completed instant the word of the completed file
-            (a finished compaction is a ``commit``).
-        state: how far it has come.
-        completed_at: same format, later than ``requested_at``; completed instants only.
-        is_legacy: whether the completed file is one of layout 1: its name lacks the completion
-            time (which is then the file's modification time), and a commit in it is JSON.
-        attempt: which attempt at a planned service it is, for the writer that made the attempt; ""
-            otherwise. A listing does not show it: the content of the inflight instant names it.
+        requested_at: identifies the instant, ``yyyyMMddHHmmssSSS`` in the timeline's zone.
+        action: for a completed instant the action in the name of the completed file
+            (a completed compaction is a ``commit``).
+        state: of the instant.
+        completed_at: same format, later than ``requested_at``; only of completed instants.
+        is_legacy: whether the completed file is of layout 1: its name lacks the completion time,
+            which is the file's modification time, and a commit in it is JSON.
+        attempt: name of the attempt at a planned service, for the writer of the attempt; ""
+            otherwise. A listing does not show it; the content of the inflight instant names it.
     """
 
     requested_at: str
@@ -35,11 +35,11 @@ class Instant:
 
     @property
     def is_completed(self) -> bool:
-        """Whether readers may see what it wrote."""
+        """Whether its files are visible to readers."""
         return self.state is State.COMPLETED
 
     def inflight(self) -> Instant:
-        """The same instant, one step on."""
+        """The same instant in the state inflight."""
         return replace(self, state=State.INFLIGHT)
 
     def completed(self, at: str) -> Instant:

@@ -1,7 +1,7 @@
-"""What a rollback is about to remove, and what it removed (``HoodieRollbackPlan``, ``…Metadata``).
+"""The plan of a rollback and its completed content (``HoodieRollbackPlan``, ``…Metadata``).
 
-Apache writes absolute paths here. It follows them only when it finishes a rollback that it finds
-pending, so ours are absolute too: the table's URL and the path from its root.
+Paths are absolute: the table's URL and the path from its root. Apache Hudi writes absolute paths,
+and uses them when it completes a pending rollback.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class RollbackPlan:
-    """An instant to undo and the files it left.
+    """An instant to roll back, and its files.
 
     Attributes:
-        instant: requested time of the instant to undo.
+        instant: requested time of the instant.
         action: its action.
         files: partition path → absolute paths of files to delete.
     """
@@ -26,7 +26,7 @@ class RollbackPlan:
     files: Mapping[str, tuple[str, ...]]
 
     def to_record(self) -> dict[str, Any]:
-        """The stored record."""
+        """Build the stored record."""
         return {
             "instantToRollback": {"commitTime": self.instant, "action": self.action},
             "RollbackRequests": [
@@ -44,7 +44,7 @@ class RollbackPlan:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> RollbackPlan:
-        """From the stored record."""
+        """Read the stored record."""
         target = record.get("instantToRollback") or {}
         files: dict[str, tuple[str, ...]] = {}
         for request in record.get("RollbackRequests") or ():
@@ -54,7 +54,7 @@ class RollbackPlan:
 
     @classmethod
     def from_metadata(cls, record: Mapping[str, Any]) -> RollbackPlan:
-        """What a rollback removed, from the record of the completed one."""
+        """Read the stored record of a completed rollback."""
         named = {"commitTime": record["commitsRollback"][0]}
         target = next(iter(record.get("instantsRollback") or ()), named)
         removed = record.get("partitionMetadata") or {}
@@ -62,7 +62,7 @@ class RollbackPlan:
         return cls(target["commitTime"], target.get("action", ""), files)
 
     def metadata_record(self, started_at: str, took_ms: int) -> dict[str, Any]:
-        """The record of the completed rollback."""
+        """Build the stored record of the completed rollback."""
         return {
             "startRollbackTime": started_at,
             "timeTakenInMillis": took_ms,

@@ -1,7 +1,7 @@
-"""Plain values in a wider type, as every reader of an evolved column has them.
+"""Converts values to a wider type, as readers of an evolved column do.
 
-A float becomes the double that prints like it (0.1 stays 0.1), and an integer the float nearest to
-it. Source: ``HoodieAvroUtils.rewritePrimaryTypeWithDiffSchemaType`` of Apache Hudi 1.2.0.
+A float becomes the double with the same decimal text (0.1 stays 0.1), and an integer the nearest
+float. Source: ``HoodieAvroUtils.rewritePrimaryTypeWithDiffSchemaType`` of Apache Hudi 1.2.0.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import pyarrow as pa
 _LONG_DIGITS = 19
 
 
-def widened(values: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """The values in another type; neither type is nested.
+def widen(values: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """Convert values to another type; neither type is nested.
 
     Raises:
-        pyarrow.ArrowException: values that do not fit the type, or a type that no value fits.
+        pyarrow.ArrowException: a value does not fit the type, or there is no such conversion.
     """
     stored = values.type
     if pa.types.is_float32(stored) and pa.types.is_float64(wanted):

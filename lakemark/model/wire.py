@@ -1,7 +1,7 @@
-"""Values that are stored as Avro or JSON records under Apache's camelCase names.
+"""Converts dataclasses to and from stored records with Apache Hudi's camelCase names.
 
-A dataclass whose fields are the snake_case of the stored names converts both ways by one rule, so
-no second table of names can drift from the first.
+The fields of a dataclass are the snake_case of the stored names. So one rule converts in both
+directions, and there is no second table of names.
 """
 
 from __future__ import annotations
@@ -12,27 +12,27 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-#: In the metadata of a field that is not part of the stored record.
+#: Marks, in its metadata, a field that is not part of the stored record.
 UNSTORED = "unstored"
 
 
 def wire_name(field_name: str) -> str:
-    """``num_update_writes`` → ``numUpdateWrites``."""
+    """Convert ``num_update_writes`` to ``numUpdateWrites``."""
     head, *tail = field_name.split("_")
     return head + "".join(word.capitalize() for word in tail)
 
 
 def to_record(value: Any) -> dict[str, Any]:
-    """The stored record of a flat dataclass; tuples become lists.
+    """Build the stored record of a flat dataclass; tuples become lists.
 
-    Fields whose metadata has ``UNSTORED`` are left out.
+    Fields whose metadata has ``UNSTORED`` are omitted.
     """
     stored = (f for f in fields(value) if UNSTORED not in f.metadata)
     return {wire_name(f.name): _plain(getattr(value, f.name)) for f in stored}
 
 
 def from_record(kind: type[T], record: Mapping[str, Any]) -> T:
-    """A flat dataclass from its stored record; absent and null fields take their defaults."""
+    """Build a flat dataclass from its stored record; missing and null fields get their defaults."""
     known = {f.name: record.get(wire_name(f.name)) for f in fields(kind)}  # type: ignore[arg-type]
     given = {name: _frozen(value) for name, value in known.items() if value is not None}
     return kind(**given)

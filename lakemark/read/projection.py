@@ -7,7 +7,7 @@ from collections.abc import Collection
 import pyarrow as pa
 
 from lakemark.errors import CorruptData, InvalidConfig
-from lakemark.schema.promotion import promoted
+from lakemark.schema.promotion import promote
 
 
 def project_schema(schema: pa.Schema, columns: Collection[str]) -> pa.Schema:
@@ -46,7 +46,7 @@ def _column(rows: pa.Table, field: pa.Field, path: str) -> pa.ChunkedArray | pa.
         return pa.nulls(rows.num_rows, field.type)
     column = rows.column(field.name)
     try:
-        return promoted(column, field.type)
+        return promote(column, field.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         expected = f"a column {field.name!r} that fits {field.type}"
         raise CorruptData(path, None, expected, f"{column.type}: {error}") from error

@@ -1,1 +1,1 @@
-"""A table's schema: Avro as it is stored, Arrow as it is held."""
+"""A table's schema: stored as Avro, used as Arrow."""

@@ -1,13 +1,13 @@
-"""A table's schema between Arrow and Avro, the way Apache Hudi's Spark writer prints it.
+"""Converts a table's schema between Arrow and Avro, in the form of Apache Hudi's Spark writer.
 
-The record is named ``<table>_record`` in the namespace ``hoodie.<table>``. What is nested takes
-the path of its fields as namespace: the record of a column ``pos`` is
-``hoodie.<table>.<table>_record.pos``, the fixed of a decimal column ``price``
+The record is named ``<table>_record`` in the namespace ``hoodie.<table>``. The namespace of a
+nested type is the path of its fields: the record of a column ``pos`` is
+``hoodie.<table>.<table>_record.pos``, and the fixed of a decimal column ``price`` is
 ``hoodie.<table>.<table>_record.price.fixed``. Nullable means ``["null", T]``, default null.
 
-Invariants, proved in ``tests/unit/schema``:
+Invariants, tested in ``tests/unit/schema``:
 
-- ``to_arrow(to_avro(schema)) == schema`` for what ``canonical`` returns;
+- ``to_arrow(to_avro(schema)) == schema`` for every schema that ``canonical`` returns;
 - ``to_avro(to_arrow(avro)) == avro`` for every schema of a table written by Apache Hudi's Spark
   writer, key order included.
 
@@ -64,28 +64,28 @@ def record_name(table_name: str) -> tuple[str, str]:
 
 
 def to_avro(schema: pa.Schema, table_name: str) -> dict[str, object]:
-    """The Avro schema of a table's rows; the meta columns are included when ``schema`` has them.
+    """Convert the schema of a table's rows to Avro; meta columns are included if it has them.
 
     Raises:
-        InvalidConfig: a column's type has no place in a Hudi table; ``canonical`` names a type
-            that has, where there is one.
+        InvalidConfig: a Hudi table cannot store the type of a column. ``canonical`` converts such
+            types where possible.
     """
     name, namespace = record_name(table_name)
     return _avro_record(list(schema), name, namespace, ())
 
 
 def to_json(avro: Mapping[str, object]) -> str:
-    """The schema as Apache Hudi prints it: no blanks, letters of every script as they are."""
+    """Print a schema as Apache Hudi does: without blanks, and without escapes of letters."""
     return json.dumps(avro, separators=(",", ":"), ensure_ascii=False)
 
 
 def to_arrow(avro: Mapping[str, object] | str) -> pa.Schema:
-    """The Arrow schema of rows with this Avro schema (parsed, or its JSON).
+    """Convert an Avro schema of rows (parsed, or JSON) to Arrow.
 
     Raises:
         CorruptData: it is not an Avro schema of a record.
-        Unsupported: it is one that Arrow's columns cannot hold: a union of several types, a type
-            inside itself, a decimal of more than 38 digits.
+        Unsupported: Arrow's columns cannot store it: a union of several types, a type that contains
+            itself, a decimal of more than 38 digits.
     """
     parsed = _parse(avro) if isinstance(avro, str) else avro
     try:
@@ -157,7 +157,7 @@ def _avro_fixed(namespace: str, size_bytes: int) -> dict[str, object]:
 
 
 def decimal_bytes(precision: int) -> int:
-    """Bytes of the fixed that holds every decimal of ``precision`` digits, sign included."""
+    """Size of the fixed that can hold every decimal of ``precision`` digits, with its sign."""
     largest: int = 10**precision
     return largest.bit_length() // 8 + 1
 
@@ -176,7 +176,7 @@ def _parse(text: str) -> Mapping[str, object]:
 
 
 def _arrow_type(avro: object, namespace: str, named: dict[str, pa.DataType | None]) -> pa.DataType:
-    """The type of a node; ``named`` holds what was named so far, None while it is being read."""
+    """The type of a node; ``named`` has the named types so far, None while one is being read."""
     if isinstance(avro, str):
         return _named_or_primitive(avro, namespace, named)
     if not isinstance(avro, Mapping):
@@ -192,7 +192,7 @@ def _arrow_type(avro: object, namespace: str, named: dict[str, pa.DataType | Non
         return _arrow_decimal(avro)
     if isinstance(kind, str) and isinstance(logical, str) and (kind, logical) in _ARROW_OF:
         return _ARROW_OF[kind, logical]
-    # A logical type that nobody knows is its underlying type (Avro specification).
+    # An unknown logical type is its underlying type (Avro specification).
     return _arrow_type(kind, namespace, named)
 
 
@@ -206,7 +206,7 @@ def _named_or_primitive(
         raise _not_avro(name, "the name of a type")
     known = named[full_name]
     if known is None:
-        message = f"Avro type {full_name} contains itself, which columns cannot"
+        message = f"Avro type {full_name} contains itself, which is not supported"
         raise Unsupported(message)
     return known
 
@@ -235,7 +235,7 @@ def _arrow_fields(
         raise _not_avro(avro, "a list of fields")
     names = [field.get("name") for field in fields]
     if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
-        raise _not_avro(names, "fields with a name of their own each")
+        raise _not_avro(names, "fields with distinct names")
     return [
         _arrow_field(name, field.get("type"), namespace, named)
         for name, field in zip(names, fields, strict=True)
@@ -249,7 +249,10 @@ def _arrow_field(
         return pa.field(name, _arrow_type(avro, namespace, named), nullable=False)
     branches = [branch for branch in avro if branch != "null"]
     if len(branches) != 1:
-        message = f"column {name} is a union of {json.dumps(avro)}, not of null and one type"
+        message = (
+            f"column {name} is a union of {json.dumps(avro)}, but only unions of null and one type "
+            "are supported"
+        )
         raise Unsupported(message)
     nullable = len(branches) < len(avro)
     return pa.field(name, _arrow_type(branches[0], namespace, named), nullable=nullable)
@@ -269,7 +272,10 @@ def _arrow_decimal(avro: Mapping[str, object]) -> pa.DataType:
     if not isinstance(precision, int) or not isinstance(scale, int) or precision < 1:
         raise _not_avro(avro, "a decimal with precision and scale")
     if precision > MAX_DECIMAL_PRECISION or not 0 <= scale <= precision:
-        message = f"decimal({precision},{scale}) is beyond {MAX_DECIMAL_PRECISION} digits"
+        message = (
+            f"decimal({precision},{scale}) is not supported; the limit is {MAX_DECIMAL_PRECISION} "
+            "digits"
+        )
         raise Unsupported(message)
     return pa.decimal128(precision, scale)
 

@@ -1,7 +1,7 @@
-"""Which Arrow types a Hudi table can hold, and what the others become.
+"""The Arrow types that a Hudi table can store, and the conversion of the others.
 
-Source: the types that ``HoodieSparkSchemaConverters`` of Apache Hudi 1.2.0 accepts, and what
-Spark makes of Arrow's.
+Source: the types that ``HoodieSparkSchemaConverters`` of Apache Hudi 1.2.0 accepts, and Spark's
+conversion of Arrow's types.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from lakemark.errors import InvalidConfig
 
-#: Largest precision of a decimal, in Spark and in the 16 bytes of Arrow's.
+#: Largest precision of a decimal in Spark, and in the 16 bytes of Arrow's decimal.
 MAX_DECIMAL_PRECISION = 38
 
 _STORABLE = {
@@ -49,22 +49,23 @@ _UNION_MEMBER = re.compile(r"member\d+")
 
 
 def canonical(schema: pa.Schema) -> pa.Schema:
-    """The schema that a table gets from incoming columns: the types Hudi on Spark can hold.
+    """Convert the schema of incoming columns to types that Hudi on Spark can store.
 
-    Times become microseconds (of UTC where there is a zone, local where there is none), large and
-    dictionary-encoded values plain ones, narrow integers ``int32``, unsigned ones the next wider.
-    Nullability and names stay. Not for the schema of an existing table, which may hold more types.
+    Times become microseconds (in UTC if they have a zone, else local), large and dictionary-encoded
+    values become plain ones, narrow integers become ``int32``, and unsigned ones the next wider
+    type. Nullability and names do not change. Do not use it for the schema of an existing table,
+    which may have more types.
 
     Raises:
-        InvalidConfig: a column's name or type cannot be written; the message names the column.
+        InvalidConfig: the name or type of a column cannot be written; the message names the column.
     """
     return pa.schema(_fields(schema, ()), metadata=schema.metadata)
 
 
 def not_storable(arrow: pa.DataType, path: tuple[str, ...]) -> InvalidConfig:
-    """The error for a column whose type has no place in a Hudi table."""
+    """The error for a column whose type a Hudi table cannot store."""
     return InvalidConfig(
-        f"column {'.'.join(path)} has the type {arrow}, which a Hudi table cannot hold; "
+        f"column {'.'.join(path)} has type {arrow}, which a Hudi table cannot store; "
         "cast it, for example to string, or drop it"
     )
 
@@ -75,7 +76,7 @@ def _fields(fields: Iterable[pa.Field], path: tuple[str, ...]) -> list[pa.Field]
     for name in names:
         _check_name(name, (*path, name))
         if names.count(name) > 1:
-            message = f"column {'.'.join((*path, name))} is there twice; rename one of them"
+            message = f"column {'.'.join((*path, name))} occurs twice; rename one of them"
             raise InvalidConfig(message)
     return kept
 
@@ -85,12 +86,12 @@ def _field(field: pa.Field, path: tuple[str, ...]) -> pa.Field:
 
 
 def _check_name(name: str, path: tuple[str, ...]) -> None:
-    """Avro for Java asks for a letter or ``_``, then letters, digits and ``_``, of any script."""
+    """Check a name as Avro for Java does: a letter or ``_``, then letters, digits and ``_``."""
     plain = name.replace("_", "a")
     if not plain or not plain[0].isalpha() or not plain.isalnum():
         message = (
-            f"column {'.'.join(path)}: {name!r} is no name in Avro, which knows letters, digits "
-            "and _ with no digit in front; rename it"
+            f"column {'.'.join(path)}: {name!r} is not a valid name in Avro, which allows letters, "
+            "digits and _, and no digit in front; rename it"
         )
         raise InvalidConfig(message)
 
@@ -118,7 +119,7 @@ def _type(arrow: pa.DataType, path: tuple[str, ...]) -> pa.DataType:
 
 
 def _looks_like_a_union(arrow: pa.StructType) -> bool:
-    """Spark reads Avro's unions as such structs, so Hudi on Spark writes them as unions again."""
+    """Whether Hudi on Spark would write the struct as a union, because Spark reads unions so."""
     return all(field.nullable and _UNION_MEMBER.fullmatch(field.name) for field in arrow.fields)
 
 

@@ -1,20 +1,20 @@
-"""How a table's columns follow the records: what is asked of a schema, and what becomes of it.
+"""Evolves a table's schema to fit its records.
 
-A proposal is a set of sightings: in this place values of this kind were seen. Proposals merge by
-union, so the order in which workers saw the records, and whether they saw them twice, is all one.
-Only when all sightings are together does ``evolved`` choose types:
+A proposal is a set of sightings: each says that values of a kind were seen at a path. Proposals are
+merged by union, so the result does not depend on the order in which workers saw the records, nor on
+whether they saw them twice. ``evolve`` chooses types once all sightings are together:
 
-new field            boolean; string; array and struct of what was seen inside; numbers ``int``,
-                     ``bigint`` or ``double``. Kinds that no type holds together make a string.
-                     A type that the writer's own schema declares is that type. New fields are
-                     nullable and come last, in order of their names
+new field            boolean; string; array or struct of the fields seen inside; numbers ``int``,
+                     ``bigint`` or ``double``. Kinds without a common type become a string. A type
+                     that the writer's schema declares is used as it is. New fields are nullable
+                     and come last, in order of their names
 column with numbers  ``int`` becomes ``bigint`` or ``double``, ``float`` becomes ``double``
 
-An integer counts as ``double`` only while a double holds it exactly; where larger ones and
-fractions were seen, the type is ``bigint`` and the fractions do not fit.
+An integer may become ``double`` only if a double holds it exactly. If larger integers and fractions
+were seen, the type is ``bigint``, and the fractions do not fit.
 
-What widens is what Apache Hudi 1.2.0 reads without loss out of older files (see
-``lakemark.schema.promotion``, which reads more: the rest loses digits or the kind of value).
+A type is widened only if Apache Hudi 1.2.0 reads the values of older files without loss.
+``lakemark.schema.promotion`` reads more types, with loss of digits or of the kind of value.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import pyarrow as pa
 
 from lakemark.errors import InvalidConfig
 
-#: Names from the column inwards; ``ELEMENT`` stands for the elements of an array.
+#: Names from the column inwards; ``ELEMENT`` is the name of the elements of an array.
 Path = tuple[str, ...]
 
 #: No field has an empty name.
@@ -36,12 +36,12 @@ ELEMENT = ""
 
 
 def dotted(path: Path) -> str:
-    """A path for people: ``items[].price``."""
+    """A path as users write it: ``items[].price``."""
     return "".join("[]" if name == ELEMENT else f".{name}" for name in path).removeprefix(".")
 
 
 class ValueKind(StrEnum):
-    """What kind of value was seen."""
+    """Kind of the values that were seen."""
 
     BOOLEAN = "boolean"
     #: An integer of 32 bits.
@@ -54,16 +54,16 @@ class ValueKind(StrEnum):
     STRING = "string"
     ARRAY = "array"
     STRUCT = "struct"
-    #: Of strings to what was seen in the place of its elements.
+    #: From strings to the values that were seen as its elements.
     MAP = "map"
 
 
 class DeclaredType(str):
-    """A type that records have by their own schema, and no value tells."""
+    """A type that the records' own schema declares, and that values do not show."""
 
     @classmethod
     def of(cls, arrow: pa.DataType) -> DeclaredType:
-        """Of a float, bytes, a date, a timestamp or a decimal."""
+        """The declared type of a float, bytes, a date, a timestamp or a decimal."""
         return cls(arrow)
 
     @property
@@ -92,47 +92,46 @@ Proposal = frozenset[Sighting]
 
 NOTHING_PROPOSED: Proposal = frozenset()
 
-#: Columns that a schema may evolve to, counting those inside structs.
+#: The most columns that a schema may evolve to, including those inside structs.
 MAX_EVOLVED_COLUMNS = 2_000
 
-#: Levels of a new column. Parquet's readers go no deeper than 100, Spark's and Avro's recurse.
+#: The most levels of a new column. Parquet's readers allow 100; Spark's and Avro's recurse.
 MAX_EVOLVED_DEPTH = 32
 
 _NUMBERS = frozenset({ValueKind.INT, ValueKind.SHORT_LONG, ValueKind.LONG, ValueKind.DOUBLE})
 
-#: Each type with the types that hold all of its values.
+#: Each type with the types that can hold all of its values.
 _WIDER: dict[pa.DataType, tuple[pa.DataType, ...]] = {
     pa.int32(): (pa.int64(), pa.float64()),
     pa.float32(): (pa.float64(),),
 }
 
 
-def evolved(schema: pa.Schema, proposal: Proposal) -> pa.Schema:
-    """The schema that holds what was seen, as far as one can.
+def evolve(schema: pa.Schema, proposal: Proposal) -> pa.Schema:
+    """Evolve a schema so that it holds the values that were seen, as far as possible.
 
-    Columns stay where they are and keep their names; no type becomes one that does not hold all
-    values of the old one. Of new fields that differ from another only by case the first, by
-    name, is taken.
+    Columns keep their positions and names. The new type of a column can hold all values of its old
+    one. If new fields differ only by case, the first by name is used.
 
     Args:
-        schema: of the records as they are decoded now.
-        proposal: what was seen beside it.
+        schema: with which the records are decoded now.
+        proposal: values that do not fit the schema.
     """
     seen = _Sightings(proposal)
     return pa.schema(_evolved_fields(list(schema), (), seen), metadata=schema.metadata)
 
 
 def kind_named(text: str) -> ValueKind | DeclaredType:
-    """The kind of a sighting that was written as its text."""
+    """Parse the text of a kind."""
     kinds = {kind.value: kind for kind in ValueKind}
     return kinds.get(text) or DeclaredType(text)
 
 
 def common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
-    """The narrowest type that holds all values of both, or None.
+    """The narrowest type that can hold all values of both; None if there is none.
 
-    Associative, commutative and idempotent, but for the order of the fields of structs: those of
-    ``one`` come first.
+    It is associative, commutative and idempotent, except for the order of the fields of structs:
+    those of ``one`` come first.
     """
     if one.equals(other):
         return one
@@ -151,15 +150,15 @@ def common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
     return None
 
 
-def united(table: pa.Schema, ours: pa.Schema, table_url: str) -> pa.Schema:
-    """The columns of a table and of a writer together: the table's first, types that hold both.
+def unite_schemas(table: pa.Schema, ours: pa.Schema, table_url: str) -> pa.Schema:
+    """Unite the columns of a table and of a writer: the table's come first.
 
     Raises:
-        InvalidConfig: a column whose two types have none in common, or that differs from one of the
-            table only by case.
+        InvalidConfig: the two types of a column have no common type, or a column differs from one
+            of the table only by case.
     """
     spelled = {name.lower(): name for name in table.names}
-    for field in _beside(ours, table):
+    for field in _not_in(ours, table):
         if field.name.lower() in spelled:
             message = (
                 f"column {field.name} differs from column {spelled[field.name.lower()]} of table "
@@ -174,18 +173,23 @@ def united(table: pa.Schema, ours: pa.Schema, table_url: str) -> pa.Schema:
         if common is None:
             message = (
                 f"column {field.name} is {field.type} in table {table_url} and {own.type} in this "
-                "pipeline, and no type holds both; declare it as it is in the table"
+                "pipeline, and no type can hold both; declare it as it is in the table"
             )
             raise InvalidConfig(message)
         fields.append(common)
-    return pa.schema([*fields, *(field.with_nullable(True) for field in _beside(ours, table))])
+    return pa.schema([*fields, *(field.with_nullable(True) for field in _not_in(ours, table))])
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaChange:
-    """A column that is new (it was of no type), or whose type has become wider.
+    """A column that is new, or whose type has become wider.
 
     As text: ``home.zip string``, ``n int32 -> int64``.
+
+    Attributes:
+        name: of the column.
+        was: its old type; None if it is new.
+        now: its new type.
     """
 
     name: str
@@ -201,25 +205,25 @@ class SchemaChange:
 
 
 def changes_between(before: pa.Schema, after: pa.Schema) -> list[SchemaChange]:
-    """What ``evolved`` or ``united`` did."""
+    """List the changes that ``evolve`` or ``unite_schemas`` made."""
     return list(_changes("", list(before), list(after)))
 
 
 def depth(path: Path) -> int:
-    """How many levels of a Parquet schema lead to a place; an array's elements are two down."""
+    """Number of levels of a Parquet schema at a path; an array's elements add two."""
     return sum(2 if name == ELEMENT else 1 for name in path)
 
 
 def column_count(schema: pa.Schema) -> int:
-    """How many columns a schema has, counting those inside structs."""
+    """Number of columns of a schema, including those inside structs."""
     return sum(_field_count(field.type) for field in schema)
 
 
-# --- what was seen becomes types
+# --- from sightings to types
 
 
 class _Sightings:
-    """A proposal by place."""
+    """A proposal, by path."""
 
     def __init__(self, proposal: Proposal) -> None:
         self._kinds: dict[Path, set[ValueKind | DeclaredType]] = defaultdict(set)
@@ -265,7 +269,7 @@ def _evolved_type(known: pa.DataType, path: Path, seen: _Sightings) -> pa.DataTy
 
 
 def _new_type(path: Path, seen: _Sightings) -> pa.DataType | None:
-    """The type of a new field; None while nothing was seen in it, or too deep for any."""
+    """The type of a new field; None if no value was seen in it, or if it is too deep."""
     kinds = seen.kinds(path)
     if not kinds or depth(path) > MAX_EVOLVED_DEPTH:
         return None
@@ -286,7 +290,7 @@ def _new_type(path: Path, seen: _Sightings) -> pa.DataType | None:
 
 
 def _declared_type(kinds: Set[ValueKind | DeclaredType]) -> pa.DataType | None:
-    """The type that holds what writers declared, and numbers among it."""
+    """The type that can hold the declared types, and the numbers among the kinds."""
     declared = sorted(kind for kind in kinds if isinstance(kind, DeclaredType))
     numbers = kinds & _NUMBERS
     if not declared or len(kinds) > len(declared) + len(numbers):
@@ -305,7 +309,7 @@ def _number_type(kinds: Set[ValueKind | DeclaredType]) -> pa.DataType:
     return pa.int64() if ValueKind.SHORT_LONG in kinds else pa.int32()
 
 
-# --- two schemas become one
+# --- from two schemas to one
 
 
 def _holds(wide: pa.DataType, narrow: pa.DataType) -> bool:
@@ -320,21 +324,21 @@ def _common_field(one: pa.Field, other: pa.Field) -> pa.Field | None:
 
 
 def _common_fields(ones: list[pa.Field], others: list[pa.Field]) -> list[pa.Field] | None:
-    """Fields by name; one that a side lacks is nullable, since its rows have none."""
+    """Fields by name. A field that one side lacks is nullable, because its rows have no value."""
     by_name = {field.name: field for field in others}
     common = [
         _common_field(one, by_name[one.name]) if one.name in by_name else one.with_nullable(True)
         for one in ones
     ]
     kept = [field for field in common if field is not None]
-    added = [field.with_nullable(True) for field in _beside(others, ones)]
+    added = [field.with_nullable(True) for field in _not_in(others, ones)]
     spelled = {one.name.lower() for one in ones}
     if len(kept) < len(common) or any(field.name.lower() in spelled for field in added):
         return None
     return [*kept, *added]
 
 
-def _beside(fields: Iterable[pa.Field], known: Iterable[pa.Field]) -> list[pa.Field]:
+def _not_in(fields: Iterable[pa.Field], known: Iterable[pa.Field]) -> list[pa.Field]:
     names = {field.name for field in known}
     return [field for field in fields if field.name not in names]
 

@@ -1,4 +1,4 @@
-"""Columns by field name, where a dotted name goes into structs."""
+"""Finds columns by field name; a dotted name is the path of a field inside structs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def column_at(rows: pa.Table, name: str) -> pa.ChunkedArray:
     """The column ``name``, or for ``a.b`` the field ``b`` of the struct column ``a``.
 
     Raises:
-        InvalidConfig: there is none.
+        InvalidConfig: there is no such column.
     """
     if name in rows.column_names:
         return rows.column(name)
@@ -27,5 +27,5 @@ def column_at(rows: pa.Table, name: str) -> pa.ChunkedArray:
 
 
 def top_column(name: str, schema: pa.Schema) -> str:
-    """The column that holds a field: the field itself, or the struct that it lies in."""
+    """The column that contains a field: the field itself, or its outermost struct."""
     return name if name in schema.names else name.partition(".")[0]

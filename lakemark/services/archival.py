@@ -25,7 +25,7 @@ from lakemark.storage.folder_storage import FolderStorage
 from lakemark.storage.properties_file import read_properties
 from lakemark.storage.storage import Storage
 from lakemark.timeline.clock import TimelineClock
-from lakemark.timeline.lock import Lease
+from lakemark.timeline.locks.table_lock import Lease
 from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.transaction.instant_files import files_by_instant, is_taken_back

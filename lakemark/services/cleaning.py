@@ -15,10 +15,10 @@ from datetime import UTC, datetime, timedelta
 
 from lakemark.errors import Fenced
 from lakemark.model.action import Action, State
-from lakemark.model.clean import CleanMetadata, CleanPlan
+from lakemark.model.clean_plan import CleanMetadata, CleanPlan
 from lakemark.model.file_slice import join
 from lakemark.model.instant import Instant
-from lakemark.model.savepoint import SavepointMetadata
+from lakemark.model.savepoint_metadata import SavepointMetadata
 from lakemark.services.cleaning_plan import (
     CleaningPolicy,
     Retention,
@@ -28,13 +28,10 @@ from lakemark.services.cleaning_plan import (
     plan,
 )
 from lakemark.storage.storage import Storage
-from lakemark.timeline.clock import ClockTurn, TimelineClock
+from lakemark.timeline.clock import ClockSlot, TimelineClock
+from lakemark.timeline.content import encode_clean_metadata, encode_clean_plan
 from lakemark.timeline.timeline import Timeline
-from lakemark.timeline.timeline_store import (
-    TimelineStore,
-    clean_metadata_content,
-    clean_plan_content,
-)
+from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.transaction.heartbeat import forget_heartbeat, is_fresh
 from lakemark.transaction.multi_writer import has_heartbeat
 from lakemark.transaction.publication import Publication
@@ -108,11 +105,11 @@ def request(
         proposed = propose(access.timeline, timeline, lambda: view_at(timeline), policy)
         if proposed is None:
             return None
-        name = access.generate_time(timeline.newest_time, ClockTurn.SERVICE)
+        name = access.generate_time(timeline.newest_time, ClockSlot.SERVICE)
         requested = Instant(name, Action.CLEAN, State.REQUESTED)
         lease.check()
         root = access.storage.location.url
-        access.timeline.create(requested, clean_plan_content(proposed, root))
+        access.timeline.create(requested, encode_clean_plan(proposed, root))
         lease.check()  # created late, it is for ``take_up`` to judge
         return requested, proposed
 
@@ -184,7 +181,7 @@ def _execute(
     for partition in planned.dropped_partitions:
         _drop_if_empty(access.storage, partition)
     took_ms = int((time.monotonic() - started) * 1000)
-    content = clean_metadata_content(planned, pending.requested_at, took_ms)
+    content = encode_clean_metadata(planned, pending.requested_at, took_ms)
     completed, timeline = _publish(access, inflight, planned, content)
     access.timeline.withdraw(inflight)
     access.timeline.note_clean(completed, CleanMetadata.of(planned))

@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from lakemark.model.action import COMMITS
-from lakemark.model.clean import CleanPlan
+from lakemark.model.clean_plan import CleanPlan
 from lakemark.model.file_slice import BaseFile, FileSlice, LogFile
 from lakemark.model.instant import Instant
 from lakemark.timeline.clock import TimelineClock
@@ -131,12 +131,12 @@ def plan(
                 files[partition] = (*files.get(partition, ()), *names)
     commits = commits_by_request(timeline)
     return CleanPlan(
-        policy.retention.value,
-        files,
-        earliest.requested_at if earliest else "",
-        earliest.action.value if earliest else "",
-        commits[-1].requested_at if commits else "",
-        kept.instants,
+        policy=policy.retention.value,
+        files=files,
+        earliest_retained=earliest.requested_at if earliest else "",
+        earliest_action=earliest.action.value if earliest else "",
+        last_completed=commits[-1].requested_at if commits else "",
+        savepoints=kept.instants,
     )
 
 

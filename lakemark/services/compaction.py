@@ -22,9 +22,9 @@ from lakemark.model.file_slice import FileSlice, LogFile
 from lakemark.model.instant import Instant
 from lakemark.services.late_compaction import check_in_time
 from lakemark.storage.storage import Storage
-from lakemark.timeline.clock import ClockTurn
+from lakemark.timeline.clock import ClockSlot
+from lakemark.timeline.content import encode_compaction_plan
 from lakemark.timeline.timeline import Timeline
-from lakemark.timeline.timeline_store import compaction_plan_content
 from lakemark.transaction.table_context import LOCK_WAIT_S, TableContext
 from lakemark.transaction.transaction import Transaction
 from lakemark.view.file_system_view import FileSystemView
@@ -120,11 +120,11 @@ def request(
         plan = schedule(slices_at(timeline))  # model: plan compaction
         if not plan.operations:
             return None
-        name = access.generate_time(timeline.newest_time, ClockTurn.SERVICE)
+        name = access.generate_time(timeline.newest_time, ClockSlot.SERVICE)
         requested = Instant(name, Action.COMPACTION, State.REQUESTED)
         lease.check()
         # model: request compaction
-        access.timeline.create(requested, compaction_plan_content(plan))
+        access.timeline.create(requested, encode_compaction_plan(plan))
         lease.check()  # created late, it is for ``check_in_time`` to judge
         return requested, plan
 
@@ -188,7 +188,9 @@ class Execution:
             extra_at: what else the commit says, after the commits on a timeline: those that
                 completed while the slices were rewritten are among them.
         """
-        metadata = CommitMetadata(tuple(stats), operation=Operation.COMPACT, compacted=True)
+        metadata = CommitMetadata(
+            write_stats=tuple(stats), operation=Operation.COMPACT, compacted=True
+        )
 
         def describe(timeline: Timeline) -> CommitMetadata:
             nonlocal metadata

@@ -16,7 +16,7 @@ from functools import partial
 from math import ceil
 
 from lakemark.metadata.abandoned_commits import abandoned_commits
-from lakemark.metadata.consistency import TOLD
+from lakemark.metadata.consistency import SHARED_ACTIONS
 from lakemark.metadata.metadata_compaction import EVERY_DELTA_COMMITS
 from lakemark.metadata.metadata_store import MetadataStore
 from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
@@ -192,7 +192,7 @@ def _keep_from(own: Timeline, data: Timeline) -> Iterator[str]:
     made = first_initial(own)
     if made is not None:
         at = made.completed_at or ""
-        if any((i.completed_at or "") <= at for i in data.completed(*TOLD)):
+        if any((i.completed_at or "") <= at for i in data.completed(*SHARED_ACTIONS)):
             yield made.requested_at
 
 

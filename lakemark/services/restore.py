@@ -26,23 +26,20 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from lakemark.errors import InvalidConfig, Refused
-from lakemark.metadata.bootstrap import drop
+from lakemark.metadata.bootstrap import drop_metadata_table
 from lakemark.model.action import COMMITS, Action, State
 from lakemark.model.file_names import LogFileName
 from lakemark.model.instant import Instant
-from lakemark.model.restore import RestorePlan, UndoneInstant
+from lakemark.model.restore_plan import RestorePlan, UndoneInstant
 from lakemark.model.rollback_plan import RollbackPlan
 from lakemark.services.savepoint import check_not_cleaned
 from lakemark.storage.properties_file import read_properties
 from lakemark.storage.storage import Storage
-from lakemark.timeline.clock import ClockTurn
-from lakemark.timeline.lock import Lease
+from lakemark.timeline.clock import ClockSlot
+from lakemark.timeline.content import encode_restore_metadata, encode_restore_plan
+from lakemark.timeline.locks.table_lock import Lease
 from lakemark.timeline.timeline import Timeline
-from lakemark.timeline.timeline_store import (
-    TimelineStore,
-    restore_metadata_content,
-    restore_plan_content,
-)
+from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.transaction.instant_files import as_planned, files_by_instant
 from lakemark.transaction.publication import Publication
 from lakemark.transaction.table_context import LOCK_WAIT_S, TableContext
@@ -131,7 +128,7 @@ def restore(
         if found:
             plan = _with_later_commits(plan, pending, timeline, is_merge_on_read)
         with access.alive(pending.requested_at):
-            drop(access.storage, read_properties(access.storage), lease.check)
+            drop_metadata_table(access.storage, read_properties(access.storage), lease.check)
             return _execute(access, pending, plan, lease)
 
 
@@ -199,10 +196,10 @@ def _request(
 ) -> tuple[Instant, RestorePlan]:
     plan = plan_restore(timeline, restore_to or "", is_merge_on_read)
     check_restorable(plan, timeline, access)
-    at = access.generate_time(timeline.newest_time, ClockTurn.SERVICE)
+    at = access.generate_time(timeline.newest_time, ClockSlot.SERVICE)
     requested = Instant(at, Action.RESTORE, State.REQUESTED)
     lease.check()
-    access.timeline.create(requested, restore_plan_content(plan))
+    access.timeline.create(requested, encode_restore_plan(plan))
     lease.check()  # created late, it may lack a commit: ``_with_later_commits``
     return requested, plan
 
@@ -243,7 +240,7 @@ def _execute(
     for instant in plan.instants:
         undone.append(_undo(access, instant, files[instant.requested_at], lease))
     took_ms = int((time.monotonic() - started) * 1000)
-    content = restore_metadata_content(pending.requested_at, took_ms, undone)
+    content = encode_restore_metadata(pending.requested_at, took_ms, undone)
     publication = Publication(access.timeline, lease, inflight)
     publication.prepare(content)
     timeline = access.timeline.load()

@@ -13,9 +13,10 @@ from lakemark.errors import InvalidConfig, Refused
 from lakemark.model.action import COMMITS, Action, State
 from lakemark.model.file_slice import FileSlice
 from lakemark.model.instant import Instant
-from lakemark.model.savepoint import SavepointMetadata
+from lakemark.model.savepoint_metadata import SavepointMetadata
+from lakemark.timeline.content import encode_savepoint
 from lakemark.timeline.timeline import Timeline
-from lakemark.timeline.timeline_store import TimelineStore, savepoint_content
+from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.transaction.publication import Publication
 from lakemark.transaction.rollback_checks import check_no_restore
 from lakemark.transaction.table_context import LOCK_WAIT_S, TableContext
@@ -59,7 +60,7 @@ def create_savepoint(
         lease.check()
         access.timeline.create(pending)
         publication = Publication(access.timeline, lease, pending)
-        publication.prepare(savepoint_content(metadata))
+        publication.prepare(encode_savepoint(metadata))
         publication.publish(access.generate_time(timeline.newest_time))
     access.timeline.withdraw(pending)
     return metadata

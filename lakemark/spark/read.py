@@ -31,10 +31,10 @@ from lakemark.read.scan import Scan
 from lakemark.spark.conditions import column_named, spark_condition
 from lakemark.spark.plain_slices import is_streaming_sink_file, plain_slices
 from lakemark.spark.types import arrow_for_spark, spark_schema
-from lakemark.storage import StorageLocation, place_of
+from lakemark.storage import StorageLocation, canonical_url
 from lakemark.table import LATEST, open_table
 
-#: Spark's scheme for each scheme of ``place_of``; Azure's also needs the account in the URL.
+#: Spark's scheme for each scheme of ``canonical_url``; Azure's also needs the account in the URL.
 _SPARK_SCHEMES = {"file": "file", "s3": "s3a", "gs": "gs"}
 
 #: Paths are names: ``*`` in a folder's name is no pattern, and ``a=b`` no column. Dates before
@@ -169,7 +169,7 @@ def _read_by_workers(spark: SparkSession, scan: Scan) -> DataFrame:
 
 def _spark_root(url: str) -> str | None:
     """The table's root in the scheme of Spark's file systems; None if Spark cannot read there."""
-    scheme, _, rest = place_of(url).partition("://")
+    scheme, _, rest = canonical_url(url).partition("://")
     if scheme == "az" and "@" in rest.partition("/")[0]:
         return f"abfss://{rest}".rstrip("/")
     spark_scheme = _SPARK_SCHEMES.get(scheme)

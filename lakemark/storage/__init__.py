@@ -1,6 +1,6 @@
-"""Places to keep a table's files: one contract, and what keeps it on each kind of store."""
+"""Storage of a table's files: one contract, and its implementation for each kind of store."""
 
-from lakemark.storage.open_storage import open_storage, place_of
+from lakemark.storage.open_storage import canonical_url, open_storage
 from lakemark.storage.storage import Storage, StorageLocation
 
-__all__ = ["Storage", "StorageLocation", "open_storage", "place_of"]
+__all__ = ["Storage", "StorageLocation", "canonical_url", "open_storage"]

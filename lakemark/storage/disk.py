@@ -1,6 +1,6 @@
-"""Steps of the file system that a storage on a local disk is made of, with typed errors.
+"""Operations of the file system for a storage on a local disk, with typed errors.
 
-``place`` is a full path of the operating system, ``path`` the storage's own, for messages.
+``full_path`` is a path of the operating system; ``path`` is relative to the storage, for messages.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from uuid import uuid4
 from lakemark.errors import HudiError, InvalidConfig, StorageUnavailable, Unsupported
 from lakemark.storage.storage import AlreadyExists, InvalidPath, NotFound
 
-# How often a folder may vanish, by a delete in another process, between its making and its use.
+# How often another process may delete a folder between its creation and its use.
 _ATTEMPTS = 10
 
 _NO_HARD_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EXDEV, errno.EMLINK)
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 @contextmanager
 def typed_errors(path: str, root: str) -> Iterator[None]:
-    """ClockTurn what the operating system raises into errors that say what the caller may do.
+    """Convert errors of the operating system to errors whose class shows what the caller may do.
 
     Args:
         path: of the file, relative to the storage's root.
@@ -47,17 +47,17 @@ def typed_errors(path: str, root: str) -> Iterator[None]:
 
 
 @contextmanager
-def staged(place: str, data: bytes, *, is_forced: bool) -> Iterator[str]:
-    """A whole file beside ``place``, gone at the end unless it was renamed.
+def staged_file(full_path: str, data: bytes, *, is_forced: bool) -> Iterator[str]:
+    """Write a whole staging file next to ``full_path``; deleted at the end unless it was renamed.
 
     Args:
-        place: where it is to appear.
+        full_path: the final path.
         data: its content.
-        is_forced: whether its content is on the disk before it appears.
+        is_forced: whether the content is forced to the disk.
     """
-    staging = f"{place}#{uuid4().int}"
+    staging = f"{full_path}#{uuid4().int}"
     try:
-        with in_folder_of(place, lambda: open(staging, "xb", buffering=0)) as file:
+        with in_folder_of(full_path, lambda: open(staging, "xb", buffering=0)) as file:
             _write_all(file.fileno(), data)
             if is_forced and data:
                 os.fsync(file.fileno())
@@ -66,84 +66,93 @@ def staged(place: str, data: bytes, *, is_forced: bool) -> Iterator[str]:
         remove(staging)
 
 
-def open_unfinished(place: str) -> BinaryIO:
-    """A new staging file ``<place>#<n>``, with the lowest number that is free."""
+def open_unfinished(full_path: str) -> BinaryIO:
+    """Open a new staging file ``<full_path>#<n>``, with the lowest free number."""
     for number in count(1):
         with suppress(FileExistsError):
-            return in_folder_of(place, partial(_open_new, f"{place}#{number}"))
-    raise AssertionError(place)
+            return in_folder_of(full_path, partial(_open_new, f"{full_path}#{number}"))
+    raise AssertionError(full_path)
 
 
-def remove_unfinished(place: str) -> None:
-    """Remove what ``open_unfinished`` made for a place."""
+def remove_unfinished(full_path: str) -> None:
+    """Remove the files that ``open_unfinished`` created for a path."""
     for number in count(1):
-        if not remove(f"{place}#{number}"):
+        if not remove(f"{full_path}#{number}"):
             return
 
 
-def link(source: str, place: str) -> None:
-    """Give a file a second name, unless that is taken; makes the folder.
+def link(source: str, full_path: str) -> None:
+    """Create a hard link, unless the name exists; creates the folder.
 
     Raises:
-        FileNotFoundError: no source.
-        FileExistsError: the name is taken.
-        Unsupported: the file system cannot.
+        FileNotFoundError: the source does not exist.
+        FileExistsError: the name exists.
+        Unsupported: the file system has no hard links.
     """
     try:
-        in_folder_of(place, lambda: os.link(source, place), given=source)
+        in_folder_of(full_path, lambda: os.link(source, full_path), given=source)
     except OSError as error:
         if error.errno not in _NO_HARD_LINKS:
             raise
-        message = f"{place}: no hard link ({error.strerror}); keep the table on one disk with them"
+        message = (
+            f"{full_path}: no hard link ({error.strerror}); keep the table on one disk that "
+            "supports hard links"
+        )
         raise Unsupported(message) from error
 
 
-def remove(place: str) -> bool:
-    """Whether there was a file to remove."""
+def remove(full_path: str) -> bool:
+    """Remove a file; false if there is none."""
     try:
-        os.unlink(place)
+        os.unlink(full_path)
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return False
     return True
 
 
 def remove_empty_folders(folder: str, root: str) -> None:
-    """Remove a folder and those above it, below the root, as long as they are empty."""
+    """Remove a folder and its parents below the root, as long as they are empty."""
     with suppress(OSError):
         while len(folder) > len(root):
             os.rmdir(folder)
             folder = os.path.dirname(folder)
 
 
-def checksum_of(place: str) -> str:
-    """Where Hadoop keeps the checksum of a file."""
-    folder, name = os.path.split(place)
+def checksum_of(full_path: str) -> str:
+    """Path of Hadoop's checksum of a file."""
+    folder, name = os.path.split(full_path)
     return f"{folder}/.{name}.crc"
 
 
-def other_bytes(path: str) -> AlreadyExists:
-    """The error of a name that is taken by something else."""
-    return AlreadyExists(f"{path} is there already, with other bytes")
+def content_mismatch(path: str) -> AlreadyExists:
+    """The error for a file that exists with different content."""
+    return AlreadyExists(f"{path} already exists with different content")
 
 
-def in_folder_of(place: str, step: Callable[[], T], given: str | None = None) -> T:
-    """``step``, once the folder is there; a missing ``given`` is the caller's to explain."""
+def in_folder_of(full_path: str, step: Callable[[], T], given: str | None = None) -> T:
+    """Run a step, and create the folder if it is missing.
+
+    Args:
+        full_path: in the folder.
+        step: raises ``FileNotFoundError`` if the folder is missing.
+        given: a file that the step needs. If it is missing, the error is raised.
+    """
     for attempt in count(1):
         try:
             return step()
         except FileNotFoundError:
             if attempt == _ATTEMPTS or (given is not None and not os.path.exists(given)):
                 raise
-            with suppress(FileNotFoundError, FileExistsError):  # a delete takes folders, too
-                os.makedirs(os.path.dirname(place), exist_ok=True)
+            with suppress(FileNotFoundError, FileExistsError):  # a delete also removes folders
+                os.makedirs(os.path.dirname(full_path), exist_ok=True)
         except NotADirectoryError as error:
-            message = f"{place}: part of the path is a file"
+            message = f"{full_path}: part of the path is a file"
             raise InvalidPath(message) from error
-    raise AssertionError(place)
+    raise AssertionError(full_path)
 
 
-def _open_new(place: str) -> BinaryIO:
-    return open(place, "xb")
+def _open_new(full_path: str) -> BinaryIO:
+    return open(full_path, "xb")
 
 
 def _write_all(descriptor: int, data: bytes) -> None:
@@ -160,7 +169,7 @@ def _typed(error: OSError, path: str, root: str) -> HudiError:
             "the quota, or move the folder to a larger disk"
         )
     if error.errno in _REFUSALS:
-        return InvalidConfig(f"{path}: {reason}; give this user the right to write there")
+        return InvalidConfig(f"{path}: {reason}; give this user write permission")
     if error.errno in _BAD_NAMES:
         return InvalidPath(f"{path}: {reason}")
     return StorageUnavailable(f"{path}: {reason}")

@@ -1,14 +1,14 @@
-"""What this process has written to local disks and the system may not have forced there yet.
+"""Files that this process has written to local disks and that may not be on the disk yet.
 
-A file is forced to the disk together with the folders that lead to it, since a power failure may
-lose either. Nothing is forced with each write: ``Unsynced.sync`` forces everything written so far,
-in threads, so that the file system commits its journal for many files at once. Left out is what
-no process relies on after a power failure (heartbeats, locks), and each folder above that has not
-changed since it was last forced.
+A file is forced to the disk (``fsync``) together with its parent folders, because a power failure
+may lose either. Writes are not forced one by one: ``Unsynced.sync`` forces everything written so
+far, in threads, so that the file system commits its journal for many files at once. Heartbeats and
+locks are not forced, because no process needs them after a power failure. A parent folder is not
+forced if it has not changed since it was last forced.
 
-What is unsynced belongs to the process and the root, not to one ``LocalStorage``: tasks in threads
-open a table's location again. A worker process forces what it wrote before its task ends
-(``sync_process``), because the driver cannot know of it.
+Unsynced files belong to the process and the root, not to one ``LocalStorage``, because tasks in
+threads open a table's location again. A worker process forces its own files before its task ends
+(``sync_process``), because the driver does not know them.
 """
 
 from __future__ import annotations
@@ -33,28 +33,28 @@ _Look: TypeAlias = tuple[int, int, int]
 
 _THREADS = 16
 
-#: Folders of a table in which nothing is of use once all processes have ended. Markers are of use:
-#: that they are gone is taken for proof that a commit had completed (``completion_loss``).
+#: Folders of a table whose files are useless once all processes have ended. Markers are not among
+#: them: missing markers are evidence that a commit has completed (``completion_loss``).
 _OF_RUNNING_PROCESSES = re.compile(r"(/.*)?/\.hoodie/\.(heartbeat|locks)(/|\Z)")
 
-#: How long the time of a folder's last change stays the same at most, however often it changes: the
-#: coarsest clock of a file system.
+#: Resolution of the coarsest clock of a file system: a folder may change within this time without a
+#: new time of its last change.
 _CLOCK_STEP_S = 2.0
 
-#: Answers of file systems that cannot force a folder (some network and FUSE file systems).
+#: Errors of file systems that cannot force a folder (some network and FUSE file systems).
 _NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS, errno.EBADF)
 
 
 class Unsynced:
     """Files and folders below one root that changed since they were last forced to the disk.
 
-    A file or folder that the system failed to force stays failed until it is replaced or deleted:
-    Linux reports a failure once and then takes the lost pages for written.
+    If the system failed to force a file or folder, it remains failed until it is replaced or
+    deleted: Linux reports a failure once, and then treats the lost pages as written.
     """
 
     def __init__(self, root: str) -> None:
         self._root = root
-        self._places: set[str] = set()
+        self._full_paths: set[str] = set()
         self._folders_above: set[str] = set()
         self._forced: dict[str, _Look] = {}
         self._is_root_new = True
@@ -62,45 +62,49 @@ class Unsynced:
         self._changing, self._syncing = Lock(), Lock()
 
     def __reduce__(self) -> tuple[Callable[[str], Unsynced], tuple[str]]:
-        """In another process, that process's own for the root."""
+        """Unpickle as the other process's own object for the root."""
         return unsynced_below, (self._root,)
 
-    def note_file(self, place: str) -> None:
-        """A file at this full path has new content, or a new time."""
+    def note_file(self, full_path: str) -> None:
+        """Note that a file has new content, or a new modification time."""
         with self._changing:
-            self._failed.pop(place, None)
-            if self._matters(place):
-                self._places.add(place)
-                self._note_folders_of(place)
+            self._failed.pop(full_path, None)
+            if self._matters(full_path):
+                self._full_paths.add(full_path)
+                self._note_folders_of(full_path)
 
-    def note_entry(self, place: str) -> None:
-        """A name appeared or went: its folder changed, and perhaps those above it."""
+    def note_entry(self, full_path: str) -> None:
+        """Note that a name was created or removed, so that its folder has changed."""
         with self._changing:
-            self._note_folders_of(place)
+            self._note_folders_of(full_path)
 
-    def note_removal(self, place: str) -> None:
-        """A file was deleted: its content matters no more."""
+    def note_removal(self, full_path: str) -> None:
+        """Note that a file was deleted, so that its content need not be forced."""
         with self._changing:
-            self._failed.pop(place, None)
-            self._places.discard(place)
-            self._note_folders_of(place)
+            self._failed.pop(full_path, None)
+            self._full_paths.discard(full_path)
+            self._note_folders_of(full_path)
 
     def sync(self) -> None:
-        """Return once everything that was noted before is on the disk.
+        """Return when everything that was noted before is on the disk.
 
         Raises:
             StorageUnavailable: the disk failed, or is full.
             InvalidConfig: this user may not read a file or a folder.
         """
-        with self._syncing:  # what another thread is forcing may be ours
+        with self._syncing:  # another thread may be forcing files of this one
             with self._changing:
-                above = self._folders_above - self._places
-                places, self._places, self._folders_above = self._places, set(), set()
-            places |= set(filter(self._has_changed, above))
-            looks = {place: _look(place) for place in above & places}  # before it is forced
-            failed = dict(filter(None, _in_threads(self._sync_one, sorted(places))))
+                above = self._folders_above - self._full_paths
+                full_paths, self._full_paths, self._folders_above = self._full_paths, set(), set()
+            full_paths |= set(filter(self._has_changed, above))
+            looks = {
+                full_path: _look(full_path) for full_path in above & full_paths
+            }  # before it is forced
+            failed = dict(filter(None, _in_threads(self._sync_one, sorted(full_paths))))
             self._forced |= {
-                place: look for place, look in looks.items() if look and place not in failed
+                full_path: look
+                for full_path, look in looks.items()
+                if look and full_path not in failed
             }
             with self._changing:
                 self._failed |= failed
@@ -108,35 +112,36 @@ class Unsynced:
         if errors:
             raise errors[0]
 
-    def _matters(self, place: str) -> bool:
-        """Whether anybody relies on a file after a power failure."""
-        return not _OF_RUNNING_PROCESSES.match(place, len(self._root))
+    def _matters(self, full_path: str) -> bool:
+        """Whether a file is needed after a power failure."""
+        return not _OF_RUNNING_PROCESSES.match(full_path, len(self._root))
 
     def _has_changed(self, folder: str) -> bool:
-        """Whether a folder may have got or lost a name since it was forced, by any process."""
+        """Whether any process may have changed the names in a folder since it was forced."""
         look = _look(folder)
         return look is None or look != self._forced.get(folder)
 
-    def _sync_one(self, place: str) -> tuple[str, HudiError] | None:
+    def _sync_one(self, full_path: str) -> tuple[str, HudiError] | None:
         try:
-            with typed_errors(os.path.relpath(place, self._root), self._root):
-                sync_place(place)
+            with typed_errors(os.path.relpath(full_path, self._root), self._root):
+                sync_path(full_path)
         except HudiError as error:
-            return place, error
+            return full_path, error
         return None
 
-    def _note_folders_of(self, place: str) -> None:
-        """Note the folder of a place, which changed, and those above it, up to the root.
+    def _note_folders_of(self, full_path: str) -> None:
+        """Note the folder of a path, which has changed, and all its parents up to the root.
 
-        All of them: another process may have made one, and stopped before it forced that.
+        All parents are noted, because another process may have created one and died before it
+        forced it.
         """
-        if not self._matters(place):
+        if not self._matters(full_path):
             return
-        if self._is_root_new:  # the folders that lead to it may be new, too
+        if self._is_root_new:  # the folders above it may be new, too
             self._is_root_new = False
             self._folders_above.update(_folders_leading_to(self._root))
-        folder = os.path.dirname(place)
-        self._places.add(folder)
+        folder = os.path.dirname(full_path)
+        self._full_paths.add(folder)
         while len(folder) > len(self._root):
             folder = os.path.dirname(folder)
             self._folders_above.add(folder)
@@ -154,37 +159,37 @@ def _folders_leading_to(root: str) -> Iterator[str]:
 
 
 def _look(folder: str) -> _Look | None:
-    """How a folder looks until it changes; None if it is gone, or changed too recently to tell."""
+    """Identifies the state of a folder; None if it does not exist, or changed too recently."""
     try:
         status = os.stat(folder)
     except OSError:
         return None
-    is_settled = status.st_ctime < time.time() - _CLOCK_STEP_S
-    return (status.st_dev, status.st_ino, status.st_ctime_ns) if is_settled else None
+    is_reliable = status.st_ctime < time.time() - _CLOCK_STEP_S
+    return (status.st_dev, status.st_ino, status.st_ctime_ns) if is_reliable else None
 
 
-def _in_threads(function: Callable[[str], T], places: Sequence[str]) -> list[T]:
-    """The file system then commits its journal once for many of them."""
-    if len(places) <= 1:
-        return list(map(function, places))
-    with ThreadPoolExecutor(min(_THREADS, len(places))) as pool:
-        return list(pool.map(function, places))
+def _in_threads(function: Callable[[str], T], full_paths: Sequence[str]) -> list[T]:
+    """Call a function in threads, so that the file system commits its journal for many at once."""
+    if len(full_paths) <= 1:
+        return list(map(function, full_paths))
+    with ThreadPoolExecutor(min(_THREADS, len(full_paths))) as pool:
+        return list(pool.map(function, full_paths))
 
 
-def sync_place(place: str) -> None:
-    """Force a file or a folder to the disk, whichever process wrote it; nothing if it is gone.
+def sync_path(full_path: str) -> None:
+    """Force a file or a folder of any process to the disk; does nothing if it does not exist.
 
     Raises:
-        OSError: the system could not.
+        OSError: the system could not force it.
     """
     try:
-        descriptor = os.open(place, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(full_path, os.O_RDONLY | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
         return
     try:
         os.fsync(descriptor)
     except OSError as error:
-        if error.errno not in _NO_FOLDER_SYNC or not os.path.isdir(place):
+        if error.errno not in _NO_FOLDER_SYNC or not os.path.isdir(full_path):
             raise
     finally:
         os.close(descriptor)
@@ -195,13 +200,13 @@ _of_roots_lock = Lock()
 
 
 def unsynced_below(root: str) -> Unsynced:
-    """What this process has to force below a root."""
+    """The unsynced files of this process below a root."""
     with _of_roots_lock:
         return _of_roots.setdefault(root, Unsynced(root))
 
 
 def sync_process() -> None:
-    """Force what this process wrote, below every root; errors as of ``Unsynced.sync``."""
+    """Force the files of this process below every root; errors as of ``Unsynced.sync``."""
     with _of_roots_lock:
         everything = list(_of_roots.values())
     for unsynced in everything:

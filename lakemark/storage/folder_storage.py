@@ -1,6 +1,6 @@
-"""A folder of a storage as a storage of its own: a table inside a table, such as the metadata one.
+"""A folder of a storage as a storage of its own, for a table inside a table: the metadata table.
 
-Calls go through the outer storage, so whoever wraps that one sees them, too.
+Calls go through the outer storage, so a wrapper of that storage also gets them.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from lakemark.storage.storage import (
 
 
 class FolderStorage:
-    """What lies below one folder; see ``Storage`` for its methods."""
+    """The objects below one folder; see ``Storage`` for the methods."""
 
     def __init__(self, outer: Storage, folder: str) -> None:
         self._outer, self._folder = outer, check_folder(folder)
 
     @property
     def location(self) -> StorageLocation:
-        """What opens the same root elsewhere."""
+        """Opens the same root in another process."""
         return self._outer.location.child(self._folder)
 
     @property
@@ -78,7 +78,7 @@ class FolderStorage:
         return self._outer.replace(self._in_outer(path), data, version)
 
     def make_durable(self) -> None:
-        """See ``Storage.make_durable``; what lies beside the folder is included."""
+        """See ``Storage.make_durable``; includes objects outside the folder."""
         self._outer.make_durable()
 
     def publish(self, prepared: str, path: str) -> None:

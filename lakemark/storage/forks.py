@@ -1,8 +1,8 @@
-"""obstore's client does not survive a fork: its threads stay behind, its sockets are shared.
+"""Refuses object stores after a fork, which obstore's client does not support.
 
-A forked process that used it would hang, and so would the one it was forked from. Importing or
-opening is harmless, so workers may be forked from a process that has only done that (as PySpark
-does).
+A forked process has none of the client's threads and shares its sockets. If it used the client, it
+would hang, and so would its parent. Importing the client or opening a store is harmless, so workers
+may be forked from a process that has done only that (as PySpark does).
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ _first_user: int | None = None
 
 
 def refuse_after_fork() -> None:
-    """To call before every request of the client.
+    """Check the process; called before every request of the client.
 
     Raises:
-        Unsupported: this process was forked from one that had made requests.
+        Unsupported: this process was forked from one that had sent requests.
     """
     global _first_user
     process = os.getpid()
@@ -27,6 +27,6 @@ def refuse_after_fork() -> None:
     if _first_user != process:
         message = (
             f"process {process} was forked from {_first_user}, which had used an object store; "
-            'start it afresh, as multiprocessing.get_context("spawn") does'
+            'start a new process, as multiprocessing.get_context("spawn") does'
         )
         raise Unsupported(message)

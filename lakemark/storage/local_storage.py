@@ -1,19 +1,21 @@
-"""Files on a local disk.
+"""A storage of files on a local disk.
 
 Invariants:
-- a file is written under a staging name beside its path (``<name>#<digits>``, never listed) and
-  then linked or renamed into place, so that it appears whole;
-- linking refuses a name that is taken, which makes ``create`` and ``publish`` create-only;
-- a folder that ``delete`` empties goes away with its last file, as on an object store;
-- Hadoop's checksum of a file, ``.<name>.crc``, goes before the file changes: a stale one would make
-  Apache Hudi refuse the file, a missing one is not missed.
+- A file is written under a staging name next to its path (``<name>#<digits>``, never listed), and
+  then linked or renamed, so that it appears whole.
+- A link fails if the name exists, so ``create`` and ``publish`` never replace a file.
+- If ``delete`` removes the last file of a folder, it also removes the folder, as on an object
+  store.
+- Hadoop's checksum of a file, ``.<name>.crc``, is deleted before the file changes. With a stale
+  checksum Apache Hudi would refuse the file; it does not need one.
 
-The calls are the operating system's own rather than obstore's ``LocalStore``, which cannot stream
-into a create-only file, hides the error number, fails a whole listing for one foreign name with a
-control character, and took 2.5 times as long for a small file.
+The calls are the operating system's, not obstore's ``LocalStore``. That cannot stream into a
+create-only file, hides the error number, fails a whole listing for one foreign name with a control
+character, and took 2.5 times as long for a small file.
 
-What ``create`` and ``put`` write is forced to the disk before it appears, so that no power failure
-leaves it cut. All else is forced by ``make_durable`` and before ``publish`` (``durability``).
+Files of ``create`` and ``put`` are forced to the disk before they appear, so that no power failure
+leaves a part of them. All other changes are forced by ``make_durable`` and before ``publish``
+(``durability``).
 """
 
 from __future__ import annotations
@@ -29,13 +31,13 @@ from typing import BinaryIO
 from lakemark.errors import HudiError, OutcomeUnknown, StorageUnavailable, Unsupported
 from lakemark.storage.disk import (
     checksum_of,
+    content_mismatch,
     link,
     open_unfinished,
-    other_bytes,
     remove,
     remove_empty_folders,
     remove_unfinished,
-    staged,
+    staged_file,
     typed_errors,
 )
 from lakemark.storage.durability import unsynced_below
@@ -51,19 +53,19 @@ from lakemark.storage.storage import (
     check_path,
 )
 
-# Files that are no objects: staging files, Hadoop's checksums, names outside the contract. A folder
-# of such a name is listed, because it may be a partition.
+# Files that are not objects: staging files, Hadoop's checksums, names outside the contract. A
+# folder of such a name is listed, because it may be a partition.
 _HIDDEN_FILE = re.compile(rf"\A\..*\.crc\Z|{REFUSED_IN_PATHS}")
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-#: How often a folder is read at most that changes each time.
+#: How often a folder is read that changes each time.
 _SCANS = 10
 
 
 class LocalStorage:
-    """A folder of a local (or mounted) file system; made with the first write."""
+    """A folder of a local (or mounted) file system; created by the first write."""
 
     def __init__(self, location: StorageLocation, root: str) -> None:
         self._location = location
@@ -75,7 +77,7 @@ class LocalStorage:
 
     @property
     def location(self) -> StorageLocation:
-        """What opens the same root elsewhere."""
+        """Opens the same root in another process."""
         return self._location
 
     @property
@@ -90,19 +92,19 @@ class LocalStorage:
 
     def read_versioned(self, path: str) -> tuple[bytes, str | None]:
         """See ``Storage.read_versioned``."""
-        with typed_errors(path, self._root), open(self._place(path), "rb") as file:
+        with typed_errors(path, self._root), open(self._full_path(path), "rb") as file:
             return file.read(), _version(os.fstat(file.fileno()))
 
     def open(self, path: str) -> AbstractContextManager[BinaryIO]:
         """See ``Storage.open``."""
         with typed_errors(path, self._root):
-            return open(self._place(path), "rb")
+            return open(self._full_path(path), "rb")
 
     def head(self, path: str) -> ObjectInfo | None:
         """See ``Storage.head``."""
         with typed_errors(path, self._root):
             try:
-                status = os.stat(self._place(path))
+                status = os.stat(self._full_path(path))
             except (FileNotFoundError, NotADirectoryError):
                 return None
         return _object_info(path, status) if stat.S_ISREG(status.st_mode) else None
@@ -111,8 +113,8 @@ class LocalStorage:
         """See ``Storage.set_modified_at``."""
         nanoseconds = (moment - _EPOCH) // timedelta(microseconds=1) * 1000
         with typed_errors(path, self._root):
-            os.utime(self._place(path), ns=(nanoseconds, nanoseconds))
-        self._unsynced.note_file(self._place(path))
+            os.utime(self._full_path(path), ns=(nanoseconds, nanoseconds))
+        self._unsynced.note_file(self._full_path(path))
         return True
 
     def list_folder(self, folder: str) -> tuple[list[str], list[ObjectInfo]]:
@@ -136,26 +138,28 @@ class LocalStorage:
 
     def create(self, path: str, data: bytes, *, may_be_cut: bool = False) -> None:
         """See ``Storage.create``."""
-        place, is_forced = self._place(path), not may_be_cut
-        with typed_errors(path, self._root), staged(place, data, is_forced=is_forced) as staging:
+        full_path, is_forced = self._full_path(path), not may_be_cut
+        staged = staged_file(full_path, data, is_forced=is_forced)
+        with typed_errors(path, self._root), staged as staging:
             while not self._link(staging, path, data):
                 pass
-        self._note(place, is_whole=is_forced or not data)
+        self._note(full_path, is_whole=is_forced or not data)
 
     def create_streaming(self, path: str) -> StreamingFile:
         """See ``Storage.create_streaming``."""
-        return _LocalStreamingFile(path, self._place(path), self._root)
+        return _LocalStreamingFile(path, self._full_path(path), self._root)
 
     def put(self, path: str, data: bytes, *, may_be_cut: bool = False) -> None:
         """See ``Storage.put``."""
-        place, is_forced = self._place(path), not may_be_cut
-        with typed_errors(path, self._root), staged(place, data, is_forced=is_forced) as staging:
-            remove(checksum_of(place))
-            os.replace(staging, place)
-        self._note(place, is_whole=is_forced or not data)
+        full_path, is_forced = self._full_path(path), not may_be_cut
+        staged = staged_file(full_path, data, is_forced=is_forced)
+        with typed_errors(path, self._root), staged as staging:
+            remove(checksum_of(full_path))
+            os.replace(staging, full_path)
+        self._note(full_path, is_whole=is_forced or not data)
 
     def replace(self, path: str, data: bytes, version: str) -> str:
-        """Always refused, see ``supports_compare_and_swap``."""
+        """Always refused; see ``supports_compare_and_swap``."""
         message = f"{self!r} cannot replace a version of {path}; use put under the table's lock"
         raise Unsupported(message)
 
@@ -164,31 +168,31 @@ class LocalStorage:
         self._unsynced.sync()
 
     def publish(self, prepared: str, path: str) -> None:
-        """See ``Storage.publish``; a hard link, so one step of the file system."""
-        source, place = self._place(prepared), self._place(path)
+        """See ``Storage.publish``. A hard link is one operation of the file system."""
+        source, full_path = self._full_path(prepared), self._full_path(path)
         self._unsynced.sync()
         with typed_errors(path, self._root):
             try:
-                link(source, place)
-                self._unsynced.note_entry(place)
+                link(source, full_path)
+                self._unsynced.note_entry(full_path)
             except FileExistsError:
                 if self.read(path) != self.read(prepared):
-                    raise other_bytes(path) from None
-                self._unsynced.note_file(place)
+                    raise content_mismatch(path) from None
+                self._unsynced.note_file(full_path)
             except FileNotFoundError:
-                raise self._prepared_is_gone(prepared, path) from None
+                raise self._missing_prepared(prepared, path) from None
 
     def delete(self, paths: Iterable[str]) -> None:
         """See ``Storage.delete``."""
         emptied: set[str] = set()
         for path in paths:
-            place = self._place(path)
+            full_path = self._full_path(path)
             with typed_errors(path, self._root):
-                remove(checksum_of(place))
-                remove(place)
-                remove_unfinished(place)
-            self._unsynced.note_removal(place)
-            emptied.add(os.path.dirname(place))
+                remove(checksum_of(full_path))
+                remove(full_path)
+                remove_unfinished(full_path)
+            self._unsynced.note_removal(full_path)
+            emptied.add(os.path.dirname(full_path))
         for folder in emptied:
             remove_empty_folders(folder, self._root)
 
@@ -198,18 +202,18 @@ class LocalStorage:
             os.makedirs(os.path.join(self._root, check_folder(folder)), exist_ok=True)
         self._unsynced.note_entry(os.path.join(self._root, folder, ""))
 
-    def _note(self, place: str, *, is_whole: bool) -> None:
-        """Note a file that was written, or only its name if the content is on the disk already."""
-        (self._unsynced.note_entry if is_whole else self._unsynced.note_file)(place)
+    def _note(self, full_path: str, *, is_whole: bool) -> None:
+        """Note a written file, or only its name if the content is already on the disk."""
+        (self._unsynced.note_entry if is_whole else self._unsynced.note_file)(full_path)
 
-    def _place(self, path: str) -> str:
+    def _full_path(self, path: str) -> str:
         return os.path.join(self._root, check_path(path))
 
     def _scan(self, folder: str) -> tuple[list[str], list[ObjectInfo]]:
-        """What is there at one moment, unless the folder does not stop changing.
+        """List a folder at one time, unless it changes all the time.
 
-        Names come at once, sizes one by one. A file that goes in between may have had a successor
-        that is not among the names (as lock files have), so the names are read again.
+        Names are read at once, sizes one by one. If a file is deleted in between, it may have a
+        successor that is not among the names (as lock files have), so the names are read again.
         """
         for _ in range(_SCANS):
             folders, objects, is_whole = self._scan_once(folder)
@@ -238,10 +242,10 @@ class LocalStorage:
         return folders, objects, is_whole
 
     def _leads_into_table(self, entry: os.DirEntry[str]) -> bool:
-        """Whether a folder is a link to another folder of the table, or to one that holds it.
+        """Whether a folder is a link to another folder of the table, or to one that contains it.
 
-        Its files would be listed twice, or without end. A link to a folder elsewhere is followed:
-        people move partitions to other disks so.
+        Its files would be listed twice, or without end. A link to another folder is followed,
+        because users move partitions to other disks in this way.
         """
         if not entry.is_symlink():
             return False
@@ -249,40 +253,40 @@ class LocalStorage:
         return os.path.commonpath((root, target)) in (root, target)
 
     def _link(self, staging: str, path: str, data: bytes) -> bool:
-        """Whether ``path`` holds the data now; if not, what was there has just been deleted."""
+        """Whether ``path`` has the data now; false if an existing file has just been deleted."""
         try:
-            link(staging, self._place(path))
+            link(staging, self._full_path(path))
         except FileExistsError:
             with suppress(NotFound):
                 if self.read(path) != data:
-                    raise other_bytes(path) from None
+                    raise content_mismatch(path) from None
                 return True
             return False
         return True
 
-    def _prepared_is_gone(self, prepared: str, path: str) -> HudiError:
+    def _missing_prepared(self, prepared: str, path: str) -> HudiError:
         if self.head(path) is None:
-            return NotFound(f"{prepared} is gone, {path} was not made from it")
-        return OutcomeUnknown(f"{prepared} is gone, but {path} is there: look whose it is")
+            return NotFound(f"{prepared} does not exist, and {path} was not created from it")
+        return OutcomeUnknown(f"{prepared} does not exist, but {path} does: check which writer's")
 
 
 class _LocalStreamingFile:
-    """See ``StreamingFile``; the bytes go to a staging file beside the path, then it is linked.
+    """A ``StreamingFile`` that writes a staging file next to the path, and then links it.
 
-    The staging name is ``<name>#1`` (or the next that is free), so that deleting the path also
-    takes what a killed writer left, and stops one that was only paused.
+    The staging name is ``<name>#1`` (or the next free number). So deleting the path also deletes
+    the file of a killed writer, and stops a writer that was only paused.
     """
 
-    def __init__(self, path: str, place: str, root: str) -> None:
-        self._path, self._place, self._root = path, place, root
+    def __init__(self, path: str, full_path: str, root: str) -> None:
+        self._path, self._full_path, self._root = path, full_path, root
         self._size_bytes = 0
         self._closed = False
         with typed_errors(path, self._root):
-            self._file = open_unfinished(place)
+            self._file = open_unfinished(full_path)
 
     @property
     def closed(self) -> bool:
-        """Whether it takes no more bytes."""
+        """Whether it was closed or aborted."""
         return self._closed
 
     def write(self, data: bytes | memoryview, /) -> int:
@@ -300,37 +304,37 @@ class _LocalStreamingFile:
                 with typed_errors(self._path, self._root):
                     self._file.close()
                     self._link()
-                unsynced_below(self._root).note_file(self._place)
+                unsynced_below(self._root).note_file(self._full_path)
             finally:
                 self.abort()
         return self._size_bytes
 
     def abort(self) -> None:
-        """Forget what was written."""
+        """Discard the file."""
         if not self._closed:
             self._closed = True
-            with suppress(OSError):  # a full disk: the last bytes are unwanted anyway
+            with suppress(OSError):  # on a full disk the last bytes are not needed
                 self._file.close()
             remove(self._file.name)
-            remove_empty_folders(os.path.dirname(self._place), self._root)
+            remove_empty_folders(os.path.dirname(self._full_path), self._root)
 
     def _link(self) -> None:
         try:
-            link(self._file.name, self._place)
+            link(self._file.name, self._full_path)
         except FileExistsError:
-            with open(self._file.name, "rb") as ours, open(self._place, "rb") as theirs:
+            with open(self._file.name, "rb") as ours, open(self._full_path, "rb") as theirs:
                 if not same_content(ours, theirs):
-                    raise other_bytes(self._path) from None
+                    raise content_mismatch(self._path) from None
         except FileNotFoundError:
             message = f"{self._path} was deleted while it was being written; write it again"
             raise StorageUnavailable(message) from None
 
 
 def _check_below_root(folder: str) -> None:
-    """Pass every folder below the root, also one of a name that is never written here.
+    """Check that a folder is below the root; names that are never written here are allowed.
 
-    If a partition of another writer has such a name, reading its files raises ``InvalidPath``;
-    hiding the folder would hide its rows.
+    A partition of another writer may have such a name. Reading its files raises ``InvalidPath``,
+    but hiding the folder would hide its rows.
     """
     if folder and any(segment in ("", ".", "..") for segment in folder.split("/")):
         message = f"not a folder inside the table: {folder!r}"

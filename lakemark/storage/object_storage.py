@@ -1,12 +1,13 @@
-"""Objects of a store that is reached through obstore: S3, GCS, Azure, or memory.
+"""A storage of objects through obstore: S3, GCS, Azure, or memory.
 
 Invariants:
-- ``create`` and ``replace`` are conditional puts, decided by the store; an answer that was lost is
-  settled by reading what lies there;
-- ``publish`` is a copy made by the store; it asks for create-only where the store has that (not S3,
-  whose copy replaces: the names that are published are unique);
-- a file of more than ``_SINGLE_PUT_BYTES`` goes up in parts, which no store does conditionally, so
-  it looks first: names are functions of the content, and who comes second brings the same bytes.
+- ``create`` and ``replace`` are conditional puts of the store. If an answer is lost, the object is
+  read to find out.
+- ``publish`` is a copy made by the store. It is create-only if the store supports that. The copy of
+  S3 replaces, but published names are unique.
+- A file of more than ``_SINGLE_PUT_BYTES`` is uploaded in parts, which no store does conditionally.
+  So the path is checked first. Names are functions of the content, so a second writer uploads the
+  same bytes.
 """
 
 from __future__ import annotations
@@ -52,20 +53,20 @@ _PARTS_AT_ONCE = 4
 
 _CREATE_ATTEMPTS = 3
 
-# Shorter than what is left of a lease after it was checked.
+# Shorter than the remaining time of a lease after it was checked.
 _COPY_WAIT_S, _COPY_LOOK_AGAIN_S = 20.0, 0.05
 _DELETE_BATCH = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class StoreAbilities:
-    """In what kinds of store differ.
+    """The differences between kinds of stores.
 
     Attributes:
-        version: which part of an answer names a version in conditional puts.
-        copies_conditionally: whether a copy can refuse to replace.
-        copies_in_background: whether the answer to a copy may come before the copy is made
-            (``Copy Blob`` of Azure, status ``pending``). Until then the object is there and empty.
+        version: the part of an answer that identifies a version in conditional puts.
+        copies_conditionally: whether a copy can be create-only.
+        copies_in_background: whether a copy may complete after its answer (``Copy Blob`` of Azure,
+            status ``pending``). Until then the object exists and is empty.
     """
 
     version: Literal["e_tag", "version"] = "e_tag"
@@ -89,14 +90,14 @@ class ObjectStorage:
         return f"ObjectStorage({self._location.url!r})"
 
     def __reduce__(self) -> tuple[Callable[[StorageLocation], Storage], tuple[StorageLocation]]:
-        """Another process opens a client of its own."""
+        """Unpickle with the other process's own client."""
         from lakemark.storage.open_storage import open_storage
 
         return open_storage, (self._location,)
 
     @property
     def location(self) -> StorageLocation:
-        """What opens the same root elsewhere."""
+        """Opens the same root in another process."""
         return self._location
 
     @property
@@ -115,7 +116,7 @@ class ObjectStorage:
             return answer.bytes().to_bytes(), self._version_of(answer.meta)
 
     def open(self, path: str) -> AbstractContextManager[BinaryIO]:
-        """See ``Storage.open``; a small object comes in one request, a large one in ranges."""
+        """See ``Storage.open``; a small object is read in one request, a large one in ranges."""
         with self._request(path):
             answer = obstore.get(self._store, self._key(path))
             size_bytes = answer.meta["size"]
@@ -133,7 +134,7 @@ class ObjectStorage:
             return None
 
     def set_modified_at(self, path: str, moment: datetime) -> bool:
-        """See ``Storage.set_modified_at``: a store says itself when it took an object."""
+        """See ``Storage.set_modified_at``: a store sets the time of an object itself."""
         return False
 
     def list_folder(self, folder: str) -> tuple[list[str], list[ObjectInfo]]:
@@ -159,7 +160,7 @@ class ObjectStorage:
             except (AlreadyExists, StorageUnavailable):
                 with suppress(NotFound):
                     if self.read(path) != data:
-                        raise _other_bytes(path) from None
+                        raise _content_mismatch(path) from None
                     return
                 if attempt == _CREATE_ATTEMPTS:
                     raise
@@ -182,9 +183,9 @@ class ObjectStorage:
             return self._put(path, data, expected)
         except (PreconditionFailed, StorageUnavailable):
             with suppress(NotFound):
-                there, there_version = self.read_versioned(path)
-                if there == data and there_version is not None:
-                    return there_version
+                content, stored_version = self.read_versioned(path)
+                if content == data and stored_version is not None:
+                    return stored_version
             raise
 
     def make_durable(self) -> None:
@@ -196,12 +197,12 @@ class ObjectStorage:
             is_copied = self._copy(prepared, path)
             self._await_copy(path)
             if not is_copied and self.read(path) != self.read(prepared):
-                raise _other_bytes(path)
+                raise _content_mismatch(path)
         except NotFound as error:
             if self.head(path) is None:
-                message = f"{prepared} is gone, {path} was not made from it"
+                message = f"{prepared} does not exist, and {path} was not created from it"
                 raise NotFound(message) from error
-            message = f"{prepared} is gone, but {path} is there: look whose it is"
+            message = f"{prepared} does not exist, but {path} does: check which writer's"
             raise OutcomeUnknown(message) from error
 
     def delete(self, paths: Iterable[str]) -> None:
@@ -211,11 +212,11 @@ class ObjectStorage:
             try:
                 with self._request(self._path(batch[0])):
                     obstore.delete(self._store, batch)
-            except NotFound:  # GCS and Azure stop at the first that is gone
+            except NotFound:  # GCS and Azure stop at the first missing object
                 self._delete_one_by_one(batch)
 
     def make_folder(self, folder: str) -> None:
-        """See ``Storage.make_folder``: nothing is to be done."""
+        """See ``Storage.make_folder``: does nothing."""
 
     def _request(self, path: str) -> AbstractContextManager[None]:
         refuse_after_fork()
@@ -230,7 +231,7 @@ class ObjectStorage:
         return self._prefix.rstrip("/") or None
 
     def _path(self, key: str) -> str:
-        """The path of a key; of the root's own marker, the empty one."""
+        """The path of a key; "" for the root's own marker."""
         return f"{key}/".removeprefix(self._prefix).removesuffix("/")
 
     def _info(self, meta: ObjectMeta) -> ObjectInfo:
@@ -252,7 +253,7 @@ class ObjectStorage:
         return self._version_of(answer) or ""
 
     def _copy(self, source: str, path: str) -> bool:
-        """Whether a copy was made; not when something lies at ``path``."""
+        """Copy an object; false if ``path`` exists."""
         conditional = self._abilities.copies_conditionally
         if not conditional and self.head(path) is not None:
             return False
@@ -265,17 +266,17 @@ class ObjectStorage:
         return True
 
     def _await_copy(self, path: str) -> None:
-        """Wait until the store has made a copy; what is published is never empty.
+        """Wait until the store has completed a copy; published objects are never empty.
 
         Raises:
-            OutcomeUnknown: it did not within ``_COPY_WAIT_S``.
+            OutcomeUnknown: it has not within ``_COPY_WAIT_S``.
         """
         if not self._abilities.copies_in_background:
             return
         deadline = time.monotonic() + _COPY_WAIT_S
         while (made := self.head(path)) is not None and not made.size_bytes:
             if time.monotonic() > deadline:
-                message = f"the store has not made the copy {path} within {_COPY_WAIT_S:.0f} s"
+                message = f"the store has not completed the copy {path} in {_COPY_WAIT_S:.0f} s"
                 raise OutcomeUnknown(message)
             time.sleep(_COPY_LOOK_AGAIN_S)
 
@@ -290,7 +291,7 @@ class ObjectStorage:
         elif not self._holds(path, file, size_bytes):
             try:
                 self._put_parts(path, file)
-            except (StorageUnavailable, NotFound):  # the upload is gone once its object was made
+            except (StorageUnavailable, NotFound):  # an upload is gone once its object exists
                 if not self._holds(path, file, size_bytes):
                     raise
 
@@ -306,15 +307,15 @@ class ObjectStorage:
             )
 
     def _holds(self, path: str, file: IO[bytes], size_bytes: int) -> bool:
-        """Whether a file's bytes lie at ``path`` already; the file is left at its start."""
-        there = self.head(path)
-        if there is None:
+        """Whether ``path`` already has the file's content; the file is rewound to its start."""
+        existing = self.head(path)
+        if existing is None:
             return False
         with suppress(NotFound), self.open(path) as other:
-            same = there.size_bytes == size_bytes and same_content(file, other)
+            same = existing.size_bytes == size_bytes and same_content(file, other)
             file.seek(0)
             if not same:
-                raise _other_bytes(path)
+                raise _content_mismatch(path)
             return True
         file.seek(0)
         return False
@@ -330,10 +331,10 @@ def _folders_above(infos: list[ObjectInfo]) -> set[str]:
 
 
 def _without_markers(infos: list[ObjectInfo], folders: set[str]) -> list[ObjectInfo]:
-    """Objects in order, without the empty ones that other tools lay where a folder is."""
+    """Objects in order, without the empty ones that other tools create for folders."""
     objects = [info for info in infos if info.size_bytes or info.path not in folders]
     return sorted(objects, key=lambda info: info.path)
 
 
-def _other_bytes(path: str) -> AlreadyExists:
-    return AlreadyExists(f"{path} is there already, with other bytes")
+def _content_mismatch(path: str) -> AlreadyExists:
+    return AlreadyExists(f"{path} already exists with different content")

@@ -1,4 +1,4 @@
-"""Opens the storage that a location names."""
+"""Opens the storage of a location."""
 
 from __future__ import annotations
 
@@ -30,10 +30,11 @@ if TYPE_CHECKING:
     Options = Mapping[str, str]
     StoreMaker = Callable[[str, Options, ClientConfig, RetryConfig], ObjectStore]
 
-#: Option of this project: for how long a failing request is tried again, in seconds.
+#: Option of this project: for how long a failing request is retried, in seconds.
 RETRY_TIMEOUT_S = "retry_timeout_s"
 
-# A dead endpoint is reported after about half a minute: what is doubtful is tried again by reading.
+# A dead endpoint is reported after about half a minute, because a doubtful write is followed by a
+# read.
 _DEFAULT_RETRY_TIMEOUT_S = 10.0
 _TIMEOUT = "20s"
 _CONNECT_TIMEOUT = "5s"
@@ -52,10 +53,10 @@ _memory_stores_lock = Lock()
 
 
 def open_storage(location: StorageLocation) -> Storage:
-    """The storage at a location. Nothing is read, and nothing is made before the first write.
+    """Open the storage at a location. Nothing is read, and nothing created before the first write.
 
     Raises:
-        InvalidConfig: the location names no known kind of store, or its options are wrong.
+        InvalidConfig: the kind of store is unknown, or its options are wrong.
     """
     scheme, rest = _split(location.url)
     if scheme in _STORES:
@@ -64,13 +65,13 @@ def open_storage(location: StorageLocation) -> Storage:
     return LocalStorage(location if scheme else StorageLocation(root, location.options), root)
 
 
-def place_of(url: str) -> str:
-    """What a url names, in the one spelling of each place; for checks and comparisons.
+def canonical_url(url: str) -> str:
+    """The canonical form of a URL, for checks and comparisons.
 
     Nothing is opened. Links on a local disk are followed.
 
     Raises:
-        InvalidConfig: it names no known kind of store, or no place in one.
+        InvalidConfig: the kind of store is unknown, or the URL has no bucket or path.
         InvalidPath: a store refuses the path.
     """
     scheme, rest = _split(url)
@@ -82,7 +83,7 @@ def place_of(url: str) -> str:
 
 
 def _split(url: str) -> tuple[str, str]:
-    """Scheme ("" of a plain path) and the rest, without the slashes where a store is named."""
+    """Scheme ("" for a plain path) and the rest, without slashes if the scheme is a store's."""
     scheme, _, rest = url.partition(":")
     if rest.startswith("//") and scheme in _STORES:
         return scheme, rest[2:]
@@ -90,7 +91,7 @@ def _split(url: str) -> tuple[str, str]:
         return scheme, rest
     if rest.startswith("//"):
         known = ", ".join(sorted([*_STORES, "file"]))
-        message = f"no kind of store is called {scheme!r}; known are {known} and plain paths"
+        message = f"{scheme!r} is not a kind of store; supported are {known} and plain paths"
         raise InvalidConfig(message)
     if broken := _BROKEN_SEPARATOR.match(url):
         scheme = (broken["scheme"] or broken["other"]).lower()
@@ -107,7 +108,7 @@ def _local_root(path: str) -> str:
     if path.startswith("//"):
         host, _, path = path[2:].partition("/")
         if host not in ("", "localhost"):
-            message = f"a file URL starts with file:///, not with the host {host!r}"
+            message = f"a file URL must begin with file:///, but has the host {host!r}"
             raise InvalidConfig(message)
         path = f"/{path}"
     return os.path.abspath(path)
@@ -123,13 +124,13 @@ def _open_object_storage(location: StorageLocation, scheme: str, rest: str) -> O
     try:
         with StoreErrors(location.url, location.options).typed(""):
             store = make_store(bucket, options, _client_config(options), retry)
-    except StorageUnavailable as error:  # the client is made without asking the store
+    except StorageUnavailable as error:  # no request was sent, so the options are wrong
         raise InvalidConfig(str(error)) from None
     return ObjectStorage(location, store, prefix, abilities)
 
 
 def _bucket_and_prefix(scheme: str, rest: str) -> tuple[str, str, str]:
-    """Bucket or container, its host where the url has one (Azure), and the path inside."""
+    """Bucket or container, its host if the URL has one (Azure), and the path inside."""
     bucket, _, prefix = rest.partition("/")
     prefix, host = prefix.strip("/"), ""
     if scheme in _AZURE_HADOOP_SCHEMES:
@@ -138,7 +139,7 @@ def _bucket_and_prefix(scheme: str, rest: str) -> tuple[str, str, str]:
         message = f"keys in a {scheme}:// URL would be printed; give them as storage options"
         raise InvalidConfig(message)
     if not bucket:
-        message = f"a {scheme}:// URL names a bucket or container first"
+        message = f"a {scheme}:// URL must begin with a bucket or container"
         raise InvalidConfig(message)
     if prefix:
         check_folder(prefix)
@@ -146,7 +147,7 @@ def _bucket_and_prefix(scheme: str, rest: str) -> tuple[str, str, str]:
 
 
 def _client_config(options: Mapping[str, str]) -> ClientConfig:
-    """Bounded waits; plain HTTP only when the endpoint says so."""
+    """Timeouts of the client; plain HTTP is allowed only if the endpoint's URL has it."""
     endpoints = [value for key, value in options.items() if "endpoint" in key.lower()]
     endpoints += [os.environ.get(name, "") for name in _ENDPOINT_VARIABLES]
     config: ClientConfig = {"timeout": _TIMEOUT, "connect_timeout": _CONNECT_TIMEOUT}
@@ -160,12 +161,12 @@ def _client_config(options: Mapping[str, str]) -> ClientConfig:
 
 
 def _retry_config(options: dict[str, str]) -> RetryConfig:
-    """How failing requests are tried again; takes this project's own option out."""
+    """Retries of failing requests; removes this project's own option."""
     text = options.pop(RETRY_TIMEOUT_S, _DEFAULT_RETRY_TIMEOUT_S)
     try:
         retry_timeout = timedelta(seconds=float(text))
     except ValueError:
-        message = f"storage option {RETRY_TIMEOUT_S} is a number of seconds, not {text!r}"
+        message = f"storage option {RETRY_TIMEOUT_S} is {text!r}; use a number of seconds"
         raise InvalidConfig(message) from None
     return {
         "max_retries": _MAX_RETRIES,
@@ -190,7 +191,7 @@ def _azure(bucket: str, options: Options, client: ClientConfig, retry: RetryConf
 
 
 def _memory(name: str, options: Options, client: ClientConfig, retry: RetryConfig) -> MemoryStore:
-    """The process's store of this name, so that two openings see the same objects."""
+    """The process's store of this name, so that opening it twice gives the same objects."""
     with _memory_stores_lock:
         return _memory_stores.setdefault(name, MemoryStore())
 
@@ -208,8 +209,8 @@ _STORES: dict[str, tuple[StoreMaker, StoreAbilities]] = {
     "memory": (_memory, StoreAbilities()),
 }
 
-#: A name of a store or of a file system, then a mistyped ``://``: ``s3//bucket``, ``s3:bucket``,
-#: ``hdfs:/tables``. A plain path would become a folder of that name on the local disk.
+#: A scheme with a mistyped ``://``: ``s3//bucket``, ``s3:bucket``, ``hdfs:/tables``. As a plain
+#: path it would become a folder of that name on the local disk.
 _BROKEN_SEPARATOR = re.compile(
     rf"(?P<scheme>{'|'.join([*_STORES, 'file', 'hdfs', 'gcs', 'https?'])})(?:[:;]|//)"
     r"|(?P<other>[A-Za-z][A-Za-z0-9+.-]+):/",

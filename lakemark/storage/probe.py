@@ -1,4 +1,4 @@
-"""Whether a store keeps the promises that commits and locks rest on; to ask when a table opens."""
+"""Checks, when a table opens, that its store has the guarantees that commits and locks need."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _FOLDER = ".hoodie/.aux"
 
 
 def check_conditional_puts(storage: Storage) -> None:
-    """Try create-only, conditional replace and publishing out of a missing object; cleans up.
+    """Try create-only, conditional replace, and publishing a missing object; cleans up.
 
     Raises:
-        InvalidConfig: nothing can be written to the place.
-        Unsupported: the store replaced what it should not have, or made something of nothing.
+        InvalidConfig: nothing can be written to the storage.
+        Unsupported: the store replaced an object, or published a missing one.
     """
     probe = f"{_FOLDER}/probe_{uuid4().hex}"
     other = f"{probe}_other"
@@ -33,18 +33,18 @@ def check_conditional_puts(storage: Storage) -> None:
         if storage.supports_compare_and_swap:
             _check_replace(storage, probe)
         storage.delete([probe])
-        _expect(storage, NotFound, "a copy out of nothing", lambda: storage.publish(probe, other))
+        _expect(storage, NotFound, "a copy of nothing", lambda: storage.publish(probe, other))
     finally:
         with suppress(HudiError):
             storage.delete([probe, other])
 
 
 def _create_first(storage: Storage, path: str) -> None:
-    """Speak of the place, which the caller knows, and not of the file that looks into it."""
+    """Write the first object; errors name the storage, not the object, which users do not know."""
     try:
         storage.create(path, b"first")
     except NotFound:
-        reason = "nothing can be written there; name another place, or make the folder"
+        reason = "nothing can be written there; use another path, or create the folder"
     except (InvalidConfig, InvalidPath) as error:
         reason = str(error).partition(f"{path}: ")[2] or str(error)
     else:

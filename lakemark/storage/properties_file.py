@@ -1,4 +1,4 @@
-"""``.hoodie/hoodie.properties`` on storage, which one process at a time replaces.
+"""Reads and replaces ``.hoodie/hoodie.properties``; one process at a time replaces it.
 
 Source: ``HoodieTableConfig.modify`` of Apache Hudi 1.2.0.
 """
@@ -14,10 +14,10 @@ from lakemark.storage.storage import AlreadyExists, NotFound, PreconditionFailed
 
 
 def read_properties(storage: Storage) -> TableProperties:
-    """The properties; a process of Apache Hudi that died while it replaced them left a backup.
+    """Read the properties, or the backup of an Apache Hudi process that died replacing them.
 
     Raises:
-        TableNotFound: there are none.
+        TableNotFound: there are no properties.
         CorruptData: they are damaged.
     """
     for path in (PROPERTIES_PATH, BACKUP_PATH):
@@ -28,21 +28,21 @@ def read_properties(storage: Storage) -> TableProperties:
             continue
     message = (
         f"no Hudi table at {storage.location.url} (no {PROPERTIES_PATH}); check the path: a "
-        "table's folder holds .hoodie, and the first batch of a pipeline creates it"
+        "table's folder contains .hoodie, and the first batch of a pipeline creates it"
     )
     raise TableNotFound(message)
 
 
 def check_same_version(storage: Storage, version: FormatVersion) -> TableProperties:
-    """The properties of a table that was opened before, if it is of the same version still.
+    """Read the properties of a table that was opened before, and check its version.
 
     Raises:
-        Refused: it was upgraded or downgraded: its timeline lies elsewhere, its files differ.
+        Refused: the table was upgraded or downgraded, so its timeline and its files differ.
     """
     properties = read_properties(storage)
     if properties.version != version:
         message = (
-            f"table {storage.location.url} was of version {version:d} when it was opened and is of "
+            f"table {storage.location.url} had version {version:d} when it was opened, and has "
             f"version {properties.version:d} now; start again"
         )
         raise Refused(message)
@@ -55,23 +55,23 @@ def replace_properties(
     after: TableProperties,
     check_lease: Callable[[], None] = lambda: None,
 ) -> None:
-    """Write the properties of a table that is there; under the table's lock.
+    """Replace the properties of an existing table; under the table's lock.
 
-    They appear at once and whole, so no backup is written. A process that was paused must not write
-    properties that were made from old ones: they could name a timeline that was deleted since. An
-    object store compares in the same request. A local disk cannot, so they are compared right
-    before they are written. What they name is durable before them, and they are before the caller
-    deletes what they do not name any more.
+    They are replaced in one step, so no backup is written. A process that was paused must not write
+    properties that derive from old ones, because these could name a timeline that was deleted in
+    the meantime. An object store compares in the same request. A local disk cannot, so they are
+    compared right before they are written. Files that the new properties name are durable before
+    them. The properties are durable before the caller deletes files that they no longer name.
 
     Args:
         storage: the table's root.
-        before: those that ``after`` was made from.
-        after: those to write.
-        check_lease: raises when the lock was lost. It is called once the store's version is known:
-            a writer that takes over the lock of a version change makes it another.
+        before: the properties that ``after`` derives from.
+        after: the properties to write.
+        check_lease: raises if the lock was lost. It is called after the store's version was read,
+            because a writer that takes over the lock of a version change changes that version.
 
     Raises:
-        WriteConflict: another process has changed them since.
+        WriteConflict: another process has changed the properties in the meantime.
     """
     storage.make_durable()
     version = _version_of(storage, before)
@@ -91,7 +91,7 @@ def replace_properties(
 
 
 def _version_of(storage: Storage, before: TableProperties) -> str | None:
-    """The version of the stored properties, "" if it has none; None if only a backup is there.
+    """The version of the stored properties, "" if they have none; None if only a backup exists.
 
     Apache Hudi deletes the properties before it writes new ones.
     """
@@ -108,5 +108,5 @@ def _version_of(storage: Storage, before: TableProperties) -> str | None:
 
 def _changed(storage: Storage) -> WriteConflict:
     path = f"{storage.location.url.rstrip('/')}/{PROPERTIES_PATH}"
-    message = f"{path} was changed by another process meanwhile; start again"
+    message = f"{path} was changed by another process in the meantime; start again"
     return WriteConflict(message)

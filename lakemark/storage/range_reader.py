@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 
-# A footer, a log block's header or an index block is a few KiB: one request brings its neighbours.
+# A footer, a log block's header or an index block is a few KiB; a request also reads what follows.
 _READ_AHEAD_BYTES = 256 << 10
 
 
@@ -42,23 +42,23 @@ class RangeReader(io.RawIOBase):
         return self._position
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Up to ``size`` bytes, all that are left for None or less than 0; short only at the end.
+        """Read ``size`` bytes, or all remaining bytes if it is None or negative; fewer at the end.
 
         Raises:
-            NotFound: the object was removed since it was opened.
+            NotFound: the object was deleted after it was opened.
         """
-        left_bytes = max(0, self._size_bytes - self._position)
-        wanted_bytes = left_bytes if size is None or size < 0 else min(size, left_bytes)
+        remaining_bytes = max(0, self._size_bytes - self._position)
+        wanted_bytes = remaining_bytes if size is None or size < 0 else min(size, remaining_bytes)
         data = self._range(self._position, wanted_bytes) if wanted_bytes else b""
         self._position += len(data)
         return data
 
     def readall(self) -> bytes:
-        """All bytes that are left."""
+        """Read all remaining bytes."""
         return self.read()
 
     def readinto(self, buffer: bytearray | memoryview, /) -> int:  # type: ignore[override]
-        """Fill a buffer as far as bytes are left."""
+        """Fill a buffer with the remaining bytes, as far as there are any."""
         target = memoryview(buffer).cast("B")
         data = self.read(len(target))
         target[: len(data)] = data

@@ -1,4 +1,4 @@
-"""Whether two files hold the same bytes, in bounded memory."""
+"""Compares the content of two files in bounded memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _CHUNK_BYTES = 8 << 20
 
 
 def same_content(left: IO[bytes], right: IO[bytes]) -> bool:
-    """Whether both hold the same bytes from where they stand to their ends."""
+    """Whether both have the same bytes from their current positions to their ends."""
     while True:
         ours, theirs = left.read(_CHUNK_BYTES), right.read(_CHUNK_BYTES)
         if ours != theirs:

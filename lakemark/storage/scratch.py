@@ -1,8 +1,8 @@
-"""Folders on this machine's disk for what no process outlives: spilled rows, shuffled payloads.
+"""Temporary folders on this machine's disk, for spilled rows and shuffled payloads.
 
-A process that is killed removes nothing, and a stream that runs for years has workers killed now
-and then. So a folder is locked while it is in use, and the next process that needs one first
-removes those whose lock is free: the system frees it when a process ends, however it ends.
+A killed process cannot remove its folder, and a stream that runs for years has some workers killed.
+So a folder is locked while it is in use, and the next process that needs one first removes folders
+whose lock is free. The system frees a lock when its process ends for any reason.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from pathlib import Path
 from lakemark.errors import StorageUnavailable
 from lakemark.storage.disk import FULL_DISK
 
-#: On a network's file system the lock of a folder is often known to its own machine only, so each
-#: machine keeps to its own folders.
+#: On a network file system a lock is often known only to its own machine, so the name contains the
+#: machine.
 _PREFIX = f"lakemark-scratch-{os.uname().nodename}-"
 
 
 @contextmanager
 def scratch_folder(purpose: str) -> Iterator[Path]:
-    """A new, empty folder that only this user can read; removed at the end.
+    """Create an empty folder that only this user can read; removed at the end.
 
-    It lies where ``TMPDIR`` says. Before this process makes its first one there, those are removed
-    that killed processes left.
+    It is in the folder of ``TMPDIR``. Before this process creates its first one there, it removes
+    the folders of killed processes.
 
     Args:
-        purpose: a word for whoever finds it there.
+        purpose: a word in its name, for users who find it.
 
     Raises:
         StorageUnavailable: the disk is full.
@@ -45,17 +45,17 @@ def scratch_folder(purpose: str) -> Iterator[Path]:
     try:
         yield folder
     finally:
-        if os.getpid() == owner:  # the exit of a fork ends its copy of this block, too
-            shutil.rmtree(folder, ignore_errors=True)  # the next process removes what is left
+        if os.getpid() == owner:  # a forked process also leaves its copy of this block
+            shutil.rmtree(folder, ignore_errors=True)  # the next process removes the rest
         os.close(lock)
 
 
 @contextmanager
 def temporary_writes(content: str) -> Iterator[None]:
-    """A block that writes temporary files; a full disk gets an error that names the remedy.
+    """Run a block that writes temporary files; the error of a full disk names the remedy.
 
     Args:
-        content: what is written, for the message.
+        content: a description of the content, for the message.
 
     Raises:
         StorageUnavailable: the disk of the temporary folder is full.
@@ -77,7 +77,7 @@ def _temporary_folder() -> str:
     """The folder that ``TMPDIR`` names, or the system's.
 
     Raises:
-        StorageUnavailable: no file can be written in any of them.
+        StorageUnavailable: no temporary folder can be written.
     """
     try:
         return tempfile.gettempdir()
@@ -91,33 +91,33 @@ def _temporary_folder() -> str:
 
 @cache
 def scratch_of_this_process(purpose: str) -> Path:
-    """The same folder at every call, until this process exits."""
+    """A folder that every call returns, until this process exits."""
     opened = ExitStack()
     atexit.register(opened.close)
     return opened.enter_context(scratch_folder(purpose))
 
 
 def _new_folder(purpose: str) -> tuple[Path, int]:
-    """A folder and the descriptor that holds its lock."""
+    """Create a folder; returns it and the descriptor that holds its lock."""
     while True:
         folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{purpose}-"))
         with suppress(FileNotFoundError):
             lock = _open(folder)
-            with suppress(OSError):  # without locks nobody can take one that is in use for left
+            with suppress(OSError):  # without locks, no process removes folders
                 fcntl.flock(lock, fcntl.LOCK_EX)
             if folder.exists():
                 return folder, lock
-            os.close(lock)  # somebody found it before it was locked
+            os.close(lock)  # another process removed it before it was locked
 
 
 @cache
-def _remove_abandoned(place: str) -> None:
-    """Remove the folders of this user that no process holds; once in each process."""
+def _remove_abandoned(parent: str) -> None:
+    """Remove the folders of this user that no process has locked; once in each process."""
     found: list[Path] = []
-    with suppress(OSError):  # a place where everyone may write and nobody may look
-        found += [path for path in Path(place).iterdir() if path.name.startswith(_PREFIX)]
+    with suppress(OSError):  # a folder that can be written but not listed
+        found += [path for path in Path(parent).iterdir() if path.name.startswith(_PREFIX)]
     for folder in found:
-        with suppress(OSError):  # gone since, of another user, held, or not to be locked
+        with suppress(OSError):  # removed, of another user, locked, or without locks
             _remove_if_free(folder)
 
 

@@ -1,4 +1,4 @@
-"""A file for an object store: kept on this machine until it is whole, then sent."""
+"""A file for an object store, which is kept on this machine until it is complete, then sent."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import IO
 
 from lakemark.storage.scratch import temporary_writes
 
-# Held in memory up to this size, in the temporary folder (``TMPDIR``) beyond.
+# Kept in memory up to this size, then in the temporary folder (``TMPDIR``).
 _IN_MEMORY_BYTES = 16 << 20
 _CONTENT = "a file before it is sent to the object store"
 
 
 class SpooledFile:
-    """See ``StreamingFile``. Sending whole files leaves no half-sent uploads in the store.
+    """A ``StreamingFile`` that is sent whole, so that no incomplete uploads remain in the store.
 
     Args:
-        send: gets the file, at its start, and its size in bytes; makes the object.
+        send: creates the object, given the file, at its start, and its size in bytes.
     """
 
     def __init__(self, send: Callable[[IO[bytes], int], None]) -> None:
@@ -28,7 +28,7 @@ class SpooledFile:
 
     @property
     def closed(self) -> bool:
-        """Whether it takes no more bytes."""
+        """Whether it was closed or aborted."""
         return self._spool.closed
 
     def write(self, data: bytes | memoryview, /) -> int:
@@ -48,6 +48,6 @@ class SpooledFile:
         return self._size_bytes
 
     def abort(self) -> None:
-        """Forget what was written."""
-        with suppress(OSError):  # a full disk, once more: closing writes what is buffered
+        """Discard the file."""
+        with suppress(OSError):  # closing writes buffered bytes, which fails on a full disk
             self._spool.close()

@@ -1,18 +1,21 @@
-"""What the table format asks of a place to keep files.
+"""The protocol of storages.
 
-Invariants every implementation keeps, and ``tests/contract/test_storage.py`` proves on each:
+Invariants of every implementation, which ``tests/contract/test_storage.py`` tests on each:
 
-- an object appears whole or not at all, and is seen by everyone once it was written;
-- ``create`` never replaces; two callers creating one path with unlike bytes: exactly one succeeds;
-- ``publish`` makes one object out of a prepared one, and fails once the prepared one is gone, so
-  that whoever deletes it first has the last word (the fence of the commit);
-- a folder is there as long as an object lies below it;
-- paths are relative, ``/`` between segments, without ``..``, empty segments or control characters;
-- a listing never hides a folder: which names are staging files or checksums concerns files alone;
-- an object survives a power failure once ``make_durable`` returned; before that it may be missing,
-  as what was deleted may be back, but it is never there cut, unless its writer allowed that;
-- every method raises ``StorageUnavailable`` when the store does not answer in time. Of a write
-  that did, nobody knows whether it landed: call it again with the same arguments, or look.
+- An object appears whole or not at all, and all processes see it once it was written.
+- ``create`` never replaces. If two callers create one path with different content, exactly one
+  succeeds.
+- ``publish`` creates an object from a prepared one, and fails if the prepared one was deleted. So a
+  process that deletes it first stops the publication (the fence of the commit).
+- A folder exists as long as an object is below it.
+- Paths are relative, with ``/`` between segments, and without ``..``, empty segments or control
+  characters.
+- A listing never hides a folder; only files may be staging files or checksums.
+- An object survives a power failure once ``make_durable`` has returned. Before that it may be
+  missing, and a deleted object may be back. A part of an object remains only if its writer has
+  allowed that (``may_be_cut``).
+- Every method raises ``StorageUnavailable`` if the store does not answer in time. Then a write may
+  or may not have been carried out: call it again with the same arguments, or read.
 """
 
 from __future__ import annotations
@@ -29,50 +32,50 @@ from lakemark.errors import HudiError, Permanent
 #: Control characters, and halves of surrogate pairs, which have no UTF-8.
 _REFUSED_CHARACTERS = r"[\x00-\x1f\x7f\ud800-\udfff]"
 
-#: What no object is called; folders may end in "#" and digits, under which local stores keep
-#: unfinished files.
+#: Names that objects must not have. Folders may end in "#" and digits; local storages use such
+#: names for unfinished files.
 REFUSED_IN_PATHS = rf"{_REFUSED_CHARACTERS}|#[0-9]+\Z"
 
 
 class InvalidPath(Permanent, ValueError):
-    """A path that leaves the table's root, or that some store refuses."""
+    """The path is outside the table's root, or some store refuses it."""
 
 
 class NotFound(Permanent):
-    """No object at this path."""
+    """There is no object at the path."""
 
 
 class AlreadyExists(HudiError):
-    """An object that was to be created is there already; reading it tells whose it is."""
+    """An object that was to be created already exists; read it to find out which writer's it is."""
 
 
 class PreconditionFailed(HudiError):
-    """The object is no longer the version that was to be replaced."""
+    """The version that was to be replaced is not the current one any more."""
 
 
 @dataclass(frozen=True, slots=True)
 class StorageLocation:
-    """Where a table lies, and how to get there; small, and picklable to workers.
+    """The location of a table and the options to access it; small, and picklable to workers.
 
     Attributes:
         url: ``file:///…`` or a plain local path, ``s3://bucket/prefix`` (``s3a://``), ``gs://``,
-            ``az://container/prefix`` (``abfss://``), ``memory://name``. Taken as it is written,
-            without percent-decoding.
-        options: what the store's client needs (endpoint, keys); never printed. Its environment
-            variables (``AWS_…``, ``GOOGLE_…``, ``AZURE_…``) fill in what is not given.
+            ``az://container/prefix`` (``abfss://``), ``memory://name``. It is not
+            percent-decoded.
+        options: of the store's client (endpoint, keys); never printed. Missing ones are taken from
+            its environment variables (``AWS_…``, ``GOOGLE_…``, ``AZURE_…``).
     """
 
     url: str
     options: dict[str, str] = field(default_factory=dict, repr=False)
 
     def child(self, folder: str) -> StorageLocation:
-        """A folder of this place as a root of its own, reached in the same way."""
+        """A folder of this location as a location of its own, with the same options."""
         return StorageLocation(f"{self.url.rstrip('/')}/{check_folder(folder)}", self.options)
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """An object as a listing shows it; ``path`` is relative to the storage's root."""
+    """An object of a listing; ``path`` is relative to the storage's root."""
 
     path: str
     size_bytes: int
@@ -91,27 +94,28 @@ class ObjectInfo:
 
 
 class StreamingFile(Protocol):
-    """A file being written front to back; nothing is visible before ``close``."""
+    """A file that is written front to back, and is not visible before ``close``."""
 
     @property
     def closed(self) -> bool:
-        """Whether it takes no more bytes (closed or aborted); pyarrow asks for it."""
+        """Whether it was closed or aborted; pyarrow requires it."""
         ...
 
     def write(self, data: bytes | memoryview, /) -> int:
-        """Append bytes; bounded memory, whatever the size of the file."""
+        """Append bytes. Memory is bounded, for any size of the file."""
         ...
 
     def close(self) -> int:
         """Make the whole file visible; returns its size in bytes. Closing again does nothing.
 
         Raises:
-            AlreadyExists: a file with other bytes lies there. The same bytes count as ours.
+            AlreadyExists: a file with different content exists. A file with the same content is
+                accepted.
         """
         ...
 
     def abort(self) -> None:
-        """Forget what was written; safe to call at any time. After ``close`` the file stays."""
+        """Discard the file; may be called at any time. Has no effect after ``close``."""
         ...
 
 
@@ -120,7 +124,7 @@ class Storage(Protocol):
 
     @property
     def location(self) -> StorageLocation:
-        """What opens the same root elsewhere."""
+        """Opens the same root in another process."""
         ...
 
     @property
@@ -129,69 +133,70 @@ class Storage(Protocol):
         ...
 
     def read(self, path: str) -> bytes:
-        """The whole object.
+        """Read the whole object.
 
         Raises:
-            NotFound: nothing lies there.
+            NotFound: there is no such object.
         """
         ...
 
     def read_versioned(self, path: str) -> tuple[bytes, str | None]:
-        """The whole object and the version that ``replace`` expects (an e-tag, opaque).
+        """Read the whole object and the version that ``replace`` expects (an opaque e-tag).
 
         Raises:
-            NotFound: nothing lies there.
+            NotFound: there is no such object.
         """
         ...
 
     def open(self, path: str) -> AbstractContextManager[BinaryIO]:
-        """Random access to an object, as pyarrow wants it (``read``, ``seek``, ``tell``).
+        """Open an object for random access by pyarrow (``read``, ``seek``, ``tell``).
 
         Raises:
-            NotFound: nothing lies there; also while reading, once the object was removed.
+            NotFound: there is no such object; also while reading, if the object was deleted.
         """
         ...
 
     def head(self, path: str) -> ObjectInfo | None:
-        """Size and version of an object, or None when nothing lies there."""
+        """Size and version of an object; None if there is no such object."""
         ...
 
     def set_modified_at(self, path: str, moment: datetime) -> bool:
-        """Say when an object was last written; False where the store does not let anybody say so.
+        """Set the modification time of an object; False if the store does not allow that.
 
         Raises:
-            NotFound: nothing lies there.
+            NotFound: there is no such object.
         """
         ...
 
     def list_folder(self, folder: str) -> tuple[list[str], list[ObjectInfo]]:
-        """Folders (paths) and objects directly inside ``folder`` ("" is the root); may be empty."""
+        """List folders (paths) and objects directly inside ``folder`` ("" is the root)."""
         ...
 
     def list_tree(self, folder: str) -> list[ObjectInfo]:
-        """Every object at any depth below ``folder``."""
+        """List every object at any depth below ``folder``."""
         ...
 
     def create(self, path: str, data: bytes, *, may_be_cut: bool = False) -> None:
-        """Write a new object.
+        """Create a new object.
 
-        An answer that is lost on the way is settled by reading: the same bytes count as ours.
+        If an answer is lost, the object is read: an object with the same content is accepted.
 
         Args:
             path: of the object.
             data: its content.
             may_be_cut: whether a power failure before the next ``make_durable`` may leave the
-                object empty or cut. Faster on a local disk, for what nobody reads then.
+                object empty or incomplete. This is faster on a local disk, for objects that are not
+                read after a power failure.
 
         Raises:
-            AlreadyExists: other bytes lie there; they are untouched.
+            AlreadyExists: an object with different content exists; it is not changed.
         """
         ...
 
     def create_streaming(self, path: str) -> StreamingFile:
-        """A new object written front to back, for files that may not fit in memory.
+        """Create a new object front to back, for files that may not fit in memory.
 
-        A power failure before the next ``make_durable`` may leave it cut.
+        A power failure before the next ``make_durable`` may leave it incomplete.
         """
         ...
 
@@ -200,65 +205,65 @@ class Storage(Protocol):
         ...
 
     def replace(self, path: str, data: bytes, version: str) -> str:
-        """Replace exactly the version that was read; returns the new one.
+        """Replace the version that was read; returns the new version.
 
-        An answer that is lost on the way is settled by reading: the same bytes count as ours, so
-        what excludes others (a lock) writes bytes that nobody else would.
+        If an answer is lost, the object is read: an object with the same content is accepted. So
+        the content of a lock must be unique to its writer.
 
         Raises:
-            PreconditionFailed: the object changed or went away since.
-            Unsupported: a local disk, which has no compare-and-swap.
+            PreconditionFailed: the object was changed or deleted in the meantime.
+            Unsupported: on a local disk, which has no compare-and-swap.
         """
         ...
 
     def make_durable(self) -> None:
-        """Return once what this process wrote and deleted here survives a power failure.
+        """Return when all writes and deletes of this process survive a power failure.
 
-        An object store keeps what it has acknowledged; a local disk is forced to.
+        An object store keeps acknowledged objects; on a local disk, changes are forced (fsync).
 
         Raises:
-            StorageUnavailable: the disk failed; what was written is not to be relied on.
+            StorageUnavailable: the disk failed; writes may be lost.
         """
         ...
 
     def publish(self, prepared: str, path: str) -> None:
-        """Make ``path`` out of the object at ``prepared``, at once and by the store itself.
+        """Create ``path`` from the object at ``prepared``, in one step of the store.
 
-        What this process wrote here before is durable before ``path`` appears.
+        Earlier writes of this process are durable before ``path`` appears.
 
-        A second call with the same arguments is harmless. Not a read followed by a write: a
-        process stopped before the call and resumed after ``prepared`` was deleted fails.
+        A second call with the same arguments is harmless. It is not a read followed by a write: if
+        a process is paused before the call, and ``prepared`` is deleted, the call fails.
 
         Raises:
-            NotFound: the prepared object is gone, and nothing lies at ``path``.
-            OutcomeUnknown: the prepared object is gone, yet something lies at ``path``.
-            AlreadyExists: other bytes lie at ``path``.
+            NotFound: neither the prepared object nor ``path`` exists.
+            OutcomeUnknown: the prepared object does not exist, but ``path`` does.
+            AlreadyExists: ``path`` exists with different content.
         """
         ...
 
     def delete(self, paths: Iterable[str]) -> None:
-        """Remove objects; those that are gone already do not count as failures."""
+        """Delete objects; missing ones are ignored."""
         ...
 
     def make_folder(self, folder: str) -> None:
-        """Have a folder there for others who list it before it holds anything.
+        """Create an empty folder, for other programs that list it.
 
-        Deleting the last object in it removes it. An object store has no folders to make.
+        Deleting the last object in it removes it. On an object store this does nothing.
         """
         ...
 
 
 def check_path(path: str) -> str:
-    """``path`` itself, if an object may be written there on every store.
+    """Return the path if an object may be written there on every store.
 
     Raises:
-        InvalidPath: it would leave the root, or a store refuses it.
+        InvalidPath: it is outside the root, or a store refuses it.
     """
     return _check(path, REFUSED_IN_PATHS)
 
 
 def check_folder(path: str) -> str:
-    """``path`` itself, if objects may be written below it on every store; errors as above."""
+    """Return the path if objects may be written below it on every store; errors as above."""
     return _check(path, _REFUSED_CHARACTERS)
 
 

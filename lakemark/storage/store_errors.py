@@ -1,4 +1,4 @@
-"""What an object store answers, as errors that say what the caller may do; secrets left out."""
+"""Converts errors of an object store to errors of the storage protocol, without secrets."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _REJECTED = re.compile(r"status code: (4\d\d)")
 # Request timeout, conflict, locked, too many requests: the same request may succeed later.
 _BUSY = frozenset({"408", "409", "423", "429"})
 
-# Where credentials are looked for last, when none are given: the cloud's own machines answer there.
+# The client asks these services of the cloud for credentials if none are given.
 _METADATA_SERVICES = ("169.254.169.254", "169.254.170.2", "metadata.google.internal")
 
 
 class StoreErrors:
-    """Turns errors of one store's client into those of the storage contract."""
+    """Converts errors of one store's client."""
 
     def __init__(self, url: str, options: Mapping[str, str]) -> None:
         self._url = url
@@ -34,7 +34,7 @@ class StoreErrors:
 
     @contextmanager
     def typed(self, path: str) -> Iterator[None]:
-        """Raise typed errors about ``path``; the client's own are not chained (they may tell)."""
+        """Raise typed errors about ``path``. The client's own may contain secrets: no chaining."""
         try:
             yield
         except (exceptions.BaseError, OSError, NotImplementedError, ValueError) as error:
@@ -44,9 +44,9 @@ class StoreErrors:
 
     def _of(self, error: Exception, path: str) -> HudiError:
         reason = self._reason(error)
-        place = f"{self._url.rstrip('/')}/{path}"
+        url = f"{self._url.rstrip('/')}/{path}"
         kind, remedy = _classify(error, reason)
-        return kind(f"{place}: {reason}{remedy}")
+        return kind(f"{url}: {reason}{remedy}")
 
     def _reason(self, error: Exception) -> str:
         text = str(error).split("\n\nDebug source", 1)[0]
@@ -58,7 +58,7 @@ class StoreErrors:
 
 
 def _classify(error: Exception, reason: str) -> tuple[type[HudiError], str]:
-    """Kind of error, and the remedy to add to the store's own words."""
+    """Kind of error, and the remedy to add to the store's message."""
     if "NoSuchBucket" in reason or "ContainerNotFound" in reason:
         return InvalidConfig, "; create the bucket, or correct its name"
     for of_client, ours in _KINDS:

@@ -1,9 +1,9 @@
-"""The archive of table version 6: log files whose Avro blocks hold ``HoodieArchivedMetaEntry``.
+"""Reads the archive of table version 6: log files with Avro blocks of ``HoodieArchivedMetaEntry``.
 
-``.commits_.archive.<n>_<token>``, the larger n the newer. An instant has an entry for every state
-it went through; the completed one carries its metadata. Names say nothing about times, so files are
-read from the newest back. ``mergeArchivePlan`` is there while small files are being merged: until
-the first of them is deleted, the merged file may be incomplete and adds nothing. Source:
+The files are named ``.commits_.archive.<n>_<token>``; a larger n is newer. An instant has an entry
+for each of its states, and the completed one has its metadata. File names contain no times, so the
+files are read from the newest back. ``mergeArchivePlan`` exists while small files are being merged.
+Until the first of these is deleted, the merged file may be incomplete, and adds nothing. Source:
 ``ArchivedTimelineV1``, ``ArchivedTimelineLoaderV1``, ``TimelineArchiverV1`` of Apache Hudi 1.2.0.
 """
 
@@ -33,7 +33,7 @@ _MERGE_PLAN = "mergeArchivePlan"
 _ACTIONS = {str(action): action for action in Action}
 _PREFIX, _LENGTH = struct.Struct(">ii"), struct.Struct(">i")
 
-#: Where an entry keeps the metadata of a completed instant.
+#: The field of an entry with the metadata of a completed instant, by action.
 METADATA_FIELDS: Mapping[str, str] = {
     Action.COMMIT: "hoodieCommitMetadata",
     Action.DELTA_COMMIT: "hoodieCommitMetadata",
@@ -44,7 +44,7 @@ METADATA_FIELDS: Mapping[str, str] = {
     Action.INDEXING: "hoodieIndexCommitMetadata",
 }
 
-#: What an instant is called while it is a plan, and where an entry keeps that.
+#: The action of an instant while it is planned, and the field of an entry with its plan.
 PLAN_FIELDS: Mapping[str, tuple[Action, str]] = {
     Action.COMMIT: (Action.COMPACTION, "hoodieCompactionPlan"),
     Action.DELTA_COMMIT: (Action.LOG_COMPACTION, "hoodieCompactionPlan"),
@@ -54,19 +54,19 @@ PLAN_FIELDS: Mapping[str, tuple[Action, str]] = {
 
 
 def is_archive_log(name: str) -> bool:
-    """Whether a file of that name is of the archive, wherever that lies."""
+    """Whether a file of that name belongs to an archive, in whatever folder."""
     return name == _MERGE_PLAN or _LOG.fullmatch(name) is not None
 
 
 class ArchiveLogs:
-    """The archive of one table; what a file holds is read once while it does not grow."""
+    """The archive of one table; a file is read once, unless it grows."""
 
     def __init__(self, storage: Storage, folder: str) -> None:
         self._storage, self.folder = storage, folder
         self._instants: dict[tuple[str, int], tuple[Instant, ...]] = {}
 
     def load(self) -> ArchivedTimeline:
-        """The archive's log files as they lie there; empty when nothing was ever archived.
+        """List the archive's log files; empty if nothing was ever archived.
 
         Raises:
             CorruptData: the plan of a merge is damaged.
@@ -85,12 +85,12 @@ class ArchiveLogs:
         )
 
     def newest_number(self) -> int:
-        """Of the log that was added last; 0 when there is none."""
+        """Number of the newest log; 0 if there is none."""
         matches = (_LOG.fullmatch(o.name) for o in self._storage.list_folder(self.folder)[1])
         return max((int(match.group(1)) for match in matches if match), default=0)
 
     def entries(self) -> Iterator[Record]:
-        """All that it holds, a record for each state of an instant. Errors as for ``load``."""
+        """Read all entries, one for each state of an instant. Errors as for ``load``."""
         for file in reversed(self.load().files):
             assert isinstance(file, ArchiveLogFile), file
             yield from self._entries(file.info)
@@ -120,14 +120,14 @@ class ArchiveLogs:
         return {}
 
     def _unfinished_merge(self, by_name: Mapping[str, ObjectInfo]) -> str | None:
-        """Name of a merged file that adds nothing yet to the files it is made of."""
+        """Name of a merged file that may be incomplete; None if there is none."""
         if _MERGE_PLAN not in by_name:
             return None
         path = by_name[_MERGE_PLAN].path
         try:
             plan = decode_record(self._storage.read(path), path)
         except NotFound:
-            return None  # done meanwhile: what it left over is listed twice, which does not matter
+            return None  # the merge was completed; instants that are listed twice do no harm
         candidates = [str(name).rpartition("/")[2] for name in plan.get("candidate") or ()]
         merged = plan.get("mergedArchiveFileName")
         is_complete = not all(name in by_name for name in candidates)
@@ -139,7 +139,7 @@ class ArchiveLogs:
                 for block in read_blocks(stream, info.size_bytes, info.path):
                     yield from _records(block)
         except NotFound:
-            message = f"{info.path} was merged with others meanwhile; load the timeline again"
+            message = f"{info.path} was merged with other files; load the timeline again"
             raise SnapshotChanged(message) from None
 
 
@@ -148,15 +148,15 @@ class ArchiveLogFile:
     """One log file of an archive.
 
     Attributes:
-        archive: what reads it.
-        info: the file.
+        archive: reads the file.
+        info: of the file.
     """
 
     archive: ArchiveLogs
     info: ObjectInfo
 
     def may_hold(self, since: str, until: str | None) -> bool:
-        """Always: its name says nothing about times."""
+        """Always true, because its name contains no times."""
         return True
 
     def instants(self) -> Sequence[Instant]:
@@ -169,7 +169,7 @@ class ArchiveLogFile:
 
 
 def _instant(entry: Record, path: str) -> Instant | None:
-    """The completed instant of an entry; None for one of another state. Old ones have no state."""
+    """The completed instant of an entry; None if it has another state. Old entries have none."""
     if str(entry.get("actionState") or State.COMPLETED).lower() != State.COMPLETED:
         return None
     requested_at, action = entry.get("commitTime"), _ACTIONS.get(str(entry.get("actionType")))
@@ -182,7 +182,7 @@ def _instant(entry: Record, path: str) -> Instant | None:
 
 
 def _records(block: LogBlock) -> Iterator[Record]:
-    """The records of a block, one by one: archives are read rarely, and their maps as maps."""
+    """Decode the records of a block one by one, because archives are read rarely."""
     if block.type is not BlockType.AVRO_DATA:
         raise block.corrupt(expected="a whole block of Avro records", actual=block.type.name)
     content = block.content.read()

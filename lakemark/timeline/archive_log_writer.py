@@ -1,7 +1,7 @@
 """Writes the archive of table version 6 (see ``archive_log``).
 
-Each addition is a log file of its own, with the next number; it appears whole. An instant has two
-entries: what was requested, with its plan, and what completed, with its metadata. Source:
+Each addition is a new log file with the next number, which appears whole. An instant has two
+entries: the requested one, with its plan, and the completed one, with its metadata. Source:
 ``TimelineArchiverV1``, ``MetadataConversionUtils.createMetaWrapper`` of Apache Hudi 1.2.0.
 """
 
@@ -34,23 +34,23 @@ _PREFIX, _LENGTH = struct.Struct(">ii"), struct.Struct(">i")
 
 
 class ArchiveLogWriter:
-    """Adds instants to one table's archive; one at a time, under the table's lock.
+    """An ``ArchiveWriter`` of one table, under the table's lock.
 
     Args:
         storage: of the table.
-        archive: reads what is there.
-        check: called before a log appears; raises when the lock is lost.
+        archive: reads the archive.
+        check: called before a log appears; raises if the lock was lost.
     """
 
     def __init__(self, storage: Storage, archive: ArchiveLogs, check: Callable[[], None]) -> None:
         self._storage, self._archive, self._check = storage, archive, check
 
-    def known(self, first: str, last: str) -> tuple[Instant, ...]:
-        """See ``ArchiveWriter.known``."""
+    def find_archived(self, first: str, last: str) -> tuple[Instant, ...]:
+        """See ``ArchiveWriter.find_archived``."""
         return self._archive.load().instants(first, just_after(last))
 
     def add(self, instants: Iterator[ArchivedInstant], first: str, last: str) -> None:
-        """Add instants, oldest first, as the next log; ``first`` and ``last`` it does not name.
+        """Add instants, oldest first, as the next log; ``first`` and ``last`` are not used.
 
         Raises:
             WriteConflict: another archiver wrote that log.
@@ -64,27 +64,27 @@ class ArchiveLogWriter:
             message = f"another archiver wrote {name} at the same time"
             raise WriteConflict(message) from error
 
-    def tidy(self) -> None:
-        """Logs stay as they are."""
+    def merge_files(self) -> None:
+        """Does nothing: logs are not merged here."""
 
 
 def archive_log(instants: Iterable[ArchivedInstant]) -> bytes:
-    """A log of these instants, a block for each."""
+    """Encode a log of these instants, a block for each."""
     schema_text = json.dumps(avro_container.load_schema(_ENTRY))
     schema = fastavro.parse_schema(json.loads(schema_text))
     header = {HeaderKey.SCHEMA: schema_text}
     blocks = []
     for instant in instants:
-        bodies = [_encoded(schema, entry) for entry in _entries(instant)]
+        bodies = [_encode_entry(schema, entry) for entry in _entries(instant)]
         content = _PREFIX.pack(AVRO_BLOCK_VERSION, len(bodies))
         content += b"".join(_LENGTH.pack(len(body)) + body for body in bodies)
-        # Apache's say no instant; who asks each block of a log which one wrote it finds one.
+        # Apache Hudi's blocks name no instant; here, readers of blocks find one.
         named = {**header, HeaderKey.INSTANT_TIME: instant.requested_at}
         blocks.append(encode(BlockType.AVRO_DATA, named, content))
     return b"".join(blocks)
 
 
-def _encoded(schema: Any, entry: Mapping[str, Any]) -> bytes:
+def _encode_entry(schema: Any, entry: Mapping[str, Any]) -> bytes:
     body = BytesIO()
     fastavro.schemaless_writer(body, schema, entry)
     return body.getvalue()

@@ -1,7 +1,7 @@
-"""Instants that left the active timeline, found without reading the whole archive.
+"""Finds archived instants without reading the whole archive.
 
-An archive is a set of immutable files, each with the instants of a range of requested times. What a
-file holds is read when somebody asks for an instant or a range that may lie in it, once.
+An archive is a set of immutable files, each with the instants of a range of requested times. A file
+is read once, when an instant or a range that may be in it is requested.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from lakemark.errors import CorruptData
 from lakemark.model.action import Action
 from lakemark.model.commit_metadata import CommitMetadata
 from lakemark.model.instant import Instant
-from lakemark.timeline.content import Record, commit_of
+from lakemark.timeline.content import Record, build_commit
 
 
 class Part(StrEnum):
-    """What an archive keeps of an instant; the value is the column of its history.
+    """A part of an archived instant; the value is its column in the history.
 
     Attributes:
         METADATA: the content of the completed file.
-        PLAN: that of the requested one, of a compaction, a clean or a clustering.
+        PLAN: the content of the requested file, of a compaction, a clean or a clustering.
     """
 
     METADATA = "metadata"
@@ -34,7 +34,7 @@ class ArchiveFile(Protocol):
     """One file of an archive."""
 
     def may_hold(self, since: str, until: str | None) -> bool:
-        """Whether an instant requested in that range may be in it, as far as its name tells.
+        """Whether an instant requested in that range may be in it, by its name.
 
         Args:
             since: the first requested time.
@@ -46,13 +46,13 @@ class ArchiveFile(Protocol):
         """Completed instants in it.
 
         Raises:
-            SnapshotChanged: the archive was rewritten meanwhile; load it again.
-            CorruptData: it disagrees with the format, or is missing.
+            SnapshotChanged: the archive was rewritten in the meantime; load it again.
+            CorruptData: the file does not match the format, or is missing.
         """
         ...
 
     def read(self, instant: Instant, part: Part) -> Record | None:
-        """Content of a completed instant in it; empty if it has none, None if it is not here.
+        """Content of a completed instant; empty if it has none, None if it is not in the file.
 
         Errors as for ``instants``.
         """
@@ -60,21 +60,21 @@ class ArchiveFile(Protocol):
 
 
 class Archive(Protocol):
-    """Where a table version keeps its archived instants."""
+    """The archived instants of a table."""
 
     def load(self) -> ArchivedTimeline:
-        """The archive as it is now.
+        """List the archive's files.
 
         Raises:
-            SnapshotChanged: it was rewritten at this very moment; call again.
-            CorruptData: what names its files is damaged.
+            SnapshotChanged: the archive was rewritten at the same time; call again.
+            CorruptData: the list of its files is damaged.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ArchivedTimeline:
-    """An archive at one moment; its files are read on demand.
+    """An archive at one time; its files are read on demand.
 
     Attributes:
         files: those with the newest instants first.
@@ -86,8 +86,8 @@ class ArchivedTimeline:
         """Completed instants requested from ``since`` on and before ``until``, oldest first.
 
         Raises:
-            SnapshotChanged: the archive was rewritten meanwhile; load it again.
-            CorruptData: a file disagrees with the format, or is missing.
+            SnapshotChanged: the archive was rewritten in the meantime; load it again.
+            CorruptData: a file does not match the format, or is missing.
         """
         found = {
             (instant.requested_at, instant.action): instant
@@ -99,30 +99,30 @@ class ArchivedTimeline:
         return tuple(found[name] for name in sorted(found))
 
     def find(self, requested_at: str) -> Instant | None:
-        """The instant of that name; a savepoint where there is no other. Errors as above."""
+        """Find the instant of that time; a savepoint only if there is no other. Errors as above."""
         ranked = sorted(self._named(requested_at), key=lambda i: i.action is Action.SAVEPOINT)
         return ranked[0] if ranked else None
 
     def read_commit(self, instant: Instant) -> CommitMetadata | None:
-        """Metadata of an archived commit; None when it is not here. Errors as above."""
+        """Metadata of an archived commit; None if it is not archived. Errors as above."""
         record = self.read(instant, Part.METADATA)
         if record is None:
             return None
-        place = f"archived instant {instant}"
+        path = f"archived instant {instant}"
         if not record:
-            raise CorruptData(place, None, "commit metadata", "an empty field")
-        return commit_of(record, place)
+            raise CorruptData(path, None, "commit metadata", "an empty field")
+        return build_commit(record, path)
 
     def read(self, instant: Instant, part: Part) -> Record | None:
-        """Content of an archived instant; empty if it has none, None if it is not here.
+        """Content of an archived instant; empty if it has none, None if it is not archived.
 
         Args:
-            instant: in any state; it is here if it has completed.
+            instant: in any state; it is archived only if it has completed.
             part: of its content.
 
         Raises:
-            SnapshotChanged: the archive was rewritten meanwhile; load it again.
-            CorruptData: a file disagrees with the format, or is missing.
+            SnapshotChanged: the archive was rewritten in the meantime; load it again.
+            CorruptData: a file does not match the format, or is missing.
         """
         completed = instant.completed(instant.completed_at or instant.requested_at)
         for file in self.files:
@@ -137,5 +137,5 @@ class ArchivedTimeline:
 
 
 def just_after(requested_at: str) -> str:
-    """The end of the range that holds this time alone: no digit sorts before a space."""
+    """The end of a range with only this time: a space sorts before every digit."""
     return requested_at + " "

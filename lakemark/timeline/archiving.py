@@ -1,8 +1,8 @@
-"""Moves instants from the active timeline into the archive, of whatever table version.
+"""Moves instants from the active timeline into the archive, of any table version.
 
-An instant becomes one row: the bytes of its completed file, and of its plan where it has one. The
-row is there before any file goes, so a crash leaves an instant in both places with the same
-content, and whoever goes on adds no second row. Source: ``TimelineArchiverV2``,
+An instant becomes one row: the content of its completed file, and its plan if it has one. The row
+is written before any file is deleted. So a crash leaves an instant both active and archived, with
+the same content, and the next archival adds no second row. Source: ``TimelineArchiverV2``,
 ``MetadataConversionUtils.createLSMTimelineInstant`` of Apache Hudi 1.2.0.
 """
 
@@ -19,20 +19,20 @@ from lakemark.storage.storage import NotFound, Storage
 from lakemark.timeline.layout import TimelineLayout
 from lakemark.timeline.lsm_writer import ArchivedInstant
 
-#: Whose requested file is a plan that the history keeps.
+#: Actions whose requested file is a plan that is archived.
 _PLANNED = (Action.CLEAN, Action.COMPACTION, Action.LOG_COMPACTION)
 _REPLACING = (Action.REPLACE_COMMIT, Action.CLUSTERING)
 
 
 class ArchiveWriter(Protocol):
-    """Adds instants to an archive; one object for one archival."""
+    """Adds instants to an archive; one object is used for one archival."""
 
-    def known(self, first: str, last: str) -> tuple[Instant, ...]:
-        """Instants of this range of requested times that the archive has already.
+    def find_archived(self, first: str, last: str) -> tuple[Instant, ...]:
+        """Find the instants of a range of requested times that are already archived.
 
         Args:
-            first: the earliest.
-            last: the latest.
+            first: the earliest time.
+            last: the latest time.
         """
         ...
 
@@ -40,7 +40,7 @@ class ArchiveWriter(Protocol):
         """Add instants, oldest first, at least one.
 
         Args:
-            instants: taken as they are written.
+            instants: read while they are written.
             first: requested time of the first.
             last: requested time of the last.
 
@@ -49,13 +49,13 @@ class ArchiveWriter(Protocol):
         """
         ...
 
-    def tidy(self) -> None:
-        """Leave the archive as its readers want it."""
+    def merge_files(self) -> None:
+        """Merge small files of the archive, and delete those that are no longer used."""
         ...
 
 
 class TimelineArchive:
-    """The active timeline of one table beside its archive.
+    """Moves instants from the active timeline of one table to its archive.
 
     Args:
         storage: of the table.
@@ -73,14 +73,14 @@ class TimelineArchive:
         Args:
             instants: oldest first, at least one.
             writer: of the archive.
-            check: called before each change that counts; raises when the lock is lost.
+            check: called before each change that needs the lock; raises if the lock was lost.
 
         Raises:
             WriteConflict: another archiver moved some of them at the same time.
         """
         states = self._states(instants)
         first, last = instants[0].requested_at, instants[-1].requested_at
-        known = {(i.requested_at, i.action) for i in writer.known(first, last)}
+        known = {(i.requested_at, i.action) for i in writer.find_archived(first, last)}
         new = [i for i in instants if (i.requested_at, i.action) not in known]
         if new:
             rows = (self._row(i, states[i.requested_at, i.action]) for i in new)
@@ -94,7 +94,7 @@ class TimelineArchive:
         self._storage.make_durable()  # a commit without its completed file would be rolled back
         for instant in instants:
             self._storage.delete([self._path(instant)])  # model: delete archived
-        writer.tidy()
+        writer.merge_files()
 
     def _states(self, instants: Sequence[Instant]) -> Mapping[tuple[str, Action], list[Instant]]:
         """Every file of these instants, by requested time and completed action."""
@@ -120,11 +120,14 @@ class TimelineArchive:
         try:
             return self._storage.read(self._path(instant))
         except NotFound as error:
-            message = f"{instant} was archived or rolled back by another writer meanwhile"
+            message = f"{instant} was archived or rolled back by another writer; start again"
             raise WriteConflict(message) from error
 
     def _plan(self, states: Sequence[Instant]) -> bytes | None:
-        """Of a replacement what it wrote down last before it completed; an empty file is none."""
+        """The plan of an instant; of a replacement, the content of its last pending state.
+
+        None if there is none, or if its file is empty.
+        """
         plan = None
         for pending in sorted((i for i in states if not i.is_completed), key=_progress):
             is_plan = pending.action in _PLANNED and pending.state is State.REQUESTED

@@ -1,10 +1,10 @@
 """The clock of a table's timeline: instant times ``yyyyMMddHHmmssSSS`` in the timeline's time zone.
 
-A new time is true: it is this machine's time in that zone. It is later than every time on the
-timeline. If the timeline is ahead, the writer waits within a bound, and refuses beyond it
-(``HoodieInstantTimeGenerator`` formats with ``ZoneId.systemDefault()``, or with UTC). In the hour
-that a change to winter time repeats, a local clock goes back by an hour: the writer refuses until
-it has passed the newest time again.
+A new time is this machine's time in that zone, and later than every time on the timeline. If the
+timeline is ahead by less than a limit, the writer waits; beyond the limit it refuses
+(``HoodieInstantTimeGenerator`` formats with ``ZoneId.systemDefault()``, or with UTC). At the change
+to winter time, a local clock goes back by an hour. Then the writer refuses until the clock has
+passed the newest time again.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from enum import IntEnum
 from lakemark.errors import InvalidConfig, Retriable
 
 MAX_CLOCK_DRIFT_S = 10.0
-#: So far a local clock goes back in the autumn, at most.
+#: How far a local clock goes back in the autumn, at most.
 REPEATED_HOUR_S = 3600.0
 
-#: How the instants begin that make a metadata table; they come before all others.
+#: Prefix of the instants that create a metadata table; they sort before all others.
 _NO_TIME = "0" * 14
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND = "%Y%m%d%H%M%S"
@@ -29,12 +29,12 @@ _SHORTEST_SLEEP_S = 0.0005
 
 
 class ClockBehind(Retriable):
-    """The timeline holds a time further in this machine's future than clocks may drift.
+    """The newest time on the timeline is further in this machine's future than clocks may drift.
 
     Attributes:
         newest_time: the newest time on the timeline.
         ahead_s: how far it is ahead of this machine's clock, in seconds.
-        until: the moment from which a later time can be generated, in UTC.
+        until: the time from which a later time can be generated, in UTC.
         zone: the timeline's; None is that of this process.
     """
 
@@ -60,11 +60,11 @@ class TimelineZoneUnknown(InvalidConfig):
     """The time zone of a table's timeline is not known, so no instant time can be generated."""
 
 
-class ClockTurn(IntEnum):
-    """Whose milliseconds they are: an ingest and a service never generate one and the same time.
+class ClockSlot(IntEnum):
+    """The milliseconds that services and ingests may use, so that their times never coincide.
 
-    A service generates its time under the lock, an ingest does not; a writer that was paused for
-    long could otherwise write files in the name of a service's instant.
+    A service generates its time under the lock, an ingest does not. Without slots, a writer that
+    was paused for long could write files with the requested time of a service's instant.
     """
 
     SERVICE = 0
@@ -81,36 +81,36 @@ class TimelineClock:
 
     Attributes:
         zone: the time zone of the timeline; None is that of this process.
-        doubt: why the zone may be another one, with the remedy; None if the zone is certain. A
-            clock in doubt formats and parses for readers, and generates nothing.
+        doubt: why the zone may be another one, with the remedy; None if the zone is certain. With a
+            doubt, readers may format and parse times, but no time is generated.
     """
 
     zone: tzinfo | None
     doubt: str | None = None
 
     def check(self) -> None:
-        """Pass if the zone is certain, as a writer needs it.
+        """Check that the zone is certain, which a writer requires.
 
         Raises:
-            TimelineZoneUnknown: it is not.
+            TimelineZoneUnknown: it is not certain.
         """
         if self.doubt is not None:
             raise TimelineZoneUnknown(self.doubt)
 
     def format(self, moment: datetime) -> str:
-        """The instant time of a moment, to the millisecond."""
+        """Format a moment as an instant time, to the millisecond."""
         wall = moment.astimezone(self.zone)
         return wall.strftime(_SECOND) + f"{wall.microsecond // 1000:03d}"
 
     def parse(self, text: str, *, latest: bool = False) -> datetime:
-        """The moment (in UTC) of an instant time.
+        """Parse an instant time as a moment in UTC.
 
-        14 digits (old tables) mean the second's last millisecond. Instants that made a metadata
-        table are of 1970 (``HoodieInstantTimeGenerator.parseDateFromInstantTimeSafely``).
+        14 digits (old tables) mean the second's last millisecond. Instants that create a metadata
+        table are in 1970 (``HoodieInstantTimeGenerator.parseDateFromInstantTimeSafely``).
 
         Args:
             text: 14 digits or more; those after the 17th are ignored.
-            latest: of a time that occurs twice in the autumn, return the second moment.
+            latest: if the time occurs twice in the autumn, return the second moment.
         """
         if text.startswith(_NO_TIME):
             return _EPOCH + timedelta(milliseconds=int(text[14:17] or 0))
@@ -120,15 +120,15 @@ class TimelineClock:
     def next_instant(
         self,
         newest_time: str | None,
-        turn: ClockTurn | None = None,
+        slot: ClockSlot | None = None,
         now: Callable[[], datetime] = _utc_now,
         sleep: Callable[[float], None] = time.sleep,
     ) -> str:
-        """A time that is now and later than ``newest_time``, after a bounded wait if need be.
+        """Generate the current time, later than ``newest_time``, after a bounded wait if needed.
 
         Args:
             newest_time: the latest time on the timeline.
-            turn: who asks; None for a completion time, which names no files.
+            slot: of the caller; None for a completion time, which names no files.
             now: this machine's clock.
             sleep: waits.
 
@@ -142,16 +142,16 @@ class TimelineClock:
             generated = self.format(moment)
             if newest_time is not None and generated <= newest_time:
                 sleep(_SHORTEST_SLEEP_S + self._wait_s(newest_time, moment))
-            elif turn is None or int(generated[-1]) % 2 == turn:
+            elif slot is None or int(generated[-1]) % 2 == slot:
                 return generated
             else:
                 sleep(_SHORTEST_SLEEP_S)
 
     def _wait_s(self, newest_time: str, now: datetime) -> float:
         until = self.parse(newest_time)
-        # Instants have milliseconds: one that was generated in the current one is not in the past.
+        # Instants have milliseconds: a time of the current millisecond is not in the past.
         if until < now.replace(microsecond=now.microsecond // 1000 * 1000):
-            # The clock was set back since, and shows that time once more.
+            # The clock was set back, and will show that time again.
             until = self.parse(newest_time, latest=True)
         ahead_s = (until - now).total_seconds()
         if ahead_s > MAX_CLOCK_DRIFT_S:
@@ -164,13 +164,13 @@ UTC_CLOCK = TimelineClock(UTC)
 
 
 def add_to_instant(text: str, difference: timedelta) -> str:
-    """An instant time so much later or earlier, whatever the zone: arithmetic on its digits."""
+    """Add a difference to an instant time, in any zone, by arithmetic on its digits."""
     wall = _wall_time(text) + difference
     return wall.strftime(_SECOND) + f"{wall.microsecond // 1000:03d}"
 
 
 def _wall_time(text: str) -> datetime:
-    """What a clock in the timeline's zone showed; naive."""
+    """The naive time that a clock in the timeline's zone showed."""
     padded = text + "999" if len(text) == 14 else text
     second = datetime.strptime(padded[:14], _SECOND)  # noqa: DTZ007 (the caller adds the zone)
     return second + timedelta(milliseconds=int(padded[14:17]))

@@ -1,4 +1,4 @@
-"""Where the timeline's files lie and how they are named.
+"""Folders and names of the timeline's files.
 
 Layout 2 (table versions 8 and 9), in ``.hoodie/timeline``::
 
@@ -7,13 +7,13 @@ Layout 2 (table versions 8 and 9), in ``.hoodie/timeline``::
     completed   20260101000000000_20260101000003120.deltacommit
 
 Layout 1 (version 6), in ``.hoodie`` itself: as above, but completed files are named
-``20260101000000000.deltacommit``; they completed when they were last modified. Times have 14
-digits in tables of old writers. A completed file of layout 1 in a folder of layout 2 comes from an
-upgrade and is read the same way.
+``20260101000000000.deltacommit``, and their modification time is the completion time. In tables of
+old writers, times have 14 digits. A completed file of layout 1 in a folder of layout 2 comes from
+an upgrade, and is read the same way.
 
 A pending ``compaction`` completes as ``commit``, a ``logcompaction`` as ``deltacommit``, a
-``clustering`` as ``replacecommit``; layout 1 knows no ``clustering``, but ``replacecommit`` in all
-states. Source: ``InstantFileNameGeneratorV1``, ``…V2``, ``InstantGeneratorV1``, ``…V2``,
+``clustering`` as ``replacecommit``. Layout 1 has no ``clustering``; it is a ``replacecommit`` in
+all states. Source: ``InstantFileNameGeneratorV1``, ``…V2``, ``InstantGeneratorV1``, ``…V2``,
 ``TimelinePathProviderV1``, ``…V2``.
 """
 
@@ -38,7 +38,7 @@ _FINAL_WORDS = {word: action for word, action in _WORDS.items() if action.comple
 
 
 class TimelineLayout(Protocol):
-    """How a table version names and places its instants; chosen once, when the table opens."""
+    """Folders and file names of a table version's instants; chosen once, when the table opens."""
 
     @property
     def folder(self) -> str:
@@ -47,12 +47,12 @@ class TimelineLayout(Protocol):
 
     @property
     def archive_folder(self) -> str:
-        """Folder of the instants that left the active timeline, from the table's root."""
+        """Folder of the archived instants, from the table's root."""
         ...
 
     @property
     def names_completion(self) -> bool:
-        """Whether the name of a completed instant says when it completed."""
+        """Whether the name of a completed instant contains its completion time."""
         ...
 
     def name_of(self, instant: Instant) -> str:
@@ -60,10 +60,10 @@ class TimelineLayout(Protocol):
         ...
 
     def parse(self, name: str) -> Instant | None:
-        """The instant that a file names, or None when it names none.
+        """Parse the instant in the name of a file; None if the name is not that of an instant.
 
-        A completed file whose name has no completion time counts as completed when it was
-        requested; the store knows better (``TimelineStore``).
+        If the name of a completed file has no completion time, the requested time is used;
+        ``TimelineReader`` replaces it by the file's modification time.
 
         Args:
             name: the file's name, without its folder.
@@ -86,7 +86,7 @@ class LayoutV2:
         return _plain_name(instant)
 
     def parse(self, name: str) -> Instant | None:
-        """The instant that a file names; None for history, checksums and unknown actions."""
+        """Parse a file name; None for the history, checksums and unknown actions."""
         if match := _COMPLETED.fullmatch(name):
             requested_at, completed_at, word = match.groups()
             action = _FINAL_WORDS.get(word)
@@ -109,12 +109,12 @@ class LayoutV1:
         return _plain_name(instant)
 
     def parse(self, name: str) -> Instant | None:
-        """The instant that a file names; None for properties, checksums and unknown actions."""
+        """Parse a file name; None for properties, checksums and unknown actions."""
         return _parse_plain(name)
 
 
 def layout_of(properties: TableProperties, version: FormatVersion) -> TimelineLayout:
-    """The layout of a table, in the folders that its properties name."""
+    """The layout of a table, with the folders that its properties name."""
     if version.timeline_layout == 1:
         return LayoutV1(archive_folder=_below(_OWN_FOLDER, properties.archive_folder))
     folder = _below(_OWN_FOLDER, properties.timeline_folder)
@@ -126,7 +126,7 @@ def _below(parent: str, folder: str) -> str:
 
 
 def _plain_name(instant: Instant) -> str:
-    """A name without a completion time."""
+    """File name of an instant, without a completion time."""
     if instant.is_completed:
         return f"{instant.requested_at}.{instant.action}"
     if instant.action is Action.COMMIT and instant.state is State.INFLIGHT:

@@ -1,4 +1,4 @@
-"""The archive of table versions 8 and 9: a log-structured merge tree of Parquet files.
+"""Reads the archive of table versions 8 and 9: a log-structured merge tree of Parquet files.
 
 ::
 
@@ -6,20 +6,20 @@
     manifest_<n>                       JSON {"files": [{"fileName": …, "fileLen": …}, …]}
     <first>_<last>_<layer>.parquet     instants of that range of requested times
 
-Archival (``lsm_writer``) adds a file to layer 0 and a manifest; when a layer has ten files they
-become one of the next layer. A manifest is created, never replaced: of two archivers that made the
-next version from the same one, the second fails. Files that no manifest names any more are deleted
-three versions later, so a reader that held on to a manifest for long may find one gone. An upgrade
-from version 6 copies its archive here in whatever order it reads it, so that names of files tell
-nothing in such a table; the old archive is left where it was. Source: ``LSMTimeline``,
-``LSMTimelineWriter``, ``ArchivedTimelineLoaderV2`` of Apache Hudi 1.2.0.
+Archival (``lsm_writer``) adds a file to layer 0 and a manifest. When a layer has ten files, they
+are merged into one of the next layer. A manifest is created, never replaced: if two archivers build
+the next version from the same one, the second fails. Files that no manifest names any more are
+deleted three versions later, so a slow reader may find a file of its manifest deleted. An upgrade
+from version 6 copies its archive here in the order in which it reads it. So file names are no
+ranges in such a table; the old archive is kept. Source: ``LSMTimeline``, ``LSMTimelineWriter``,
+``ArchivedTimelineLoaderV2`` of Apache Hudi 1.2.0.
 
-If the newest manifest is lost, the history is read from the one before it and the data files that
-no manifest names. Deletion spares every file of the last three manifests, so all files of the lost
-one are there; the next archival writes a new manifest of them. If no manifest is left, nothing
-shows which data files are missing, so the history counts as damaged. Only an archival that died
-before the first manifest was written leaves data files without one, too; the active timeline still
-has every instant in them.
+If the newest manifest is lost, the history is read from the one before it and from the data files
+that no manifest names. Deletion keeps every file of the last three manifests, so all files of the
+lost one exist; the next archival writes a new manifest of them. If there is no manifest, nothing
+shows which data files are missing, so the history is treated as damaged. There is one exception: an
+archival that died before it wrote the first manifest also leaves data files without a manifest.
+Then the active timeline still has every instant in them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from lakemark.storage.storage import NotFound, Storage
 from lakemark.timeline.archived_timeline import ArchivedTimeline, Part
 from lakemark.timeline.content import Record, decode_any
 
-#: Where version 6 kept its archive, by its releases' defaults, and what its files are called.
+#: Folders of version 6's archive by default, and the prefix of its files.
 _OLD_FOLDERS = (".hoodie/archived", ".hoodie/history")
 _OLD_ARCHIVE = ".commits_.archive."
 
@@ -61,14 +61,14 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ManifestFile:
-    """A data file as a manifest names it.
+    """A data file that a manifest names.
 
     Attributes:
         name: in the history's folder.
         size_bytes: of the file.
-        first: the oldest requested time in it, as its name has it.
-        last: the newest one.
-        layer: 0 as archival wrote it, more once it was merged.
+        first: the oldest requested time in it, by its name.
+        last: the newest one, by its name.
+        layer: 0 if archival wrote it, more if it was merged.
     """
 
     name: str
@@ -79,12 +79,12 @@ class ManifestFile:
 
     @classmethod
     def of(cls, first: str, last: str, layer: int, size_bytes: int) -> ManifestFile:
-        """The file of a range."""
+        """The file for a range of requested times."""
         return cls(f"{first}_{last}_{layer}.parquet", size_bytes, first, last, layer)
 
     @classmethod
     def parse(cls, name: str, size_bytes: int) -> ManifestFile | None:
-        """The file of that name; None when it names none."""
+        """Parse a file name; None if it is not that of a data file."""
         match = _DATA_FILE.fullmatch(name)
         if match is None:
             return None
@@ -94,13 +94,13 @@ class ManifestFile:
 
 @dataclass(frozen=True, slots=True)
 class HistoryHead:
-    """The newest version of a history, as a writer finds it.
+    """The newest version of a history, for a writer.
 
     Attributes:
-        number: the highest of any manifest; 0 before the first.
-        files: that the newest readable manifest names.
-        names: of every file in the folder, listed before the manifest was read.
-        is_ahead: whether ``_version_`` still names an older manifest, because its writer stopped.
+        number: the highest number of a manifest; 0 before the first.
+        files: those that the newest readable manifest names.
+        names: of all files in the folder, listed before the manifest was read.
+        is_ahead: whether ``_version_`` names an older manifest, because the writer died.
     """
 
     number: int
@@ -114,7 +114,7 @@ class HistoryHead:
 
 
 class LsmHistory:
-    """The history of one table; what a file holds is read once, however often it is loaded.
+    """The history of one table; a file is read once, however often the history is loaded.
 
     Args:
         storage: of the table.
@@ -129,10 +129,10 @@ class LsmHistory:
         self._instants: dict[str, tuple[Instant, ...]] = {}
 
     def load(self) -> ArchivedTimeline:
-        """The files that the newest manifest names; empty when nothing was ever archived.
+        """List the files that the newest manifest names; empty if nothing was ever archived.
 
         Raises:
-            SnapshotChanged: the manifest was removed at this very moment; call again.
+            SnapshotChanged: the manifest was deleted at the same time; call again.
             CorruptData: the manifest is damaged, or every manifest is lost.
         """
         newest = self._newest()
@@ -141,17 +141,17 @@ class LsmHistory:
         return self.timeline_of(*newest)
 
     def timeline_of(self, version: int, named: Sequence[ManifestFile]) -> ArchivedTimeline:
-        """The instants in these files of a version; the files are read on demand."""
+        """The archived timeline of these files of a version; the files are read on demand."""
         are_ranges = not named or not self._was_upgraded()
         files = [self._file(file, version, are_ranges) for file in named]
         files.sort(key=lambda file: file.last, reverse=True)
         return ArchivedTimeline(tuple(files))
 
     def head(self) -> HistoryHead:
-        """The version that the next one is made from.
+        """The version that the next one is built from.
 
-        A manifest beyond the one that ``_version_`` names is complete if it can be read: its files
-        were written before it. Its writer stopped, so it is taken for the newest.
+        If a manifest is newer than the one that ``_version_`` names, its writer died. It is
+        complete if it can be read, because its files were written before it. Then it is the newest.
 
         Raises:
             CorruptData: the newest manifest is damaged, or every manifest is lost.
@@ -169,10 +169,10 @@ class LsmHistory:
         return HistoryHead(number, tuple(newest[1]) if newest else (), names)
 
     def pointer(self) -> tuple[int | None, str | None]:
-        """The number in ``_version_``, and the version of that file for a conditional put.
+        """Read the number in ``_version_``, and the version of that file for a conditional put.
 
         Returns:
-            No number if the file is missing or damaged, and no version if it is missing.
+            The number is None if the file is missing or damaged; the version, if it is missing.
         """
         try:
             data, version = self._storage.read_versioned(f"{self.folder}/{VERSION_FILE}")
@@ -183,12 +183,12 @@ class LsmHistory:
         return None, version
 
     def newest_version(self) -> int | None:
-        """As ``_version_`` says; it is deleted and made again, so without it the manifests say."""
+        """The number in ``_version_``; without that file, the newest manifest's number."""
         stated, _ = self.pointer()
         return max(self.versions(), default=None) if stated is None else stated
 
     def versions(self) -> list[int]:
-        """Numbers of the manifests that lie there, oldest first."""
+        """Numbers of the existing manifests, oldest first."""
         return _versions(self._names())
 
     def current(self) -> list[ManifestFile]:
@@ -204,7 +204,7 @@ class LsmHistory:
             raise self._missing(version, f"the manifest {self._path_of(version)}") from None
 
     def rows_of(self, file: ManifestFile, version: int) -> Iterator[pa.RecordBatch]:
-        """All that a file holds, some rows at a time. Errors as for ``ArchiveFile.instants``."""
+        """Read a file, some rows at a time. Errors as for ``ArchiveFile.instants``."""
         with self._open(self._file(file, version, True)) as parquet:
             num_rows = 0
             for batch in parquet.iter_batches(_COMMIT_BATCH_ROWS):
@@ -222,7 +222,7 @@ class LsmHistory:
         return self._instants[file.path]
 
     def record_of(self, file: HistoryFile, instant: Instant, part: Part) -> Record | None:
-        """Content of an instant in a file; reads the row groups that may hold it."""
+        """Content of an instant in a file; reads only row groups that may contain it."""
         with self._open(file) as parquet:
             groups = [g for g in range(parquet.num_row_groups) if _spans(parquet, g, instant)]
             columns = [*_NAMES, str(part)]
@@ -249,7 +249,7 @@ class LsmHistory:
         return self._newest_from(self.pointer()[0])
 
     def _newest_from(self, stated: int | None) -> tuple[int, list[ManifestFile]] | None:
-        """The same, once ``_version_`` was read."""
+        """The newest version and its files, given the number in ``_version_``."""
         if stated is not None:
             try:
                 return stated, self._manifest(stated)
@@ -266,12 +266,13 @@ class LsmHistory:
         return None
 
     def _check_never_published(self) -> None:
-        """Pass if no data file without a manifest holds an instant that exists nowhere else.
+        """Check that every instant in data files without a manifest is still active.
 
-        Archival deletes the oldest instant of a file first, and only after a manifest names it.
+        Archival deletes the oldest instant of a file first, and only after a manifest names the
+        file.
 
         Raises:
-            SnapshotChanged: the first manifest was written at this very moment.
+            SnapshotChanged: the first manifest was written at the same time.
             CorruptData: the manifests are lost.
         """
         files = [file for name in self._names() if (file := ManifestFile.parse(name, 0))]
@@ -283,12 +284,12 @@ class LsmHistory:
             return
         newest = self.newest_version()
         if newest is not None:
-            message = f"{self.folder} got its first manifest while it was read; load it again"
+            message = f"the first manifest of {self.folder} was just written; load it again"
             raise SnapshotChanged(message)
         raise self._no_manifest(1)
 
     def _recovered(self, version: int, newest: int) -> list[ManifestFile]:
-        """The files of an older manifest, and those of a lost one that hold further instants."""
+        """The files of an older manifest, and unnamed files with further instants."""
         sizes = {i.name: i.size_bytes for i in self._storage.list_folder(self.folder)[1]}
         named = self.manifest(version)
         for file in named:
@@ -350,11 +351,11 @@ class LsmHistory:
             raise CorruptData(file.path, None, expected, str(error)[:200]) from error
 
     def _missing(self, version: int, what: str) -> HudiError:
-        """The error for a file that is gone: another version took its place, or it is lost."""
+        """The error for a missing file: there is a newer version, or the file is lost."""
         newest = self.newest_version()
         if newest != version:
             message = (
-                f"{what} is gone: the history went from version {version} to {newest} "
+                f"{what} was deleted: the history changed from version {version} to {newest} "
                 "while it was being read; load the timeline again"
             )
             return SnapshotChanged(message)
@@ -366,12 +367,12 @@ class HistoryFile:
     """One Parquet file of a history.
 
     Attributes:
-        history: what reads it.
+        history: reads the file.
         path: from the table's root.
         first: the oldest requested time in it.
         last: the newest one.
-        version: of the manifest that named it.
-        is_range: whether ``first`` and ``last`` are true.
+        version: of the manifest that names it.
+        is_range: whether ``first`` and ``last`` are valid; they are not after an upgrade.
     """
 
     history: LsmHistory
@@ -382,7 +383,7 @@ class HistoryFile:
     is_range: bool = True
 
     def may_hold(self, since: str, until: str | None) -> bool:
-        """Whether its name's range meets the range."""
+        """Whether the range of its name overlaps the range."""
         is_inside = since <= self.last and (until is None or self.first < until)
         return is_inside or not self.is_range
 
@@ -396,7 +397,7 @@ class HistoryFile:
 
 
 def is_data_file(name: str) -> bool:
-    """Whether a file of that name in the history's folder holds instants."""
+    """Whether a file of that name in the history's folder is a data file."""
     return _DATA_FILE.fullmatch(name) is not None
 
 
@@ -444,7 +445,7 @@ def _instants(rows: pa.Table, path: str) -> Iterator[Instant]:
 
 
 def _spans(parquet: pq.ParquetFile, group: int, instant: Instant) -> bool:
-    """Whether a row group's statistics leave room for the instant."""
+    """Whether a row group may contain the instant, by its statistics."""
     column = parquet.schema_arrow.names.index("instantTime")
     statistics = parquet.metadata.row_group(group).column(column).statistics
     if statistics is None or not statistics.has_min_max:

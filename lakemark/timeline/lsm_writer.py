@@ -1,10 +1,10 @@
 """Writes the archive of table versions 8 and 9 (see ``lsm_history``).
 
 A manifest is created, never replaced, and ``_version_`` then names it for readers. If an archiver
-stops before the manifest, nothing names its file, and the next archival deletes it; if it stops
-after the manifest, the next archival goes on from there. All of it happens under the table's lock,
-and what a late archiver does after it lost the lock does no harm (see ``LsmWriter``). Apache Hudi
-deletes a manifest that has its number and writes its own, so it must not archive at the same time.
+dies before it writes the manifest, nothing names its file, and the next archival deletes it. If it
+dies after the manifest, the next archival continues from it. All this happens under the table's
+lock; a late archiver that has lost the lock does no harm (see ``LsmWriter``). Apache Hudi deletes a
+manifest with the same number and writes its own, so it must not archive at the same time.
 Source: ``LSMTimelineWriter`` of Apache Hudi 1.2.0.
 """
 
@@ -34,7 +34,7 @@ from lakemark.timeline.lsm_history import (
     is_data_file,
 )
 
-#: Called before what must not happen once the lock is lost; raises then.
+#: Called before each change that needs the lock; raises if the lock was lost.
 Check = Callable[[], None]
 
 _VERSION_1 = 1
@@ -58,11 +58,11 @@ class ArchivedInstant:
     """One row of the archive.
 
     Attributes:
-        requested_at: names the instant.
-        completed_at: when it completed.
-        action: as its completed file names it.
-        metadata: bytes of that file.
-        plan: bytes of what was planned, of a service or a replacement; else None.
+        requested_at: identifies the instant.
+        completed_at: its completion time.
+        action: in the name of the completed file.
+        metadata: content of that file.
+        plan: content of the plan of a service or a replacement; None for other instants.
     """
 
     requested_at: str
@@ -74,14 +74,15 @@ class ArchivedInstant:
 
 @dataclass(frozen=True, slots=True)
 class HistorySettings:
-    """How the tree grows; the defaults are Apache's.
+    """Settings of the tree; the defaults are Apache Hudi's.
 
     Attributes:
-        files_to_merge: so many files of a layer become one of the next
+        files_to_merge: number of files of a layer that are merged into one of the next
             (``hoodie.timeline.compaction.batch.size``).
-        max_merged_bytes: no more than about so many bytes are merged
+        max_merged_bytes: approximate size limit of a merged file
             (``hoodie.timeline.compaction.target.file.max.bytes``).
-        manifests_kept: so many manifests stay (``hoodie.timeline.manifest.retained.versions``).
+        manifests_kept: number of manifests to keep
+            (``hoodie.timeline.manifest.retained.versions``).
     """
 
     files_to_merge: int = 10
@@ -93,21 +94,21 @@ DEFAULTS = HistorySettings()
 
 
 class LsmWriter:
-    """Adds instants to one table's history; one object for one archival, under the table's lock.
+    """An ``ArchiveWriter`` of one table's history, under the table's lock.
 
     An archiver that lost the lock while it was paused does no harm when it resumes:
 
-    - It writes files of new names, and creates the next manifest. If another archiver has created
-      that in the meantime, its own is refused, and nothing names the files.
-    - ``_version_`` only moves on to later manifests.
-    - It deletes only what was in the folder before its own manifest was created, and what no kept
-      manifest names. Whoever wrote such a file comes too late for a manifest that names it.
+    - It writes files with new names, and creates the next manifest. If another archiver has created
+      that manifest in the meantime, its own is refused, and no manifest names the files.
+    - ``_version_`` only changes to later manifests.
+    - It deletes only files that existed before its own manifest was created, and that no kept
+      manifest names. The writer of such a file comes too late to name it in a manifest.
 
     Args:
         storage: of the table.
-        history: reads what is there.
-        check: called before each change that counts; raises when the lock is lost.
-        settings: how the tree grows.
+        history: reads the history.
+        check: called before each change that needs the lock; raises if the lock was lost.
+        settings: of the tree.
     """
 
     def __init__(
@@ -122,8 +123,8 @@ class LsmWriter:
         self._head: HistoryHead | None = None
         self._published: dict[int, Sequence[ManifestFile]] = {}
 
-    def known(self, first: str, last: str) -> tuple[Instant, ...]:
-        """Instants of this range of requested times that the history has already."""
+    def find_archived(self, first: str, last: str) -> tuple[Instant, ...]:
+        """See ``ArchiveWriter.find_archived``."""
         head = self._newest()
         archived = self._history.timeline_of(head.number, head.files)
         return archived.instants(first, just_after(last))
@@ -132,22 +133,22 @@ class LsmWriter:
         """Add instants as a file of layer 0.
 
         Args:
-            instants: oldest first, at least one; taken as the file is written.
+            instants: oldest first, at least one; read while the file is written.
             first: requested time of the first.
             last: requested time of the last.
 
         Raises:
-            WriteConflict: another archiver made the next version.
+            WriteConflict: another archiver has created the next version.
         """
         # model: write history
         file = self._write(ManifestFile.of(first, last, 0, 0), _batches(instants))
         self._publish([*self._newest().files, file])
 
-    def tidy(self) -> None:
-        """Merge layers that have become too long, then delete what no kept manifest names.
+    def merge_files(self) -> None:
+        """Merge layers that have enough files, then delete files that no kept manifest names.
 
         Raises:
-            WriteConflict: another archiver made the next version.
+            WriteConflict: another archiver has created the next version.
         """
         layer = 0
         while (files := mergeable(self._newest().files, layer, self._settings)) is not None:
@@ -157,23 +158,23 @@ class LsmWriter:
             self._delete_old(self._settings.manifests_kept + layer)
 
     def _newest(self) -> HistoryHead:
-        """The version that the next one is made from; read once, then our own."""
+        """The version that the next one is built from; read once, then this writer's own."""
         if self._head is None:
             self._head = self._history.head()
             if self._head.is_ahead:
                 self._check()
-                self._move_on_to(self._head.number)
+                self._move_pointer(self._head.number)
         return self._head
 
     def _merge(self, files: Sequence[ManifestFile], layer: int) -> None:
         first, last = min(f.first for f in files), max(f.last for f in files)
         version = self._newest().number
         batches = (batch for file in files for batch in self._history.rows_of(file, version))
-        merged = self._write(ManifestFile.of(first, last, layer, 0), _each_once(batches))
+        merged = self._write(ManifestFile.of(first, last, layer, 0), _without_duplicates(batches))
         self._publish([*(file for file in self._newest().files if file not in files), merged])
 
     def _write(self, wanted: ManifestFile, rows: Iterable[pa.RecordBatch]) -> ManifestFile:
-        """Write a file that no manifest names yet, under a name that no file has."""
+        """Write a file that no manifest names yet, with a name that no file has."""
         head = self._newest()
         file = _first_free(wanted, head.names)
         path = f"{self._history.folder}/{file.name}"
@@ -191,7 +192,7 @@ class LsmWriter:
         return replace(file, size_bytes=size_bytes)
 
     def _publish(self, files: Sequence[ManifestFile]) -> None:
-        """Create the next manifest: from here on the history is what it names."""
+        """Create the next manifest, which names the files of the history from here on."""
         head = self._newest()
         number = head.number + 1
         entries = [{"fileName": file.name, "fileLen": file.size_bytes} for file in files]
@@ -202,15 +203,15 @@ class LsmWriter:
             # model: create manifest
             self._storage.create(f"{self._history.folder}/{name}", manifest)
         self._storage.make_durable()
-        self._move_on_to(number)  # model: move version
+        self._move_pointer(number)  # model: move version
         self._published[number] = files
         self._head = replace(head, number=number, files=tuple(files), names=head.names | {name})
 
-    def _move_on_to(self, number: int) -> None:
-        """Have ``_version_`` name this manifest, unless it names a later one.
+    def _move_pointer(self, number: int) -> None:
+        """Make ``_version_`` name this manifest.
 
         Raises:
-            WriteConflict: it does.
+            WriteConflict: it names a later one.
         """
         for _ in range(_ATTEMPTS):
             stated, version = self._history.pointer()
@@ -221,10 +222,10 @@ class LsmWriter:
         raise _conflict(VERSION_FILE)
 
     def _replace_pointer(self, number: int, version: str | None) -> bool:
-        """Replace the version of ``_version_`` that was read; False if that has changed since.
+        """Replace the version of ``_version_`` that was read; False if that has changed.
 
-        A local disk cannot compare. There a late writer looks again after it has written, and
-        takes its number back.
+        A local disk cannot compare. There a late writer lists the manifests again after it has
+        written, and restores the newest number.
         """
         path = f"{self._history.folder}/{VERSION_FILE}"
         if version is None:
@@ -248,7 +249,7 @@ class LsmWriter:
         kept: dict[int, Sequence[ManifestFile]] = {}
         for version in reversed(head.versions()):
             if len(kept) < manifests_kept:
-                with suppress(CorruptData):  # half a manifest that a dead archiver left
+                with suppress(CorruptData):  # an incomplete manifest of a dead archiver
                     known = self._published.get(version)
                     kept[version] = known or self._history.manifest(version)
         named = {file.name for files in kept.values() for file in files}
@@ -262,9 +263,9 @@ class LsmWriter:
 def mergeable(
     files: Iterable[ManifestFile], layer: int, settings: HistorySettings
 ) -> list[ManifestFile] | None:
-    """The oldest files of a layer that become one of the next; None while there are few of them.
+    """The oldest files of a layer to merge into one of the next; None if there are too few.
 
-    Files that reach the size limit alone are passed over.
+    Files that reach the size limit by themselves are skipped.
     """
     listed = sorted((f for f in files if f.layer == layer), key=lambda f: (f.first, f.last))
     if len(listed) < settings.files_to_merge:
@@ -281,10 +282,11 @@ def mergeable(
 
 
 def _first_free(wanted: ManifestFile, names: Collection[str]) -> ManifestFile:
-    """The wanted file, or one that says a slightly longer range, if its name is taken.
+    """The wanted file, or one with a slightly longer range, if its name exists.
 
-    What has the name may be of an archiver that was stopped, or of one that is still at work. A
-    commit and its savepoint have one requested time, too, so two archivals may have one range.
+    A file of that name may come from an archiver that died, or from one that is still running.
+    Because a commit and its savepoint have the same requested time, two archivals may also have the
+    same range.
     """
     ends = chain([wanted.last], (f"{wanted.last}{number}" for number in count()))
     files = (ManifestFile.of(wanted.first, end, wanted.layer, 0) for end in ends)
@@ -293,7 +295,7 @@ def _first_free(wanted: ManifestFile, names: Collection[str]) -> ManifestFile:
 
 @contextmanager
 def _as_conflict(name: str) -> Iterator[None]:
-    """Say of a file that is there already that another archiver wrote it."""
+    """Raise ``WriteConflict`` if the file exists, because another archiver wrote it."""
     try:
         yield
     except AlreadyExists:
@@ -302,8 +304,8 @@ def _as_conflict(name: str) -> Iterator[None]:
 
 def _conflict(name: str) -> WriteConflict:
     message = (
-        f"another archiver wrote {name} of the history at the same time; what was archived here "
-        "stays on the active timeline until the next archival"
+        f"another archiver wrote {name} of the history at the same time; the instants stay on the "
+        "active timeline until the next archival"
     )
     return WriteConflict(message)
 
@@ -323,8 +325,8 @@ def _batches(instants: Iterator[ArchivedInstant]) -> Iterator[pa.RecordBatch]:
         )
 
 
-def _each_once(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rows of each instant once: an archiver that died may have left one in two files."""
+def _without_duplicates(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Each instant once: if an archiver died, an instant may be in two files."""
     seen: set[tuple[str, str]] = set()
     for batch in batches:
         rows = batch.select(_FIELDS.names).cast(_FIELDS)

@@ -1,8 +1,8 @@
-"""Content of instants that are about to complete, laid aside under the table's lock.
+"""Prepared content of instants that are about to complete, written under the table's lock.
 
-Publishing makes the completed instant out of it (``Storage.publish``), so whoever removes it first
-stops its writer for good, however long that stood still. A rollback removes that of its target; who
-takes the lock over from a writer that did not release it removes everybody's.
+Publishing creates the completed instant from it (``Storage.publish``). So a process that deletes it
+first stops its writer for good, however long that writer was paused. A rollback deletes the content
+of its target. A writer that takes over a lock that was not released deletes all prepared content.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from lakemark.model.action import Action
 from lakemark.model.instant import Instant
 from lakemark.storage.storage import NotFound, PreconditionFailed, Storage
 
-# Not below ``.hoodie/.temp/<instant>``: Apache's rollback takes every file there for a marker.
+# Not in ``.hoodie/.temp/<instant>``: Apache Hudi's rollback treats every file there as a marker.
 _FOLDER = ".hoodie/.aux/prepared"
 
-#: A table's own, and that of its metadata table, which is changed under the same lock.
+#: The folders of a table and of its metadata table, which is changed under the same lock.
 _FOLDERS = (_FOLDER, f".hoodie/metadata/{_FOLDER}")
 
 
@@ -30,11 +30,11 @@ _TAKEN_OVER = b"#The lock was taken over from a writer that was to replace these
 
 
 def prepared_path(pending: Instant) -> str:
-    """Where the content of an instant lies, from the table's root.
+    """Path of an instant's prepared content, from the table's root.
 
-    A savepoint has the requested time of its commit. The commit's writer may still be about to
-    remove what it prepared, and must not remove what the savepoint's writer prepared. For the same
-    reason each attempt at a planned service has content of its own.
+    A savepoint has the requested time of its commit. The commit's writer may still delete its own
+    content, and must not delete that of the savepoint. For the same reason each attempt at a
+    planned service has its own content.
     """
     suffix = f"_{pending.attempt}" if pending.attempt else ""
     if pending.action is Action.SAVEPOINT:
@@ -43,21 +43,21 @@ def prepared_path(pending: Instant) -> str:
 
 
 def prepared_of(storage: Storage, requested_at: Collection[str]) -> list[str]:
-    """Paths of what is prepared of these instants, by whichever attempt; not of savepoints."""
+    """Paths of the prepared content of these instants, of all attempts; not of savepoints."""
     _, objects = storage.list_folder(_FOLDER)
     return [info.path for info in objects if info.name.partition("_")[0] in requested_at]
 
 
 def all_prepared(storage: Storage) -> Iterable[str]:
-    """Paths of what is prepared in a table and in its metadata table."""
+    """Paths of all prepared content in a table and in its metadata table."""
     return [info.path for folder in _FOLDERS for info in storage.list_folder(folder)[1]]
 
 
 def withdraw_properties(storage: Storage) -> None:
-    """Keep announced properties from replacing those of the table: these become another version.
+    """Prevent announced properties from replacing those of the table.
 
-    Their content stays, but for a comment. A store that does not compare replaces them all the
-    same.
+    The table's properties are rewritten with another comment, so that a conditional replace fails.
+    This has no effect on a local disk, which cannot compare.
     """
     if not storage.supports_compare_and_swap:
         return

@@ -1,4 +1,4 @@
-"""The active timeline at one moment: which instants there are, and which of them count."""
+"""The active timeline at one time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TypeAlias
 from lakemark.model.action import Action, State
 from lakemark.model.instant import Instant
 
-#: Completion time of an archived instant by its requested time; None when it is not known.
+#: Returns the completion time of an archived instant by its requested time; None if unknown.
 ArchivedTime: TypeAlias = Callable[[str], str | None]
 
 _RANK = {State.REQUESTED: 0, State.INFLIGHT: 1, State.COMPLETED: 2}
@@ -23,14 +23,14 @@ def _unknown(requested_at: str) -> None:
 
 @dataclass(frozen=True)
 class Timeline:
-    """Instants by requested time, each in the furthest state that storage shows.
+    """Instants by requested time, each in its latest state on storage.
 
-    A savepoint has the requested time of the commit that it keeps; both are here.
+    A savepoint has the requested time of its commit; both are included.
 
     Attributes:
-        instants: those that are active.
-        has_history: whether older ones may have been archived.
-        archived_time: what the archive knows of older ones, read when it is asked for.
+        instants: the active ones.
+        has_history: whether older instants may have been archived.
+        archived_time: completion times of archived instants; reads the archive on demand.
     """
 
     instants: tuple[Instant, ...]
@@ -44,21 +44,21 @@ class Timeline:
         has_history: bool = True,
         archived_time: ArchivedTime = _unknown,
     ) -> Timeline:
-        """The timeline of all files seen; an instant has one file for every state it reached."""
-        furthest: dict[tuple[str, Action], Instant] = {}
+        """The timeline of all files; an instant has a file for every state that it reached."""
+        latest: dict[tuple[str, Action], Instant] = {}
         for instant in seen:
             name = (instant.requested_at, instant.action.completes_as)
-            known = furthest.get(name)
+            known = latest.get(name)
             if known is None or _RANK[instant.state] > _RANK[known.state]:
-                furthest[name] = instant
-        return cls(tuple(furthest[n] for n in sorted(furthest)), has_history, archived_time)
+                latest[name] = instant
+        return cls(tuple(latest[n] for n in sorted(latest)), has_history, archived_time)
 
     def with_instant(self, instant: Instant) -> Timeline:
-        """The timeline once the instant is in this state."""
+        """The timeline with the instant in this state."""
         return Timeline.of([*self.instants, instant], self.has_history, self.archived_time)
 
     def without_archive(self) -> Timeline:
-        """The same instants without access to the archive; pickles to workers."""
+        """The same instants without access to the archive, which can be pickled to workers."""
         return replace(self, archived_time=_unknown)
 
     def completed(self, *actions: Action) -> tuple[Instant, ...]:
@@ -74,9 +74,9 @@ class Timeline:
         return tuple(i for i in pending if not actions or i.action in actions)
 
     def find(self, requested_at: str) -> Instant | None:
-        """The instant of that name, in its furthest state; else a completed savepoint.
+        """Find an instant in its latest state; a completed savepoint if there is no other.
 
-        A name of 14 digits is found under its 17 digits, too: the end of its second.
+        A time of 14 digits is also found by 17 digits, which are the end of its second.
         """
         found = self._by_name.get(requested_at)
         if found is None and len(requested_at) == _MILLIS_DIGITS:
@@ -87,25 +87,25 @@ class Timeline:
     def is_committed(self, requested_at: str) -> bool:
         """Whether files of that instant may be read.
 
-        An instant requested before the first write of the active timeline was archived, so it did
-        complete (``CompletionTimeQueryViewV2.isCompleted``). Where nothing was ever archived it
-        was rolled back: what a late writer still leaves in its name stays unseen.
+        An instant requested before the first write of the active timeline was archived, so it has
+        completed (``CompletionTimeQueryViewV2.isCompleted``). If nothing was ever archived, it was
+        rolled back, and files that a late writer still writes for it are ignored.
         """
         instant = self.find(requested_at)
         return instant.is_completed if instant else self.is_archived(requested_at)
 
     def is_archived(self, requested_at: str) -> bool:
-        """Whether the instant left the active timeline; of one that never was, too, if so old."""
+        """Whether the instant is old enough to be archived; also if it never existed."""
         return self.has_history and self.start is not None and requested_at < self.start
 
     def completed_at(self, requested_at: str) -> str | None:
-        """When the instant became visible; None while it is pending, or when it never was.
+        """When the instant became visible; None if it is pending or does not exist.
 
-        Of an archived instant the archive is asked. Where that does not know it, its requested
-        time stands in.
+        The time of an archived instant is read from the archive. If the archive does not have it,
+        the requested time is returned.
 
         Raises:
-            SnapshotChanged: the archive was rewritten meanwhile; load the timeline again.
+            SnapshotChanged: the archive was rewritten in the meantime; load the timeline again.
             CorruptData: the archive is damaged.
         """
         instant = self.find(requested_at)
@@ -117,26 +117,26 @@ class Timeline:
 
     @cached_property
     def newest_time(self) -> str | None:
-        """The latest time, requested or completed, that the timeline knows; None when empty."""
+        """The latest time, requested or completed, on the timeline; None if it is empty."""
         times = [t for i in self.instants for t in (i.requested_at, i.completed_at) if t]
         return max(times, default=None)
 
     @cached_property
     def start(self) -> str | None:
-        """Requested time of the first write, in whatever state; what is older was archived.
+        """Requested time of the first write, in any state; older writes were archived.
 
-        Cleans and rollbacks do not count: they may stay behind when the commits around them have
-        been archived. Source: ``BaseHoodieTimeline.getFirstNonSavepointCommit`` of the write
+        Cleans and rollbacks are ignored, because they may stay active after the commits around them
+        were archived. Source: ``BaseHoodieTimeline.getFirstNonSavepointCommit`` of the write
         timeline.
         """
         return next((i.requested_at for i in self.instants if i.action.is_write), None)
 
     @cached_property
     def _by_name(self) -> dict[str, Instant]:
-        # Savepoints last, so that setdefault keeps what they were taken of. A pending one says
-        # nothing of its commit: a process that dies may begin it after the commit was archived.
-        said = (i for i in self.instants if i.is_completed or i.action is not Action.SAVEPOINT)
-        ranked = sorted(said, key=lambda i: i.action is Action.SAVEPOINT)
+        # Savepoints last, so that setdefault keeps their commits. A pending savepoint does not
+        # prove its commit: a process that dies may begin it after the commit was archived.
+        kept = (i for i in self.instants if i.is_completed or i.action is not Action.SAVEPOINT)
+        ranked = sorted(kept, key=lambda i: i.action is Action.SAVEPOINT)
         named: dict[str, Instant] = {}
         for instant in ranked:
             named.setdefault(instant.requested_at, instant)

@@ -6,8 +6,8 @@ each JVM that writes the table. The zone is then the one that the setting
 
 The instants show an offset: the file of a requested commit is written right after its time was
 generated, so the time and the file's modification time differ by the zone's offset. Files that
-were copied later have other modification times. They differ by no offset that all the newest
-instants agree on, and so show nothing.
+were copied later have other modification times. Their differences are not the same offset for all
+of the newest instants, so they show no zone.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class ZoneEvidence:
         return self.offset is not None and all(one.is_in(zone) for one in self.sightings)
 
     def contradicts(self, zone: tzinfo) -> bool:
-        """Whether a commit was requested in another zone; commits that show no zone do not tell."""
+        """Whether a commit was requested in another zone; commits that show no zone are ignored."""
         return bool(self.offsets) and not all(one.is_in(zone) for one in self.sightings)
 
 
@@ -125,7 +125,7 @@ def find_clock(url: str, stored: str, setting: str | None, evidence: ZoneEvidenc
         url: of the table, for messages.
         stored: the table's property.
         setting: an IANA name that the user gave for a table in ``LOCAL``.
-        evidence: what its instants show; unused unless the table is in ``LOCAL``.
+        evidence: of its instants; used only if the table is in ``LOCAL``.
 
     Raises:
         InvalidConfig: the setting names no time zone.
@@ -151,7 +151,7 @@ def stored_zone(properties: TableProperties) -> str:
 
 
 def check_new_zone(url: str, setting: str | None) -> None:
-    """Pass if a new table fits the setting: its timeline is in UTC.
+    """Check that a new table, whose timeline is in UTC, fits the setting.
 
     Raises:
         InvalidConfig: the setting names another zone.

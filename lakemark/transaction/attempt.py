@@ -33,9 +33,9 @@ from lakemark.model.commit_metadata import CommitMetadata
 from lakemark.model.file_names import BaseFileName
 from lakemark.model.format_version import FormatVersion
 from lakemark.model.instant import Instant
-from lakemark.timeline.lock import Lease
+from lakemark.timeline.content import encode_commit
+from lakemark.timeline.locks.table_lock import Lease
 from lakemark.timeline.timeline import Timeline
-from lakemark.timeline.timeline_store import commit_content
 from lakemark.transaction.instant_files import files_of
 from lakemark.transaction.table_context import TableContext
 
@@ -59,7 +59,7 @@ def inflight_content(action: Action, version: FormatVersion, writer_id: str) -> 
     It is commit metadata without files, as Apache Hudi writes it for an inflight commit.
     """
     metadata = CommitMetadata(extra_metadata={keys.WRITER_ID: writer_id})
-    return commit_content(action, metadata, version)
+    return encode_commit(action, metadata, version)
 
 
 def clear_attempts(access: TableContext, planned: Instant, lease: Lease) -> None:

@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from lakemark.model.action import Action, State
 from lakemark.model.instant import Instant
-from lakemark.timeline.lock import Lease
+from lakemark.timeline.locks.table_lock import Lease
 from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.transaction.instant_files import (

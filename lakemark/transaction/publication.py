@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from lakemark.errors import Fenced, HudiError
 from lakemark.model.instant import Instant
 from lakemark.storage.storage import NotFound
-from lakemark.timeline.lock import Lease
+from lakemark.timeline.locks.table_lock import Lease
 from lakemark.timeline.timeline_store import TimelineStore
 
 

@@ -27,11 +27,11 @@ from lakemark.model.action import COMMITS, Action, State
 from lakemark.model.file_slice import join
 from lakemark.model.instant import Instant
 from lakemark.model.rollback_plan import RollbackPlan
-from lakemark.timeline.clock import ClockTurn
-from lakemark.timeline.lock import Lease
-from lakemark.timeline.taken_back import completed_in, rollbacks_since, taken_back
+from lakemark.timeline.clock import ClockSlot
+from lakemark.timeline.content import encode_rollback_metadata, encode_rollback_plan
+from lakemark.timeline.locks.table_lock import Lease
 from lakemark.timeline.timeline import Timeline
-from lakemark.timeline.timeline_store import rollback_metadata_content, rollback_plan_content
+from lakemark.timeline.undone_instants import find_completed, find_undone, rollbacks_since
 from lakemark.transaction.attempt import discard, forget_unplanned, has_instant
 from lakemark.transaction.completion_loss import check_never_completed
 from lakemark.transaction.heartbeat import HeartbeatPolicy, clear_expired, forget_heartbeat
@@ -110,9 +110,9 @@ def roll_back(access: TableContext, target: Instant) -> bool:
             _roll_back(access, standing, timeline, lease)
             return True
         archived = access.timeline.load_archived()
-        if completed_in(archived, [target.requested_at]):
+        if find_completed(archived, [target.requested_at]):
             return False
-        if taken_back(access.timeline, [target.requested_at], timeline, archived):
+        if find_undone(access.timeline, [target.requested_at], timeline, archived):
             late = files_of(access, target.requested_at)
             lease.check()
             access.delete_files(late)
@@ -249,9 +249,9 @@ def _abandoned(access: TableContext, timeline: Timeline) -> list[Instant]:
 def _roll_back(
     access: TableContext, target: Instant, timeline: Timeline, lease: Lease
 ) -> RollbackPlan:
-    name = access.generate_time(timeline.newest_time, ClockTurn.SERVICE)  # model: plan rollback
+    name = access.generate_time(timeline.newest_time, ClockSlot.SERVICE)  # model: plan rollback
     rollback = Instant(name, Action.ROLLBACK, State.REQUESTED)
-    content = rollback_plan_content(_plan(access, target, timeline))
+    content = encode_rollback_plan(_plan(access, target, timeline))
     lease.check()  # right before the step: planning lists the table
     access.timeline.create(rollback, content)  # model: request rollback
     return _finish(access, rollback, timeline, lease)
@@ -292,7 +292,7 @@ def _execute(
     undone = _delete_files(access, rollback, plan, awaited, lease)
     done = replace(plan, files=_without(undone, awaited))
     took_ms = int((time.monotonic() - started) * 1000)
-    content = rollback_metadata_content(done, rollback.requested_at, took_ms)
+    content = encode_rollback_metadata(done, rollback.requested_at, took_ms)
     publication = Publication(access.timeline, lease, pending)
     publication.prepare(content)  # model: prepare rollback
     if target is not None:

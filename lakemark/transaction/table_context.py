@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from lakemark.execution.runner import LocalRunner, Runner
 from lakemark.storage.storage import Storage
-from lakemark.timeline.clock import ClockTurn
-from lakemark.timeline.lock import TableLock
+from lakemark.timeline.clock import ClockSlot
+from lakemark.timeline.locks.table_lock import TableLock
 from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.transaction.deletion import delete_files
 from lakemark.transaction.multi_writer import MultiWriter
@@ -40,12 +40,12 @@ class TableContext:
         """Remove files of the table, as ``Storage.delete``."""
         delete_files(self.storage, paths, self.runner)
 
-    def generate_time(self, newest_time: str | None, turn: ClockTurn | None = None) -> str:
+    def generate_time(self, newest_time: str | None, slot: ClockSlot | None = None) -> str:
         """A time later than every time on the timeline, under the lock (``TimelineClock``).
 
         Where writers share the table it is past on all of their clocks once this returns.
         """
-        generated = self.timeline.clock.next_instant(newest_time, turn)
+        generated = self.timeline.clock.next_instant(newest_time, slot)
         if self.sharing is not None:
             self.sharing.let_clocks_pass()
         return generated

@@ -43,10 +43,10 @@ from lakemark.model.action import COMMITS, Action, State
 from lakemark.model.commit_metadata import CommitMetadata
 from lakemark.model.instant import Instant
 from lakemark.storage.storage import AlreadyExists
-from lakemark.timeline.clock import ClockTurn
-from lakemark.timeline.lock import Lease, LeaseLost
+from lakemark.timeline.clock import ClockSlot
+from lakemark.timeline.content import encode_commit
+from lakemark.timeline.locks.table_lock import Lease, LeaseLost
 from lakemark.timeline.timeline import Timeline
-from lakemark.timeline.timeline_store import commit_content
 from lakemark.transaction.attempt import (
     AttemptLost,
     clear_attempts,
@@ -167,7 +167,7 @@ class Transaction:
     def _requested(cls, access: TableContext, action: Action, timeline: Timeline) -> Transaction:
         newest_time = timeline.newest_time
         for _ in range(_BEGIN_ATTEMPTS):
-            newest_time = access.timeline.clock.next_instant(newest_time, ClockTurn.INGEST)
+            newest_time = access.timeline.clock.next_instant(newest_time, ClockSlot.INGEST)
             requested = Instant(newest_time, action, State.REQUESTED)
             with suppress(AlreadyExists), _heartbeat(access, newest_time) as heartbeat:
                 access.timeline.create(requested)  # model: request commit
@@ -290,7 +290,7 @@ class Transaction:
             raise
 
     def _content(self, metadata: CommitMetadata) -> bytes:
-        return commit_content(self.instant.action, metadata, self._access.timeline.version)
+        return encode_commit(self.instant.action, metadata, self._access.timeline.version)
 
     @contextmanager
     def _turn(self) -> Iterator[tuple[Lease, Timeline]]:

@@ -10,10 +10,9 @@ from lakemark.errors import CorruptData
 from lakemark.model.action import COMMITS, Action, State
 from lakemark.model.format_version import FormatVersion
 from lakemark.timeline.archive_log import ArchiveLogs
-from lakemark.timeline.content import commit_of
+from lakemark.timeline.content import build_commit, encode_commit
 from lakemark.timeline.lsm_history import LsmHistory
 from lakemark.timeline.lsm_writer import ArchivedInstant
-from lakemark.timeline.timeline_store import commit_content
 
 #: The schema of what an entry of version 6 keeps in a field.
 _METADATA = {
@@ -83,8 +82,8 @@ def _metadata_of(action: Action, entry: Mapping[str, Any]) -> bytes:
     if action in COMMITS:
         found = (entry[field] for field in _COMMITS if entry.get(field))
         record: Mapping[str, Any] = next(found, {})
-        metadata = commit_of(record, f"archived instant {entry['commitTime']}")
-        return commit_content(action, metadata, FormatVersion.V8)
+        metadata = build_commit(record, f"archived instant {entry['commitTime']}")
+        return encode_commit(action, metadata, FormatVersion.V8)
     kept = ((schema, entry.get(field)) for field, schema in _METADATA.items())
     return next((_encoded(schema, one, entry) for schema, one in kept if one), b"")
 

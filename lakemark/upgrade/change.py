@@ -30,7 +30,7 @@ from lakemark.config.property_check import check_allows
 from lakemark.config.property_rule import Purpose
 from lakemark.config.table_properties import PROPERTIES_PATH, TableProperties
 from lakemark.errors import Refused
-from lakemark.metadata.bootstrap import drop
+from lakemark.metadata.bootstrap import drop_metadata_table
 from lakemark.model.action import COMMITS, Action, State
 from lakemark.model.file_slice import LogFile
 from lakemark.model.format_version import FormatVersion
@@ -38,7 +38,7 @@ from lakemark.storage.properties_file import read_properties, replace_properties
 from lakemark.storage.storage import Storage
 from lakemark.timeline.archive_log import is_archive_log
 from lakemark.timeline.layout import LayoutV1, LayoutV2, TimelineLayout, layout_of
-from lakemark.timeline.lock import Lease
+from lakemark.timeline.locks.table_lock import Lease
 from lakemark.timeline.lsm_writer import ArchivedInstant
 from lakemark.timeline.prepared import ANNOUNCED_PROPERTIES
 from lakemark.timeline.timeline import Timeline
@@ -128,7 +128,7 @@ def change_version(
         _check_merged(access, change, timeline)
         bare = change.before
         if not change.is_none:
-            bare = drop(access.storage, bare, lease.check)
+            bare = drop_metadata_table(access.storage, bare, lease.check)
             access.storage.put(ANNOUNCED_PROPERTIES, change.after.to_bytes())
         _write_timeline(access, change, version, lease)
         lease.check()

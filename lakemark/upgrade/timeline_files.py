@@ -20,9 +20,9 @@ from lakemark.model.format_version import FormatVersion
 from lakemark.model.instant import Instant
 from lakemark.storage.storage import Storage
 from lakemark.timeline.clock import add_to_instant
-from lakemark.timeline.content import decode_commit
+from lakemark.timeline.content import decode_commit, encode_commit
 from lakemark.timeline.layout import TimelineLayout
-from lakemark.timeline.timeline_store import TimelineStore, commit_content
+from lakemark.timeline.timeline_store import TimelineStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def content_of(storage: Storage, move: Move, version: FormatVersion) -> bytes:
     data, instant = storage.read(move.source), move.instant
     if not data or instant.action not in COMMITS or instant.state is State.REQUESTED:
         return data
-    return commit_content(instant.action, decode_commit(data, move.source), version)
+    return encode_commit(instant.action, decode_commit(data, move.source), version)
 
 
 def _moved(

@@ -19,9 +19,9 @@ from lakemark.errors import CorruptData
 from lakemark.model.file_slice import LogFile
 from lakemark.model.format_version import FormatVersion
 from lakemark.timeline.clock import TimelineClock
-from lakemark.timeline.taken_back import taken_back
 from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import TimelineStore
+from lakemark.timeline.undone_instants import find_undone
 from lakemark.view.file_lister import DataFile
 
 #: Less than the time to replace a writer, roll back its instant, and archive the rollback after
@@ -59,7 +59,7 @@ def find_late_instants(
     if not suspicious:
         return set()
     try:
-        late = taken_back(store, suspicious, timeline, store.load_archived())
+        late = find_undone(store, suspicious, timeline, store.load_archived())
     except CorruptData as error:
         _log.warning(
             "late files of instants that were rolled back may be read, because the history is "

@@ -113,7 +113,7 @@ class BaseFileWriter:
 
     def _unite_ranges(self) -> ColumnRanges:
         sizes = column_sizes(self._parquet.writer.metadata)
-        return replace(ColumnRanges.united(self._ranges), sizes=sizes)
+        return replace(ColumnRanges.union(self._ranges), sizes=sizes)
 
     def _write_row_group(self, rows: pa.Table) -> None:
         for keys in rows.column(self._key_column).chunks:

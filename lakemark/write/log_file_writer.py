@@ -150,7 +150,7 @@ class LogFileWriter:
             self._num_deletes,
             self._num_data_blocks,
             self._num_delete_blocks,
-            ColumnRanges.united(self._ranges) if self._indexed else None,
+            ColumnRanges.union(self._ranges) if self._indexed else None,
         )
 
     def abort(self) -> None:

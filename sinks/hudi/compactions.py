@@ -27,7 +27,7 @@ from lakemark.model.format_version import FormatVersion
 from lakemark.model.instant import Instant
 from lakemark.model.meta_columns import with_meta_columns, without_meta_columns
 from lakemark.schema import avro
-from lakemark.schema.evolution import united
+from lakemark.schema.evolution import unite_schemas
 from lakemark.services.compaction import Execution, completed, request, schedule
 from lakemark.services.slice_rewrite import SliceRewriter
 from lakemark.table import Table
@@ -237,7 +237,7 @@ def _columns_as_of(table: Table, requested_at: str) -> pa.Schema:
             "active timeline names the table's columns; write to the table, then try again"
         )
         raise Refused(message)
-    return reduce(lambda newer, older: united(newer, older, table.location.url), schemas)
+    return reduce(lambda newer, older: unite_schemas(newer, older, table.location.url), schemas)
 
 
 def _was_there(commit: Instant, requested_at: str, version: FormatVersion) -> bool:

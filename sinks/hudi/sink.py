@@ -43,7 +43,7 @@ from lakemark.schema.evolution import (
     Proposal,
     changes_between,
     column_count,
-    evolved,
+    evolve,
 )
 from lakemark.table import Table
 from lakemark.timeline.timeline import Timeline
@@ -338,7 +338,7 @@ class HudiSink:
 
     def _evolve(self, proposal: Proposal) -> None:
         """Give the table's columns what the records ask."""
-        schema = evolved(self._rows.schema, proposal)
+        schema = evolve(self._rows.schema, proposal)
         changes = changes_between(self._rows.schema, schema)
         if not changes:
             message = f"records ask for columns that the schema cannot have: {sorted(proposal)[:3]}"

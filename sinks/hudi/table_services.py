@@ -8,7 +8,7 @@ from functools import partial
 
 from checkpoints.of_table import commits_kept_active
 from lakemark.model.action import Action
-from lakemark.model.clean import CleanPlan
+from lakemark.model.clean_plan import CleanPlan
 from lakemark.model.instant import Instant
 from lakemark.services import archival, cleaning
 from lakemark.services.archival import Archived, metadata_compacted_at, metadata_table_limit

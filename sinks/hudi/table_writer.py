@@ -19,7 +19,7 @@ from lakemark.model.commit_metadata import CommitMetadata, Operation, WriteStat
 from lakemark.model.instant import Instant
 from lakemark.model.meta_columns import with_meta_columns, without_meta_columns
 from lakemark.schema import avro
-from lakemark.schema.evolution import changes_between, united
+from lakemark.schema.evolution import changes_between, unite_schemas
 from lakemark.services.compaction import CompactionPolicy, is_due
 from lakemark.table import Table
 from lakemark.timeline.timeline import Timeline
@@ -184,7 +184,9 @@ class TableWriter:
 
         stats = tuple(w.stat for w in written if w.stat is not None)
         extra = {**self._own_metadata(), **extra_metadata}
-        metadata = CommitMetadata(stats, extra, Operation.UPSERT)
+        metadata = CommitMetadata(
+            write_stats=stats, extra_metadata=extra, operation=Operation.UPSERT
+        )
         instant, timeline = self._transaction.commit(metadata, check)
         self.table.note_commit(instant, metadata, timeline)
         self._transaction = None
@@ -335,7 +337,7 @@ class TableWriter:
         if avro_text == self._schema_text:
             return self.schema
         theirs = without_meta_columns(avro.to_arrow(avro_text))
-        return united(theirs, self.schema, self.table.location.url)
+        return unite_schemas(theirs, self.schema, self.table.location.url)
 
     def _compact(self, planned: Planned, runner: Runner) -> list[tuple[Instant, CommitMetadata]]:
         compaction = self.begin_compaction(planned)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from lakemark.config import keys
-from lakemark.config.key_generators import CUSTOM, KeyGeneratorType, implemented
+from lakemark.config.key_generators import CUSTOM, KeyGeneratorType, find_implemented
 from lakemark.config.merge_settings import MYSQL_SEQUENCE, Payload, stored_payload
 from lakemark.errors import Refused
 from lakemark.execution.runner import Runner
@@ -124,7 +124,10 @@ def _check_keys(table: Table, version: FormatVersion) -> None:
     """Version 9 has one encoding of a lone COMPLEX key, see ``lakemark.keygen.key_generator``."""
     place, properties = table.location.url, table.properties
     becomes_nine = version is FormatVersion.V9 and table.version is not FormatVersion.V9
-    if not becomes_nine or implemented(properties.key_generator) is not KeyGeneratorType.COMPLEX:
+    if (
+        not becomes_nine
+        or find_implemented(properties.key_generator) is not KeyGeneratorType.COMPLEX
+    ):
         return
     config = detect_key_generator(properties, table.stored_rows(), place).config
     if not config.bare_lone_key:

@@ -15,9 +15,9 @@ from lakemark.errors import InvalidConfig
 from lakemark.execution.runner import LocalRunner, Runner
 from lakemark.model.rollback_plan import RollbackPlan
 from lakemark.services.cleaning_plan import CleaningPolicy, Retention
-from lakemark.storage import place_of
+from lakemark.storage import canonical_url
 from lakemark.table import Table
-from lakemark.timeline.lock import LockProvider
+from lakemark.timeline.locks.open_lock import LockProviderName
 from lakemark.timeline.timeline import Timeline
 from lakemark.transaction.instant_files import names_of
 from lakemark.transaction.multi_writer import LONGEST_CLOCK_SKEW_MS
@@ -77,7 +77,7 @@ def _timezone(arguments: argparse.Namespace, config: PipelineConfig | None) -> s
     if arguments.timeline_timezone is not None or config is None:
         named: str | None = arguments.timeline_timezone
         return named
-    is_main = place_of(arguments.table) == place_of(config.table.path)
+    is_main = canonical_url(arguments.table) == canonical_url(config.table.path)
     return config.table.timeline_timezone if is_main else None
 
 
@@ -103,7 +103,7 @@ def pipeline_of(arguments: argparse.Namespace) -> PipelineConfig | None:
     config = load(arguments.config)
     arguments.redacted = redaction(config)
     written = [path for path in (config.table.path, config.dead_letters.path) if path]
-    if place_of(arguments.table) not in map(place_of, written):
+    if canonical_url(arguments.table) not in map(canonical_url, written):
         message = (
             f"pipeline {arguments.config} writes {' and '.join(written)}, not {arguments.table}; "
             "name one of its tables, or the pipeline that writes this table"
@@ -120,7 +120,7 @@ def _concurrency(arguments: argparse.Namespace, config: PipelineConfig | None) -
     if arguments.clock_skew_ms is not None:
         changed["clock_skew_ms"] = _possible_skew_ms(arguments.clock_skew_ms)
     meant = said.model_copy(update=changed)
-    if meant.provider() is LockProvider.IN_PROCESS:
+    if meant.provider() is LockProviderName.IN_PROCESS:
         message = (
             f"pipeline {arguments.config} keeps the table's lock in its own memory, where other "
             "processes do not see it; stop the pipeline and repeat the command with --lock storage"

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from rich.console import Console
 
 from lakemark.model.file_slice import FileSlice
-from lakemark.model.savepoint import SavepointMetadata
+from lakemark.model.savepoint_metadata import SavepointMetadata
 from lakemark.services.savepoint import (
     SlicesAsOf,
     create_savepoint,

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from lakemark.storage import place_of
-from lakemark.timeline.lock import LockProvider
+from lakemark.storage import canonical_url
+from lakemark.timeline.locks.open_lock import LockProviderName
 from lakemark.transaction.heartbeat import HeartbeatPolicy
 from lakemark.transaction.multi_writer import LONGEST_CLOCK_SKEW_MS, MultiWriter
 from streamer.config.errors import Problem
@@ -57,9 +57,9 @@ class ConcurrencyConfig(Section):
         policy = HeartbeatPolicy(self.heartbeat_interval_s, self.tolerable_misses)
         return MultiWriter(policy, self.clock_skew_ms)
 
-    def provider(self) -> LockProvider:
+    def provider(self) -> LockProviderName:
         """Where the lock is kept."""
-        return LockProvider(self.lock.provider)
+        return LockProviderName(self.lock.provider)
 
 
 def concurrency_problems(path: str, concurrency: ConcurrencyConfig) -> Iterator[Problem]:
@@ -79,4 +79,4 @@ def concurrency_problems(path: str, concurrency: ConcurrencyConfig) -> Iterator[
 
 
 def _is_local(path: str) -> bool:
-    return place_of(path).startswith("file://")
+    return canonical_url(path).startswith("file://")

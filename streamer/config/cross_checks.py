@@ -6,14 +6,14 @@ from collections.abc import Collection, Iterator, Mapping
 
 import pyarrow as pa
 
-from lakemark.config.merge_request import merge_properties, payload_class_of, word
+from lakemark.config.merge_request import find_payload_class, merge_properties, setting_text
 from lakemark.config.merge_settings import payload_settings
 from lakemark.config.table_properties import MergeMode
 from lakemark.errors import InvalidConfig
 from lakemark.model.format_version import FormatVersion
 from lakemark.model.meta_columns import IS_DELETED
 from lakemark.schema.field_path import column_at, top_column
-from lakemark.storage import place_of
+from lakemark.storage import canonical_url
 from streamer.config.column_roles import text_ordering_problems
 from streamer.config.decode import AvroDecodeConfig, DecodeConfig
 from streamer.config.errors import Problem
@@ -90,19 +90,19 @@ def missing_columns(known: Collection[str] | None, table: TableConfig) -> Iterat
 
 def _merging(table: TableConfig) -> Iterator[Problem]:
     request = table.merge_request()
-    faults = list(request.faults())
+    faults = list(request.find_problems())
     for fault in faults:
         yield Problem(f"table.{_NAMES.get(fault.setting, fault.setting)}", fault.text)
     if faults:
         return
-    meant = request.settings()
+    meant = request.resolve()
     if meant.mode is MergeMode.COMMIT_TIME and table.ordering:
         text = "has no meaning with merge_mode commit_time; leave one of the two out"
         yield Problem("table.ordering", text)
     if table.partial_update in ("none", "absent_fields") and meant.partial_update is not None:
         text = (
             f"{table.partial_update} contradicts payload {table.payload}, which means "
-            f"{word(meant.partial_update)}; leave one of the two out"
+            f"{setting_text(meant.partial_update)}; leave one of the two out"
         )
         yield Problem("table.partial_update", text)
     try:
@@ -123,7 +123,7 @@ def _absent_fields(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem
     reason = "Apache Hudi cannot read partial rows in a table with a column that marks deletes"
     if marker := table.merge_request().delete_marker:
         setting = _marker_setting(table)
-        means = f"{table.payload} means delete_when {word(marker)}, which "
+        means = f"{table.payload} means delete_when {setting_text(marker)}, which "
         text = (
             f"{means if setting == 'payload' else ''}has no meaning with partial_update "
             f"absent_fields: {reason}; leave one of the two out"
@@ -216,7 +216,7 @@ def _delete_marks(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]
 
 def _marker_setting(table: TableConfig) -> str:
     """The setting that says which rows delete."""
-    payload_class = payload_class_of(table.payload) if table.payload else None
+    payload_class = find_payload_class(table.payload) if table.payload else None
     is_meant = payload_class is not None and payload_settings(payload_class).delete_marker
     return "payload" if is_meant else "delete_when"
 
@@ -377,7 +377,9 @@ def _no_dead_letters(table: TableConfig, dead_letters: DeadLettersConfig) -> Ite
 def _places(table: TableConfig, dead_letters: DeadLettersConfig) -> Iterator[Problem]:
     if not dead_letters.path:
         return
-    root, other = (place_of(path).rstrip("/") + "/" for path in (table.path, dead_letters.path))
+    root, other = (
+        canonical_url(path).rstrip("/") + "/" for path in (table.path, dead_letters.path)
+    )
     if other.startswith(root) or root.startswith(other):
         text = f"{dead_letters.path} and the table's path lie within each other"
         yield Problem("dead_letters.path", text)

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from lakemark.errors import HudiError, Retriable
 from lakemark.schema.avro import to_arrow
 from lakemark.schema.canonical import canonical
-from lakemark.storage import StorageLocation, open_storage, place_of
+from lakemark.storage import StorageLocation, canonical_url, open_storage
 from streamer.config import problems
 from streamer.config.errors import ConfigError, Problem
 from streamer.config.masking import name_only
@@ -62,7 +62,7 @@ def read(location: str) -> str:
     """
     try:
         if "://" not in location:
-            place_of(location)
+            canonical_url(location)
             return Path(location).read_text(encoding="utf-8")
         folder, _, name = location.rpartition("/")
         return open_storage(StorageLocation(folder)).read(name).decode("utf-8")
@@ -146,7 +146,7 @@ def _text_of_file(decode: Tree, setting: str, origin: str, folder: str) -> str |
         message = "expected the path or the url of an Avro schema file, such as order.avsc"
         raise ConfigError([Problem(f"decode.{setting}.{origin}", message)])
     try:
-        place_of(path)
+        canonical_url(path)
     except HudiError as error:
         raise ConfigError([Problem(f"decode.{setting}.{origin}", str(error))]) from error
     if folder and "://" not in path and not Path(path).is_absolute():

@@ -8,7 +8,7 @@ from typing import Annotated, TypeVar
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from lakemark.errors import HudiError
-from lakemark.storage import place_of
+from lakemark.storage import canonical_url
 
 T = TypeVar("T", bound=str)
 
@@ -61,7 +61,7 @@ def _as_names(given: object) -> object:
 def _place(path: str) -> str:
     path = os.path.expanduser(path)
     try:
-        place_of(path)
+        canonical_url(path)
     except HudiError as error:
         raise ValueError(str(error)) from None
     if path.startswith("~"):

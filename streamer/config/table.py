@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from lakemark.config.merge_request import MergeRequest, payload_class_of, word
+from lakemark.config.merge_request import MergeRequest, find_payload_class, setting_text
 from lakemark.config.merge_settings import PartialUpdateMode, payload_settings
 from lakemark.config.table_properties import MergeMode
 from lakemark.errors import InvalidConfig
@@ -18,8 +18,8 @@ from streamer.config import settings
 from streamer.config.section import Columns, Place, Section, is_place
 from streamer.config.settings import Settings
 
-_MODES = {word(mode): mode for mode in MergeMode}
-_PARTIAL_UPDATES = {word(mode): mode for mode in PartialUpdateMode}
+_MODES = {setting_text(mode): mode for mode in MergeMode}
+_PARTIAL_UPDATES = {setting_text(mode): mode for mode in PartialUpdateMode}
 
 
 class DeleteWhen(Section):
@@ -180,13 +180,13 @@ class TableConfig(Section):
         """What these settings ask of the table; how a writer's own rows are cut is not part."""
         marker = self.delete_when
         return MergeRequest(
-            self.ordering,
-            _MODES[self.merge_mode],
-            _PARTIAL_UPDATES.get(self.partial_update),
-            self.unavailable_value,
-            DeleteMarker(marker.field, marker.value) if marker else None,
-            self.payload,
-            self.merger,
+            ordering=self.ordering,
+            merge_mode=_MODES[self.merge_mode],
+            partial_update=_PARTIAL_UPDATES.get(self.partial_update),
+            unavailable_value=self.unavailable_value,
+            delete_marker=DeleteMarker(marker.field, marker.value) if marker else None,
+            payload=self.payload,
+            merger_class=self.merger,
         )
 
     def untrusted_ordering(self) -> tuple[str, ...]:
@@ -197,7 +197,7 @@ class TableConfig(Section):
         """
         if self.allow_text_ordering:
             return ()
-        payload_class = payload_class_of(self.payload) if self.payload else None
+        payload_class = find_payload_class(self.payload) if self.payload else None
         trusted = payload_settings(payload_class).ordering_fields if payload_class else ()
         return tuple(column for column in self.ordering if column not in trusted)
 
@@ -212,15 +212,15 @@ class TableConfig(Section):
 
 def _meaning_of(payload: str) -> dict[str, object]:
     """The settings that a payload stands for; none for an unknown one."""
-    payload_class = payload_class_of(payload)
+    payload_class = find_payload_class(payload)
     if payload_class is None:
         return {}
     meant = payload_settings(payload_class)
     marker = meant.delete_marker
     settings: dict[str, object] = {
-        "merge_mode": word(meant.mode),
+        "merge_mode": setting_text(meant.mode),
         "ordering": list(meant.ordering_fields),
-        "partial_update": word(meant.partial_update),
+        "partial_update": setting_text(meant.partial_update),
         "unavailable_value": meant.unavailable_value,
         "delete_when": {"field": marker.field, "value": marker.text} if marker else None,
     }

@@ -83,7 +83,7 @@ def test_it_travels_to_a_worker(storage: Storage) -> None:
 def test_create_never_replaces(storage: Storage) -> None:
     storage.create("a", b"ours")
     storage.create("a", b"ours")  # an answer that was lost: the caller asks again
-    with pytest.raises(AlreadyExists, match="a is there"):
+    with pytest.raises(AlreadyExists, match="a already exists"):
         storage.create("a", b"theirs")
     assert storage.read("a") == b"ours"
 
@@ -191,7 +191,7 @@ def test_publishing_makes_the_object_once(storage: Storage) -> None:
 def test_nothing_is_published_once_the_prepared_object_is_gone(storage: Storage) -> None:
     storage.put("prepared", b"commit")
     storage.delete(["prepared"])
-    with pytest.raises(NotFound, match="prepared is gone"):
+    with pytest.raises(NotFound, match="prepared does not exist"):
         storage.publish("prepared", "timeline/done")
     assert storage.head("timeline/done") is None
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from lakemark.config.property_page import page
+from lakemark.config.property_page import render_page
 from streamer.cli import parser
 from streamer.config.load import load
 from streamer.config.reference import reference
@@ -67,7 +67,7 @@ def test_what_is_read_is_printed_from_the_tests() -> None:
 
 
 def test_the_page_of_table_properties_is_printed_from_the_rules() -> None:
-    assert (ROOT / "docs" / "foreign_tables.md").read_text() == page()
+    assert (ROOT / "docs" / "foreign_tables.md").read_text() == render_page()
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)

@@ -23,7 +23,7 @@ from tests.golden.golden_table import GoldenTable, unpack
 def test_a_secondary_index_names_the_records_of_each_value(name: str, tmp_path: Path) -> None:
     golden = unpack(name, tmp_path)
     metadata = _metadata_of(golden)
-    (partition,) = metadata.of_kind(PartitionKind.SECONDARY_INDEX)
+    (partition,) = metadata.partitions_of_kind(PartitionKind.SECONDARY_INDEX)
     index = SecondaryIndex(metadata, partition)
     assert index.column == "note"
     rows = golden.expected("snapshot")

@@ -10,7 +10,7 @@ from lakemark.errors import InvalidConfig
 from lakemark.execution.runner import LocalRunner
 from lakemark.index.bucket import groups_by_bucket
 from lakemark.model.action import Action
-from lakemark.model.clean import CleanMetadata, CleanPlan
+from lakemark.model.clean_plan import CleanMetadata, CleanPlan
 from lakemark.model.meta_columns import FILE_NAME
 from lakemark.services import archival
 from lakemark.services.archival_plan import ArchivalPolicy

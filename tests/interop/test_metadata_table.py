@@ -110,8 +110,8 @@ def test_apache_skips_files_by_its_statistics(oracle: Oracle, tmp_path: Path) ->
     writer.upsert(_rows(0, 24, 1))
     assert oracle.read(path).num_rows == 24
     differences = open_table(StorageLocation(str(path))).metadata_differences()
-    assert {one.what for one in differences} == {"ts"}
-    files = [one.place for one in differences if not one.place.endswith("/")]
+    assert {one.aspect for one in differences} == {"ts"}
+    files = [one.path for one in differences if not one.path.endswith("/")]
     assert files == [liar.file], "beside what its region says of all its files"
     names = oracle.read(path).column("_hoodie_file_name")
     inside = pc.sum(pc.equal(names, liar.file.rpartition("/")[2])).as_py()

@@ -14,7 +14,7 @@ from lakemark.execution.runner import LocalRunner
 from lakemark.model.action import Action
 from lakemark.storage import StorageLocation
 from lakemark.table import Table, open_table
-from lakemark.timeline.lock import open_lock
+from lakemark.timeline.locks.open_lock import open_lock
 from lakemark.transaction.attempt import AttemptLost
 from lakemark.transaction.rollback import roll_back_named
 from sinks.hudi.compactions import Compaction, request_compaction

@@ -13,7 +13,7 @@ import pytest
 from lakemark.execution.runner import LocalRunner
 from lakemark.index.bucket import bucket_or_file_id
 from lakemark.model.action import Action
-from lakemark.model.clean import CleanMetadata
+from lakemark.model.clean_plan import CleanMetadata
 from lakemark.read.queries import Snapshot
 from lakemark.services.archival_plan import ArchivalPolicy
 from lakemark.services.cleaning import request

@@ -19,8 +19,8 @@ from lakemark.model.action import COMMITS, Action, State
 from lakemark.model.instant import Instant
 from lakemark.services.archival_plan import ArchivalPolicy
 from lakemark.storage import Storage, StorageLocation, open_storage
-from lakemark.timeline.lock import LockProvider, open_lock
-from lakemark.timeline.lock_file_system import APACHE_LOCK_PATH
+from lakemark.timeline.locks.file_system_lock import APACHE_LOCK_PATH
+from lakemark.timeline.locks.open_lock import LockProviderName, open_lock
 from lakemark.transaction.heartbeat import HeartbeatPolicy
 from lakemark.transaction.multi_writer import MultiWriter
 from lakemark.transaction.table_context import LOCK_WAIT_S
@@ -271,7 +271,7 @@ def _shared_table(folder: Path, table_type: TableType = TableType.MERGE_ON_READ)
 
 _opened = partial(
     shared_writer,
-    provider=LockProvider.FILE_SYSTEM,
+    provider=LockProviderName.FILE_SYSTEM,
     sharing=MORTAL_SHARING,
     lease_s=MORTAL_LEASE_S,
 )

@@ -152,7 +152,7 @@ OF_CODECS = (
         _HFILE,
     ),
     Mutant(
-        "lakemark/codec/hfile/data_block.py",
+        "lakemark/codec/hfile/hfile_data_block.py",
         'lengths["stored"] = key_bytes + (_KEY_PREFIX_BYTES + _KEY_SUFFIX_BYTES)',
         'lengths["stored"] = key_bytes + _KEY_PREFIX_BYTES',
         "nobody can read the files of the metadata table",
@@ -292,7 +292,7 @@ OF_CODECS = (
         ("tests/unit/model/test_compaction_plan.py",),
     ),
     Mutant(
-        "lakemark/model/clean.py",
+        "lakemark/model/clean_plan.py",
         "for partition in sorted({*infos, *names}):",
         "for partition in sorted(names):",
         "a clean that somebody else planned deletes nothing",

@@ -13,7 +13,7 @@ _ARCHIVAL_PLAN = "lakemark/services/archival_plan.py"
 _ARCHIVING = "lakemark/timeline/archiving.py"
 _LSM_WRITER = "lakemark/timeline/lsm_writer.py"
 _UNDOABLE = "lakemark/transaction/rollback_checks.py"
-_TAKEN_BACK = "lakemark/timeline/taken_back.py"
+_UNDONE = "lakemark/timeline/undone_instants.py"
 _UPGRADE = "lakemark/upgrade/change.py"
 _TABLE = "lakemark/table.py"
 _BOOTSTRAP = "lakemark/metadata/bootstrap.py"
@@ -210,8 +210,8 @@ _RESTORES = (
     ),
     Mutant(
         _RESTORE,
-        "            drop(access.storage, read_properties(access.storage), lease.check)\n",
-        "",
+        "drop_metadata_table(access.storage, read_properties(access.storage), lease.check)\n",
+        "pass\n",
         "the metadata table lists files that a restore deleted",
         _UNDOING,
     ),
@@ -398,14 +398,14 @@ _ARCHIVALS = (
         ("tests/unit/services/test_under_the_lock.py",),
     ),
     Mutant(
-        _TAKEN_BACK,
-        "set(instants) - completed_in(archived, instants)",
+        _UNDONE,
+        "set(instants) - find_completed(archived, instants)",
         "set(instants)",
         "files of a compaction that was executed again and archived are deleted",
         _UNDOING,
     ),
     Mutant(
-        _TAKEN_BACK,
+        _UNDONE,
         "    rolled_back |= {plan.instant for plan in rollbacks_since(store, since, timeline)}\n",
         "",
         "late files of an instant that was just rolled back are read",
@@ -458,8 +458,8 @@ _HISTORIES = (
     ),
     Mutant(
         _LSM_WRITER,
-        "                self._check()\n                self._move_on_to",
-        "                self._move_on_to",
+        "                self._check()\n                self._move_pointer",
+        "                self._move_pointer",
         "an archiver without the lock names the next version of the history",
         ("tests/unit/services/test_under_the_lock.py",),
     ),
@@ -545,7 +545,7 @@ _VERSIONS = (
     ),
     Mutant(
         _UPGRADE,
-        "            bare = drop(access.storage, bare, lease.check)\n",
+        "            bare = drop_metadata_table(access.storage, bare, lease.check)\n",
         "            pass\n",
         "an upgraded table has a metadata table of the old version",
         _UNDOING,
@@ -589,8 +589,8 @@ _METADATA_TABLES = (
         _OF_METADATA,
     ),
     Mutant(
-        _METADATA,
-        "or completed - known.told:",
+        "lakemark/metadata/writer_state.py",
+        "or completed - state.instants:",
         "or False:",
         "the metadata table goes on although it lacks a commit of another writer",
         (*_OF_METADATA, "tests/unit/services/test_under_the_lock.py"),
@@ -604,21 +604,21 @@ _METADATA_TABLES = (
     ),
     Mutant(
         _METADATA_COMPACTION,
-        " or not all(_counts(i, data) for i in since)",
+        " or not all(_has_completed(i, data) for i in since)",
         "",
         "a base file of the metadata table holds a commit that may be rolled back",
         _UNDOING,
     ),
     Mutant(
         _METADATA_COMPACTION,
-        "        if difference is not None:\n            raise FilesDiffer(difference)\n",
+        "        if mismatch is not None:\n            raise FilesDiffer(mismatch)\n",
         "",
         "a compaction of a damaged metadata table hides files for good",
         ("tests/unit/metadata",),
     ),
     Mutant(
         "lakemark/metadata/metadata_store.py",
-        "        self.instants.prepare(pending, content)\n        check_standing()\n",
+        "        self.instants.prepare(pending, content)\n        check_not_fenced()\n",
         "        self.instants.prepare(pending, content)\n",
         "a commit of the metadata table is published without the lock",
         _OF_METADATA,

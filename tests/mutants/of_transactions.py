@@ -405,14 +405,14 @@ _ROLLBACKS = (
     ),
     Mutant(
         _ROLLBACK,
-        "        if completed_in(archived, [target.requested_at]):\n            return False\n",
+        "        if find_completed(archived, [target.requested_at]):\n            return False\n",
         "",
         "a compaction that was executed again and archived is reported as undone",
         _LATE_FILES,
     ),
     Mutant(
         _ROLLBACK,
-        "        if taken_back(access.timeline, [target.requested_at], timeline, archived):\n",
+        "        if find_undone(access.timeline, [target.requested_at], timeline, archived):\n",
         "        if True:\n",
         "files of an instant are deleted although no rollback of it is known",
         _OF_ROLLBACKS,

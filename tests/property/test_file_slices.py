@@ -49,12 +49,17 @@ class Event:
     @property
     def metadata(self) -> CommitMetadata:
         stats = (WriteStat(path=join(_PARTITION, str(file.name))) for file in self.files)
-        return CommitMetadata(tuple(stats))
+        return CommitMetadata(write_stats=tuple(stats))
 
     @property
     def plan(self) -> CompactionPlan:
         groups = (FileGroupId(_PARTITION, file_id) for file_id in self.file_ids)
-        return CompactionPlan(tuple(CompactionOperation(g, "", None, ()) for g in groups))
+        return CompactionPlan(
+            tuple(
+                CompactionOperation(group=g, base_instant="", data_file=None, log_files=())
+                for g in groups
+            )
+        )
 
 
 @st.composite

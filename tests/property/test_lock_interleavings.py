@@ -18,7 +18,8 @@ import pytest
 
 from lakemark.errors import LockTimeout
 from lakemark.storage import Storage, StorageLocation, open_storage
-from lakemark.timeline.lock import Lease, LeaseLost, TableLock, open_lock
+from lakemark.timeline.locks.open_lock import open_lock
+from lakemark.timeline.locks.table_lock import Lease, LeaseLost, TableLock
 from tests.storages.wrapped_storage import WrappedStorage
 
 T = TypeVar("T")

@@ -13,7 +13,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakemark.schema.evolution import Proposal, ValueKind, common_type, evolved
+from lakemark.schema.evolution import Proposal, ValueKind, common_type, evolve
 from lakemark.storage import StorageLocation
 from sinks.hudi.sink import SchemaRefused
 from tests.depth import examples
@@ -130,13 +130,13 @@ def test_an_evolved_schema_holds_all_that_it_held_and_asks_no_more(
     one: Proposal,
     other: Proposal,
 ) -> None:
-    after = evolved(schema, one | other)
+    after = evolve(schema, one | other)
     assert after.names[: len(schema)] == schema.names
     for field in schema:
         assert holds(after.field(field.name).type, field.type)
     assert all(after.field(name).nullable for name in after.names[len(schema) :])
-    assert evolved(after, one | other) == after
-    assert evolved(schema, frozenset()) == schema
+    assert evolve(after, one | other) == after
+    assert evolve(schema, frozenset()) == schema
 
 
 # --- records

@@ -27,7 +27,7 @@ from lakemark.services.savepoint import create_savepoint, delete_savepoint
 from lakemark.storage import Storage
 from lakemark.table import Table
 from lakemark.timeline.clock import UTC_CLOCK
-from lakemark.timeline.lock import open_lock
+from lakemark.timeline.locks.open_lock import open_lock
 from lakemark.timeline.timeline import Timeline
 from lakemark.transaction.heartbeat import HeartbeatPolicy
 from lakemark.transaction.multi_writer import MultiWriter

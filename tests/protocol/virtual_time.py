@@ -10,7 +10,7 @@ from math import ceil
 
 import pytest
 
-from lakemark.timeline.clock import ClockTurn, TimelineClock
+from lakemark.timeline.clock import ClockSlot, TimelineClock
 
 _START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -56,7 +56,7 @@ class VirtualTimelineClock(TimelineClock):
     def next_instant(
         self,
         newest_time: str | None,
-        turn: ClockTurn | None = None,
+        turn: ClockSlot | None = None,
         now: Callable[[], datetime] | None = None,
         sleep: Callable[[float], None] | None = None,
     ) -> str:

@@ -42,7 +42,7 @@ from lakemark.storage.properties_file import read_properties
 from lakemark.table import Table, create_on
 from lakemark.timeline.clock import UTC_CLOCK
 from lakemark.timeline.layout import LayoutV1
-from lakemark.timeline.lock import open_lock
+from lakemark.timeline.locks.open_lock import open_lock
 from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.transaction.heartbeat import HeartbeatPolicy

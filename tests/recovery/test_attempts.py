@@ -24,7 +24,7 @@ from lakemark.services.archival_plan import ArchivalPolicy
 from lakemark.services.compaction import CompactionPolicy
 from lakemark.services.restore import restore
 from lakemark.storage import Storage
-from lakemark.timeline.lock import LeaseLost
+from lakemark.timeline.locks.table_lock import LeaseLost
 from lakemark.transaction.attempt import AttemptLost
 from lakemark.transaction.rollback import roll_back_named
 from lakemark.write.markers import drop_markers

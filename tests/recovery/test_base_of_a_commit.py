@@ -15,8 +15,8 @@ from lakemark.errors import Refused
 from lakemark.model.format_version import FormatVersion
 from lakemark.services.archival_plan import ArchivalPolicy
 from lakemark.storage import Storage
-from lakemark.timeline.lock import LeaseLost
-from lakemark.timeline.lock_file import LOCK_PATH
+from lakemark.timeline.locks.lock_provider import LOCK_PATH
+from lakemark.timeline.locks.table_lock import LeaseLost
 from sinks.hudi.table_services import archive
 from sinks.hudi.table_writer import TableWriter
 from tests.clocks import SharedClock, on_clock

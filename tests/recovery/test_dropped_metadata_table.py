@@ -8,7 +8,7 @@ from typing import TypeVar
 import pytest
 
 from lakemark.errors import CorruptData, SnapshotChanged
-from lakemark.metadata.bootstrap import drop
+from lakemark.metadata.bootstrap import drop_metadata_table
 from lakemark.storage import Storage
 from lakemark.storage.properties_file import read_properties
 from tests.storages.wrapped_storage import WrappedStorage
@@ -29,7 +29,7 @@ class DroppedWhileOpened(WrappedStorage):
 
     def _reading(self, method: str, path: str, call: Callable[[], T]) -> T:
         if path == PROPERTIES and self._opened_before == 0:
-            drop(self.inner, read_properties(self.inner), lambda: None)
+            drop_metadata_table(self.inner, read_properties(self.inner), lambda: None)
         self._opened_before -= path == PROPERTIES
         return call()
 

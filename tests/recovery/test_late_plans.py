@@ -17,7 +17,7 @@ from lakemark.services.compaction import CompactionPolicy
 from lakemark.services.restore import restore
 from lakemark.services.savepoint import create_savepoint
 from lakemark.storage import Storage
-from lakemark.timeline.lock import LeaseLost
+from lakemark.timeline.locks.table_lock import LeaseLost
 from lakemark.transaction.rollback import roll_back_named
 from sinks.hudi.compactions import request_compaction
 from sinks.hudi.table_services import clean

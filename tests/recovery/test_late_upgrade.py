@@ -9,7 +9,7 @@ from lakemark.errors import WriteConflict
 from lakemark.execution.runner import LocalRunner
 from lakemark.model.format_version import FormatVersion
 from lakemark.storage import Storage
-from lakemark.timeline.lock import LeaseLost
+from lakemark.timeline.locks.table_lock import LeaseLost
 from sinks.hudi.table_writer import TableWriter
 from sinks.hudi.version_change import take_to_version
 from tests.clocks import SharedClock, on_clock

@@ -24,7 +24,7 @@ from lakemark.services.compaction import CompactionPolicy
 from lakemark.services.restore import restore
 from lakemark.services.savepoint import create_savepoint, delete_savepoint
 from lakemark.storage import Storage
-from lakemark.timeline.lock_file import LOCK_PATH
+from lakemark.timeline.locks.lock_provider import LOCK_PATH
 from lakemark.transaction.heartbeat import HEARTBEAT_FOLDER
 from lakemark.transaction.rollback import roll_back_named
 from lakemark.upgrade.change import change_version

@@ -16,8 +16,9 @@ from lakemark.execution.runner import LocalRunner
 from lakemark.services.compaction import CompactionPolicy
 from lakemark.storage import Storage, StorageLocation, open_storage
 from lakemark.storage.storage import NotFound
-from lakemark.timeline.lock import LeaseLost, open_lock
-from lakemark.timeline.lock_file import LOCK_PATH, LockRecord
+from lakemark.timeline.locks.lock_provider import LOCK_PATH, LockRecord
+from lakemark.timeline.locks.open_lock import open_lock
+from lakemark.timeline.locks.table_lock import LeaseLost
 from lakemark.transaction.heartbeat import HEARTBEAT_FOLDER
 from lakemark.transaction.multi_writer import MultiWriter
 from sinks.hudi.table_writer import TableWriter

@@ -21,9 +21,10 @@ from lakemark.services.metadata_table_services import MetadataPolicies
 from lakemark.storage import Storage
 from lakemark.storage.folder_storage import FolderStorage
 from lakemark.storage.properties_file import read_properties
-from lakemark.timeline.lock import LeaseLost
+from lakemark.timeline.content import encode_rollback_plan
+from lakemark.timeline.locks.table_lock import LeaseLost
 from lakemark.timeline.timeline import Timeline
-from lakemark.timeline.timeline_store import TimelineStore, rollback_plan_content
+from lakemark.timeline.timeline_store import TimelineStore
 from sinks.hudi.table_services import (
     archive,
     clean,
@@ -151,7 +152,7 @@ def test_the_rollback_of_apache_hudi_is_not_anticipated() -> None:
     store = metadata_store(storage)
     at = store.clock.next_instant(store.load().newest_time)
     plan = RollbackPlan(pending.requested_at, Action.DELTA_COMMIT, {})
-    store.create(Instant(at, Action.ROLLBACK, State.REQUESTED), rollback_plan_content(plan))
+    store.create(Instant(at, Action.ROLLBACK, State.REQUESTED), encode_rollback_plan(plan))
     maintain_metadata_table_now(started(storage).table, POLICIES)
     assert metadata_timeline(storage).find(pending.requested_at) == pending
 

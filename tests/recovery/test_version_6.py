@@ -26,8 +26,8 @@ from lakemark.services.savepoint import create_savepoint
 from lakemark.storage import Storage, StorageLocation, open_storage
 from lakemark.table import Table
 from lakemark.timeline.clock import UTC_CLOCK
+from lakemark.timeline.content import encode_compaction_plan
 from lakemark.timeline.timeline import Timeline
-from lakemark.timeline.timeline_store import compaction_plan_content
 from lakemark.transaction.instant_files import files_of, names_of
 from lakemark.transaction.rollback import recover, roll_back_named
 from lakemark.upgrade.change import change_version
@@ -53,7 +53,7 @@ def planned_by_others(table: Table, plan: CompactionPlan) -> Instant:
     """A compaction, planned while somebody writes, as another release may do."""
     at = table.store.clock.next_instant(table.store.load().newest_time)
     requested = Instant(at, Action.COMPACTION, State.REQUESTED)
-    table.store.create(requested, compaction_plan_content(plan))
+    table.store.create(requested, encode_compaction_plan(plan))
     return requested
 
 
@@ -157,7 +157,7 @@ def test_a_log_counts_for_the_metadata_table_once_its_commit_has_completed() -> 
     copied = log.replace(".log.1_", ".log.9_")
     storage.create(copied, storage.read(log))
     (difference,) = writer(storage).table.metadata_differences()
-    assert (difference.place, difference.stored) == (copied, "absent")
+    assert (difference.path, difference.stored) == (copied, "absent")
 
 
 def test_a_metadata_table_that_was_made_in_the_second_of_a_commit_is_continued() -> None:
@@ -282,7 +282,7 @@ def test_a_writer_of_the_old_version_completes_nothing() -> None:
     late = writer(storage)
     late.table.refresh()
     change_version(writer(storage).table.access, FormatVersion.V9)
-    with pytest.raises(Refused, match="was of version 8 when it was opened and is of version 9"):
+    with pytest.raises(Refused, match="had version 8 when it was opened, and has version 9"):
         commit(late, [Row("a", 2, 2)])
     with pytest.raises(Refused, match="start again"):
         late.abandon()

@@ -25,8 +25,8 @@ from lakemark.services.compaction import CompactionPolicy
 from lakemark.storage import Storage, StorageLocation, open_storage
 from lakemark.timeline import clock
 from lakemark.timeline.clock import UTC_CLOCK
-from lakemark.timeline.lock import LockProvider
-from lakemark.timeline.timeline_store import commit_content, rollback_plan_content
+from lakemark.timeline.content import encode_commit, encode_rollback_plan
+from lakemark.timeline.locks.open_lock import LockProviderName
 from lakemark.transaction import heartbeat
 from lakemark.transaction.conflicts import ClusteringPlanned
 from lakemark.transaction.heartbeat import (
@@ -109,7 +109,9 @@ def local(tmp_path: Path) -> Storage:
 def share(storage: Storage, batches: int, faults: int, has_metadata: bool) -> list[Streamer]:
     """Two writers of a table; both have written all of it, once, when it returns."""
     provider = (
-        LockProvider.STORAGE if storage.supports_compare_and_swap else LockProvider.FILE_SYSTEM
+        LockProviderName.STORAGE
+        if storage.supports_compare_and_swap
+        else LockProviderName.FILE_SYSTEM
     )
     opened = partial(
         shared_writer,
@@ -470,15 +472,19 @@ def leave_a_rollback(to: TableWriter, pending: Instant) -> None:
     requested = Instant(
         access.generate_time(pending.requested_at), Action.ROLLBACK, State.REQUESTED
     )
-    access.timeline.create(requested, rollback_plan_content(plan))
+    access.timeline.create(requested, encode_rollback_plan(plan))
     access.timeline.create(requested.inflight())
 
 
 def complete_as_apache(to: TableWriter, pending: Instant, written: Written) -> None:
     """Without a look at what others do to it."""
     access = to.table.access
-    metadata = CommitMetadata((written.stat,) if written.stat else (), to._own_metadata(), "UPSERT")
-    content = commit_content(pending.action, metadata, access.timeline.version)
+    metadata = CommitMetadata(
+        write_stats=(written.stat,) if written.stat else (),
+        extra_metadata=to._own_metadata(),
+        operation="UPSERT",
+    )
+    content = encode_commit(pending.action, metadata, access.timeline.version)
     access.timeline.prepare(pending, content)
     access.timeline.publish(pending, access.generate_time(access.timeline.load().newest_time))
     to.table.access.storage.delete([f"{HEARTBEAT_FOLDER}/{pending.requested_at}"])

@@ -33,13 +33,13 @@ def _begin_over_old_timeline(
 
 #: What takes the place of which part of the code, for each rule.
 RULES: Mapping[str, tuple[str, Any]] = {
-    "withdrawal": ("lakemark.timeline.lock._withdraw_prepared", _nothing),
+    "withdrawal": ("lakemark.timeline.locks.open_lock._withdraw_prepared", _nothing),
     "conflicts": ("lakemark.transaction.transaction.check_conflicts", _nothing),
     "base": (
         "lakemark.transaction.transaction.Transaction.begin",
         staticmethod(_begin_over_old_timeline),
     ),
-    "lease": ("lakemark.timeline.lock.Lease.check", _nothing),
+    "lease": ("lakemark.timeline.locks.table_lock.Lease.check", _nothing),
     "heartbeats": ("lakemark.transaction.multi_writer.beating", lambda *_: frozenset[str]()),
     "standing": ("lakemark.transaction.transaction.Transaction._check_standing", _nothing),
 }

@@ -258,7 +258,9 @@ def test_several_ordering_fields_compare_one_after_the_other(tmp_path: Path) -> 
 
 def test_explicit_merge_mode_is_stored_in_the_table(tmp_path: Path) -> None:
     """Merge Modes: the requested mode is persisted as hoodie.record.merge.mode."""
-    spec = TableSpec("t", ("id",), ordering=("ts",), merge_mode=MergeMode.COMMIT_TIME)
+    spec = TableSpec(
+        name="t", record_key=("id",), ordering=("ts",), merge_mode=MergeMode.COMMIT_TIME
+    )
     stored = TableProperties.parse(spec.to_properties().to_bytes())
     assert stored.values[keys.MERGE_MODE] == "COMMIT_TIME_ORDERING"
     assert stored.merge_mode is MergeMode.COMMIT_TIME, "though it has an ordering field"
@@ -290,8 +292,10 @@ def test_writer_with_another_merge_mode_is_refused(stored: MergeMode, wanted: Me
     Apache Hudi lets a write config override it; then a compaction and the queries before it merge
     differently. Lakemark refuses the writer.
     """
-    found = TableSpec("t", ("id",), ordering=("ts",), merge_mode=stored).to_properties()
-    requested = TableSpec("t", ("id",), ordering=("ts",), merge_mode=wanted)
+    found = TableSpec(
+        name="t", record_key=("id",), ordering=("ts",), merge_mode=stored
+    ).to_properties()
+    requested = TableSpec(name="t", record_key=("id",), ordering=("ts",), merge_mode=wanted)
     with pytest.raises(InvalidConfig, match="merge_mode"):
         requested.check(found, "/lake/t")
 

@@ -19,7 +19,8 @@ from pyspark.sql import SparkSession
 
 from lakemark.storage import Storage, StorageLocation, open_storage
 from lakemark.table import create_table, open_table
-from lakemark.timeline.lock import Lease, open_lock
+from lakemark.timeline.locks.open_lock import open_lock
+from lakemark.timeline.locks.table_lock import Lease
 from sinks.batch import KafkaBatch
 from sinks.hudi.exchange import OpenWrite, Prepare, Written
 from streamer import pipeline

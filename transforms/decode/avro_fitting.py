@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakemark.schema.promotion import promoted
+from lakemark.schema.promotion import promote
 from transforms.decode.calendar import outside_calendar, to_microseconds
 from transforms.decode.decoder import EpochUnit
 
@@ -234,7 +234,7 @@ def _timestamps(values: pa.Array, wanted: pa.DataType, unit: EpochUnit) -> pa.Ar
 
 
 def _promoted(values: pa.Array, wanted: pa.DataType) -> pa.Array:
-    return promoted(pa.chunked_array([values]), wanted).chunk(0)
+    return promote(pa.chunked_array([values]), wanted).chunk(0)
 
 
 def _where_it_can(

@@ -14,7 +14,7 @@ from lakemark.schema.evolution import (
     ValueKind,
     column_count,
     dotted,
-    evolved,
+    evolve,
 )
 from transforms.decode.json_mismatches import MisfitFinder, Misfits
 from transforms.decode.json_record import RecordInspector
@@ -106,7 +106,7 @@ class Judge:
             if self._policy.wider_values == "evolve":
                 asked |= self._policy.as_columns(found.wider)
             if len(asked) > checked:
-                if column_count(evolved(self._schema, frozenset(asked))) > most:
+                if column_count(evolve(self._schema, frozenset(asked))) > most:
                     break
                 checked = 2 * len(asked)
         return frozenset(asked)
@@ -149,7 +149,7 @@ class Judge:
         if inspector is None:
             if len(self._inspectors) == _KEPT_INSPECTORS:
                 self._inspectors.clear()
-            inspector = RecordInspector(evolved(self._schema, proposal))
+            inspector = RecordInspector(evolve(self._schema, proposal))
             self._inspectors[proposal] = inspector
         return inspector.inspect(value).reason is None
 

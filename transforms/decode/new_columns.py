@@ -10,7 +10,7 @@ from collections.abc import Set
 
 import pyarrow as pa
 
-from lakemark.schema.evolution import MAX_EVOLVED_COLUMNS, Sighting, column_count, evolved
+from lakemark.schema.evolution import MAX_EVOLVED_COLUMNS, Sighting, column_count, evolve
 from transforms.decode.schema_policy import SchemaPolicy
 
 #: Columns that one JSON record may add, counting those inside structs.
@@ -38,7 +38,7 @@ class ColumnLimit:
         """Why the unknown fields of a record are too many; None if they are not."""
         if len(unknown) <= self._allowed:  # no sighting adds more than one column
             return None
-        wanted = evolved(self._schema, self._policy.as_columns(unknown))
+        wanted = evolve(self._schema, self._policy.as_columns(unknown))
         added = column_count(wanted) - self._columns
         if added <= self._allowed:
             return None

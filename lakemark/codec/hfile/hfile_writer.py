@@ -20,7 +20,7 @@ from lakemark.codec.byte_strings import byte_strings
 from lakemark.codec.hfile import file_info
 from lakemark.codec.hfile.block import DATA, FILE_INFO, META, ROOT_INDEX, encode_block
 from lakemark.codec.hfile.block_index import BlockIndex, BlockPlace, encode_root_index
-from lakemark.codec.hfile.data_block import Entries, encode_entries
+from lakemark.codec.hfile.hfile_data_block import Entries, encode_entries
 from lakemark.codec.hfile.trailer import Compression, Trailer
 
 BLOCK_BYTES = 64 << 10

@@ -25,8 +25,8 @@ from lakemark.codec.hfile.block import (
     Block,
 )
 from lakemark.codec.hfile.block_index import BlockIndex, BlockPlace, parse_index, parse_root_index
-from lakemark.codec.hfile.data_block import Entries, parse_entries
 from lakemark.codec.hfile.file_info import parse_file_info
+from lakemark.codec.hfile.hfile_data_block import Entries, parse_entries
 from lakemark.codec.hfile.selection import Everything, Keys, Prefixes, Selection
 from lakemark.codec.hfile.trailer import TRAILER_BYTES, Trailer
 from lakemark.errors import CorruptData

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakemark.codec.hfile.data_block import Entries
+from lakemark.codec.hfile.hfile_data_block import Entries
 
 
 class Selection(Protocol):

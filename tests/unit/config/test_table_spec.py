@@ -23,8 +23,8 @@ from lakemark.model.format_version import FormatVersion
 from tests.golden.golden_table import unpack
 
 MODELS = "org.apache.hudi.common.model."
-PLAIN = TableSpec("trips", ("id",))
-ORDERED = TableSpec("trips", ("id",), ordering=("ts",))
+PLAIN = TableSpec(name="trips", record_key=("id",))
+ORDERED = TableSpec(name="trips", record_key=("id",), ordering=("ts",))
 OWN = MergerName("shop.merging:Totals", "1897ef5f-18bc-4557-939c-9d6a8afd1519")
 OTHER = MergerName("shop.merging:Other", "5b9b1b8e-40ae-4c4f-8a1f-5f7b1e1b7c11")
 OP_IS_D = DeleteMarker("op", "d")
@@ -189,7 +189,7 @@ def test_a_merger_is_stored_by_its_strategy_alone() -> None:
     }
     settings = replace(PLAIN, merger=OWN).merging
     assert settings == MergeSettings(
-        MergeMode.CUSTOM, strategy_id=OWN.strategy_id, merger_class=OWN.class_path
+        mode=MergeMode.CUSTOM, strategy_id=OWN.strategy_id, merger_class=OWN.class_path
     )
 
 
@@ -218,7 +218,7 @@ def test_a_merger_is_stored_by_its_strategy_alone() -> None:
         ),
         (
             replace(PLAIN, payload="FirstValueAvroPayload"),
-            "payload: FirstValueAvroPayload is unknown; known are DefaultHoodieRecordPayload, ",
+            "payload: FirstValueAvroPayload is unknown; use one of DefaultHoodieRecordPayload, ",
         ),
         (
             replace(ORDERED, payload="PartialUpdateAvroPayload", merge_mode=MergeMode.COMMIT_TIME),

@@ -198,7 +198,7 @@ def test_a_damaged_hfile_is_read_or_refused(data: st.DataObject) -> None:
 
 
 def test_blocks_without_rows_are_refused_by_name() -> None:
-    with pytest.raises(Unsupported, match="holds a COMMAND block"):
+    with pytest.raises(Unsupported, match="has a COMMAND block"):
         read_rows(block_of(BlockType.COMMAND, b""))
 
 

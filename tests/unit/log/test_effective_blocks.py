@@ -110,7 +110,7 @@ def test_a_block_written_again_after_its_rollback_counts() -> None:
 
 def test_a_command_that_nobody_knows_is_refused() -> None:
     header = {HeaderKey.INSTANT_TIME: "1", HeaderKey.COMMAND_BLOCK_TYPE: "1"}
-    with pytest.raises(Unsupported, match="the command 1"):
+    with pytest.raises(Unsupported, match="command 1"):
         effective_blocks(read_all(encode(BlockType.COMMAND, header, b"")), bool)
 
 

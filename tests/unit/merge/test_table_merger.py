@@ -34,8 +34,8 @@ def table(version: int, ordering: str = "ts", **values: str) -> TableProperties:
     )
 
 
-EVENT = MergeSettings(MergeMode.EVENT_TIME, ("ts",))
-COMMIT = MergeSettings(MergeMode.COMMIT_TIME, ("ts",))
+EVENT = MergeSettings(mode=MergeMode.EVENT_TIME, ordering_fields=("ts",))
+COMMIT = MergeSettings(mode=MergeMode.COMMIT_TIME, ordering_fields=("ts",))
 
 
 @pytest.mark.parametrize(
@@ -43,9 +43,9 @@ COMMIT = MergeSettings(MergeMode.COMMIT_TIME, ("ts",))
     [
         (table(9), EVENT),
         (table(9, MERGE_MODE="COMMIT_TIME_ORDERING"), COMMIT),
-        (table(9, ordering="", MERGE_MODE="EVENT_TIME_ORDERING"), MergeSettings(COMMIT.mode)),
+        (table(9, ordering="", MERGE_MODE="EVENT_TIME_ORDERING"), MergeSettings(mode=COMMIT.mode)),
         (table(6), EVENT),
-        (table(6, ordering=""), MergeSettings(COMMIT.mode)),
+        (table(6, ordering=""), MergeSettings(mode=COMMIT.mode)),
         (table(6, PAYLOAD_CLASS=f"{MODELS}DefaultHoodieRecordPayload"), EVENT),
         (table(6, PAYLOAD_CLASS=f"{MODELS}EventTimeAvroPayload"), EVENT),
         (table(6, PAYLOAD_CLASS=f"{MODELS}OverwriteWithLatestAvroPayload"), COMMIT),
@@ -97,10 +97,10 @@ def test_table_of_version_9_stores_all_merge_settings() -> None:
         DELETE_MARKER="d",
     )
     assert merge_settings(properties) == MergeSettings(
-        MergeMode.EVENT_TIME,
-        ("_event_lsn",),
-        PartialUpdateMode.FILL_UNAVAILABLE,
-        "gone",
+        mode=MergeMode.EVENT_TIME,
+        ordering_fields=("_event_lsn",),
+        partial_update=PartialUpdateMode.FILL_UNAVAILABLE,
+        unavailable_value="gone",
         delete_marker=DeleteMarker("op", "d"),
     )
 
@@ -108,7 +108,7 @@ def test_table_of_version_9_stores_all_merge_settings() -> None:
 def test_unknown_strategy_is_refused_by_name() -> None:
     properties = table(9, MERGE_MODE="CUSTOM", MERGE_STRATEGY_ID=OWN_STRATEGY, DELETE_FIELD="op")
     assert merge_settings(properties) == MergeSettings(
-        MergeMode.CUSTOM, ("ts",), strategy_id=OWN_STRATEGY
+        mode=MergeMode.CUSTOM, ordering_fields=("ts",), strategy_id=OWN_STRATEGY
     )
 
 
@@ -150,7 +150,9 @@ def test_writing_is_refused_for_read_only_merge_settings(properties: TableProper
 def test_payload_compares_only_types_that_hudi_holds_in_one_class(
     kind: pa.DataType, left: list[str]
 ) -> None:
-    settings = MergeSettings(MergeMode.EVENT_TIME, ("ts",), payload=Payload.PARTIAL_UPDATE)
+    settings = MergeSettings(
+        mode=MergeMode.EVENT_TIME, ordering_fields=("ts",), payload=Payload.PARTIAL_UPDATE
+    )
     settings = replace(settings, partial_update=PartialUpdateMode.IGNORE_DEFAULTS)
     changes = pa.table({RECORD_KEY: ["x", "x"], "ts": pa.array(["2", "1"]).cast(kind)})
     kinds = pa.array([ChangeKind.UPSERT] * 2, pa.int8())

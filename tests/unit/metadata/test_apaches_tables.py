@@ -188,7 +188,7 @@ def test_partitions_are_told_apart_by_their_names(tmp_path: Path) -> None:
     table = unpack("v9_mor_recordindex", tmp_path)
     for kind in PartitionKind:
         expected = [] if kind.stored_name.endswith("_") else [kind.stored_name]
-        assert table.metadata.of_kind(kind) == expected
+        assert table.metadata.partitions_of_kind(kind) == expected
     assert PartitionKind.of("secondary_index_by_name") is PartitionKind.SECONDARY_INDEX
 
 

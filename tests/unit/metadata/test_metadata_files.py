@@ -85,7 +85,7 @@ def test_the_same_changes_are_the_same_bytes() -> None:
 
 def test_no_changes_are_no_log() -> None:
     with pytest.raises(AssertionError):
-        log_file(RecordChanges.united([]), "files", INSTANT, 1)
+        log_file(RecordChanges.union([]), "files", INSTANT, 1)
 
 
 def test_a_schema_is_known_with_apaches_words_and_without() -> None:

@@ -18,7 +18,7 @@ from lakemark.model.action import COMMITS
 from lakemark.storage import Storage, StorageLocation
 from lakemark.table import Table, open_table
 from lakemark.timeline.clock import UTC_CLOCK
-from lakemark.timeline.timeline_store import commit_content
+from lakemark.timeline.content import encode_commit
 from tests.clocks import SharedClock, on_clock
 from tests.interop.lakemark import LakemarkWriter
 from tests.interop.oracle import ApacheTable
@@ -115,7 +115,7 @@ def test_partitions_keep_their_values_of_a_column_that_the_newest_commit_lacks(
     lacking = json.loads(metadata.extra_metadata[keys.SCHEMA])
     lacking["fields"] = [f for f in lacking["fields"] if f["name"] != "more"]
     extra = {**metadata.extra_metadata, keys.SCHEMA: json.dumps(lacking)}
-    content = commit_content(commit.action, replace(metadata, extra_metadata=extra))
+    content = encode_commit(commit.action, replace(metadata, extra_metadata=extra))
     table.storage.put(table.store.path_of(commit), content)
     again = LakemarkWriter.open(path, TABLE, WIDER)
     again.upsert(pa.table({"id": ["b"], "p": ["p"], "ts": [2], "more": ["six"]}, WIDER))

@@ -13,10 +13,10 @@ from lakemark.log.log_block import MAGIC
 from lakemark.metadata import metadata_store
 from lakemark.metadata.metadata_files import first_log_file, log_file
 from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
-from lakemark.metadata.metadata_writer import MetadataTableBehind
 from lakemark.metadata.record_changes import RecordChanges
 from lakemark.metadata.recorded_files import RecordedFiles
 from lakemark.metadata.valid_instants import ValidInstants
+from lakemark.metadata.writer_state import MetadataTableBehind
 from lakemark.model.file_names import LogFileName
 from lakemark.model.file_slice import FileSlice
 from lakemark.model.format_version import FormatVersion
@@ -118,7 +118,7 @@ def test_rows_are_read_and_the_next_start_makes_it_anew(
     fresh = writer(storage).table
     assert fresh.scan(where=f"ts = {COMMITS}").to_reader().read_all().num_rows == len(WHOLE)
     (found,) = fresh.metadata_differences()
-    assert (found.place, found.what) == (f"{METADATA_FOLDER}/files", "files")
+    assert (found.path, found.aspect) == (f"{METADATA_FOLDER}/files", "files")
     assert path in found.stored
     restarted = writer(storage)
     reason = restarted.table.keep_metadata_table()
@@ -250,12 +250,12 @@ def test_apaches_commits_name_each_file_that_is_read(name: str, tmp_path: Path) 
     apaches = unpack(name, tmp_path)
     recorded = _recorded(apaches)
     for partition in sorted(apaches.metadata.partitions):
-        assert apaches.metadata.difference(partition) is None
+        assert apaches.metadata.find_file_mismatch(partition) is None
         files = list(_read_files(apaches.metadata.slices(partition)))
         for lost in files if not partition.startswith("expr_index") else ():
             if not _may_be_lost(apaches, lost):
                 left = [file for file in files if file is not lost]
-                difference = recorded.difference(partition, left)
+                difference = recorded.find_mismatch(partition, left)
                 assert difference is not None and lost.path in difference
 
 

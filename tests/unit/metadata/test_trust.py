@@ -11,15 +11,14 @@ import pytest
 from lakemark.config.table_properties import TableType
 from lakemark.errors import Unsupported
 from lakemark.execution.runner import LocalRunner
-from lakemark.metadata import metadata_writer
-from lakemark.metadata.column_stats import partition_records
+from lakemark.metadata import commit_statistics, metadata_writer
+from lakemark.metadata.column_stats.encode import StatisticsEntry, encode_partition_statistics
 from lakemark.metadata.column_stats.lookup import PartitionStatistics
-from lakemark.metadata.column_stats.partition_records import RangesOf
-from lakemark.metadata.consistency import disagreement
+from lakemark.metadata.consistency import find_inconsistency
 from lakemark.metadata.index_definition import define_column_statistics, read_definitions
 from lakemark.metadata.metadata_table_opener import METADATA_FOLDER, open_metadata_table
-from lakemark.metadata.metadata_writer import MetadataTableBehind
 from lakemark.metadata.record_changes import RecordChanges
+from lakemark.metadata.writer_state import MetadataTableBehind
 from lakemark.model.action import Action, State
 from lakemark.model.changes import ChangeKind
 from lakemark.model.column_ranges import ColumnRanges
@@ -82,7 +81,7 @@ def test_rows_of_a_commit_that_it_lacks_are_read() -> None:
     ]
     assert fresh.scan(Snapshot(), where="ts = 3").to_reader().read_all().num_rows == 2
     first, *others = fresh.metadata_differences()
-    assert first.what == "timeline" and newest.requested_at in first.stored
+    assert first.aspect == "timeline" and newest.requested_at in first.stored
     assert others, "its files are not listed"
 
 
@@ -151,8 +150,8 @@ def test_a_clean_that_left_the_timeline_before_older_commits_is_no_stranger() ->
     )
     told = Timeline.of(replace(i, action=Action.DELTA_COMMIT) for i in (first, clean, last))
     archived = {clean.requested_at: clean.completed_at}
-    assert disagreement(Timeline.of([first, last], True, archived.get), told) is None
-    gone = disagreement(Timeline.of([first, last], True), told)
+    assert find_inconsistency(Timeline.of([first, last], True, archived.get), told) is None
+    gone = find_inconsistency(Timeline.of([first, last], True), told)
     assert gone is not None and clean.requested_at in gone
 
 
@@ -166,7 +165,7 @@ def test_a_clean_that_it_lacks_is_noticed() -> None:
     assert writer(storage).table.keep_metadata_table() is None
     forget(storage, cleaned.instant)
     fresh = writer(storage).table
-    assert fresh.metadata_differences()[0].what == "timeline"
+    assert fresh.metadata_differences()[0].aspect == "timeline"
     listed = {f.path for group in fresh.view().groups.values() for f in group.files.values()}
     assert listed and listed.isdisjoint(cleaned.plan.paths)
     assert fresh.keep_metadata_table() == f"it lacks clean {cleaned.instant.requested_at}"
@@ -209,11 +208,11 @@ def test_a_partition_whose_last_row_is_deleted_has_no_statistics() -> None:
 
 def test_statistics_that_were_not_told_are_differences(monkeypatch: pytest.MonkeyPatch) -> None:
     storage, to = table(1)
-    monkeypatch.setattr(metadata_writer, "column_statistics", lambda *_: NOTHING)
+    monkeypatch.setattr(commit_statistics, "encode_column_statistics", lambda *_: NOTHING)
     commit(to, [Row("a", 2, 2)])
     (log,) = [log for one in to.table.view().latest_slices() for log in one.logs]
-    found = [one for one in to.table.metadata_differences() if one.what == "ts"]
-    assert [(one.place, one.stored) for one in found] == [(log.path, "nothing")]
+    found = [one for one in to.table.metadata_differences() if one.aspect == "ts"]
+    assert [(one.path, one.stored) for one in found] == [(log.path, "no statistics")]
     assert storage.head(log.path) is not None
 
 
@@ -224,13 +223,13 @@ def test_a_file_without_statistics_is_read_and_has_them_from_then_on(
     make(storage, TableType.COPY_ON_WRITE)
     to = writer(storage)
     with monkeypatch.context() as patch:
-        patch.setattr(metadata_writer, "column_statistics", lambda *_: NOTHING)
+        patch.setattr(commit_statistics, "encode_column_statistics", lambda *_: NOTHING)
         commit(to, [Row(f"k{n}", n, n) for n in range(8)])
-    untold = {one.place for one in to.table.metadata_differences()}
+    untold = {one.path for one in to.table.metadata_differences()}
     assert len(untold) == 2
     commit(to, [Row("k0", 50, 50)])
     assert _of_partition(to, "ts") == (1, 50, 8)
-    (replaced,) = {one.place for one in to.table.metadata_differences()}
+    (replaced,) = {one.path for one in to.table.metadata_differences()}
     assert replaced not in {one.base.path for one in to.table.view().latest_slices() if one.base}
 
 
@@ -271,13 +270,13 @@ def test_a_column_that_a_partition_has_no_statistics_of_is_looked_up_in_its_file
 ) -> None:
     storage, to = table()
 
-    def without_ts(partitions: Sequence[RangesOf], version: str) -> RecordChanges:
+    def without_ts(partitions: Sequence[StatisticsEntry], version: str) -> RecordChanges:
         rows = ColumnRanges.of(pa.table({"_hoodie_record_key": ["k"]}), ["_hoodie_record_key"])
         told = [one._replace(ranges=rows) for one in partitions]
-        return partition_records.partition_statistics(told, version)
+        return encode_partition_statistics(told, version)
 
     with monkeypatch.context() as patch:
-        patch.setattr(metadata_writer, "partition_statistics", without_ts)
+        patch.setattr(commit_statistics, "encode_partition_statistics", without_ts)
         commit(to, [Row(f"k{n}", n, n) for n in range(8)])
     to = writer(storage)
     commit(to, [Row("k0", 50, 50)])
@@ -291,21 +290,21 @@ def test_bounds_that_are_not_tight_and_files_that_are_gone_are_differences(
     storage, to = table(1)
     wide = ColumnRanges.of(pa.table({"ts": [-1, 1]}), ["ts"])
 
-    def widened(partitions: Sequence[RangesOf], version: str) -> RecordChanges:
-        both = [one._replace(ranges=ColumnRanges.united([one.ranges, wide])) for one in partitions]
-        return partition_records.partition_statistics(both, version)
+    def widened(partitions: Sequence[StatisticsEntry], version: str) -> RecordChanges:
+        both = [one._replace(ranges=ColumnRanges.union([one.ranges, wide])) for one in partitions]
+        return encode_partition_statistics(both, version)
 
     with monkeypatch.context() as patch:
-        patch.setattr(metadata_writer, "partition_statistics", widened)
+        patch.setattr(commit_statistics, "encode_partition_statistics", widened)
         commit(to, [Row("a", 2, 2)])
     (found,) = to.table.metadata_differences()
-    assert (found.place, found.what) == ("north/", "ts") and "min -1" in found.stored
+    assert (found.path, found.aspect) == ("north/", "ts") and "min -1" in found.stored
     compact(to)
     assert to.table.metadata_differences() == [], "a compaction makes them anew"
     commit(to, [Row("a", 3, 3)])
-    monkeypatch.setattr(metadata_writer, "deleted_column_statistics", lambda *_: NOTHING)
+    monkeypatch.setattr(metadata_writer, "delete_column_statistics", lambda *_: NOTHING)
     (cleaned,) = clean(to.table, CleaningPolicy(commits=1))
-    gone = {one.place for one in writer(storage).table.metadata_differences()}
+    gone = {one.path for one in writer(storage).table.metadata_differences()}
     assert gone == {path.rpartition("/")[2] for path in cleaned.plan.paths}
 
 

@@ -20,7 +20,7 @@ from lakemark.read.cdc import Inference
 from lakemark.read.instant_range import InstantRange
 from lakemark.storage import Storage, StorageLocation, open_storage
 from lakemark.table import Table, open_table
-from lakemark.timeline.timeline_store import commit_content
+from lakemark.timeline.content import encode_commit
 from tests.depth import examples
 from tests.tables import Row, commit, make, writer
 from tests.unit.read.histories import Batch, History, Service, batches, compacted, outcome, write
@@ -125,7 +125,7 @@ def _as_delete(storage: Storage, location: StorageLocation) -> Table:
     table = open_table(location)
     last = table.timeline.completed()[-1]
     metadata = replace(table.store.read_commit(last), operation="DELETE")
-    storage.put(table.store.path_of(last), commit_content(last.action, metadata))
+    storage.put(table.store.path_of(last), encode_commit(last.action, metadata))
     return open_table(location)
 
 

@@ -136,7 +136,7 @@ def test_replacement_after_the_end_does_not_hide_rows_of_the_range() -> None:
     written = commit(to, [Row("a", 1, v=7)])
     (stat,) = to.table.store.read_commit(written).write_stats
     replaced = {str(stat.partition_path): (stat.file_id,)}
-    replacing.commit(CommitMetadata((), {}, replaced_file_ids=replaced))
+    replacing.commit(CommitMetadata(write_stats=(), extra_metadata={}, replaced_file_ids=replaced))
     table = open_table(to.table.location)
     assert table.view().replaced
     instant_range = InstantRange.of(
@@ -153,7 +153,7 @@ def test_replacement_in_the_range_hides_the_replaced_rows() -> None:
     (stat,) = to.table.store.read_commit(written).write_stats
     replacing, _ = Transaction.begin(to.table.access, Action.REPLACE_COMMIT, to.table.refresh)
     replaced = {str(stat.partition_path): (stat.file_id,)}
-    replacing.commit(CommitMetadata((), {}, replaced_file_ids=replaced))
+    replacing.commit(CommitMetadata(write_stats=(), extra_metadata={}, replaced_file_ids=replaced))
     table = open_table(to.table.location)
     begin = str(history.instants[0].completed_at)
     plan = incremental.plan(table.view(), table.store, InstantRange.of(begin))

@@ -166,7 +166,13 @@ def test_statistics_are_ignored_if_merging_creates_values() -> None:
 def test_row_with_a_value_created_by_merging_is_found(tmp_path: Path) -> None:
     merger_class = f"{Summing.__module__}:{Summing.__qualname__}"
     name = MergerName(merger_class, Summing.merging_strategy)
-    spec = TableSpec("sums", ("id",), TableType.MERGE_ON_READ, ordering=("ts",), merger=name)
+    spec = TableSpec(
+        name="sums",
+        record_key=("id",),
+        table_type=TableType.MERGE_ON_READ,
+        ordering=("ts",),
+        merger=name,
+    )
     schema = pa.schema([("id", pa.string()), ("ts", pa.int64()), ("amount", pa.int64())])
     table = WrittenTable.create(tmp_path, schema, spec.to_properties(), merger_class)
     table.open().keep_metadata_table()

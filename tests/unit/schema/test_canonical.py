@@ -67,7 +67,7 @@ def test_a_name_that_apache_refuses_is_refused(name: str) -> None:
 
 
 def test_two_columns_of_one_name_are_refused() -> None:
-    with pytest.raises(InvalidConfig, match="a is there twice"):
+    with pytest.raises(InvalidConfig, match="a occurs twice"):
         canonical(pa.schema([("a", pa.int32()), ("a", pa.int64())]))
 
 

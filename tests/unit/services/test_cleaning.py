@@ -11,12 +11,12 @@ from lakemark.config.table_properties import TableType
 from lakemark.errors import InvalidConfig, Refused
 from lakemark.model.action import Action, State
 from lakemark.model.instant import Instant
-from lakemark.model.restore import RestorePlan
+from lakemark.model.restore_plan import RestorePlan
 from lakemark.services.archival_plan import ArchivalPolicy
 from lakemark.services.cleaning import request, take_up
 from lakemark.services.cleaning_plan import CleaningPolicy
 from lakemark.services.savepoint import check_not_cleaned
-from lakemark.timeline.timeline_store import restore_plan_content
+from lakemark.timeline.content import encode_restore_plan
 from lakemark.transaction.multi_writer import MultiWriter
 from sinks.hudi.table_services import archive, clean
 from sinks.hudi.table_writer import TableWriter
@@ -147,7 +147,7 @@ def test_nothing_goes_while_a_restore_is_pending() -> None:
     assert request(table.access, lambda _: table.view(), ONE_COMMIT) is not None
     at = table.store.clock.next_instant(table.store.load().newest_time)
     pending = Instant(at, Action.RESTORE, State.REQUESTED)
-    table.store.create(pending, restore_plan_content(RestorePlan(at, ())))
+    table.store.create(pending, encode_restore_plan(RestorePlan(at, ())))
     fresh, files = writer(table.storage).table, data_files(table.storage)
     with pytest.raises(Refused, match="has not ended; finish it first"):
         clean(fresh, ONE_COMMIT)

@@ -56,7 +56,7 @@ def view_of(
         file = data_file("p", name, 1)
         assert file is not None
         files.append(file)
-    operation = CompactionOperation(GROUP, "", None, ())
+    operation = CompactionOperation(group=GROUP, base_instant="", data_file=None, log_files=())
     plans = {} if compaction is None else {time(compaction): CompactionPlan((operation,))}
     gone = CommitMetadata(replaced_file_ids={"p": ("g",)})
     replacements = {} if replaced_at is None else {time(replaced_at): gone}

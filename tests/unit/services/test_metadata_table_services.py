@@ -12,7 +12,7 @@ from lakemark.model.instant import Instant
 from lakemark.services.archival_plan import ArchivalPolicy
 from lakemark.services.cleaning_plan import CleaningPolicy, Retention
 from lakemark.services.metadata_table_services import MetadataPolicies, maintain
-from lakemark.timeline.lock import open_lock
+from lakemark.timeline.locks.open_lock import open_lock
 from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.transaction.table_context import TableContext

@@ -14,7 +14,7 @@ from lakemark.model.format_version import FormatVersion
 from lakemark.model.instant import Instant
 from lakemark.services.compaction import CompactionPolicy
 from lakemark.storage import Storage
-from lakemark.timeline.lock import LeaseLost
+from lakemark.timeline.locks.table_lock import LeaseLost
 from lakemark.transaction.rollback import roll_back_named
 from lakemark.upgrade.change import change_version
 from sinks.hudi.compactions import request_compaction

@@ -11,7 +11,7 @@ from lakemark.config.table_properties import PROPERTIES_PATH, TableProperties, T
 from lakemark.errors import Fenced, HudiError, Refused
 from lakemark.execution.runner import LocalRunner
 from lakemark.model.action import COMMITS, Action, State
-from lakemark.model.clean import CleanPlan
+from lakemark.model.clean_plan import CleanPlan
 from lakemark.model.format_version import FormatVersion
 from lakemark.model.instant import Instant
 from lakemark.model.rollback_plan import RollbackPlan
@@ -20,13 +20,13 @@ from lakemark.services.archival_plan import ArchivalPolicy
 from lakemark.services.compaction import CompactionPolicy
 from lakemark.services.restore import restore
 from lakemark.services.savepoint import create_savepoint
-from lakemark.timeline.taken_back import taken_back
-from lakemark.timeline.timeline import Timeline
-from lakemark.timeline.timeline_store import (
-    clean_metadata_content,
-    rollback_metadata_content,
-    rollback_plan_content,
+from lakemark.timeline.content import (
+    encode_clean_metadata,
+    encode_rollback_metadata,
+    encode_rollback_plan,
 )
+from lakemark.timeline.timeline import Timeline
+from lakemark.timeline.undone_instants import find_undone
 from lakemark.transaction.heartbeat import HEARTBEAT_FOLDER
 from lakemark.transaction.rollback import plan_rollback, roll_back_named
 from lakemark.upgrade.change import change_version
@@ -225,7 +225,7 @@ def test_a_restore_leaves_nothing_of_what_came_after(clock: VirtualTime) -> None
     assert table.open().table.keep_metadata_table()
     first, second, *later = commits(table)
     access = table.open().table.access
-    content = rollback_plan_content(plan_rollback(access, later[-1].requested_at))
+    content = encode_rollback_plan(plan_rollback(access, later[-1].requested_at))
     at = access.generate_time(access.timeline.load().newest_time)
     access.timeline.create(Instant(at, Action.ROLLBACK, State.REQUESTED), content)
     restore_to(table.open(), second.requested_at)
@@ -257,12 +257,12 @@ def test_a_rollback_of_an_attempt_does_not_take_a_commit_of_the_history_back() -
     for name in (done.requested_at, undone.requested_at):
         rollback = at.begin(Action.ROLLBACK)
         plan = RollbackPlan(name, Action.COMMIT, {})
-        at.publish(rollback, rollback_metadata_content(plan, rollback.requested_at, 1))
+        at.publish(rollback, encode_rollback_metadata(plan, rollback.requested_at, 1))
     at.store.forget(undone)
     at.store.archive([done], lambda: None)
     names = [done.requested_at, undone.requested_at]
     archived = at.store.load_archived()
-    assert taken_back(at.store, names, at.load(), archived) == {undone.requested_at}
+    assert find_undone(at.store, names, at.load(), archived) == {undone.requested_at}
     assert at.load().find(kept.requested_at) == kept
 
 
@@ -273,8 +273,13 @@ def test_a_replacement_stays_active_until_what_it_replaced_was_cleaned(is_cleane
     others = [at.commit(Action.COMMIT, written(("north", "2"))) for _ in range(6)]
     retained = others[0] if is_cleaned else replacement
     begun = at.begin(Action.CLEAN)
-    plan = CleanPlan("KEEP_LATEST_COMMITS", {}, retained.requested_at, "commit")
-    at.publish(begun, clean_metadata_content(plan, begun.requested_at, 1))
+    plan = CleanPlan(
+        policy="KEEP_LATEST_COMMITS",
+        files={},
+        earliest_retained=retained.requested_at,
+        earliest_action="commit",
+    )
+    at.publish(begun, encode_clean_metadata(plan, begun.requested_at, 1))
     chosen = archival.propose(at.store, at.load(), ArchivalPolicy(2, 4), None, lambda _: ())
     assert (replacement in chosen) == is_cleaned
 

@@ -17,8 +17,8 @@ from lakemark.schema.evolution import (
     MAX_EVOLVED_COLUMNS,
     MAX_EVOLVED_DEPTH,
     ValueKind,
-    evolved,
-    united,
+    evolve,
+    unite_schemas,
 )
 from lakemark.storage import StorageLocation
 from sinks.hudi.sink import SchemaRefused, TooManyColumns
@@ -75,10 +75,10 @@ def test_no_schema_is_deeper_than_files_can_be() -> None:
     sightings = {(within[:n], ValueKind.STRUCT) for n in range(1, len(within) + 1)}
     beyond = {((*within, "x"), ValueKind.INT)}
     schema = pa.schema([("id", pa.string())])
-    assert evolved(schema, frozenset(sightings | beyond)) == schema
+    assert evolve(schema, frozenset(sightings | beyond)) == schema
     listed = {(("x", *(ELEMENT,) * n), ValueKind.ARRAY) for n in range(60)}
     deep = {(("x", *(ELEMENT,) * 60), ValueKind.INT)}
-    assert evolved(schema, frozenset(listed | deep)) == schema
+    assert evolve(schema, frozenset(listed | deep)) == schema
 
 
 @pytest.mark.parametrize("nested", [objects, arrays])
@@ -200,10 +200,10 @@ def test_names_that_are_values_make_no_arrow_columns(
 def test_columns_do_not_differ_only_by_case() -> None:
     table = pa.schema([("Foo", pa.int32()), ("s", pa.struct([("A", pa.int32())]))])
     with pytest.raises(InvalidConfig, match=r"foo differs from column Foo .* only by case"):
-        united(table, pa.schema([("foo", pa.int32())]), "here")
+        unite_schemas(table, pa.schema([("foo", pa.int32())]), "here")
     nested = pa.schema([("s", pa.struct([("a", pa.int32())]))])
     with pytest.raises(InvalidConfig, match="column s"):
-        united(table, nested, "here")
+        unite_schemas(table, nested, "here")
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lakemark.errors import InvalidConfig
-from lakemark.storage import StorageLocation, open_storage, place_of
+from lakemark.storage import StorageLocation, canonical_url, open_storage
 from lakemark.storage.probe import check_conditional_puts
 from lakemark.storage.storage import InvalidPath
 
@@ -24,7 +24,7 @@ from lakemark.storage.storage import InvalidPath
     ids=lambda urls: urls[0],
 )
 def test_each_place_has_one_spelling(urls: list[str]) -> None:
-    assert len({place_of(url) for url in urls}) == 1
+    assert len({canonical_url(url) for url in urls}) == 1
 
 
 def test_other_places_are_others(tmp_path: Path) -> None:
@@ -37,12 +37,12 @@ def test_other_places_are_others(tmp_path: Path) -> None:
         "s3://lake",
         "lake",
     ]
-    assert len({place_of(url) for url in urls}) == len(urls)
+    assert len({canonical_url(url) for url in urls}) == len(urls)
 
 
 def test_a_link_is_the_place_that_it_leads_to(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "lake")
-    assert place_of(f"{tmp_path}/link/t") == place_of(f"{tmp_path}/lake/t")
+    assert canonical_url(f"{tmp_path}/link/t") == canonical_url(f"{tmp_path}/lake/t")
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_what_names_no_place_is_refused_as_when_it_is_opened(
     url: str, error: type[Exception]
 ) -> None:
     with pytest.raises(error) as named:
-        place_of(url)
+        canonical_url(url)
     with pytest.raises(error) as opened:
         open_storage(StorageLocation(url))
     assert str(named.value) == str(opened.value)
@@ -85,7 +85,7 @@ def test_broken_url_scheme_is_refused_instead_of_becoming_a_local_folder(
     url: str, scheme: str
 ) -> None:
     with pytest.raises(InvalidConfig, match="neither a URL nor a plain path") as raised:
-        place_of(url)
+        canonical_url(url)
     assert f"write {scheme}://…;" in str(raised.value)
     with pytest.raises(InvalidConfig):
         open_storage(StorageLocation(url))
@@ -95,7 +95,7 @@ def test_broken_url_scheme_is_refused_instead_of_becoming_a_local_folder(
     "path", ["s3/t", "./s3//t", "lake//t", "a:b/t", "s3x/t", "/s3:/t", "file:/lake/t", "c:t"]
 )
 def test_plain_path_that_resembles_a_url_is_accepted(path: str) -> None:
-    assert place_of(path).startswith("file:///")
+    assert canonical_url(path).startswith("file:///")
 
 
 def test_a_place_that_takes_no_files_is_told_itself(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from lakemark.model.action import COMMITS
 from lakemark.model.format_version import FormatVersion
 from lakemark.storage import Storage, StorageLocation, open_storage
 from lakemark.storage.properties_file import read_properties, replace_properties
-from lakemark.timeline.lock import LeaseLost
+from lakemark.timeline.locks.table_lock import LeaseLost
 from sinks.hudi.version_change import take_to_version
 from tests.clocks import SharedClock, on_clock
 from tests.storages import WatchedStorage

@@ -29,11 +29,11 @@ from lakemark.model.meta_columns import without_meta_columns
 from lakemark.services.restore import plan_restore
 from lakemark.storage import Storage, StorageLocation, open_storage
 from lakemark.table import Table, open_table
-from lakemark.timeline.clock import ClockTurn
-from lakemark.timeline.timeline_store import (
-    compaction_plan_content,
-    restore_plan_content,
-    rollback_plan_content,
+from lakemark.timeline.clock import ClockSlot
+from lakemark.timeline.content import (
+    encode_compaction_plan,
+    encode_restore_plan,
+    encode_rollback_plan,
 )
 from lakemark.transaction.rollback import plan_rollback
 from sinks.hudi.table_writer import TableWriter
@@ -174,7 +174,7 @@ class Making:
     def request(self, action: Action, content: bytes = b"") -> Instant:
         """What a process leaves that dies right after it asked for something."""
         store = open_named(self.folder).store
-        name = store.clock.next_instant(store.load().newest_time, ClockTurn.SERVICE)
+        name = store.clock.next_instant(store.load().newest_time, ClockSlot.SERVICE)
         requested = Instant(name, action, State.REQUESTED)
         store.create(requested, content)
         return requested
@@ -261,7 +261,7 @@ def pending_compaction(made: Making) -> None:
 
 def pending_compaction_without_commits(made: Making) -> None:
     made.started()
-    made.request(Action.COMPACTION, compaction_plan_content(CompactionPlan(())))
+    made.request(Action.COMPACTION, encode_compaction_plan(CompactionPlan(())))
 
 
 def begun_compaction(made: Making) -> None:
@@ -292,7 +292,7 @@ def pending_rollback_of_the_first(made: Making) -> None:
     write_files(made.started(), [made.row("c", 5)])
     table = open_named(made.folder)
     plan = plan_rollback(table.access, table.timeline.pending()[0].requested_at)
-    made.request(Action.ROLLBACK, rollback_plan_content(plan))
+    made.request(Action.ROLLBACK, encode_rollback_plan(plan))
 
 
 def begun_rollback(made: Making) -> None:
@@ -321,7 +321,7 @@ def pending_restore(made: Making) -> None:
     table = open_named(made.folder)
     first, is_merge_on_read = table.timeline.instants[0], made.kind.table_type is MOR
     plan = plan_restore(table.timeline, first.requested_at, is_merge_on_read)
-    made.request(Action.RESTORE, restore_plan_content(plan))
+    made.request(Action.RESTORE, encode_restore_plan(plan))
 
 
 def begun_restore(made: Making) -> None:

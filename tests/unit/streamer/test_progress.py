@@ -47,8 +47,8 @@ TOLD: list[tuple[Event, str]] = [
         "alive: 0 behind, no commit since the start 61 s ago",
     ),
     (
-        events.PartWarned("warning", "lakemark.timeline.lock", "it stays"),
-        "warning (lakemark.timeline.lock): it stays",
+        events.PartWarned("warning", "lakemark.timeline.locks.table_lock", "it stays"),
+        "warning (lakemark.timeline.locks.table_lock): it stays",
     ),
     (events.StopAwaited("batch"), "stopping after this batch"),
     (events.StopAwaited("compaction"), "stopping after this compaction"),

@@ -20,7 +20,7 @@ from lakemark.model.commit_metadata import CommitMetadata
 from lakemark.model.instant import Instant
 from lakemark.storage import StorageLocation, open_storage
 from lakemark.storage.storage import Storage
-from lakemark.timeline.timeline_store import commit_content
+from lakemark.timeline.content import encode_commit
 
 HISTORY = ".hoodie/timeline/history"
 ARCHIVED = ".hoodie/archived"
@@ -50,7 +50,7 @@ def history_file(items: Sequence[Instant], layer: int = 0) -> tuple[str, bytes]:
             "instantTime": [i.requested_at for i in items],
             "completionTime": [i.completed_at for i in items],
             "action": [str(i.action) for i in items],
-            "metadata": [commit_content(Action.COMMIT, metadata_of(i)) for i in items],
+            "metadata": [encode_commit(Action.COMMIT, metadata_of(i)) for i in items],
             "plan": pa.nulls(len(items), pa.binary()),
             "version": [1] * len(items),
         }

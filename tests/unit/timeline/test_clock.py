@@ -14,7 +14,7 @@ from lakemark.timeline.clock import (
     MAX_CLOCK_DRIFT_S,
     UTC_CLOCK,
     ClockBehind,
-    ClockTurn,
+    ClockSlot,
     TimelineClock,
     TimelineZoneUnknown,
     add_to_instant,
@@ -86,10 +86,10 @@ def test_later_moments_have_later_times_outside_the_repeated_hour(
     st.sampled_from(CLOCKS),
     moments | around_the_repeated_hour,
     st.timedeltas(-timedelta(days=1), timedelta(seconds=MAX_CLOCK_DRIFT_S - 1)),
-    st.sampled_from([None, *ClockTurn]),
+    st.sampled_from([None, *ClockSlot]),
 )
 def test_the_next_instant_is_later_than_the_newest(
-    zone: TimelineClock, now: datetime, ahead: timedelta, turn: ClockTurn | None
+    zone: TimelineClock, now: datetime, ahead: timedelta, turn: ClockSlot | None
 ) -> None:
     clock = Clock(now)
     newest = zone.format(now + ahead)

@@ -7,7 +7,7 @@ from lakemark.model.commit_metadata import CommitMetadata
 from lakemark.model.format_version import FormatVersion
 from lakemark.model.instant import Instant
 from lakemark.storage import Storage
-from lakemark.timeline.timeline_store import commit_content
+from lakemark.timeline.content import encode_commit
 from lakemark.transaction.heartbeat import HEARTBEAT_FOLDER
 from sinks.hudi.exchange import Written
 from sinks.hudi.table_writer import TableWriter
@@ -75,8 +75,8 @@ def complete_as_apache(of: TableWriter, written: list[Written]) -> None:
 def prepare(of: TableWriter, written: list[Written]) -> None:
     """Lay the content of its commit aside."""
     stats = tuple(one.stat for one in written if one.stat is not None)
-    metadata = CommitMetadata(stats, of._own_metadata())
-    content = commit_content(inflight(of).action, metadata, of.table.store.version)
+    metadata = CommitMetadata(write_stats=stats, extra_metadata=of._own_metadata())
+    content = encode_commit(inflight(of).action, metadata, of.table.store.version)
     of.table.store.prepare(inflight(of), content)
 
 

@@ -14,7 +14,7 @@ from lakemark.model.commit_metadata import WriteStat
 from lakemark.services.compaction import CompactionPolicy
 from lakemark.storage import Storage
 from lakemark.storage.storage import NotFound
-from lakemark.timeline.lock import LeaseLost
+from lakemark.timeline.locks.table_lock import LeaseLost
 from lakemark.transaction.attempt import AttemptLost, discard
 from lakemark.transaction.rollback import roll_back, roll_back_named
 from sinks.hudi.compactions import Compaction, pending_compactions

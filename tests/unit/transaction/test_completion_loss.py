@@ -15,9 +15,9 @@ from lakemark.model.compaction_plan import CompactionOperation, CompactionPlan
 from lakemark.model.file_slice import FileGroupId
 from lakemark.model.format_version import FormatVersion
 from lakemark.model.instant import Instant
-from lakemark.timeline.lock import open_lock
+from lakemark.timeline.content import encode_commit, encode_compaction_plan
+from lakemark.timeline.locks.open_lock import open_lock
 from lakemark.timeline.timeline import Timeline
-from lakemark.timeline.timeline_store import commit_content, compaction_plan_content
 from lakemark.transaction.completion_loss import check_never_completed
 from lakemark.transaction.participant import NoParticipant
 from lakemark.transaction.table_context import TableContext
@@ -42,7 +42,7 @@ class Case:
         self.at = TimelineInMaking(version)
         self.requested = self.at.request(Action.COMMIT)
         extra = {keys.WRITER_ID: writer} if writer else {}
-        content = commit_content(Action.COMMIT, CommitMetadata(extra_metadata=extra), version)
+        content = encode_commit(Action.COMMIT, CommitMetadata(extra_metadata=extra), version)
         self.pending = self.requested.inflight()
         self.at.store.create(self.pending, content)
         self.base = f"{GROUP}_0-0-0_{self.pending.requested_at}.parquet"
@@ -53,15 +53,20 @@ class Case:
 
     def write_over(self, instant: Instant) -> None:
         """A commit that rewrote the base file."""
-        stat = WriteStat(GROUP, partition_path="north", prev_base_file=self.base)
-        self.at.complete(instant, CommitMetadata((stat,)))
+        stat = WriteStat(file_id=GROUP, partition_path="north", prev_base_file=self.base)
+        self.at.complete(instant, CommitMetadata(write_stats=(stat,)))
 
     def plan_over_logs(self) -> None:
         """A compaction that is to read a log of the commit."""
         slice_start = "20250101000000000" if self.at.version is V6 else self.pending.requested_at
         log = f".{GROUP}_{slice_start}.log.1_0-0-0"
-        operation = CompactionOperation(FileGroupId("north", GROUP), slice_start, None, (log,))
-        content = compaction_plan_content(CompactionPlan((operation,)))
+        operation = CompactionOperation(
+            group=FileGroupId("north", GROUP),
+            base_instant=slice_start,
+            data_file=None,
+            log_files=(log,),
+        )
+        content = encode_compaction_plan(CompactionPlan((operation,)))
         self.at.request(Action.COMPACTION, content)
 
     def keep(self, savepoint_of: str) -> None:

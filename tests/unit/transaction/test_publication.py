@@ -8,7 +8,8 @@ from lakemark.errors import Fenced, LockTimeout, Refused
 from lakemark.model.action import Action, State
 from lakemark.model.instant import Instant
 from lakemark.storage import Storage
-from lakemark.timeline.lock import LeaseLost, open_lock
+from lakemark.timeline.locks.open_lock import open_lock
+from lakemark.timeline.locks.table_lock import LeaseLost
 from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.transaction.publication import Publication
 from tests.clocks import SharedClock

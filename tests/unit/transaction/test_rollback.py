@@ -16,8 +16,8 @@ from lakemark.model.instant import Instant
 from lakemark.services.compaction import CompactionPolicy
 from lakemark.storage import Storage
 from lakemark.storage.storage import NotFound
-from lakemark.timeline.lock import LeaseLost
-from lakemark.timeline.timeline_store import rollback_plan_content
+from lakemark.timeline.content import encode_rollback_plan
+from lakemark.timeline.locks.table_lock import LeaseLost
 from lakemark.transaction.heartbeat import HEARTBEAT_FOLDER, HeartbeatExpired, WriterAlive
 from lakemark.transaction.rollback import plan_rollback, recover, roll_back, roll_back_named
 from lakemark.transaction.transaction import Transaction
@@ -245,7 +245,7 @@ def test_content_that_its_target_prepares_during_a_rollback_is_never_published(
 def leave_a_rollback(table: Table, target: TableWriter, *, is_begun: bool = True) -> Instant:
     """One whose writer has deleted nothing yet, and beats."""
     access = table.open().table.access
-    content = rollback_plan_content(plan_rollback(access, target.pending_instant))
+    content = encode_rollback_plan(plan_rollback(access, target.pending_instant))
     name = access.generate_time(access.timeline.load().newest_time)
     requested = Instant(name, Action.ROLLBACK, State.REQUESTED)
     access.timeline.create(requested, content)
@@ -325,7 +325,7 @@ def test_the_rollback_that_another_process_left_does_not_undo_what_others_have_b
     table = Table(clock)
     newest = commit(table.open(), [Row("b", 2, 2)])
     access = table.open().table.access
-    content = rollback_plan_content(plan_rollback(access, newest.requested_at))
+    content = encode_rollback_plan(plan_rollback(access, newest.requested_at))
     name = access.generate_time(newest.completed_at)
     access.timeline.create(Instant(name, Action.ROLLBACK, State.REQUESTED), content)
     commit(table.open(), [Row("b", 3, 3)])

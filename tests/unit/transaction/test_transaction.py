@@ -17,7 +17,7 @@ from lakemark.model.instant import Instant
 from lakemark.services.compaction import CompactionPolicy
 from lakemark.storage import Storage
 from lakemark.timeline.clock import UTC_CLOCK
-from lakemark.timeline.timeline_store import rollback_plan_content
+from lakemark.timeline.content import encode_rollback_plan
 from lakemark.transaction.heartbeat import HEARTBEAT_FOLDER
 from lakemark.transaction.rollback import plan_rollback, roll_back
 from lakemark.transaction.transaction import Transaction
@@ -195,7 +195,7 @@ def test_no_attempt_at_a_plan_begins_while_a_rollback_is_to_undo_one(clock: Virt
     executed(table, planned)
     clock.sleep(A_HEARTBEAT_AND_MORE_S)
     access = table.open().table.access
-    content = rollback_plan_content(plan_rollback(access, planned.requested_at))
+    content = encode_rollback_plan(plan_rollback(access, planned.requested_at))
     name = access.generate_time(access.timeline.load().newest_time)
     access.timeline.create(Instant(name, Action.ROLLBACK, State.REQUESTED), content)
     with pytest.raises(WriteConflict, match="is to undo an attempt"):

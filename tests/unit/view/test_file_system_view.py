@@ -74,7 +74,9 @@ def test_replaced_groups_are_hidden_but_known_to_the_cleaner() -> None:
     view = view_of(base("10"), base("10", file_id="h"), timeline=Timeline((completed("10", "11"),)))
     replacing = completed("20", "21", Action.REPLACE_COMMIT)
     stat = WriteStat(path="p/i_0-1-2_20.parquet", file_size_in_bytes=7)
-    after = view.with_commit(replacing, CommitMetadata((stat,), replaced_file_ids={"p": ("g",)}))
+    after = view.with_commit(
+        replacing, CommitMetadata(write_stats=(stat,), replaced_file_ids={"p": ("g",)})
+    )
     assert [s.group.file_id for s in after.latest_slices()] == ["h", "i"]
     assert [group.id.file_id for group in after.replaced_groups()] == ["g"]
     assert after.groups[FileGroupId("p", "h")] is view.groups[FileGroupId("p", "h")]
@@ -85,12 +87,15 @@ def test_replaced_groups_are_hidden_but_known_to_the_cleaner() -> None:
 
 def test_completed_compaction_is_no_longer_pending() -> None:
     group, other = FileGroupId("p", "g"), FileGroupId("p", "h")
-    operations = tuple(CompactionOperation(name, "", None, ()) for name in (group, other))
+    operations = tuple(
+        CompactionOperation(group=name, base_instant="", data_file=None, log_files=())
+        for name in (group, other)
+    )
     view = view_of(base("10"), base("10", file_id="h"), timeline=Timeline((completed("10", "11"),)))
     planned = view.with_compaction_plan("20", CompactionPlan(operations[:1]))
     planned = planned.with_compaction_plan("30", CompactionPlan(operations[1:]))
     stat = WriteStat(path="p/g_0-1-2_20.parquet", file_size_in_bytes=7)
-    after = planned.with_commit(completed("20", "40"), CommitMetadata((stat,)))
+    after = planned.with_commit(completed("20", "40"), CommitMetadata(write_stats=(stat,)))
     assert after.compactions == {other: "30"}
     assert after.groups[group].compaction is None
 
@@ -98,7 +103,7 @@ def test_completed_compaction_is_no_longer_pending() -> None:
 def test_commit_adds_partitions_and_file_sizes() -> None:
     stat = WriteStat(path="q/r/g_0-1-2_20.parquet", file_size_in_bytes=7)
     view = FileSystemView(Timeline(())).with_commit(
-        completed("20", "21"), CommitMetadata((stat, WriteStat(path=None)))
+        completed("20", "21"), CommitMetadata(write_stats=(stat, WriteStat(path=None)))
     )
     (file_slice,) = view.latest_slices("q/r")
     assert file_slice.base is not None
@@ -108,7 +113,7 @@ def test_commit_adds_partitions_and_file_sizes() -> None:
 
 
 def test_write_stat_without_a_data_file_is_corrupt() -> None:
-    metadata = CommitMetadata((WriteStat(path="p/what.txt"),))
+    metadata = CommitMetadata(write_stats=(WriteStat(path="p/what.txt"),))
     with pytest.raises(CorruptData, match=r"what\.txt"):
         FileSystemView(Timeline(())).with_commit(completed("20", "21"), metadata)
 

@@ -40,7 +40,9 @@ def _named(name: str) -> DataFile:
 
 def view_of(files: list[DataFile], *instants: Instant) -> FileSystemView:
     timeline = Timeline.of(instants)
-    plan = CompactionPlan((CompactionOperation(GROUP, "", None, ()),))
+    plan = CompactionPlan(
+        (CompactionOperation(group=GROUP, base_instant="", data_file=None, log_files=()),)
+    )
     plans = {i.requested_at: plan for i in timeline.pending(Action.COMPACTION)}
     return FileSystemView.of({"p": files}, timeline, plans, version=FormatVersion.V6)
 

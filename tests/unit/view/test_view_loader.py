@@ -17,7 +17,8 @@ from lakemark.model.format_version import FormatVersion
 from lakemark.model.instant import Instant
 from lakemark.storage import StorageLocation, open_storage
 from lakemark.storage.storage import Storage
-from lakemark.timeline.timeline_store import TimelineStore, commit_content, compaction_plan_content
+from lakemark.timeline.content import encode_commit, encode_compaction_plan
+from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.view.file_lister import DataFile, StorageFileLister, data_file
 from lakemark.view.file_system_view import FileSystemView
 from lakemark.view.late_files import without_late_files
@@ -131,8 +132,10 @@ def test_commit_archived_during_the_listing_does_not_disturb_it() -> None:
 def test_plan_removed_during_the_listing_raises_snapshot_changed() -> None:
     table = Table()
     planned = pending("20", Action.COMPACTION)
-    operation = CompactionOperation(FileGroupId("p", "g"), "10", None, ())
-    table.instants(planned, content=compaction_plan_content(CompactionPlan((operation,))))
+    operation = CompactionOperation(
+        group=FileGroupId("p", "g"), base_instant="10", data_file=None, log_files=()
+    )
+    table.instants(planned, content=encode_compaction_plan(CompactionPlan((operation,))))
     assert table.load().compactions == {FileGroupId("p", "g"): "20"}
     with pytest.raises(SnapshotChanged, match="removed"):
         table.load(lambda: table.storage.delete([table.store.path_of(planned)]))
@@ -153,7 +156,7 @@ def test_view_knows_replaced_groups_and_pending_clusterings() -> None:
     assert view.clusterings == {FileGroupId("p", "h"): "30"}
     assert seen(view) == [BASE, LOG]
     metadata = CommitMetadata(replaced_file_ids={"p": ("g",)})
-    table.instants(replacing, content=commit_content(Action.REPLACE_COMMIT, metadata))
+    table.instants(replacing, content=encode_commit(Action.REPLACE_COMMIT, metadata))
     view = table.load()
     assert seen(view) == []
     assert [group.id.file_id for group in view.replaced_groups()] == ["g"]

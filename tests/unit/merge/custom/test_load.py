@@ -91,7 +91,12 @@ def test_arguments_of_a_merger_are_pickled() -> None:
 
 def settings_of(merger: type[CustomMerger], merger_class: str | None = None) -> MergeSettings:
     strategy = merger.merging_strategy
-    return MergeSettings(MergeMode.CUSTOM, ("ts",), strategy_id=strategy, merger_class=merger_class)
+    return MergeSettings(
+        mode=MergeMode.CUSTOM,
+        ordering_fields=("ts",),
+        strategy_id=strategy,
+        merger_class=merger_class,
+    )
 
 
 def test_table_uses_the_first_merger_with_its_strategy_id() -> None:

@@ -43,7 +43,15 @@ ALL_COLUMNS = frozenset(COLUMNS)
 def merger_of(
     mode: MergeMode, partial: PartialUpdateMode | None = None, payload: Payload | None = None
 ) -> RecordMerger:
-    return table_merger(MergeSettings(mode, ("ts",), partial, UNAVAILABLE, payload))
+    return table_merger(
+        MergeSettings(
+            mode=mode,
+            ordering_fields=("ts",),
+            partial_update=partial,
+            unavailable_value=UNAVAILABLE,
+            payload=payload,
+        )
+    )
 
 
 EVENT, COMMIT = MergeMode.EVENT_TIME, MergeMode.COMMIT_TIME
@@ -304,7 +312,9 @@ def test_defaults_other_than_null_are_compared_as_in_java(
     base = pa.table({RECORD_KEY: ["x"]} | {n: [v] for n, v in zip(names, older, strict=True)})
     newer = pa.table({RECORD_KEY: ["x"]} | {n: [v] for n, v in zip(names, defaults, strict=True)})
     kinds = pa.array([ChangeKind.UPSERT], pa.int8())
-    table_settings = MergeSettings(COMMIT, (), DEFAULTS, payload=payload)
+    table_settings = MergeSettings(
+        mode=COMMIT, ordering_fields=(), partial_update=DEFAULTS, payload=payload
+    )
     merger = table_merger(table_settings, NOT_NULL_DEFAULTS)
     merged = merger.apply(base, newer.append_column(CHANGE_KIND_FIELD, kinds)).rows.to_pylist()[0]
     assert [n for n, v in zip(names, older, strict=True) if merged[n] == v] == filled

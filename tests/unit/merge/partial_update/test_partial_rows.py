@@ -29,7 +29,7 @@ each_mode = pytest.mark.parametrize("mode", IN_PART.values(), ids=IN_PART)
 
 def _merger(mode: Mode) -> RecordMerger:
     ordering = tuple(mode.ordering) if mode.merge_mode is MergeMode.EVENT_TIME else ()
-    return table_merger(MergeSettings(mode.merge_mode, ordering))
+    return table_merger(MergeSettings(mode=mode.merge_mode, ordering_fields=ordering))
 
 
 class Slice:

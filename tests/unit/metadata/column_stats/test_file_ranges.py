@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakemark.errors import CorruptData
-from lakemark.metadata.column_stats.file_ranges import ranges_in
+from lakemark.metadata.column_stats.derive import derive_file_ranges
 from lakemark.model.bounds import MAX_LENGTH
 from lakemark.model.column_ranges import ColumnRanges
 from lakemark.model.file_names import BaseFileName
@@ -69,7 +69,7 @@ def file_of(storage: Storage, content: bytes) -> BaseFile:
 
 def ranges_of(content: bytes, schema: pa.Schema) -> ColumnRanges:
     storage = new_storage()
-    return ranges_in(storage, file_of(storage, content), schema)
+    return derive_file_ranges(storage, file_of(storage, content), schema)
 
 
 def assert_same(found: ColumnRanges, expected: ColumnRanges) -> None:
@@ -139,6 +139,6 @@ def test_the_rows_of_a_log_are_told(log_format: str) -> None:
     commit(to, [Row("a", 1, 1)])
     commit(to, [Row("a", 2, 7)])
     (log,) = (log for one in to.table.view().latest_slices() for log in one.logs)
-    found = ranges_in(storage, log, pa.schema([("v", pa.int64())]))
+    found = derive_file_ranges(storage, log, pa.schema([("v", pa.int64())]))
     assert found.value_counts == (1,)
     assert found.bounds.column("v").to_pylist() == [7, 7]

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakemark.metadata.column_stats.lookup import ColumnStatistics, PartitionStatistics
-from lakemark.metadata.column_stats.typed_values import ValueType
+from lakemark.metadata.column_stats.value_types import ValueType
 from lakemark.metadata.index_keys import column_stats_key, partition_stats_key
 from lakemark.read.index_protocols import FileStatistics, statistics_schema
 from tests.depth import examples

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lakemark.metadata.column_stats import partition_records
-from lakemark.metadata.column_stats.partition_records import (
-    RangesOf,
-    column_statistics,
-    partition_statistics,
+from lakemark.metadata.column_stats import encode
+from lakemark.metadata.column_stats.encode import (
+    StatisticsEntry,
+    encode_column_statistics,
+    encode_partition_statistics,
 )
 from lakemark.model.column_ranges import ColumnRanges, indexed_columns
 from lakemark.model.format_version import FormatVersion
@@ -43,7 +43,7 @@ VALUES = pa.table(
 )
 
 
-@pytest.mark.parametrize("write", [column_statistics, partition_statistics])
+@pytest.mark.parametrize("write", [encode_column_statistics, encode_partition_statistics])
 def test_few_and_many_records_are_the_same_bytes(
     write: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -51,9 +51,9 @@ def test_few_and_many_records_are_the_same_bytes(
     ranges = ColumnRanges.of(VALUES, VALUES.column_names)
     without = VALUES.drop_columns(["text"])
     others = ColumnRanges.of(without, without.column_names)
-    items = [RangesOf("p", "f1", ranges), RangesOf("", "f2", others)]
+    items = [StatisticsEntry("p", "f1", ranges), StatisticsEntry("", "f2", others)]
     few = write(items)
-    monkeypatch.setattr(partition_records, "_FEW", 0)
+    monkeypatch.setattr(encode, "_FEW", 0)
     many = write(items)
     assert few.written.keys.equals(many.written.keys)
     assert few.written.values.equals(many.written.values)
@@ -71,12 +71,14 @@ def test_a_base_file_says_how_many_bytes_its_columns_take() -> None:
     assert written is not None
     with storage.open("f") as stream:
         chunk = pq.read_metadata(stream).row_group(0).column(1)
-    changes = column_statistics([RangesOf("p", "f", written)])
+    changes = encode_column_statistics([StatisticsEntry("p", "f", written)])
     ((_, record),) = decoded(changes.written)
     told = record["ColumnStatsMetadata"]
     assert told["totalSize"] == chunk.total_compressed_size > 0
     assert told["totalUncompressedSize"] == chunk.total_uncompressed_size > 0
-    ((_, record),) = decoded(partition_statistics([RangesOf("p", "", written)]).written)
+    ((_, record),) = decoded(
+        encode_partition_statistics([StatisticsEntry("p", "", written)]).written
+    )
     assert record["ColumnStatsMetadata"]["totalSize"] == 0, "of a partition nobody adds them up"
 
 

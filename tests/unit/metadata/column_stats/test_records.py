@@ -18,15 +18,17 @@ from hypothesis import strategies as st
 from lakemark.codec.hfile import HFileReader
 from lakemark.log.log_block import BlockType
 from lakemark.log.log_reader import read_blocks
-from lakemark.metadata.column_stats.lookup import ColumnStatistics, PartitionStatistics
-from lakemark.metadata.column_stats.records import (
-    deleted_column_statistics,
-    deleted_partition_statistics,
-    encode_column_statistics,
-    encode_partition_statistics,
-    statistics_columns,
+from lakemark.metadata.column_stats.encode import (
+    delete_column_statistics,
+    delete_partition_statistics,
 )
-from lakemark.metadata.column_stats.typed_values import ValueType
+from lakemark.metadata.column_stats.encode_batch import (
+    encode_column_batch,
+    encode_partition_batch,
+    statistics_batch_schema,
+)
+from lakemark.metadata.column_stats.lookup import ColumnStatistics, PartitionStatistics
+from lakemark.metadata.column_stats.value_types import ValueType
 from lakemark.metadata.record_changes import RecordChanges
 from tests.depth import examples
 from tests.unit.metadata.metadata_tables import ARCHIVES
@@ -102,7 +104,7 @@ def statistics_of(stored: Mapping[str, Any], path: str, name: str) -> pa.Table:
         "size_bytes": stored["totalSize"],
         "uncompressed_bytes": stored["totalUncompressedSize"],
     }
-    return pa.Table.from_pylist([columns], statistics_columns(data_type))
+    return pa.Table.from_pylist([columns], statistics_batch_schema(data_type))
 
 
 def _type_of(value_type: Mapping[str, Any]) -> pa.DataType:
@@ -132,7 +134,7 @@ def test_statistics_of_files_become_apaches_bytes(name: str) -> None:
             continue  # of a log with deletes alone Apache knows no types
         file = stored["fileName"]
         statistics = statistics_of(stored, partitions[file], file)
-        changes = encode_column_statistics(stored["columnName"], statistics)
+        changes = encode_column_batch(stored["columnName"], statistics)
         assert changes.written.keys.to_pylist() == [key.encode()]
         assert changes.written.values.to_pylist() == [value]
         seen.add(stored["valueType"]["typeOrdinal"])
@@ -175,12 +177,12 @@ def test_statistics_before_version_9_become_apaches_bytes(name: str, partition: 
             "size_bytes": stored["totalSize"],
             "uncompressed_bytes": stored["totalUncompressedSize"],
         }
-        statistics = pa.Table.from_pylist([told], statistics_columns(kind))
+        statistics = pa.Table.from_pylist([told], statistics_batch_schema(kind))
         if is_file:
-            changes = encode_column_statistics(column, statistics, "V1")
+            changes = encode_column_batch(column, statistics, "V1")
         else:
             is_tight = stored["isTightBound"]
-            changes = encode_partition_statistics(column, statistics, "V1", is_tight=is_tight)
+            changes = encode_partition_batch(column, statistics, "V1", is_tight=is_tight)
         assert changes.written.keys.to_pylist() == [key.encode()]
         assert changes.written.values.to_pylist() == [value]
         seen.add(column)
@@ -203,7 +205,7 @@ def test_statistics_of_partitions_become_apaches_bytes(name: str) -> None:
         stored = record["ColumnStatsMetadata"]
         statistics = statistics_of(stored, stored["fileName"], "")
         is_tight = stored["isTightBound"]
-        changes = encode_partition_statistics(stored["columnName"], statistics, is_tight=is_tight)
+        changes = encode_partition_batch(stored["columnName"], statistics, is_tight=is_tight)
         assert changes.written.keys.to_pylist() == [key.encode()]
         assert changes.written.values.to_pylist() == [value]
         count += 1
@@ -236,14 +238,14 @@ def statistics(draw: st.DrawFn) -> pa.Table:
     columns = [paths, names, *masked, nulls, numbers, numbers, numbers]
     return pa.Table.from_arrays(
         [c if isinstance(c, pa.ChunkedArray) else pa.array(c) for c in columns],
-        schema=statistics_columns(data_type),
+        schema=statistics_batch_schema(data_type),
     )
 
 
 @settings(deadline=None, max_examples=examples(60))
 @given(statistics(), st.sampled_from(["price", "pos.x", "größe"]))
 def test_what_was_written_is_read(told: pa.Table, column: str) -> None:
-    changes = encode_column_statistics(column, told)
+    changes = encode_column_batch(column, told)
     data_type = told.schema.field("min").type
     metadata = written_table("column_stats", None, *([] if changes.is_empty else [changes]))
     found = ColumnStatistics(metadata).of_column(column, data_type)
@@ -252,7 +254,7 @@ def test_what_was_written_is_read(told: pa.Table, column: str) -> None:
     assert str(found.sort_by("file_name").to_pylist()) == str(expected.to_pylist())
     if told.num_rows:
         file = (told["partition_path"][0].as_py(), told["file_name"][0].as_py())
-        gone = deleted_column_statistics([column, "other"], [file])
+        gone = delete_column_statistics([column, "other"], [file])
         without = ColumnStatistics(written_table("column_stats", None, changes, gone))
         left = without.of_column(column, data_type).sort_by("file_name")
         assert str(left.to_pylist()) == str(expected.slice(1).to_pylist())
@@ -261,29 +263,29 @@ def test_what_was_written_is_read(told: pa.Table, column: str) -> None:
 def of_partition(path: str, low: int, high: int) -> pa.Table:
     row = {"partition_path": path, "file_name": "", "min": low, "max": high}
     counts = {"null_count": 1, "value_count": 5, "size_bytes": 0, "uncompressed_bytes": 0}
-    return pa.Table.from_pylist([row | counts], statistics_columns(pa.int64()))
+    return pa.Table.from_pylist([row | counts], statistics_batch_schema(pa.int64()))
 
 
 @pytest.mark.parametrize(("is_tight", "low", "high"), [(True, 4, 5), (False, 1, 5)])
 def test_tight_bounds_replace_and_others_widen(is_tight: bool, low: int, high: int) -> None:
-    first = encode_partition_statistics("c", of_partition("", 1, 3), is_tight=True)
-    second = encode_partition_statistics("c", of_partition("", 4, 5), is_tight=is_tight)
+    first = encode_partition_batch("c", of_partition("", 1, 3), is_tight=True)
+    second = encode_partition_batch("c", of_partition("", 4, 5), is_tight=is_tight)
     read = PartitionStatistics(written_table("partition_stats", first.written, second))
     (row,) = read.of_column("c", pa.int64()).to_pylist()
     assert (row["partition_path"], row["min"], row["max"]) == ("", low, high)
-    gone = deleted_partition_statistics(["c"], [""])
+    gone = delete_partition_statistics(["c"], [""])
     read = PartitionStatistics(written_table("partition_stats", first.written, second, gone))
     assert read.of_column("c", pa.int64()).num_rows == 0
 
 
 def test_changes_are_united_and_divided_in_order() -> None:
-    parts = [encode_column_statistics(c, of_partition("p", 1, 2)) for c in ("a", "b", "c", "d")]
-    gone = deleted_column_statistics(["e", "f"], [("p", "x")])
-    united = RecordChanges.united([*parts, gone])
+    parts = [encode_column_batch(c, of_partition("p", 1, 2)) for c in ("a", "b", "c", "d")]
+    gone = delete_column_statistics(["e", "f"], [("p", "x")])
+    united = RecordChanges.union([*parts, gone])
     keys = united.written.keys.to_pylist()
     assert keys == sorted(keys)
     assert len(keys) == 4
     shards = united.by_shard(3)
-    again = RecordChanges.united(shards)
+    again = RecordChanges.union(shards)
     assert (again.written, again.deleted) == (united.written, united.deleted)
-    assert RecordChanges.united([]).is_empty
+    assert RecordChanges.union([]).is_empty

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakemark.timeline.lock import LockProvider
+from lakemark.timeline.locks.open_lock import LockProviderName
 from lakemark.transaction.heartbeat import HeartbeatPolicy
 from lakemark.transaction.multi_writer import MultiWriter
 from streamer.config.concurrency import ConcurrencyConfig, LockConfig
@@ -13,7 +13,7 @@ from tests.unit.streamer.config.test_cross_checks import told
 
 def test_a_pipeline_is_the_only_writer_unless_it_says_otherwise() -> None:
     assert ConcurrencyConfig().sharing() is None
-    assert ConcurrencyConfig().provider() is LockProvider.STORAGE
+    assert ConcurrencyConfig().provider() is LockProviderName.STORAGE
 
 
 def test_apaches_defaults_are_the_defaults_of_several() -> None:
@@ -32,7 +32,7 @@ def test_settings_become_the_policy() -> None:
         lock=LockConfig(provider="file_system"),
     )
     assert config.sharing() == MultiWriter(HeartbeatPolicy(5.0, 3), 0)
-    assert config.provider() is LockProvider.FILE_SYSTEM
+    assert config.provider() is LockProviderName.FILE_SYSTEM
 
 
 @pytest.mark.parametrize(

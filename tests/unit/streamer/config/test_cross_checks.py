@@ -156,7 +156,7 @@ CASES: Mapping[str, tuple[list[str], str]] = {
     ),
     "a merger that nobody asks": (
         ["table.merge_mode=commit_time", "table.merger=shop:Totals"],
-        "table.merger: shop:Totals has no meaning with merge_mode commit_time; write custom",
+        "table.merger: shop:Totals has no meaning with merge_mode commit_time; use custom",
     ),
     "a merger that is no class": (
         ["table.merger=shop.Totals"],
@@ -176,7 +176,7 @@ CASES: Mapping[str, tuple[list[str], str]] = {
     ),
     "a payload that nobody knows": (
         ["table.payload=FirstValueAvroPayload"],
-        "table.payload: FirstValueAvroPayload is unknown; known are DefaultHoodieRecordPayload",
+        "table.payload: FirstValueAvroPayload is unknown; use one of DefaultHoodieRecordPayload",
     ),
     "a payload and another mode": (
         ["table.payload=OverwriteWithLatestAvroPayload", "table.merge_mode=event_time"],

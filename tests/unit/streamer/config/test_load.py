@@ -354,8 +354,8 @@ def test_brokers_are_named_as_kafka_takes_them(file: Path, given: str) -> None:
 @pytest.mark.parametrize(
     ("path", "reason"),
     [
-        ("ftp://x", "no kind of store is called 'ftp'; known are abfs, abfss, az, file, gs,"),
-        ("s3://", "a s3:// URL names a bucket or container first"),
+        ("ftp://x", "'ftp' is not a kind of store; supported are abfs, abfss, az, file, gs,"),
+        ("s3://", "a s3:// URL must begin with a bucket or container"),
         ("s3://bucket/../x", "not a path inside the table: '../x'"),
         ("s3://AKIA:geheim@bucket/x", "keys in a s3:// URL would be printed"),
         ("s3//AKIA:geheim@bucket/x", "for a URL, write s3://…"),

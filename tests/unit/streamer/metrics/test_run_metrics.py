@@ -169,7 +169,7 @@ def test_troubles_and_services_are_counted_by_kind(watched: Watched) -> None:
     watched.metrics(OffsetsSkipped("orders", ("a", "b"), (lost, {**lost, "count": None})))
     watched.metrics(CompactionDone("20260501120000500", 2, 70, 800, 1.5))
     watched.metrics(ServiceDone("rollback", "1 instant", 0.5))
-    watched.metrics(PartWarned("warning", "lakemark.timeline.lock", "it stays"))
+    watched.metrics(PartWarned("warning", "lakemark.timeline.locks.table_lock", "it stays"))
     assert watched("warnings_total") == 1
     assert watched("failures_total", type="StreamInterrupted") == 1
     assert watched("failures_total", type="DataLoss") == 1

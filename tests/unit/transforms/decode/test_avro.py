@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from lakemark.errors import InvalidConfig
-from lakemark.schema.evolution import evolved
+from lakemark.schema.evolution import evolve
 from tests.schema_registry import FaultyRegistry
 from transforms.decode.avro import AvroDecoder
 from transforms.decode.avro_differences import column_types
@@ -191,7 +191,7 @@ def test_a_field_that_is_always_null_is_no_column() -> None:
     decoded = decode_one({"id": "int"}, avro, value, policy=EVOLVE)
     assert decoded.rows.to_pylist() == [{"id": 1}]
     decoder = AvroDecoder(parse_schema({"id": "int"}), framing=plain(avro), policy=EVOLVE)
-    wide = evolved(decoder.schema, decoder.asked_by(pa.array([encode(avro, value)])))
+    wide = evolve(decoder.schema, decoder.asked_by(pa.array([encode(avro, value)])))
     assert print_schema(wide) == {"id": "int", "home": "struct<zip:string>"}
 
 
@@ -215,7 +215,7 @@ def test_a_new_writer_schema_asks_for_its_columns_by_its_own_types() -> None:
     values = pa.array([encode(new, value)])
     decoder = AvroDecoder(parse_schema({"id": "int"}), framing=plain(new), policy=EVOLVE)
     assert decoder.decode(values).asking.tolist() == [0]
-    wide = evolved(decoder.schema, decoder.asked_by(values))
+    wide = evolve(decoder.schema, decoder.asked_by(values))
     assert print_schema(wide.remove(wide.get_field_index("tags"))) == {
         "id": "bigint",
         "at": "timestamp",

@@ -1,4 +1,4 @@
-"""What a savepoint keeps (``HoodieSavepointMetadata``)."""
+"""The content of a savepoint (``HoodieSavepointMetadata``)."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 from lakemark.model.file_slice import FileSlice
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SavepointMetadata:
-    """The completed content of a savepoint; it has the requested time of the commit it keeps.
+    """The completed content of a savepoint, which has the requested time of its commit.
 
     Attributes:
-        files: partition path → names of the files that a clean must leave alone.
-        user: who asked for it, "" when that is not known.
-        comment: why.
+        files: partition path → names of the files that a clean must not delete.
+        user: who requested the savepoint; "" if unknown.
+        comment: of the user.
         created_at_ms: epoch milliseconds.
     """
 
@@ -29,17 +29,17 @@ class SavepointMetadata:
     def of(
         cls, slices: Iterable[FileSlice], user: str, comment: str, created_at_ms: int
     ) -> SavepointMetadata:
-        """A savepoint of every file in these slices."""
+        """A savepoint of all files in these slices."""
         files: dict[str, tuple[str, ...]] = {}
         for one in slices:
             bases = (str(one.base.name),) if one.base else ()
             names = (*bases, *(str(log.name) for log in one.logs))
             partition = one.group.partition_path
             files[partition] = (*files.get(partition, ()), *names)
-        return cls(files, user, comment, created_at_ms)
+        return cls(files=files, user=user, comment=comment, created_at_ms=created_at_ms)
 
     def to_record(self) -> dict[str, Any]:
-        """The stored record."""
+        """Build the stored record."""
         return {
             "savepointedBy": self.user,
             "savepointedAt": self.created_at_ms,
@@ -53,11 +53,11 @@ class SavepointMetadata:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> SavepointMetadata:
-        """From the stored record."""
+        """Read the stored record."""
         kept = record["partitionMetadata"].items()
         return cls(
-            {partition: tuple(one["savepointDataFile"]) for partition, one in kept},
-            record["savepointedBy"],
-            record["comments"],
-            record["savepointedAt"],
+            files={partition: tuple(one["savepointDataFile"]) for partition, one in kept},
+            user=record["savepointedBy"],
+            comment=record["comments"],
+            created_at_ms=record["savepointedAt"],
         )

@@ -1,4 +1,4 @@
-"""What a restore is about to undo, and what it undid (``HoodieRestorePlan``, ``…Metadata``)."""
+"""The plan of a restore and its completed content (``HoodieRestorePlan``, ``…Metadata``)."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ _PLAN_VERSION = 2
 
 @dataclass(frozen=True, slots=True)
 class UndoneInstant:
-    """An instant by its name and the word of its action (``HoodieInstantInfo``)."""
+    """Requested time and action of an instant (``HoodieInstantInfo``)."""
 
     requested_at: str
     action: str
 
     def to_record(self) -> dict[str, str]:
-        """The stored record."""
+        """Build the stored record."""
         return {"commitTime": self.requested_at, "action": self.action}
 
 
 @dataclass(frozen=True, slots=True)
 class RestorePlan:
-    """The instants to undo, in that order.
+    """The instants that a restore undoes, in that order.
 
     Attributes:
-        restore_to: requested time of the commit whose state comes back; None in plans of Apache
-            Hudi before 0.13, which did not say.
-        instants: those to undo.
+        restore_to: requested time of the commit whose state is restored; None in plans of Apache
+            Hudi before 0.13, which did not record it.
+        instants: to undo.
     """
 
     restore_to: str | None
     instants: tuple[UndoneInstant, ...]
 
     def to_record(self) -> dict[str, Any]:
-        """The stored record."""
+        """Build the stored record."""
         return {
             "instantsToRollback": [instant.to_record() for instant in self.instants],
             "version": _PLAN_VERSION,
@@ -46,7 +46,7 @@ class RestorePlan:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> RestorePlan:
-        """From the stored record."""
+        """Read the stored record."""
         listed = record.get("instantsToRollback") or ()
         return cls(
             record.get("savepointToRestoreTimestamp"),
@@ -54,13 +54,15 @@ class RestorePlan:
         )
 
 
-def restore_record(started_at: str, took_ms: int, undone: Sequence[RollbackPlan]) -> dict[str, Any]:
-    """The record of the completed restore.
+def restore_metadata_record(
+    started_at: str, took_ms: int, undone: Sequence[RollbackPlan]
+) -> dict[str, Any]:
+    """Build the stored record of the completed restore.
 
     Args:
-        started_at: its own requested time.
-        took_ms: milliseconds.
-        undone: each instant with the files that were deleted.
+        started_at: requested time of the restore.
+        took_ms: its duration in milliseconds.
+        undone: each undone instant with its deleted files.
     """
     return {
         "startRestoreTime": started_at,

@@ -1,6 +1,6 @@
-"""Tests of a property's value, by which rules refuse a table.
+"""Predicates on a property's value, by which rules refuse a table.
 
-Each is called with the properties of the table and the value, "" if the table has none.
+Each is called with the properties of the table and the value, which is "" if the table lacks it.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lakemark.config import keys
-from lakemark.config.key_generators import implemented, word_of_class
+from lakemark.config.key_generators import find_implemented, type_of_class
 from lakemark.config.merge_settings import PartialUpdateMode, merge_settings
 from lakemark.config.table_properties import MergeMode, TableProperties
 from lakemark.errors import Unsupported
@@ -28,7 +28,7 @@ def is_true(properties: TableProperties, value: str) -> bool:
 
 
 def lacks_meta_columns(properties: TableProperties, value: str) -> bool:
-    """Whether the rows do not carry Hudi's meta columns."""
+    """Whether the rows lack Hudi's meta columns."""
     return not properties.populates_meta_columns
 
 
@@ -38,7 +38,7 @@ def is_set(properties: TableProperties, value: str) -> bool:
 
 
 def is_none_of(*accepted: str) -> Callable[[TableProperties, str], bool]:
-    """The test for a value that is set and is none of the accepted ones."""
+    """A predicate for values that are set and not accepted."""
     return lambda properties, value: value.strip() not in ("", *accepted)
 
 
@@ -61,7 +61,7 @@ def drops_unreadable_columns(properties: TableProperties, value: str) -> bool:
 
 
 def is_cdc_of_copy_on_write(properties: TableProperties, value: str) -> bool:
-    """Whether a copy-on-write table keeps change data."""
+    """Whether a copy-on-write table stores change data."""
     return properties.cdc_enabled and not properties.is_merge_on_read
 
 
@@ -71,13 +71,13 @@ def names_unmaintained(properties: TableProperties, value: str) -> bool:
 
 
 def is_unknown_generator(properties: TableProperties, value: str) -> bool:
-    """Whether the key generator's word names none that is implemented."""
-    return is_set(properties, value) and implemented(value.strip()) is None
+    """Whether the key generator's type is not implemented."""
+    return is_set(properties, value) and find_implemented(value.strip()) is None
 
 
 def is_unknown_generator_class(properties: TableProperties, value: str) -> bool:
-    """Whether the key generator's class names none that is implemented."""
-    return is_set(properties, value) and implemented(word_of_class(value.strip())) is None
+    """Whether the key generator's class is not implemented."""
+    return is_set(properties, value) and find_implemented(type_of_class(value.strip())) is None
 
 
 def extracts_slashes(properties: TableProperties, value: str) -> bool:

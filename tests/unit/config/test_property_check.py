@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from lakemark.config import keys
-from lakemark.config.property_check import check_allows, problems
+from lakemark.config.property_check import check_allows, find_problems, find_rule
 from lakemark.config.property_rule import Purpose
-from lakemark.config.property_rules import RULES, rule_of
+from lakemark.config.property_rules import RULES
 from lakemark.config.table_properties import TableProperties
 from lakemark.errors import Unsupported
 from lakemark.storage import StorageLocation
@@ -152,7 +152,7 @@ def test_cdc_on_copy_on_write_refuses_records_only(copy_on_write: GoldenTable, v
 
 def test_every_problem_is_listed_at_once(merge_on_read: GoldenTable) -> None:
     properties = changed(merge_on_read, **{"hoodie.a": "1", "hoodie.table.version": "7"})
-    assert [problem.key for problem in problems(properties, WRITE)] == [
+    assert [problem.key for problem in find_problems(properties, WRITE)] == [
         "hoodie.table.version",
         "hoodie.a",
     ]
@@ -167,7 +167,7 @@ def test_value_of_an_unknown_password_is_not_shown(merge_on_read: GoldenTable) -
 
 @pytest.mark.parametrize("key", STORED_BY_HUDI)
 def test_every_table_property_of_hudi_has_a_rule(key: str) -> None:
-    assert rule_of(key) is not None
+    assert find_rule(key) is not None
 
 
 def test_every_rule_judges_one_property_once() -> None:
@@ -180,7 +180,7 @@ def test_every_rule_judges_one_property_once() -> None:
 def test_every_golden_table_has_only_known_properties(name: str) -> None:
     bare = stored(name).without_metadata_table()
     only_read = {keys.POPULATE_META_FIELDS, keys.DROP_PARTITION_COLUMNS}
-    assert {problem.key for problem in problems(bare, MAINTAIN)} <= only_read
+    assert {problem.key for problem in find_problems(bare, MAINTAIN)} <= only_read
 
 
 def stored(name: str) -> TableProperties:

@@ -1,4 +1,7 @@
-"""The lock of a table that only threads of this process write (``InProcessLockProvider``)."""
+"""The lock provider ``in_process``: the lock is in the memory of this process.
+
+It is for a table that only threads of this process write (``InProcessLockProvider``).
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,17 @@ from dataclasses import replace
 from itertools import count
 from threading import Lock
 
-from lakemark.timeline.lock_file import Claim, LockRecord
+from lakemark.timeline.locks.lock_provider import Claim, LockRecord
 
 _guard = Lock()
 _numbers = count()
 
-#: Who holds which table, by its url.
+#: The holder of each table, by the table's URL.
 _claims: dict[str, Claim] = {}
 
 
-class InProcessLockFile:
-    """See ``LockFile``; nothing is written down.
+class InProcessLock:
+    """A ``LockProvider`` that stores nothing outside the process.
 
     Args:
         url: of the table.
@@ -26,8 +29,8 @@ class InProcessLockFile:
     def __init__(self, url: str) -> None:
         self._url = url
 
-    def try_take(self, ours: LockRecord, is_free: Callable[[LockRecord], bool]) -> Claim | None:
-        """See ``LockFile.try_take``."""
+    def try_acquire(self, ours: LockRecord, is_free: Callable[[LockRecord], bool]) -> Claim | None:
+        """See ``LockProvider.try_acquire``."""
         with _guard:
             seen = _claims.get(self._url)
             if seen is not None and not is_free(seen.record):
@@ -35,17 +38,17 @@ class InProcessLockFile:
             claim = self._write(ours)
             return replace(claim, taken_over=seen is not None and not seen.record.expired)
 
-    def rewrite(self, claim: Claim, record: LockRecord) -> Claim | None:
-        """See ``LockFile.rewrite``."""
+    def replace_record(self, claim: Claim, record: LockRecord) -> Claim | None:
+        """See ``LockProvider.replace_record``."""
         with _guard:
             return self._write(record) if _claims.get(self._url) == claim else None
 
-    def stands(self, claim: Claim) -> bool:
-        """See ``LockFile.stands``."""
+    def is_current(self, claim: Claim) -> bool:
+        """See ``LockProvider.is_current``."""
         return _claims.get(self._url) == claim
 
-    def owner(self) -> str:
-        """See ``LockFile.owner``."""
+    def holder(self) -> str:
+        """See ``LockProvider.holder``."""
         seen = _claims.get(self._url)
         return seen.record.owner if seen else "nobody"
 

@@ -1,6 +1,6 @@
-"""What a clean is to delete (``HoodieCleanerPlan``) and has deleted (``HoodieCleanMetadata``).
+"""The plan of a clean (``HoodieCleanerPlan``) and its completed content (``HoodieCleanMetadata``).
 
-Both in version 2; a plan of version 1, whose files are named in another field, is read, too.
+Both are written in version 2. Plans of version 1, which name files in another field, are read, too.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ _VERSION = 2
 _SAVEPOINTS = "savepointed_timestamps"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CleanPlan:
-    """The files that no query can ask for any more, as of one moment.
+    """The files that no query reads any more, as of one time.
 
     Attributes:
-        policy: Apache's word for the policy that chose them.
+        policy: Apache Hudi's name of the cleaning policy.
         files: partition path → names of files to delete.
-        earliest_retained: requested time of the oldest commit whose files stay for readers of the
-            past; "" when file versions were counted instead.
-        earliest_action: what that commit does.
-        last_completed: requested time of the newest commit that the plan knew of.
+        earliest_retained: requested time of the oldest commit whose files are kept for time travel;
+            "" if the policy counts file versions.
+        earliest_action: action of that commit.
+        last_completed: requested time of the newest commit when the clean was planned.
         savepoints: requested times of the commits that had a savepoint.
-        dropped_partitions: partitions of which nothing is to be left. Apache plans some.
+        dropped_partitions: partitions that are deleted completely; only Apache Hudi plans these.
     """
 
     policy: str
@@ -40,14 +40,14 @@ class CleanPlan:
 
     @property
     def paths(self) -> list[str]:
-        """The files by their paths from the table's root."""
+        """Paths of the files, from the table's root."""
         return [join(partition, name) for partition, names in self.files.items() for name in names]
 
     def to_record(self, root: str) -> dict[str, Any]:
-        """The stored record.
+        """Build the stored record.
 
         Args:
-            root: where the table lies; paths in a plan are absolute.
+            root: URL of the table; paths in a plan are absolute.
         """
         return {
             "earliestInstantToRetain": self._earliest(),
@@ -65,16 +65,16 @@ class CleanPlan:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> CleanPlan:
-        """From the stored record; absolute paths become names, in whatever notation they are."""
+        """Read the stored record; absolute paths, in any notation, become names."""
         earliest = record.get("earliestInstantToRetain") or {}
         return cls(
-            record.get("policy") or "",
-            dict(_planned_files(record)),
-            earliest.get("timestamp") or "",
-            earliest.get("action") or "",
-            record.get("lastCompletedCommitTimestamp") or "",
-            _savepoints(record),
-            tuple(record.get("partitionsToBeDeleted") or ()),
+            policy=record.get("policy") or "",
+            files=dict(_planned_files(record)),
+            earliest_retained=earliest.get("timestamp") or "",
+            earliest_action=earliest.get("action") or "",
+            last_completed=record.get("lastCompletedCommitTimestamp") or "",
+            savepoints=_savepoints(record),
+            dropped_partitions=tuple(record.get("partitionsToBeDeleted") or ()),
         )
 
     def _earliest(self) -> dict[str, str] | None:
@@ -87,14 +87,14 @@ class CleanPlan:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CleanMetadata:
     """The completed content of a clean.
 
     Attributes:
-        earliest_retained: requested time of the oldest commit whose files it kept for readers of
-            the past; "" when it counted file versions instead.
-        last_completed: requested time of the newest commit that it knew of.
+        earliest_retained: requested time of the oldest commit whose files were kept for time
+            travel; "" if the policy counts file versions.
+        last_completed: requested time of the newest commit when the clean was planned.
         savepoints: requested times of the commits that had a savepoint when it was planned.
     """
 
@@ -104,23 +104,27 @@ class CleanMetadata:
 
     @classmethod
     def of(cls, plan: CleanPlan) -> CleanMetadata:
-        """Of a plan that has been executed."""
-        return cls(plan.earliest_retained, plan.last_completed, plan.savepoints)
+        """The metadata of an executed plan."""
+        return cls(
+            earliest_retained=plan.earliest_retained,
+            last_completed=plan.last_completed,
+            savepoints=plan.savepoints,
+        )
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> CleanMetadata:
-        """From the stored record."""
+        """Read the stored record."""
         return cls(
-            record.get("earliestCommitToRetain") or "",
-            record.get("lastCompletedCommitTimestamp") or "",
-            _savepoints(record),
+            earliest_retained=record.get("earliestCommitToRetain") or "",
+            last_completed=record.get("lastCompletedCommitTimestamp") or "",
+            savepoints=_savepoints(record),
         )
 
 
-def metadata_record(plan: CleanPlan, started_at: str, took_ms: int) -> dict[str, Any]:
-    """The record of the completed clean (``CleanerUtils.convertCleanMetadata``).
+def clean_metadata_record(plan: CleanPlan, started_at: str, took_ms: int) -> dict[str, Any]:
+    """Build the stored record of the completed clean (``CleanerUtils.convertCleanMetadata``).
 
-    Files that were gone already count as deleted: an execution before ours deleted them.
+    Missing files are recorded as deleted, because an earlier execution of the plan deleted them.
     """
     return {
         "startCleanTime": started_at,
