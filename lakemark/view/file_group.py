@@ -48,8 +48,8 @@ class FileGroup:
         """The group without slices, and logs in them, of later instants.
 
         Instants are compared by requested time, as in Apache Hudi. In table version 6 a log holds
-        several commits, so it stays, and ``VisibleInstants`` selects its blocks. From version 8 on, a
-        log may be in a slice that was requested after the log's commit and before its completion.
+        several commits, so it stays, and ``VisibleInstants`` selects its blocks. From version 8 on,
+        a log may be in a slice that was requested after the log's commit and before its completion.
         Such a log is read with the slice before. Apache Hudi omits its rows.
         """
         slices = [s for s in self.slices if s.base_instant <= instant]

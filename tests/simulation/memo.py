@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakemark.codec.hfile.data_block import parse_entries
+from lakemark.codec.hfile.hfile_data_block import parse_entries
 from lakemark.codec.hfile.file_info import parse_file_info
 from lakemark.config.table_properties import parse_properties
 from lakemark.log.log_block import HeaderKey, LogBlock
