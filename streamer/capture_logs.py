@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 #: The import packages of this project; a part's logger has its module's name.
-_PACKAGES = ("checkpoints", "sinks", "streamer", "table", "transforms")
+_PACKAGES = ("checkpoints", "lakemark", "sinks", "streamer", "transforms")
 
 
 @contextmanager

@@ -115,13 +115,13 @@ def _raised_in_a_worker(error: BaseException) -> HudiError | None:
     """An error of ours that a Python worker raised reaches the driver as text in a traceback."""
     for line in reversed(str(error).splitlines()):
         name, _, message = line.strip().partition(": ")
-        kind = _OWN_ERRORS.get(name.rsplit(".", 1)[-1]) if name.startswith(_OWN_ROOMS) else None
+        kind = _OWN_ERRORS.get(name.rsplit(".", 1)[-1]) if name.startswith(_OWN_PACKAGES) else None
         if kind is not None:
             return kind(message)
     return None
 
 
-_OWN_ROOMS = ("table.", "transforms.")
+_OWN_PACKAGES = ("lakemark.", "transforms.")
 
 _OWN_ERRORS: dict[str, type[HudiError]] = {
     "StorageUnavailable": Retriable,

@@ -73,8 +73,8 @@ def test_any_other_command_tells_it_in_a_line(
 
     monkeypatch.setattr(table_compact, "execute", execute)
     options = ["--storage", "aws_secret_access_key=geheim"]
-    before = logging.getLogger("table").handlers
+    before = logging.getLogger("lakemark").handlers
     assert main(["table", "compact", "/lake/orders", *options]) == OK
     told = WARNING.replace("geheim", "***")
     assert capsys.readouterr() == ("", f"lakemark: warning: {told}\n")
-    assert logging.getLogger("table").handlers is before
+    assert logging.getLogger("lakemark").handlers is before
