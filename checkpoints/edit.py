@@ -130,7 +130,10 @@ class _Edit:
         _check_no_other_engine(table, timeline, identity)
         newest = table.newest_metadata()
         if newest is None:
-            message = f"{table.location.url} has no commit yet; name the offsets in source.starting"
+            message = (
+                f"{table.location.url} has no commit yet; name the offsets in "
+                "source.starting_offsets"
+            )
             raise InvalidConfig(message)
         table_keys = {k: v for k, v in newest.extra_metadata.items() if k in _TABLE_KEYS}
         known = table_progress_of(table, timeline, passes_damaged=True)

@@ -28,12 +28,12 @@ from sinks.hudi.compactions import Compaction, Planned
 from sinks.hudi.table_writer import TableWriter
 from streamer.backoff import pause_after
 from streamer.events import (
-    CompactionBegun,
-    CompactionDone,
+    CompactionCompleted,
     CompactionFailed,
-    CompactionSettled,
+    CompactionResolved,
+    CompactionStarted,
     Listener,
-    ServiceDone,
+    ServiceCompleted,
 )
 
 #: How long a plan is passed over that another writer was found at work on: the first time, and at
@@ -63,7 +63,7 @@ class BesidePolicy:
 
     Attributes:
         compaction: when one is planned.
-        wait_budget_s: how long a batch waits for it at most; and so, for how long it waits for the
+        max_wait_s: how long a batch waits for it at most; and so, for how long it waits for the
             table's lock when it has the turn. It tries again later.
         backlog_commits: with more delta commits than so many that are not compacted, batches wait.
         give_up_after_s: failing for so long ends the run; 0: never.
@@ -72,7 +72,7 @@ class BesidePolicy:
     """
 
     compaction: CompactionPolicy
-    wait_budget_s: float = 10.0
+    max_wait_s: float = 10.0
     backlog_commits: int = 20
     give_up_after_s: float = 3600.0
     backoff_s: float = 1.0
@@ -210,12 +210,12 @@ class AsyncCompactor:
         if job.step is not _Step.PUBLISH and behind <= self._policy.backlog_commits:
             return
         started = now = time.monotonic()
-        ends_at = started + self._policy.wait_budget_s
+        ends_at = started + self._policy.max_wait_s
         while not (is_over := self._is_over(job)) and not stopping.is_set() and now < ends_at:
             self.turn.wait(min(_LOOK_S, ends_at - now))
             now = time.monotonic()
         text = f"{job.instant}: {'over' if is_over else 'still at work'}, {behind:,} commits behind"
-        self._listener(ServiceDone("compaction_wait", text, time.monotonic() - started))
+        self._listener(ServiceCompleted("compaction_wait", text, time.monotonic() - started))
 
     def end(self, within_s: float) -> bool:
         """Begin nothing more, and let go of what is at work; the next start takes it up.
@@ -264,14 +264,14 @@ class AsyncCompactor:
             if self._ending.is_set():
                 return
             started = time.monotonic()
-            compaction = job.writer.begin_compaction(job.planned, self._policy.wait_budget_s)
+            compaction = job.writer.begin_compaction(job.planned, self._policy.max_wait_s)
             if compaction is None:
                 self._leave_to_others(job)
                 return
         try:
             operations = compaction.execution.plan.operations
             log_bytes = sum(one.log_bytes for one in operations)
-            self._listener(CompactionBegun(job.instant, len(operations), log_bytes))
+            self._listener(CompactionStarted(job.instant, len(operations), log_bytes))
             job.reach(_Step.REWRITE)
             stats = compaction.rewrite(self._runner)
             job.reach(_Step.PUBLISH)
@@ -295,7 +295,7 @@ class AsyncCompactor:
                 job.writer.publish_compaction(compaction, stats)
                 self._passed_over.pop(job.instant, None)
                 seconds = time.monotonic() - started
-                self._listener(CompactionDone.of(job.instant, stats, seconds))
+                self._listener(CompactionCompleted.of(job.instant, stats, seconds))
         except LockTimeout as error:
             self._note_failure(job, error)
             return False
@@ -320,7 +320,7 @@ class AsyncCompactor:
         of_table = {name for name, one in self._passed_over.items() if one.writer is writer}
         for name in sorted(of_table - pending - at_work):
             del self._passed_over[name]
-            self._listener(CompactionSettled(name))
+            self._listener(CompactionResolved(name))
 
     def _note_failure(self, job: _Job, error: Exception) -> None:
         """Tell of it, and pause; or give up."""

@@ -176,7 +176,8 @@ def _add_checkpoint(checkpoint: argparse.ArgumentParser) -> None:
         "reset print their plan and change nothing unless --run is given."
     )
     text = (
-        "show the checkpoint, set offsets, or forget it so that the next run uses source.starting"
+        "show the checkpoint, set offsets, or delete the checkpoint; the next run then starts at "
+        "source.starting_offsets"
     )
     checkpoint.add_argument("action", choices=("get", "set", "reset"), help=text)
     add_location(checkpoint)

@@ -46,7 +46,7 @@ class RunStarted:
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetsSkipped:
+class OffsetsLost:
     """Records that were never read are gone, and the configuration says to go on.
 
     Attributes:
@@ -94,7 +94,7 @@ class Alive:
 
 
 @dataclass(frozen=True, slots=True)
-class PartWarned:
+class WarningLogged:
     """A part of this project has something to say that is no event of its own.
 
     Attributes:
@@ -211,7 +211,7 @@ class SchemaEvolved:
 
 
 @dataclass(frozen=True, slots=True)
-class CompactionBegun:
+class CompactionStarted:
     """A compaction is at work beside the batches.
 
     Attributes:
@@ -247,7 +247,7 @@ class CompactionFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class CompactionDone:
+class CompactionCompleted:
     """Log files were merged into base files.
 
     Attributes:
@@ -265,7 +265,7 @@ class CompactionDone:
     seconds: float
 
     @classmethod
-    def of(cls, instant: str, stats: Sequence[WriteStat], seconds: float) -> CompactionDone:
+    def of(cls, instant: str, stats: Sequence[WriteStat], seconds: float) -> CompactionCompleted:
         """What the new base files say."""
         rows = sum(stat.num_writes for stat in stats)
         size_bytes = sum(stat.file_size_in_bytes for stat in stats)
@@ -273,7 +273,7 @@ class CompactionDone:
 
 
 @dataclass(frozen=True, slots=True)
-class CompactionSettled:
+class CompactionResolved:
     """A plan that was left to other writers is no longer pending.
 
     They have done or removed it; or it was done here, and the answer to that was lost.
@@ -286,7 +286,7 @@ class CompactionSettled:
 
 
 @dataclass(frozen=True, slots=True)
-class ServiceDone:
+class ServiceCompleted:
     """Another service of the table ran: cleaning, archival, rollback of a dead writer's files.
 
     Cleaning and archival of the metadata table itself go by the name ``metadata``.
@@ -335,7 +335,7 @@ class RunFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class StopAwaited:
+class RunStopping:
     """The run was asked to stop, and ends after what is in progress.
 
     Attributes:
@@ -367,23 +367,23 @@ class RunStopped:
 Event: TypeAlias = (
     MetricsServed
     | RunStarted
-    | OffsetsSkipped
+    | OffsetsLost
     | GroupCommitFailed
     | Alive
-    | PartWarned
+    | WarningLogged
     | BatchPlanned
     | BatchWritten
     | RecordsRejected
     | PartitionsChanged
     | SchemaEvolved
-    | CompactionBegun
+    | CompactionStarted
     | CompactionFailed
-    | CompactionDone
-    | CompactionSettled
-    | ServiceDone
+    | CompactionCompleted
+    | CompactionResolved
+    | ServiceCompleted
     | Retrying
     | RunFailed
-    | StopAwaited
+    | RunStopping
     | RunStopped
 )
 

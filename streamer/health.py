@@ -11,15 +11,15 @@ from streamer.events import (
     Alive,
     BatchPlanned,
     BatchWritten,
-    CompactionDone,
+    CompactionCompleted,
     CompactionFailed,
-    CompactionSettled,
+    CompactionResolved,
     Event,
-    PartWarned,
     Retrying,
     RunFailed,
     RunStarted,
     RunStopped,
+    WarningLogged,
 )
 
 #: A stream that waits for records so long after a failure has come over it.
@@ -88,7 +88,7 @@ class Health:
         with self._lock:
             if isinstance(event, CompactionFailed):
                 self._note_failed_compaction(event)
-            elif not isinstance(event, Alive | PartWarned):
+            elif not isinstance(event, Alive | WarningLogged):
                 self._told_at = self._clock()
                 self._note(event)
 
@@ -111,7 +111,7 @@ class Health:
                 self._doing = f"attempt {event.attempt + 1} of {event.max_attempts}"
                 self._failing_since = self._failing_since or self._told_at
                 self._failure = event.error_type
-            case CompactionDone() | CompactionSettled():
+            case CompactionCompleted() | CompactionResolved():
                 self._failing_compactions.pop(event.instant, None)
             case RunFailed():
                 self._ended = f"failed: {event.error_type}"

@@ -33,15 +33,15 @@ from streamer.events import (
     BatchPlanned,
     BatchWritten,
     Listener,
-    OffsetsSkipped,
+    OffsetsLost,
     PartitionsChanged,
     RecordsRejected,
     Retrying,
     RunStarted,
     RunStopped,
+    RunStopping,
     SchemaEvolved,
-    ServiceDone,
-    StopAwaited,
+    ServiceCompleted,
 )
 from streamer.services import TableServices
 from streamer.sources.errors import TopicReplaced
@@ -177,7 +177,7 @@ class StreamLoop:
 
     def _run_with_retries(self) -> None:
         """Start from the table again after failures that may pass, with growing pauses."""
-        limits = self._config.on_error
+        limits = self._config.retry
         failures, batches_before = 0, 0
         while not self._stopping.is_set():
             try:
@@ -212,7 +212,7 @@ class StreamLoop:
         is_awaited = False
         while self._services.is_progressing and time.monotonic() < self._stop_by:
             if self._stopping.is_set() and not is_awaited:
-                self._listener(StopAwaited("compaction"))
+                self._listener(RunStopping("compaction"))
                 is_awaited = True
             self.waiting_at = time.monotonic()
             time.sleep(_SHORT_POLL_S)
@@ -270,7 +270,7 @@ class StreamLoop:
         if loss and loss.ranges and (loss.checkpoint, loss.topic_id) == (checkpoint, topic_id):
             topic = checkpoint.topic
             facts = tuple(one.facts(topic) for one in loss.ranges)
-            self._listener(OffsetsSkipped(topic, tuple(map(str, loss.ranges)), facts))
+            self._listener(OffsetsLost(topic, tuple(map(str, loss.ranges)), facts))
 
     def _recovered(self) -> Progress | None:
         """How far the table has read, once it is in order."""
@@ -278,7 +278,7 @@ class StreamLoop:
         rolled_back = self._sink.recover()
         if rolled_back:
             seconds = time.monotonic() - began
-            self._listener(ServiceDone("rollback", ", ".join(rolled_back), seconds))
+            self._listener(ServiceCompleted("rollback", ", ".join(rolled_back), seconds))
         self._serve_tables()
         return self._sink.progress()
 
@@ -310,7 +310,7 @@ class StreamLoop:
                 self.waiting_at = time.monotonic()
             self._pause(_POLL_S)
             if self._stopping.is_set():
-                self._listener(StopAwaited("" if self._idle.is_set() else "batch"))
+                self._listener(RunStopping("" if self._idle.is_set() else "batch"))
                 return
         error = query.exception()
         if error is not None:

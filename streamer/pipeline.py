@@ -381,12 +381,12 @@ def _runner(spark: SparkSession) -> Runner:
 def _beside(
     config: PipelineConfig, spark: SparkSession, listener: Listener
 ) -> AsyncCompactor | None:
-    compaction, pauses = config.compaction, config.run.on_error
-    if not compaction.enabled or compaction.when == "inline":
+    compaction, pauses = config.compaction, config.run.retry
+    if not compaction.enabled or compaction.mode == "inline":
         return None
     policy = BesidePolicy(
         CompactionPolicy(compaction.every_delta_commits),
-        compaction.wait_budget_s,
+        compaction.max_wait_s,
         compaction.backlog_commits,
         compaction.give_up_after_s,
         pauses.backoff_s,

@@ -18,25 +18,25 @@ from streamer.events import (
     Alive,
     BatchPlanned,
     BatchWritten,
-    CompactionBegun,
-    CompactionDone,
+    CompactionCompleted,
     CompactionFailed,
-    CompactionSettled,
+    CompactionResolved,
+    CompactionStarted,
     Event,
     GroupCommitFailed,
     Listener,
     MetricsServed,
-    OffsetsSkipped,
+    OffsetsLost,
     PartitionsChanged,
-    PartWarned,
     RecordsRejected,
     Retrying,
     RunFailed,
     RunStarted,
     RunStopped,
+    RunStopping,
     SchemaEvolved,
-    ServiceDone,
-    StopAwaited,
+    ServiceCompleted,
+    WarningLogged,
 )
 
 _SHOWN_BATCHES = 8
@@ -161,7 +161,7 @@ def describe(event: Event) -> str:
             how = "resumes" if event.resumed else "starts"
             at = _offsets(event.start)
             return f"{event.pipeline} {how}: {event.topic} [{at}] -> {event.table}"
-        case OffsetsSkipped():
+        case OffsetsLost():
             return f"records of {event.topic} are lost and passed over: {'; '.join(event.ranges)}"
         case GroupCommitFailed():
             return f"consumer group {event.group} was not told the offsets: {event.reason}"
@@ -170,7 +170,7 @@ def describe(event: Event) -> str:
             if event.has_committed:
                 return f"alive: {lag}, last commit {event.idle_s:.0f} s ago"
             return f"alive: {lag}, no commit since the start {event.idle_s:.0f} s ago"
-        case PartWarned():
+        case WarningLogged():
             return f"{event.level} ({event.part}): {event.message}"
         case BatchPlanned():
             return f"batch {event.batch_id}: {_counted(event.records, 'record')} planned"
@@ -189,7 +189,7 @@ def describe(event: Event) -> str:
             )
         case SchemaEvolved():
             return f"batch {event.batch_id}: the table's columns: {', '.join(event.changes)}"
-        case CompactionBegun():
+        case CompactionStarted():
             return (
                 f"compaction {event.instant} started: {_counted(event.file_groups, 'file group')}, "
                 f"{_size(event.log_bytes)} of logs"
@@ -199,24 +199,24 @@ def describe(event: Event) -> str:
                 f"compaction {event.instant} failed ({event.failures} in a row), retrying in "
                 f"{event.pause_s:g} s: {event.error_type}: {event.error}"
             )
-        case CompactionDone():
+        case CompactionCompleted():
             return (
                 f"compaction {event.instant}: {_counted(event.file_groups, 'file group')}, "
                 f"{_counted(event.rows_written, 'row')}, {_size(event.bytes_written)} "
                 f"in {event.seconds:.2f} s"
             )
-        case CompactionSettled():
+        case CompactionResolved():
             return (
                 f"compaction {event.instant} is no longer pending: it was done or removed meanwhile"
             )
-        case ServiceDone():
+        case ServiceCompleted():
             return f"{event.service}: {event.summary} in {event.seconds:.2f} s"
         case Retrying():
             attempts = f"attempt {event.attempt} of {event.max_attempts}"
             return f"failed ({attempts}), retrying in {event.pause_s:g} s: {event.error}"
         case RunFailed():
             return f"failed: {event.error_type}: {event.error}"
-        case StopAwaited():
+        case RunStopping():
             return f"stopping after this {event.work}" if event.work else "stopping"
         case RunStopped():
             return (

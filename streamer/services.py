@@ -18,7 +18,7 @@ from lakemark.table import Table
 from sinks.hudi.table_services import Cleaned, archive, clean, maintain_metadata_table
 from sinks.hudi.table_writer import TableWriter
 from streamer.async_compaction import AsyncCompactor
-from streamer.events import CompactionDone, Listener, ServiceDone
+from streamer.events import CompactionCompleted, Listener, ServiceCompleted
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,9 @@ class TableServices:
         started = time.monotonic()
         for instant, metadata in writer.compact_if_due(self._policies.compaction, self._runner):
             seconds = time.monotonic() - started
-            self._listener(CompactionDone.of(instant.requested_at, metadata.write_stats, seconds))
+            self._listener(
+                CompactionCompleted.of(instant.requested_at, metadata.write_stats, seconds)
+            )
 
     def _clean(self, table: Table) -> None:
         if self._policies.cleaning is None:
@@ -142,7 +144,7 @@ class TableServices:
             self._done("metadata", _tended(maintained), started)
 
     def _done(self, service: str, summary: str, started: float) -> None:
-        self._listener(ServiceDone(service, summary, time.monotonic() - started))
+        self._listener(ServiceCompleted(service, summary, time.monotonic() - started))
 
 
 def _cleaned(cleaned: Cleaned) -> str:

@@ -95,7 +95,7 @@ def spark_session(config: PipelineConfig) -> SparkSession:
         JvmEnded, OutOfMemory: its JVM ended while it started.
     """
     own = settings.resolve(config.spark.conf, "spark.conf")
-    if config.compaction.when == "beside":
+    if config.compaction.mode == "async":
         own = {**_FAIR_SETTINGS, **own}
     if is_submitted() or SparkSession.getActiveSession() is not None:
         with _told_as_failure("the driver's log"):

@@ -91,8 +91,8 @@ def remote_checks(config: PipelineConfig) -> Mapping[str, Check]:
     source = config.source
     properties = settings.resolve(source.consumer, "source.consumer")
     checks: dict[str, Check] = {
-        f"topic {source.topic} at {source.bootstrap}": partial(
-            _check_topic, source.bootstrap, source.topic, properties
+        f"topic {source.topic} at {source.bootstrap_servers}": partial(
+            _check_topic, source.bootstrap_servers, source.topic, properties
         )
     }
     location = config.table.location()

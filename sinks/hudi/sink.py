@@ -304,7 +304,7 @@ class HudiSink:
                 self._abandon()
                 return proposal
             changed = _changed_rows(written)
-            if len(changed) and self._partition_change is PartitionChange.REFUSE:
+            if len(changed) and self._partition_change is PartitionChange.REJECT:
                 self._abandon()
                 return changed
             rejected = self._check_rejects(written)

@@ -21,7 +21,7 @@ from streamer.commands.table import Facts
 from streamer.grid import print_facts
 
 #: Where a run starts after a reset.
-_AT_RESET = "source.starting"
+_AT_RESET = "source.starting_offsets"
 
 
 def execute(arguments: argparse.Namespace) -> int:

@@ -58,7 +58,7 @@ def execute(arguments: argparse.Namespace) -> int:
 def pipeline_tree(home: Path, bootstrap: str) -> dict[str, object]:
     """The demo's pipeline, as its file holds it."""
     return {
-        "source": {"bootstrap": bootstrap, "topic": TOPIC},
+        "source": {"bootstrap_servers": bootstrap, "topic": TOPIC},
         "decode": {
             "schema": {
                 "order_id": "string",
@@ -98,14 +98,14 @@ def _stream(
 ) -> Mapping[int, int]:
     """Send orders and stream them until all are in the table; returns what is left unread."""
     count: int = arguments.records
-    create_topic(config.source.bootstrap, TOPIC)
-    first = sent_so_far(config.source.bootstrap, TOPIC)
+    create_topic(config.source.bootstrap_servers, TOPIC)
+    first = sent_so_far(config.source.bootstrap_servers, TOPIC)
     with progress.display(console) as shown:
         listener = StopWhenCaughtUp(shown, first + count)
         with pipeline.build(config, listener) as built:
             signals.watch(built.loop.stop)
             listener.stop = built.loop.stop
-            sender = Sender(config.source.bootstrap, TOPIC, first, count, built.loop.stop)
+            sender = Sender(config.source.bootstrap_servers, TOPIC, first, count, built.loop.stop)
             sender.start()
             arguments.loop = built.loop
             try:

@@ -13,7 +13,7 @@ from streamer.config.load import load
 from streamer.config.pipeline import PipelineConfig
 from streamer.config.secrets import redaction
 from streamer.event_log import JsonLines, event_log
-from streamer.events import Listener, PartWarned, RunFailed
+from streamer.events import Listener, RunFailed, WarningLogged
 from streamer.keepalive import telling_of_life
 from streamer.metrics.server import observed
 from streamer.stopping import StopSignals, ends_on_signals
@@ -33,7 +33,7 @@ def execute(arguments: argparse.Namespace) -> int:
         ends_on_signals() as signals,
         _output(arguments, config) as shown,
         observed(config, shown) as observation,
-        capture_logs(lambda *told: observation.listener(PartWarned(*told))),
+        capture_logs(lambda *told: observation.listener(WarningLogged(*told))),
         _failures_told(observation.listener, arguments, signals),
         pipeline.build(config, observation.listener) as built,
         observation.watching(built),

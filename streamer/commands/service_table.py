@@ -116,7 +116,10 @@ def _concurrency(arguments: argparse.Namespace, config: PipelineConfig | None) -
     said = ConcurrencyConfig() if config is None else config.concurrency
     lock = {"provider": arguments.lock, "expire_minutes": arguments.lock_expire_minutes}
     given = {name: value for name, value in lock.items() if value is not None}
-    changed: dict[str, object] = {"mode": "multiple", "lock": said.lock.model_copy(update=given)}
+    changed: dict[str, object] = {
+        "mode": "multi_writer",
+        "lock": said.lock.model_copy(update=given),
+    }
     if arguments.clock_skew_ms is not None:
         changed["clock_skew_ms"] = _possible_skew_ms(arguments.clock_skew_ms)
     meant = said.model_copy(update=changed)

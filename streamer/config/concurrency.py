@@ -32,11 +32,12 @@ class LockConfig(Section):
 class ConcurrencyConfig(Section):
     """Several writers of one table: other pipelines, and Apache Hudi."""
 
-    mode: Literal["single", "multiple"] = "single"
-    """With ``single``, this pipeline is the only writer: at its start, it rolls back every commit
-    that is not complete. With ``multiple``, which all writers must then use, writers emit
-    heartbeats, and only commits of writers without a heartbeat are rolled back. The counterpart in
-    Apache Hudi is ``optimistic_concurrency_control`` with ``LAZY`` cleaning of failed writes."""
+    mode: Literal["single_writer", "multi_writer"] = "single_writer"
+    """With ``single_writer``, this pipeline is the only writer: at its start, it rolls back every
+    commit that is not complete. With ``multi_writer``, which all writers must then use, writers
+    emit heartbeats, and only commits of writers without a heartbeat are rolled back. The
+    counterpart in Apache Hudi is ``optimistic_concurrency_control`` with ``LAZY`` cleaning of
+    failed writes."""
 
     heartbeat_interval_s: Annotated[float, Field(ge=1)] = 60.0
     """Seconds between two heartbeats; the same for all writers."""
@@ -52,7 +53,7 @@ class ConcurrencyConfig(Section):
 
     def sharing(self) -> MultiWriter | None:
         """The same for the table; None for its only writer."""
-        if self.mode == "single":
+        if self.mode == "single_writer":
             return None
         policy = HeartbeatPolicy(self.heartbeat_interval_s, self.tolerable_misses)
         return MultiWriter(policy, self.clock_skew_ms)
@@ -70,8 +71,10 @@ def concurrency_problems(path: str, concurrency: ConcurrencyConfig) -> Iterator[
         concurrency: the settings.
     """
     provider = concurrency.lock.provider
-    if provider == "in_process" and concurrency.mode == "multiple":
-        text = "in_process excludes no other process; use storage, or concurrency.mode single"
+    if provider == "in_process" and concurrency.mode == "multi_writer":
+        text = (
+            "in_process excludes no other process; use storage, or concurrency.mode: single_writer"
+        )
         yield Problem("concurrency.lock.provider", text)
     if provider == "file_system" and is_place(path) and not _is_local(path):
         text = f"file_system needs a local disk, and {path} is none; use storage"

@@ -339,8 +339,8 @@ def _copy_on_write(table: TableConfig, compaction: CompactionConfig) -> Iterator
     reason = "has no meaning with table.type copy_on_write, which has no log files"
     if table.log_format is not None:
         yield Problem("table.log_format", f"{table.log_format} {reason}; leave it out")
-    if compaction.when == "beside":
-        yield Problem("compaction.when", f"beside {reason} to compact; leave it out")
+    if compaction.mode == "async":
+        yield Problem("compaction.mode", f"async {reason} to compact; leave it out")
 
 
 def _partition_change(table: TableConfig) -> Iterator[Problem]:

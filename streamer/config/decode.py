@@ -192,7 +192,7 @@ class SchemaRegistryConfig(Section):
     certificate authorities to trust; ``certificate_file`` and ``key_file`` for a client
     certificate. Files are in PEM format, at the same path on every executor."""
 
-    patience_s: Annotated[float, Field(ge=0)] = 30.0
+    retry_timeout_s: Annotated[float, Field(ge=0)] = 30.0
     """For how many seconds requests to a registry that does not answer are repeated before the run
     stops."""
 
@@ -203,7 +203,7 @@ class SchemaRegistryConfig(Section):
             ConfigError: a secret cannot be found.
         """
         found = settings.resolve(self.access, ACCESS_PATH)
-        return SchemaRegistry(self.url, RegistryAccess(**found), self.patience_s)
+        return SchemaRegistry(self.url, RegistryAccess(**found), self.retry_timeout_s)
 
 
 class AvroDecodeConfig(DecodeConfig):
@@ -222,9 +222,9 @@ class AvroDecodeConfig(DecodeConfig):
     subject: Annotated[str, Field(min_length=1)] | None = None
     """The subject whose newest schema gives a new table its columns. Default: ``<topic>-value``."""
 
-    unknown_schema: Literal["dead_letter", "stop"] = "dead_letter"
-    """What happens to records whose schema id the registry does not know: ``dead_letter`` sends
-    them to the dead letters, ``stop`` stops the run."""
+    unknown_schema: Literal["reject", "fail"] = "reject"
+    """What happens to records whose schema id the registry does not know: ``reject`` sends
+    them to the dead letters, ``fail`` stops the run."""
 
     writer_schema: Annotated[str, Field(min_length=1)] | None = None
     """The schema of ``plain`` values: its JSON, or ``{file: PATH}``. PATH is a URL, or a path

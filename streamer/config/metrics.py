@@ -21,7 +21,7 @@ class MetricsConfig(Section):
     host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
     """The address to listen on; ``0.0.0.0`` for all addresses, for example in a container."""
 
-    look_interval_s: Annotated[float, Field(gt=0, le=86_400)] = 10.0
+    poll_interval_s: Annotated[float, Field(gt=0, le=86_400)] = 10.0
     """Seconds between two measurements of lag and file sizes. They do not delay the stream."""
 
     stuck_after_s: Annotated[float, Field(gt=0)] = 600.0

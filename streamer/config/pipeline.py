@@ -61,7 +61,7 @@ class PipelineConfig(Section):
             *cross_checks.find(
                 self.source, self.decode, self.table, self.compaction, self.dead_letters
             ),
-            *retry_problems(self.run.on_error),
+            *retry_problems(self.run.retry),
             *archival_problems(self.cleaning, self.archival),
             *concurrency_problems(self.table.path, self.concurrency),
         ]

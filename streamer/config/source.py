@@ -23,9 +23,9 @@ METADATA_PREFIX = "_hoodie_kafka_source_"
 
 #: Properties that decide what this application decides itself, and what does so instead.
 RESERVED_PROPERTIES = {
-    "bootstrap.servers": "source.bootstrap",
-    "isolation.level": "source.isolation",
-    "auto.offset.reset": "source.starting",
+    "bootstrap.servers": "source.bootstrap_servers",
+    "isolation.level": "source.isolation_level",
+    "auto.offset.reset": "source.starting_offsets",
     "key.deserializer": "decode",
     "value.deserializer": "decode",
     "enable.auto.commit": "the table, which keeps the offsets",
@@ -142,14 +142,14 @@ class SourceConfig(Section):
     kind: Literal["kafka"] = "kafka"
     """The kind of source."""
 
-    bootstrap: Annotated[str, Field(min_length=1), AfterValidator(_bootstrap)]
+    bootstrap_servers: Annotated[str, Field(min_length=1), AfterValidator(_bootstrap)]
     """The Kafka brokers to connect to first: ``host:port,host:port``. A user or password is refused
     here; put credentials in ``consumer`` (``sasl.jaas.config``)."""
 
     topic: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$"), BeforeValidator(_one_topic)]
     """The name of exactly one topic."""
 
-    starting: Annotated[
+    starting_offsets: Annotated[
         Literal["earliest", "latest"] | StartingTime | dict[int, int], BeforeValidator(_starting)
     ] = "earliest"
     """Where the first run starts to read. Every later run continues at the offsets in the table's
@@ -178,7 +178,7 @@ class SourceConfig(Section):
     Transactions and log compaction leave such gaps: ``accept`` counts them as ``skipped``. A topic
     that uses neither has no gaps: ``fail`` then stops the run before it publishes the batch."""
 
-    isolation: Literal["read_committed", "read_uncommitted"] = "read_committed"
+    isolation_level: Literal["read_committed", "read_uncommitted"] = "read_committed"
     """``read_committed`` skips the records of aborted transactions; ``read_uncommitted`` reads
     them, too."""
 

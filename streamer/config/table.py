@@ -62,11 +62,11 @@ class TableConfig(Section):
     with few values, such as a date or a region. A new table cannot be partitioned by a timestamp,
     because nearly every row would get a folder of its own."""
 
-    partition_change: Literal["allow", "count", "refuse"] = "allow"
+    partition_change: Literal["allow", "count", "reject"] = "allow"
     """What happens to a row whose record key already exists in another partition. ``allow`` writes
     it, so that the key has a row in both partitions. ``count`` does the same, and counts and
-    reports such rows. ``refuse`` sends the record to the dead letters. For ``count`` and
-    ``refuse``, each batch looks its keys up in the other partitions."""
+    reports such rows. ``reject`` sends the record to the dead letters. For ``count`` and
+    ``reject``, each batch looks its keys up in the other partitions."""
 
     ordering: Columns = ()
     """The columns that order the versions of a row. The version with the largest value wins; this

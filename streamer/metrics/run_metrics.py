@@ -17,24 +17,24 @@ from streamer.events import (
     Alive,
     BatchPlanned,
     BatchWritten,
-    CompactionBegun,
-    CompactionDone,
+    CompactionCompleted,
     CompactionFailed,
-    CompactionSettled,
+    CompactionResolved,
+    CompactionStarted,
     Event,
     GroupCommitFailed,
     MetricsServed,
-    OffsetsSkipped,
+    OffsetsLost,
     PartitionsChanged,
-    PartWarned,
     RecordsRejected,
     Retrying,
     RunFailed,
     RunStarted,
     RunStopped,
+    RunStopping,
     SchemaEvolved,
-    ServiceDone,
-    StopAwaited,
+    ServiceCompleted,
+    WarningLogged,
 )
 from streamer.metrics.families import BoundedLabel, Families
 from streamer.metrics.table_shape import ROWS, TableShape
@@ -91,19 +91,19 @@ class RunMetrics:
                 self._batches.rejects.inc(event.count)
             case PartitionsChanged():
                 self._batches.partition_changes.inc(event.count)
-            case OffsetsSkipped():
+            case OffsetsLost():
                 self._troubles.lose(event)
             case SchemaEvolved():
                 self._table.schema_changes.inc(len(event.changes))
-            case CompactionBegun():
+            case CompactionStarted():
                 self._services.compacting.set(1)
             case CompactionFailed():
                 self._services.fail(event)
-            case CompactionDone():
+            case CompactionCompleted():
                 self._services.compact(event)
-            case CompactionSettled():
+            case CompactionResolved():
                 self._services.settle(event.instant)
-            case ServiceDone():
+            case ServiceCompleted():
                 self._services.add(event.service, event.seconds)
             case Retrying():
                 self._troubles.retries.inc()
@@ -115,9 +115,9 @@ class RunMetrics:
             case RunStopped():
                 self._batches.planned.set(0)
                 self._services.compacting.set(0)
-            case PartWarned():
+            case WarningLogged():
                 self._troubles.warnings.inc()
-            case MetricsServed() | Alive() | StopAwaited():
+            case MetricsServed() | Alive() | RunStopping():
                 pass  # whoever reads this knows
             case GroupCommitFailed():
                 self._troubles.group_commits.inc()
@@ -170,8 +170,8 @@ class _Batches:
         self._deletes = one("rows_deleted", "Of these, deletes")
         self._bytes = one("bytes_written", "Size of the files that batches wrote")
         self._files = one("files_written", "Files that batches wrote")
-        self._ignored = one("ignored", "Tombstones that were passed over")
-        self.rejects = one("rejects", "Records that went to the dead letters")
+        self._ignored = one("tombstones_ignored", "Tombstones that were passed over")
+        self.rejects = one("records_rejected", "Records that went to the dead letters")
         text = "Record keys that a batch left in more partitions than before"
         self.partition_changes = one("partition_changes", text)
         self.planned = families.one_gauge("batch_in_progress_records", "Of the batch being written")
@@ -219,7 +219,7 @@ class _Lag:
         self._next = gauge("next_offset", "The first offset that is not committed", "partition")
         self._seen = families.one_gauge("lag_timestamp_seconds", "When lag was last looked at")
         self.failed_looks = families.one_counter(
-            "failed_looks", "Looks at topic and table that got no answer"
+            "failed_polls", "Looks at topic and table that got no answer"
         )
 
     @property
@@ -346,18 +346,20 @@ class _Services:
         self._seconds = families.seconds("service_seconds", "Seconds of a table service", "service")
         self._compacted_rows = families.one_counter("compacted_rows", "Rows that compaction wrote")
         self._compacted_bytes = families.one_counter("compacted_bytes", "Bytes of these")
-        self.compacting = families.one_gauge("compacting", "Whether one is at work beside batches")
+        self.compacting = families.one_gauge(
+            "compaction_running", "Whether one is at work beside batches"
+        )
         self._lock = threading.Lock()  # the loop's thread and the compaction's tell of the same
         self._failing: dict[str, int] = {}
         self._failures = families.one_counter("compaction_failures", "Of those beside the batches")
         self._in_a_row = families.one_gauge(
-            "compaction_failures_in_a_row", "Of one that is neither done nor gone"
+            "consecutive_compaction_failures", "Of one that is neither done nor gone"
         )
         self._failed_at = families.one_gauge(
             "last_compaction_failure_timestamp_seconds", "When the last one failed; 0 for never"
         )
 
-    def compact(self, event: CompactionDone) -> None:
+    def compact(self, event: CompactionCompleted) -> None:
         self.add("compaction", event.seconds)
         self._compacted_rows.inc(event.rows_written)
         self._compacted_bytes.inc(event.bytes_written)
@@ -396,10 +398,10 @@ class _Troubles:
             "group_commit_failures", "Offsets that Kafka did not take for a consumer group"
         )
         self.warnings = one("warnings", "Warnings of parts that go on all the same")
-        self.in_a_row = families.one_gauge("failures_in_a_row", "Since the last commit")
+        self.in_a_row = families.one_gauge("consecutive_failures", "Since the last commit")
         self._failures = families.counter("failures", "Failures, by class of error", "type")
 
-    def lose(self, event: OffsetsSkipped) -> None:
+    def lose(self, event: OffsetsLost) -> None:
         self._lost_ranges.inc(len(event.ranges))
         for lost in event.lost:
             if isinstance(count := lost["count"], int):

@@ -66,7 +66,7 @@ class Observation:
                 for table in pipeline.tables[:1]:
                     self._metrics.use_clock(table.store.clock)
                 self._health.watch(lambda: pipeline.loop.waiting_at)
-                every_s = self._config.look_interval_s
+                every_s = self._config.poll_interval_s
                 tables = dict(zip((ROWS, DEAD_LETTERS), pipeline.tables, strict=False))
                 look = looking(pipeline.source, tables, self._metrics, every_s)
                 ended.enter_context(look)

@@ -6,7 +6,7 @@ SourceError
 ├─ InvalidConsumer     (Permanent) Kafka's client does not accept a property
 ├─ ConnectorMissing    (Permanent) Spark runs without the Kafka connector
 ├─ TopicNotFound       (Permanent)
-├─ UnknownPartitions   (Permanent) ``source.starting`` names partitions that the topic lacks
+├─ UnknownPartitions   (Permanent) ``source.starting_offsets`` names partitions that the topic lacks
 ├─ ForeignCheckpoint   (Permanent) the table has read another topic
 ├─ TopicReplaced       (Retriable) while a batch was read, the topic became another one
 ├─ TopicRecreated      (Permanent) the topic is another one than the table has read
@@ -35,8 +35,8 @@ class BrokerUnreachable(SourceError, Retriable):
 
     def __init__(self, bootstrap: str, reason: str) -> None:
         super().__init__(
-            f"no Kafka broker answered at {bootstrap}: {reason}; check source.bootstrap, the "
-            "network, and security.protocol in source.consumer"
+            f"no Kafka broker answered at {bootstrap}: {reason}; check "
+            "source.bootstrap_servers, the network, and security.protocol in source.consumer"
         )
         self.bootstrap, self.reason = bootstrap, reason
 
@@ -81,12 +81,12 @@ class TopicNotFound(SourceError, Permanent):
 
 
 class UnknownPartitions(SourceError, Permanent):
-    """``source.starting`` names partitions that the topic does not have."""
+    """``source.starting_offsets`` names partitions that the topic does not have."""
 
     def __init__(self, topic: str, partitions: Collection[int], count: int) -> None:
         named = ", ".join(map(str, sorted(partitions)))
         super().__init__(
-            f"source.starting names partition {named} of topic {topic}, which has "
+            f"source.starting_offsets names partition {named} of topic {topic}, which has "
             f"{count} (0 to {count - 1})"
         )
         self.topic, self.partitions, self.count = topic, frozenset(partitions), count
@@ -115,8 +115,8 @@ class TopicReplaced(SourceError, Retriable):
 
 
 _OR_BY_POLICY = (
-    "let the next run start as source.starting says with lakemark checkpoint reset --run, or set "
-    "source.on_offset_out_of_range to earliest or latest to go on at that end of"
+    "let the next run start at source.starting_offsets with lakemark checkpoint reset --run, or "
+    "set source.on_offset_out_of_range to earliest or latest to continue at that end of"
 )
 
 

@@ -75,8 +75,8 @@ class KafkaSource:
         self._properties = {
             **_FETCH_PROPERTIES,
             **settings.resolve(config.consumer, "source.consumer"),
-            "bootstrap.servers": config.bootstrap,
-            "isolation.level": config.isolation,
+            "bootstrap.servers": config.bootstrap_servers,
+            "isolation.level": config.isolation_level,
         }
         self._admin = KafkaAdmin(spark, self._properties, config.topic)
         group = config.commit_group
@@ -94,7 +94,7 @@ class KafkaSource:
 
         Args:
             checkpoint: what the table has read; None for the first run, which starts at
-                ``source.starting``.
+                ``source.starting_offsets``.
             topic_id: of the topic that it has read; "" when unknown.
 
         Returns:
@@ -166,7 +166,7 @@ class KafkaSource:
         return lost
 
     def forget_first_start(self) -> None:
-        """Resolve ``source.starting`` again at the next first start, which follows a reset.
+        """Resolve ``source.starting_offsets`` again at the next first start, which follows a reset.
 
         Call it when the table has recorded a checkpoint of this run.
         """
@@ -297,8 +297,8 @@ class KafkaSource:
             unknown = starting.keys() - available.keys()
             raise UnknownPartitions(self._config.topic, unknown, len(available))
         start = kafka_offsets.first_start(self._config.topic, available, starting, self._fallback)
-        if self._config.starting != "latest" and not isinstance(
-            self._config.starting, StartingTime
+        if self._config.starting_offsets != "latest" and not isinstance(
+            self._config.starting_offsets, StartingTime
         ):
             return start
         # If the run starts again before the table records this start, it must not skip what has
@@ -310,7 +310,7 @@ class KafkaSource:
         """The setting, with a time resolved to offsets; or what this run has resolved before."""
         if self._resolved is not None:
             return self._resolved
-        starting = self._config.starting
+        starting = self._config.starting_offsets
         if isinstance(starting, StartingTime):
             return self._admin.offsets_since(starting.timestamp)
         return starting

@@ -110,7 +110,8 @@ def first_start(
     Args:
         topic: name of the topic.
         available: what each of its partitions holds.
-        starting: as in ``source.starting``; partitions the topic lacks are the caller's error.
+        starting: as in ``source.starting_offsets``; the caller has checked that the topic has
+            these partitions.
         fallback: where a partition starts that does not hold the offset it is to start at.
     """
     if starting == "earliest":

@@ -37,8 +37,8 @@ def test_the_reference_of_the_pipeline_file_is_printed_from_the_settings() -> No
 def test_the_reference_lists_what_each_enumeration_accepts() -> None:
     rows = [line for line in reference().splitlines() if line.startswith("| `")]
     for name, accepted in (
-        ("starting", "`earliest`, `latest`, or a value as described."),
-        ("isolation", "`read_committed`, `read_uncommitted`."),
+        ("starting_offsets", "`earliest`, `latest`, or a value as described."),
+        ("isolation_level", "`read_committed`, `read_uncommitted`."),
         ("metadata_columns", "`topic`, `partition`, `offset`, `timestamp`, `key`."),
         ("policy", "`keep_latest_commits`, `keep_latest_by_hours`, `keep_latest_file_versions`."),
         ("version", "`6`, `8`, `9`."),

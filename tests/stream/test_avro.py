@@ -103,10 +103,10 @@ def test_writers_that_change_their_schema_change_the_table(
     old_id = apicurio.register(f"{topic}-value", old)
     config = validated(
         {
-            "source": {"bootstrap": kafka.bootstrap, "topic": topic},
+            "source": {"bootstrap_servers": kafka.bootstrap, "topic": topic},
             "decode": {
                 "format": "avro",
-                "schema_registry": {"url": gateway.url, "patience_s": 120},
+                "schema_registry": {"url": gateway.url, "retry_timeout_s": 120},
                 "unknown_fields": "evolve",
                 "wider_values": "evolve",
                 "tombstone_key": "avro",
@@ -152,14 +152,14 @@ def test_a_registry_that_stays_down_stops_the_run_and_nothing_is_lost(
     value_id = apicurio.register(f"{topic}-value", avro)
     config = validated(
         {
-            "source": {"bootstrap": kafka.bootstrap, "topic": topic},
+            "source": {"bootstrap_servers": kafka.bootstrap, "topic": topic},
             "decode": {
                 "format": "avro",
                 "schema": {"id": "string"},
-                "schema_registry": {"url": gateway.url, "patience_s": 0},
+                "schema_registry": {"url": gateway.url, "retry_timeout_s": 0},
             },
             "table": {"path": str(path), "record_key": "id", "buckets": 1},
-            "run": {"mode": "once", "trigger_interval_s": 0, "on_error": {"max_attempts": 1}},
+            "run": {"mode": "once", "trigger_interval_s": 0, "retry": {"max_attempts": 1}},
         }
     )
     _send(kafka, topic, key_id, [("a", _framed(avro, {"id": "a"}, value_id))])

@@ -20,7 +20,7 @@ from sinks.hudi.sink import TooManyRejects
 from sinks.hudi.spark_exchange import SparkExchange
 from streamer import pipeline
 from streamer.demo import expected_orders, produce
-from streamer.events import BatchWritten, CompactionDone, Event, OffsetsSkipped
+from streamer.events import BatchWritten, CompactionCompleted, Event, OffsetsLost
 from streamer.sources.errors import LostOffsets
 from tests.fixtures.kafka import Kafka
 from tests.stream.orders_pipeline import assert_holds, assert_offsets_chain, pipeline_config
@@ -46,9 +46,9 @@ def test_the_table_holds_the_newest_state_of_every_order(
     topic = kafka.create_topic(partitions=4)
     path = tmp_path / "orders"
     has_logs = table_type == "merge_on_read"
-    when = "beside" if has_logs and exchange is EXCHANGES["spark"] else "inline"
+    mode = "async" if has_logs and exchange is EXCHANGES["spark"] else "inline"
     config = pipeline_config(
-        kafka.bootstrap, topic, path, table={"type": table_type}, compaction={"when": when}
+        kafka.bootstrap, topic, path, table={"type": table_type}, compaction={"mode": mode}
     )
     sent, events, checkpoint = 0, list[Event](), None
     for count in (9_000, 3_000, 0):
@@ -67,7 +67,7 @@ def test_the_table_holds_the_newest_state_of_every_order(
     if table_type == "merge_on_read":
         assert checkpoint is not None
         assert_offsets_chain(StorageLocation(str(path)), checkpoint)
-        assert any(isinstance(event, CompactionDone) for event in events)
+        assert any(isinstance(event, CompactionCompleted) for event in events)
         assert not open_table(StorageLocation(str(path))).timeline.pending()
     batches = [event for event in events if isinstance(event, BatchWritten)]
     assert sum(event.records_read for event in batches) == sent
@@ -130,14 +130,14 @@ def test_records_that_are_lost_while_the_stream_runs_are_what_the_policy_makes_o
             "on_offset_out_of_range": policy,
             "consumer": {"max.partition.fetch.bytes": "1000", "max.poll.records": "10"},
         },
-        run={"on_error": {"backoff_s": 0.01}},
+        run={"retry": {"backoff_s": 0.01}},
     )
-    skipped: list[OffsetsSkipped] = []
+    skipped: list[OffsetsLost] = []
 
     def listener(event: Event) -> None:
         if isinstance(event, BatchWritten) and event.batch_id == 0 and not skipped:
             kafka.delete_before(topic, 250)
-        if isinstance(event, OffsetsSkipped):
+        if isinstance(event, OffsetsLost):
             skipped.append(event)
 
     with pipeline.build(config, listener, DriverExchange(LocalRunner(2))) as built:

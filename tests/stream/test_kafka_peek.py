@@ -44,7 +44,7 @@ def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
 def source_of(
     spark: SparkSession, kafka: Kafka, topic: str, starting: str = "earliest", **consumer: str
 ) -> KafkaSource:
-    source = {"bootstrap": kafka.bootstrap, "topic": topic, "starting": starting}
+    source = {"bootstrap_servers": kafka.bootstrap, "topic": topic, "starting_offsets": starting}
     tree = {"source": {**source, "consumer": consumer}, "table": {"path": "p", "record_key": "k"}}
     config: SourceConfig = validated(tree).source
     return KafkaSource(spark, config)

@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 
 def config(bootstrap: str, topic: str, **settings: object) -> SourceConfig:
-    source = {"bootstrap": bootstrap, "topic": topic, **settings}
+    source = {"bootstrap_servers": bootstrap, "topic": topic, **settings}
     return validated({"source": source, "table": {"path": "p", "record_key": "k"}}).source
 
 
@@ -100,7 +100,7 @@ def test_run_starts_as_the_pipeline_says_after_a_reset_of_its_checkpoint(
     with KafkaSource(spark, config(bootstrap, orders)) as source:
         source.stream(source.start_map(KafkaCheckpoint(orders, {0: 7, 1: 7})))
         assert source.start_map(None) == KafkaCheckpoint(orders, {0: 0, 1: 0})
-    with KafkaSource(spark, config(bootstrap, orders, starting="latest")) as source:
+    with KafkaSource(spark, config(bootstrap, orders, starting_offsets="latest")) as source:
         first = source.start_map(None)
         source.stream(first)
         kafka.produce(orders, [(b"k", b"new")], partition=0)
@@ -134,7 +134,7 @@ def test_partitions_added_later_are_read_from_their_first_record(
 ) -> None:
     kafka.add_partitions(orders, 3)
     kafka.produce(orders, [(b"k", b"new")], partition=2)
-    with KafkaSource(spark, config(bootstrap, orders, starting="latest")) as source:
+    with KafkaSource(spark, config(bootstrap, orders, starting_offsets="latest")) as source:
         start = source.start_map(KafkaCheckpoint(orders, {0: 30, 1: 20}))
         ((_, rows),) = drain(source, start)
     assert rows == [(None, b"new", 2, 0)]
@@ -198,7 +198,7 @@ def test_a_moment_is_resolved_to_the_first_record_that_is_no_older(
         ({"timestamp": "2023-11-14T22:13:21Z"}, {0: 0, 1: 0, 2: 0}),
         ({"timestamp": 1_700_000_003_001}, {0: 3, 1: 2, 2: 0}),
     ):
-        with KafkaSource(spark, config(bootstrap, topic, starting=starting)) as source:
+        with KafkaSource(spark, config(bootstrap, topic, starting_offsets=starting)) as source:
             assert source.start_map(None) == KafkaCheckpoint(topic, at)
 
 
@@ -229,9 +229,9 @@ def test_a_group_is_shown_how_far_the_table_has_read(
     ("settings", "error"),
     [
         ({"topic": "nowhere"}, TopicNotFound),
-        ({"starting": {"7": 0}}, UnknownPartitions),
-        ({"starting": {"0": 31}}, LostOffsets),
-        ({"bootstrap": "no-such-host.invalid:9092"}, BrokerUnreachable),
+        ({"starting_offsets": {"7": 0}}, UnknownPartitions),
+        ({"starting_offsets": {"0": 31}}, LostOffsets),
+        ({"bootstrap_servers": "no-such-host.invalid:9092"}, BrokerUnreachable),
         ({"consumer": {"security.protocol": "SASL_SSL"}}, InvalidConsumer),
         ({"consumer": {"security.protocol": "TELNET"}}, InvalidConsumer),
     ],
@@ -244,7 +244,7 @@ def test_what_is_wrong_has_a_name_before_anything_starts(
     settings: dict[str, object],
     error: type[SourceError],
 ) -> None:
-    chosen = {"bootstrap": bootstrap, "topic": orders, **settings}
+    chosen = {"bootstrap_servers": bootstrap, "topic": orders, **settings}
     with pytest.raises(error), KafkaSource(spark, config(**chosen)) as source:  # type: ignore[arg-type]
         source.start_map(None)
 

@@ -46,9 +46,9 @@ def test_killed_twenty_times_every_record_is_there_once(kafka: Kafka, tmp_path: 
         run={"mode": "continuous"},
     )
     events = tmp_path / "events.jsonl"
-    pipelines = [tmp_path / f"{when}.yaml" for when in ("inline", "beside")]
+    pipelines = [tmp_path / f"{mode}.yaml" for mode in ("inline", "async")]
     for pipeline in pipelines:
-        tree["compaction"]["when"] = pipeline.stem
+        tree["compaction"]["mode"] = pipeline.stem
         pipeline.write_text(yaml.safe_dump(tree))
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")

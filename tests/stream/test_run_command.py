@@ -37,7 +37,7 @@ def pipeline(kafka: Kafka, topic: str, tmp_path: Path) -> Path:
     kafka.produce(topic, [*orders(0, 100), (b"bad", b"{")])
     file = tmp_path / "pipeline.yaml"
     file.write_text(
-        f"source: {{bootstrap: '{kafka.bootstrap}', topic: {topic}}}\n"
+        f"source: {{bootstrap_servers: '{kafka.bootstrap}', topic: {topic}}}\n"
         "decode: {schema: {id: string, n: bigint}}\n"
         f"table: {{path: {tmp_path}/orders, record_key: id, ordering: n}}\n"
         "spark: {master: 'local[2]', conf: {spark.driver.memory: 1g}}\n"

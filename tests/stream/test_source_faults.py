@@ -35,7 +35,7 @@ from streamer.events import (
     BatchPlanned,
     BatchWritten,
     Event,
-    OffsetsSkipped,
+    OffsetsLost,
     Retrying,
     RunStarted,
 )
@@ -157,7 +157,7 @@ def test_a_broker_that_dies_and_comes_back_while_a_batch_is_read_costs_no_row(
             "max_records_per_batch": 200,
             "consumer": {"max.partition.fetch.bytes": "1000", "max.poll.records": "10"},
         },
-        run={"on_error": {"backoff_s": 0.1}},
+        run={"retry": {"backoff_s": 0.1}},
     )
     coming_back = threading.Thread(target=broker.start)
     died: list[int] = []
@@ -289,8 +289,8 @@ def test_a_first_run_at_the_latest_offset_leaves_out_nothing_when_it_starts_agai
         kafka.bootstrap,
         topic,
         tmp_path / "orders",
-        source={"starting": "latest"},
-        run={"on_error": {"backoff_s": 0.01}},
+        source={"starting_offsets": "latest"},
+        run={"retry": {"backoff_s": 0.01}},
     )
     events: list[Event] = []
 
@@ -324,7 +324,9 @@ def test_a_run_resumes_from_the_first_start_although_its_first_batch_died(
     topic = kafka.create_topic()
     kafka.produce(topic, [order(1, 1)])
     path = tmp_path / "orders"
-    pipeline_of = pipeline_config(kafka.bootstrap, topic, path, source={"starting": starting})
+    pipeline_of = pipeline_config(
+        kafka.bootstrap, topic, path, source={"starting_offsets": starting}
+    )
 
     def listener(event: Event) -> None:
         if isinstance(event, RunStarted):
@@ -350,7 +352,7 @@ def test_a_run_that_begins_at_the_end_and_finds_nothing_more_keeps_its_place(
 ) -> None:
     topic = kafka.create_topic()
     location = StorageLocation(str(tmp_path / "orders"))
-    policy = {"starting": starting, "on_offset_out_of_range": "latest"}
+    policy = {"starting_offsets": starting, "on_offset_out_of_range": "latest"}
     pipeline_of = pipeline_config(kafka.bootstrap, topic, location.url, source=policy)
 
     def run_once() -> None:
@@ -390,7 +392,9 @@ def test_records_that_come_while_a_moment_is_resolved_are_no_loss(
         return found
 
     monkeypatch.setattr(KafkaAdmin, "ranges", then_more_come)
-    with KafkaSource(spark, config(kafka.bootstrap, topic, starting=LATER_THAN_ALL)) as source:
+    with KafkaSource(
+        spark, config(kafka.bootstrap, topic, starting_offsets=LATER_THAN_ALL)
+    ) as source:
         assert source.start_map(None) == KafkaCheckpoint(topic, {0: 1})
 
 
@@ -406,14 +410,14 @@ def test_records_that_are_deleted_between_the_plan_of_a_batch_and_its_reading_ar
         topic,
         tmp_path / "orders",
         source=source,
-        run={"on_error": {"backoff_s": 0.01}},
+        run={"retry": {"backoff_s": 0.01}},
     )
-    skipped: list[OffsetsSkipped] = []
+    skipped: list[OffsetsLost] = []
 
     def listener(event: Event) -> None:
         if isinstance(event, BatchPlanned) and not skipped:
             kafka.delete_before(topic, 30)
-        if isinstance(event, OffsetsSkipped):
+        if isinstance(event, OffsetsLost):
             skipped.append(event)
 
     with pipeline.build(pipeline_of, listener, DriverExchange(LocalRunner(2))) as built:
@@ -469,7 +473,7 @@ def test_a_record_that_the_topic_has_and_a_batch_has_not_is_read_again(
     topic = kafka.create_topic()
     kafka.produce(topic, [order(key, 1) for key in range(9)])
     path = tmp_path / "orders"
-    run = {"on_error": {"backoff_s": 0.01}}
+    run = {"retry": {"backoff_s": 0.01}}
     retries: list[Retrying] = []
 
     def listener(event: Event) -> None:
@@ -503,10 +507,10 @@ def test_offsets_that_were_not_read_and_are_deleted_now_are_lost(
     exchange = Withholds(LocalRunner(2))
     exchange.offsets = (2, 3, 4)
     exchange.afterwards = lambda: kafka.delete_before(topic, 5)
-    skipped: list[OffsetsSkipped] = []
+    skipped: list[OffsetsLost] = []
 
     def listener(event: Event) -> None:
-        if isinstance(event, OffsetsSkipped):
+        if isinstance(event, OffsetsLost):
             skipped.append(event)
 
     with pipeline.build(pipeline_of, listener, exchange) as built:
@@ -539,10 +543,10 @@ def test_lost_offsets_of_a_batch_that_is_written_again_are_reported_once(
     exchange.afterwards = lambda: monkeypatch.setattr(
         KafkaAdmin, "ranges", lambda _: {0: OffsetRange(5, 9)}
     )
-    skipped: list[OffsetsSkipped] = []
+    skipped: list[OffsetsLost] = []
 
     def listener(event: Event) -> None:
-        if isinstance(event, OffsetsSkipped):
+        if isinstance(event, OffsetsLost):
             skipped.append(event)
 
     with pipeline.build(pipeline_of, listener, exchange) as built:
@@ -593,6 +597,6 @@ def test_a_record_between_the_two_requests_of_a_start_at_a_time_is_not_skipped(
         return answer
 
     starting = LATER_THAN_ALL if is_old else {"timestamp": now_ms}
-    with KafkaSource(spark, config(kafka.bootstrap, topic, starting=starting)) as source:
+    with KafkaSource(spark, config(kafka.bootstrap, topic, starting_offsets=starting)) as source:
         monkeypatch.setattr(KafkaAdmin, "_list_offsets", then_a_record_arrives)
         assert source.start_map(None) == KafkaCheckpoint(topic, {0: 1})

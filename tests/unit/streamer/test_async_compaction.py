@@ -32,12 +32,12 @@ from sinks.hudi.table_writer import TableWriter
 from streamer import async_compaction
 from streamer.async_compaction import AsyncCompactor, BesidePolicy, CompactionGivenUp
 from streamer.events import (
-    CompactionBegun,
-    CompactionDone,
+    CompactionCompleted,
     CompactionFailed,
-    CompactionSettled,
+    CompactionResolved,
+    CompactionStarted,
     Event,
-    ServiceDone,
+    ServiceCompleted,
 )
 from streamer.services import ServicePolicies, TableServices
 from tests.clocks import SharedClock, on_clock
@@ -49,7 +49,7 @@ from tests.upkeep import copy_of, new_storage
 from tests.waiting import until
 from tests.writers import SHARING, plan_clustering
 
-POLICY = BesidePolicy(CompactionPolicy(2), wait_budget_s=0.2, backlog_commits=6, backoff_s=0.01)
+POLICY = BesidePolicy(CompactionPolicy(2), max_wait_s=0.2, backlog_commits=6, backoff_s=0.01)
 OTHERS = ServicePolicies(
     POLICY.compaction, CleaningPolicy(commits=2), ArchivalPolicy(3, 4, delta_commits_to_compact=2)
 )
@@ -138,7 +138,7 @@ def given_way_to_a_clustering(beside: Beside) -> tuple[Instant, Instant]:
     beside.to.table.access = replace(beside.to.table.access, sharing=SHARING)
     for number in range(1, 4):
         beside.batch(Row("a", number, number))
-    until(lambda: beside.told(CompactionBegun) == 1)
+    until(lambda: beside.told(CompactionStarted) == 1)
     (plan,) = beside.to.table.timeline.pending(Action.COMPACTION)
     group = beside.to.table.view().latest_slices()[0].group
     clustering = plan_clustering(beside.storage, group)
@@ -164,18 +164,20 @@ def test_batches_go_on_while_a_compaction_is_at_work() -> None:
     with started() as beside:
         for number in range(1, 5):
             beside.batch(Row("a", number, number), Row(f"n{number}", 1, 1, region="south"))
-        until(lambda: beside.told(CompactionBegun) == 1)
+        until(lambda: beside.told(CompactionStarted) == 1)
         (pending,) = beside.to.table.timeline.pending(Action.COMPACTION)
         assert pending.state.value == "inflight"
         expected = {"a": (4, 4)} | {f"n{number}": (1, 1) for number in range(1, 5)}
         assert_whole(beside, expected)
         beside.finish()
-        assert beside.told(CompactionDone) == 1
+        assert beside.told(CompactionCompleted) == 1
         assert beside.told(CompactionFailed) == 0
         assert_whole(beside, expected)
         beside.batch(Row("a", 9, 9))
         beside.finish()
-        assert beside.told(CompactionDone) == 2, "logs of the batches meanwhile are the next plan's"
+        assert beside.told(CompactionCompleted) == 2, (
+            "logs of the batches meanwhile are the next plan's"
+        )
         assert_whole(beside, {**expected, "a": (9, 9)})
 
 
@@ -183,23 +185,23 @@ def test_a_batch_waits_no_longer_than_the_budget_and_only_when_far_behind() -> N
     with started() as beside:
         for number in range(6):
             beside.batch(Row("a", number, number))
-        assert beside.told(ServiceDone) == 0, "nothing was cleaned, archived or waited for"
+        assert beside.told(ServiceCompleted) == 0, "nothing was cleaned, archived or waited for"
         for number in range(6, 9):
             began = time.monotonic()
             beside.batch(Row("a", number, number))
-            assert time.monotonic() - began >= POLICY.wait_budget_s
-        waits = [event for event in beside.events if isinstance(event, ServiceDone)]
+            assert time.monotonic() - began >= POLICY.max_wait_s
+        waits = [event for event in beside.events if isinstance(event, ServiceCompleted)]
         assert [wait.service for wait in waits] == ["compaction_wait"] * 3
-        beside.compaction._policy = replace(POLICY, wait_budget_s=LONG_S)
+        beside.compaction._policy = replace(POLICY, max_wait_s=LONG_S)
         with beside.services.turn:  # nothing is published before the batch waits
             beside.runner.may_go.set()
             beside.batch(Row("a", 9, 9))
-        assert beside.told(CompactionDone) == 1, "it was waited for"
+        assert beside.told(CompactionCompleted) == 1, "it was waited for"
         assert_whole(beside, {"a": (9, 9)})
 
 
 def test_no_batch_waits_once_the_run_is_to_end() -> None:
-    with started(replace(POLICY, wait_budget_s=LONG_S)) as beside:
+    with started(replace(POLICY, max_wait_s=LONG_S)) as beside:
         for number in range(6):
             beside.batch(Row("a", number, number))
 
@@ -230,14 +232,14 @@ def test_a_conflict_with_other_writers_may_pass_and_the_plan_is_tried_again(
         assert [(f.instant, f.error_type) for f in failed] == [(plan.requested_at, "WriteConflict")]
         writer(beside.storage).table.store.forget(clustering)  # its writer gives it up
         beside.batch(Row("a", 4, 4))
-        assert beside.told(CompactionDone) == 0, "it is passed over"
+        assert beside.told(CompactionCompleted) == 0, "it is passed over"
         later(60.0)
         beside.batch(Row("a", 5, 5))
         beside.finish()
-        done = [event for event in beside.events if isinstance(event, CompactionDone)]
+        done = [event for event in beside.events if isinstance(event, CompactionCompleted)]
         assert [one.instant for one in done] == [plan.requested_at]
         beside.batch(Row("a", 6, 6))
-        assert beside.told(CompactionSettled) == 0, "it was done here"
+        assert beside.told(CompactionResolved) == 0, "it was done here"
         beside.finish()
         assert_whole(beside, {"a": (6, 6)})
 
@@ -247,15 +249,15 @@ def test_a_plan_that_another_writer_did_is_told_of_once_and_fails_no_more() -> N
         plan, clustering = given_way_to_a_clustering(beside)
         beside.batch(Row("b", 1, 1, region="south"))
         assert beside.told(CompactionFailed) == 1
-        assert beside.told(CompactionSettled) == 0, "it is pending"
+        assert beside.told(CompactionResolved) == 0, "it is pending"
         other = writer(beside.storage)
         other.table.store.forget(clustering)
         done = other.compact_if_due(CompactionPolicy(100), LocalRunner(1))
         assert [instant.requested_at for instant, _ in done] == [plan.requested_at]
         for number in range(4, 6):
             beside.batch(Row("a", number, number))
-        assert [e for e in beside.events if isinstance(e, CompactionSettled)] == [
-            CompactionSettled(plan.requested_at)
+        assert [e for e in beside.events if isinstance(e, CompactionResolved)] == [
+            CompactionResolved(plan.requested_at)
         ]
         beside.finish()
         assert_whole(beside, {"a": (5, 5), "b": (1, 1)})
@@ -269,18 +271,18 @@ def test_of_a_plan_at_work_only_its_attempt_tells(later: Callable[[float], None]
         beside.runner.may_go.clear()
         later(60.0)
         beside.batch(Row("a", 4, 4))
-        until(lambda: beside.told(CompactionBegun) == 2)
+        until(lambda: beside.told(CompactionStarted) == 2)
         other.table.refresh()
         (planned,) = other.table.timeline.pending(Action.COMPACTION)
         # As Apache Hudi, which does not ask whether somebody is executing a plan.
         other.table.storage.delete([f"{HEARTBEAT_FOLDER}/{planned.requested_at}"])
         assert len(other.compact_if_due(CompactionPolicy(100), LocalRunner(1))) == 1
         beside.batch(Row("a", 5, 5))
-        assert beside.told(CompactionSettled) == 0, "it is at work"
+        assert beside.told(CompactionResolved) == 0, "it is at work"
         beside.finish()
         until(lambda: beside.compaction._job is None)
         beside.batch(Row("a", 6, 6))
-        assert beside.told(CompactionSettled) == 1
+        assert beside.told(CompactionResolved) == 1
         beside.finish()
         assert_whole(beside, {"a": (6, 6)})
 
@@ -291,7 +293,7 @@ def test_a_failure_is_told_and_tried_again_while_batches_go_on() -> None:
         beside.runner.may_go.set()
         for number in range(1, 4):
             beside.batch(Row("a", number, number))
-        until(lambda: beside.told(CompactionDone) == 1)
+        until(lambda: beside.told(CompactionCompleted) == 1)
         failed = [event for event in beside.events if isinstance(event, CompactionFailed)]
         assert [(f.failures, f.error_type) for f in failed] == [
             (1, "ValueError"),
@@ -310,16 +312,16 @@ def test_a_lock_that_others_keep_is_not_waited_for_in_turn_and_costs_no_second_r
             beside.services.run()
             lease = others_lock.acquire(1)
         until(lambda: beside.told(CompactionFailed) >= 1)
-        assert beside.told(CompactionBegun) == 0
+        assert beside.told(CompactionStarted) == 0
         lease.release()
-        until(lambda: beside.told(CompactionBegun) == 1)
+        until(lambda: beside.told(CompactionStarted) == 1)
         until(lambda: beside.compaction.is_progressing)  # what was in its way has passed
         before = beside.told(CompactionFailed)
         with others_lock.hold(1):
             beside.runner.may_go.set()
             until(lambda: beside.told(CompactionFailed) >= before + 2)
-        until(lambda: beside.told(CompactionDone) == 1)
-        assert beside.told(CompactionBegun) == 1, "what was written stood"
+        until(lambda: beside.told(CompactionCompleted) == 1)
+        assert beside.told(CompactionStarted) == 1, "what was written stood"
         failed = [event for event in beside.events if isinstance(event, CompactionFailed)]
         assert {event.error_type for event in failed} == {"LockTimeout"}
         assert [event.failures for event in failed[before : before + 2]] == [1, 2]
@@ -333,14 +335,14 @@ def test_a_listener_that_fails_leaves_no_sign_of_life_behind() -> None:
 
         def tell(event: Event) -> None:
             beside.events.append(event)
-            if isinstance(event, CompactionBegun) and troubles:
+            if isinstance(event, CompactionStarted) and troubles:
                 raise troubles.pop()
 
         beside.compaction._listener = tell
         beside.runner.may_go.set()
         for number in range(1, 4):
             beside.batch(Row("a", number, number))
-        until(lambda: beside.told(CompactionDone) == 1)
+        until(lambda: beside.told(CompactionCompleted) == 1)
         assert beside.told(CompactionFailed) == 1
         assert beside.storage.list_folder(HEARTBEAT_FOLDER)[1] == []
         assert_whole(beside, {"a": (3, 3)})
@@ -389,15 +391,15 @@ def test_what_the_run_did_not_wait_for_is_done_by_the_next() -> None:
     with started() as beside:
         for number in range(1, 4):
             beside.batch(Row("a", number, number))
-        until(lambda: beside.told(CompactionBegun) == 1)
+        until(lambda: beside.told(CompactionStarted) == 1)
         assert beside.services.end(0.01), "it is still at work"
-    assert beside.told(CompactionDone) == 0
+    assert beside.told(CompactionCompleted) == 0
     following = Beside(beside.storage)
     following.to.recover()
     following.runner.may_go.set()
     following.batch(Row("b", 1, 1))
     following.finish()
-    assert following.told(CompactionDone) == 1
+    assert following.told(CompactionCompleted) == 1
     assert_whole(following, {"a": (3, 3), "b": (1, 1)})
 
 
@@ -460,7 +462,7 @@ def test_a_plan_is_executed_again_if_a_task_of_it_ran_twice_and_wrote_other_byte
         ((planned, _),) = beside.to.compactions_to_do(POLICY.compaction)
         if is_beside:
             beside.batch(Row("a", 4, 4))
-            until(lambda: beside.told(CompactionDone) == 1)
+            until(lambda: beside.told(CompactionCompleted) == 1)
             assert beside.told(CompactionFailed) == 1
         else:
             commit(beside.to, [Row("a", 4, 4)])
@@ -475,11 +477,11 @@ def test_a_plan_that_an_operator_rolls_back_under_way_is_done_anew() -> None:
     with started() as beside:
         for number in range(1, 4):
             beside.batch(Row("a", number, number))
-        until(lambda: beside.told(CompactionBegun) == 1)
+        until(lambda: beside.told(CompactionStarted) == 1)
         (pending,) = beside.to.table.timeline.pending(Action.COMPACTION)
         roll_back_named(writer(beside.storage).table.access, pending.requested_at)
         beside.runner.may_go.set()
-        until(lambda: beside.told(CompactionDone) == 1)
+        until(lambda: beside.told(CompactionCompleted) == 1)
         assert beside.told(CompactionFailed) == 1
         assert contents(beside.storage) == {"a": (3, 3)}
         assert writer(beside.storage).table.metadata_differences() == []

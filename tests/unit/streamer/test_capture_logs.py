@@ -15,7 +15,7 @@ from streamer.cli import FAILED, OK, main
 from streamer.commands import table_compact
 
 PIPELINE = """
-source: {bootstrap: "localhost:9092", topic: orders, consumer: {ssl.key.password: geheim}}
+source: {bootstrap_servers: "localhost:9092", topic: orders, consumer: {ssl.key.password: geheim}}
 table: {path: /lake/orders, record_key: id}
 """
 WARNING = "it stays until it expires: no access with geheim"
@@ -46,7 +46,7 @@ def test_a_run_tells_it_among_its_events(
     arguments = ["run", str(tmp_path / "orders.yaml"), "--events", str(log)]
     assert main([*arguments, "--log-format", log_format]) == FAILED
     warned, failed = map(json.loads, log.read_text().splitlines())
-    assert (warned["event"], failed["event"]) == ("PartWarned", "RunFailed")
+    assert (warned["event"], failed["event"]) == ("WarningLogged", "RunFailed")
     told = {name: warned[name] for name in ("level", "part", "message")}
     message = WARNING.replace("geheim", "***")
     assert told == {
@@ -57,7 +57,7 @@ def test_a_run_tells_it_among_its_events(
     out, err = capsys.readouterr()
     if log_format == "json":
         lines = [json.loads(line) for line in err.splitlines()]
-        assert [line["event"] for line in lines] == ["PartWarned", "RunFailed"]
+        assert [line["event"] for line in lines] == ["WarningLogged", "RunFailed"]
     else:
         (line,) = out.splitlines()
         assert line.endswith(f" warning (lakemark.transaction.heartbeat): {message}")

@@ -113,7 +113,7 @@ def test_without_run_a_plan_is_printed_and_nothing_is_written(
     assert main(["checkpoint", "reset", stream.location.url]) == OK
     header, first, *_ = capsys.readouterr().out.splitlines()
     assert header.split() == ["topic", "partition", "from", "to", "read", "again", "skipped"]
-    assert first.split() == [TOPIC, "0", "3", "source.starting", "none", "none"]
+    assert first.split() == [TOPIC, "0", "3", "source.starting_offsets", "none", "none"]
     assert newest(stream).timeline.instants == there
 
 
@@ -303,7 +303,9 @@ def test_a_table_without_commits_is_told_what_to_do(
     storage = open_storage(StorageLocation(str(tmp_path / "orders")))
     make(storage)
     assert main(["checkpoint", "set", storage.location.url, "t,0:1"]) == MISUSED
-    assert "has no commit yet; name the offsets in source.starting" in capsys.readouterr().err
+    assert (
+        "has no commit yet; name the offsets in source.starting_offsets" in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from streamer.cli import FAILED, MISUSED, OK, main, parser
 from tests.unit.streamer import failing_run
 
 PIPELINE = """
-source: {bootstrap: "localhost:9092", topic: orders, consumer: {ssl.key.password: geheim}}
+source: {bootstrap_servers: "localhost:9092", topic: orders, consumer: {ssl.key.password: geheim}}
 table: {path: /lake/orders, record_key: id}
 """
 

@@ -53,7 +53,7 @@ def test_no_secret_of_the_configuration_is_written(
     config = validated(
         {
             "source": {
-                "bootstrap": "localhost:9092",
+                "bootstrap_servers": "localhost:9092",
                 "topic": "orders",
                 "consumer": {"sasl.jaas.config": jaas, "ssl.key.password": "plain/secret"},
             },

@@ -10,14 +10,14 @@ from streamer.events import (
     Alive,
     BatchPlanned,
     BatchWritten,
-    CompactionDone,
+    CompactionCompleted,
     CompactionFailed,
-    CompactionSettled,
-    PartWarned,
+    CompactionResolved,
     Retrying,
     RunFailed,
     RunStarted,
     RunStopped,
+    WarningLogged,
 )
 from streamer.health import Health
 from tests.depth import examples
@@ -77,12 +77,12 @@ def test_what_follows_a_batch_may_be_stuck_too(run: Run) -> None:
 @pytest.mark.parametrize(
     "end",
     [
-        CompactionDone("20260501120000500", 2, 70, 800, 1.5),
-        CompactionSettled("20260501120000500"),
+        CompactionCompleted("20260501120000500", 2, 70, 800, 1.5),
+        CompactionResolved("20260501120000500"),
     ],
 )
 def test_a_compaction_that_fails_is_told_and_hides_no_stuck_batch(
-    run: Run, end: CompactionDone | CompactionSettled
+    run: Run, end: CompactionCompleted | CompactionResolved
 ) -> None:
     run.health(STARTED)
     run.wait(5)
@@ -106,12 +106,12 @@ def test_a_compaction_goes_on_failing_whatever_becomes_of_another(run: Run) -> N
     run.health(CompactionFailed("1", "busy", 1, 0.0, 1.0, "StorageUnavailable"))  # a new attempt
     failing = "waiting for records; compaction failing for 30 s (StorageUnavailable)"
     assert run.health.verdict().reason == failing
-    for other in (CompactionSettled("2"), CompactionDone("3", 2, 70, 800, 1.5)):
+    for other in (CompactionResolved("2"), CompactionCompleted("3", 2, 70, 800, 1.5)):
         run.health(other)
         assert run.health.verdict().reason.endswith(
             "compaction failing for 30 s (StorageUnavailable)"
         )
-    run.health(CompactionSettled("1"))
+    run.health(CompactionResolved("1"))
     assert "compaction" not in run.health.verdict().reason
 
 
@@ -167,5 +167,5 @@ def test_every_event_is_a_sign_of_life_or_the_end(kind: type[Any], data: st.Data
     run.now += 50
     run.health(data.draw(of_class(kind)))
     run.now += 50
-    is_no_sign = kind in (RunFailed, RunStopped, CompactionFailed, Alive, PartWarned)
+    is_no_sign = kind in (RunFailed, RunStopped, CompactionFailed, Alive, WarningLogged)
     assert run.health.verdict().is_alive is not is_no_sign

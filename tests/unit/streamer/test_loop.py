@@ -21,7 +21,7 @@ from lakemark.timeline.clock import ClockBehind
 from sinks.hudi.sink import NO_REJECTS, HudiSink
 from streamer.backoff import pause_after
 from streamer.config.run import RetryConfig, RunConfig
-from streamer.events import Event, OffsetsSkipped, Retrying, RunStopped, ServiceDone
+from streamer.events import Event, OffsetsLost, Retrying, RunStopped, ServiceCompleted
 from streamer.loop import StreamLoop
 from streamer.services import ServicePolicies, TableServices
 from streamer.sources.errors import BrokerUnreachable
@@ -105,7 +105,7 @@ def loop_of(
         write_files(writer(storage), [Row("c"), Row("d", region="south")])
     services = TableServices([rows], ServicePolicies(CompactionPolicy(1)), runner, told.append)
     sink, source = HudiSink(rows, None, cast(Any, None), NO_REJECTS), cast(Any, AwayBroker())
-    config = RunConfig(on_error=limits)
+    config = RunConfig(retry=limits)
     return StreamLoop("orders", source, sink, cast(Any, None), services, config, told.append)
 
 
@@ -159,7 +159,7 @@ def test_lost_offsets_are_reported_once_however_often_their_commit_is_tried(
     monkeypatch.setattr(loop._sink, "progress", lambda: committed[-1] if committed else None)
     with pytest.raises(Permanent, match="the stream fails"):
         loop.run()
-    skipped = [event for event in told if isinstance(event, OffsetsSkipped)]
+    skipped = [event for event in told if isinstance(event, OffsetsLost)]
     assert [lost["count"] for event in skipped for lost in event.lost] == [4]
     assert len(committed) == 1
 
@@ -178,7 +178,7 @@ def test_rollback_at_the_start_is_reported_with_its_own_seconds(
     monkeypatch.setattr(loop._sink, "recover", slow_recover)
     with pytest.raises(BrokerUnreachable):
         loop.run()
-    (rollback,) = [e for e in told if isinstance(e, ServiceDone) and e.service == "rollback"]
+    (rollback,) = [e for e in told if isinstance(e, ServiceCompleted) and e.service == "rollback"]
     assert rollback.seconds >= 0.05
 
 

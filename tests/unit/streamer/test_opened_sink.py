@@ -56,7 +56,7 @@ def opened(
 ) -> HudiSink:
     config = validated(
         {
-            "source": {"bootstrap": "localhost:9092", "topic": "orders"},
+            "source": {"bootstrap_servers": "localhost:9092", "topic": "orders"},
             "decode": decode,
             "table": {"path": str(folder / "rows"), "record_key": "id", **table},
         }
@@ -69,7 +69,7 @@ def files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in found}
 
 
-@pytest.mark.parametrize(("rule", "rejected", "counted"), [("count", 0, 1), ("refuse", 1, 0)])
+@pytest.mark.parametrize(("rule", "rejected", "counted"), [("count", 0, 1), ("reject", 1, 0)])
 def test_sink_treats_partition_changes_as_the_pipeline_says(
     tmp_path: Path, rule: str, rejected: int, counted: int
 ) -> None:

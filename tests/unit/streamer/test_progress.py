@@ -37,7 +37,7 @@ TOLD: list[tuple[Event, str]] = [
     ),
     (events.RunStarted("p", "orders", "/t", {0: 0}, False), "p starts: orders [0:0] -> /t"),
     (
-        events.OffsetsSkipped("orders", ("partition 0 is gone",)),
+        events.OffsetsLost("orders", ("partition 0 is gone",)),
         "records of orders are lost and passed over: partition 0 is gone",
     ),
     (events.Alive({0: 9}, {0: 4, 1: 0}, 61.4, True), "alive: 4 behind, last commit 61 s ago"),
@@ -47,12 +47,12 @@ TOLD: list[tuple[Event, str]] = [
         "alive: 0 behind, no commit since the start 61 s ago",
     ),
     (
-        events.PartWarned("warning", "lakemark.timeline.lock", "it stays"),
+        events.WarningLogged("warning", "lakemark.timeline.lock", "it stays"),
         "warning (lakemark.timeline.lock): it stays",
     ),
-    (events.StopAwaited("batch"), "stopping after this batch"),
-    (events.StopAwaited("compaction"), "stopping after this compaction"),
-    (events.StopAwaited(""), "stopping"),
+    (events.RunStopping("batch"), "stopping after this batch"),
+    (events.RunStopping("compaction"), "stopping after this compaction"),
+    (events.RunStopping(""), "stopping"),
     (events.BatchPlanned(2, {0: 600, 1: 400}), "batch 2: 1,000 records planned"),
     (
         BATCH,
@@ -81,14 +81,14 @@ TOLD: list[tuple[Event, str]] = [
         "batch 2: the table's columns: note string, n int32 -> int64",
     ),
     (
-        events.CompactionDone("20260501000000001", 4, 900, 3 * 1024**3, 1.5),
+        events.CompactionCompleted("20260501000000001", 4, 900, 3 * 1024**3, 1.5),
         "compaction 20260501000000001: 4 file groups, 900 rows, 3.0 GiB in 1.50 s",
     ),
     (
-        events.CompactionSettled("20260501000000001"),
+        events.CompactionResolved("20260501000000001"),
         "compaction 20260501000000001 is no longer pending: it was done or removed meanwhile",
     ),
-    (events.ServiceDone("cleaning", "3 files", 0.1), "cleaning: 3 files in 0.10 s"),
+    (events.ServiceCompleted("cleaning", "3 files", 0.1), "cleaning: 3 files in 0.10 s"),
     (
         events.Retrying("no broker", 1, 5, 2.0),
         "failed (attempt 1 of 5), retrying in 2 s: no broker",

@@ -19,7 +19,7 @@ from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.transaction.multi_writer import MultiWriter
 from sinks.hudi.table_services import maintain_metadata_table
 from sinks.hudi.table_writer import TableWriter
-from streamer.events import CompactionDone, Event, ServiceDone
+from streamer.events import CompactionCompleted, Event, ServiceCompleted
 from streamer.services import ServicePolicies, TableServices
 from tests.storages import CountingStorage
 from tests.tables import Row, commit, contents, make, writer
@@ -42,9 +42,9 @@ def run(to: TableWriter, policies: ServicePolicies = POLICIES) -> list[str]:
     done: list[str] = []
 
     def listen(event: Event) -> None:
-        if isinstance(event, CompactionDone):
+        if isinstance(event, CompactionCompleted):
             done.append("compaction")
-        elif isinstance(event, ServiceDone):
+        elif isinstance(event, ServiceCompleted):
             done.append(event.service)
             assert event.summary
             assert event.seconds >= 0

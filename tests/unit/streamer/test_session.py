@@ -169,7 +169,7 @@ def test_no_secret_stands_on_a_command_line(tmp_path: Path) -> None:
         "spark.of.mine": {"env": "LAKEMARK_TEST_SECRET"},
     }
     pipeline = {
-        "source": {"bootstrap": "localhost:9092", "topic": "unused"},
+        "source": {"bootstrap_servers": "localhost:9092", "topic": "unused"},
         "table": {"path": "unused", "record_key": "unused"},
         "spark": {"master": "local[1]", "conf": conf},
     }

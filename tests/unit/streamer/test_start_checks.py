@@ -47,7 +47,7 @@ def registry() -> Iterator[FaultyRegistry]:
 
 def config_of(folder: Path, **sections: Mapping[str, object]) -> PipelineConfig:
     tree: dict[str, Mapping[str, object]] = {
-        "source": {"bootstrap": "localhost:9092", "topic": "orders"},
+        "source": {"bootstrap_servers": "localhost:9092", "topic": "orders"},
         "decode": {"schema": {"id": "string", "region": "string"}},
         "table": {"path": str(folder / "rows"), "record_key": "id"},
     }
@@ -71,7 +71,7 @@ def files(folder: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"source.bootstrap": "127.0.0.1:1"}, "no Kafka broker answered at 127.0.0.1:1: "),
+        ({"source.bootstrap_servers": "127.0.0.1:1"}, "no Kafka broker answered at 127.0.0.1:1: "),
         ({"table.path": "{folder}/file/rows"}, "{folder}/file is a file; name a folder"),
         ({"table.path": "{folder}/file"}, "{folder}/file is a file; name a folder"),
         ({"table.merger": "no.such:Merger"}, "no.such"),
@@ -84,7 +84,7 @@ def test_command_reports_it_without_a_start_of_spark(
     (tmp_path / "file").write_text("mine")
     pipeline = tmp_path / "pipeline.yaml"
     pipeline.write_text(
-        f"source: {{bootstrap: '{closed}', topic: orders}}\n"
+        f"source: {{bootstrap_servers: '{closed}', topic: orders}}\n"
         "decode: {schema: {id: string}}\n"
         f"table: {{path: {tmp_path}/rows, record_key: id}}\n"
         "spark: {master: 'there is no such master'}\n"
@@ -110,7 +110,7 @@ def test_command_reports_it_without_a_start_of_spark(
 def test_missing_topic_is_reported_and_not_created(
     kafka: Kafka, topic: str, tmp_path: Path
 ) -> None:
-    config = config_of(tmp_path, source={"bootstrap": kafka.bootstrap, "topic": topic})
+    config = config_of(tmp_path, source={"bootstrap_servers": kafka.bootstrap, "topic": topic})
     with pytest.raises(HudiError, match=f"there is no topic {topic} at {kafka.bootstrap}"):
         check_start(config)
     time.sleep(0.5)  # a topic that is created by a question shows a moment later
@@ -202,7 +202,7 @@ def test_registry_is_asked(tmp_path: Path, registry: FaultyRegistry) -> None:
     with pytest.raises(RegistryRefused, match="status 401"):
         check(config, "schema registry")
     registry.stop()
-    decode["schema_registry"] = {"url": registry.url, "patience_s": 0.2}
+    decode["schema_registry"] = {"url": registry.url, "retry_timeout_s": 0.2}
     with pytest.raises(RegistryUnavailable, match="does not answer"):
         check(config_of(tmp_path, decode=decode), "schema registry")
 
@@ -224,7 +224,7 @@ def test_broker_that_does_not_answer_is_reported(
         silent.bind(("127.0.0.1", 0))
         silent.listen()
         address = f"127.0.0.1:{silent.getsockname()[1]}"
-        config = config_of(tmp_path, source={"bootstrap": address})
+        config = config_of(tmp_path, source={"bootstrap_servers": address})
         with pytest.raises(BrokerUnreachable, match=f"no Kafka broker answered at {address}: "):
             check_start(config)
 

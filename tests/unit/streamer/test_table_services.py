@@ -314,7 +314,7 @@ def test_a_table_that_is_not_written_here_is_left_alone(
 
 
 PIPELINE = """
-source: {{bootstrap: "localhost:9092", topic: orders}}
+source: {{bootstrap_servers: "localhost:9092", topic: orders}}
 table: {{path: {path}, record_key: id}}
 cleaning: {{policy: keep_latest_file_versions, file_versions_retained: 1}}
 concurrency: {{lock: {{provider: file_system, expire_minutes: 1}}}}

@@ -37,7 +37,7 @@ from transforms.decode.schema_policy import SchemaPolicy
 def pipeline(table: Mapping[str, object]) -> PipelineConfig:
     return validated(
         {
-            "source": {"bootstrap": "localhost:9092", "topic": "orders"},
+            "source": {"bootstrap_servers": "localhost:9092", "topic": "orders"},
             "table": {
                 "path": "orders",
                 "record_key": ["id"],

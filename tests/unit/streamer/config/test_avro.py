@@ -18,7 +18,7 @@ REGISTRY = {"url": "http://registry:8081"}
 
 def tree(**decode: object) -> dict[str, Any]:
     return {
-        "source": {"bootstrap": "b:1", "topic": "t"},
+        "source": {"bootstrap_servers": "b:1", "topic": "t"},
         "decode": {"format": "avro", **decode},
         "table": {"path": "/lake/t", "record_key": "id"},
     }

@@ -10,7 +10,7 @@ from streamer.config.load import apply_override, validated
 
 def told(*overrides: str) -> list[str]:
     tree: dict[str, object] = {
-        "source": {"bootstrap": "b:1", "topic": "t"},
+        "source": {"bootstrap_servers": "b:1", "topic": "t"},
         "decode": {"schema": {"id": "string", "ts": "bigint", "at": "struct<day:date>"}},
         "table": {"path": "/lake/t", "record_key": "id"},
     }
@@ -29,8 +29,8 @@ CASES: Mapping[str, tuple[list[str], str]] = {
         "table.partial_update: absent_fields has no meaning with a merger of your own",
     ),
     "partition changes without partitions": (
-        ["table.partition_change=refuse"],
-        "table.partition_change: refuse has no meaning without table.partition_by; leave it out",
+        ["table.partition_change=reject"],
+        "table.partition_change: reject has no meaning without table.partition_by; leave it out",
     ),
     "absent fields and a column that marks deletes": (
         ["table.partial_update=absent_fields", "decode.schema._hoodie_is_deleted=boolean"],
@@ -284,8 +284,8 @@ CASES: Mapping[str, tuple[list[str], str]] = {
         "table.log_format: avro has no meaning with table.type copy_on_write, which has no log",
     ),
     "a compaction beside batches that leave nothing to it": (
-        ["table.type=copy_on_write", "compaction.when=beside"],
-        "compaction.when: beside has no meaning with table.type copy_on_write",
+        ["table.type=copy_on_write", "compaction.mode=async"],
+        "compaction.mode: async has no meaning with table.type copy_on_write",
     ),
     "a metadata table that is made anew and is not to be": (
         ["table.metadata_table=false", "table.drop_metadata_table=true"],
@@ -304,8 +304,8 @@ CASES: Mapping[str, tuple[list[str], str]] = {
         "dead_letters.tolerated: 5 has no meaning while dead_letters.enabled is false",
     ),
     "a longest pause that is shorter than the first": (
-        ["run.on_error.backoff_s=90"],
-        "run.on_error.max_backoff_s: 60 is less than backoff_s, 90; raise it, or lower backoff_s",
+        ["run.retry.backoff_s=90"],
+        "run.retry.max_backoff_s: 60 is less than backoff_s, 90; raise it, or lower backoff_s",
     ),
     "a field of a column that has none as the key": (
         ["table.record_key=id.x"],

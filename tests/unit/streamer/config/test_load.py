@@ -15,7 +15,7 @@ from streamer.config.printed import json_schema, resolved_yaml
 from streamer.config.source import StartingTime
 
 SMALLEST = """
-source: {bootstrap: "localhost:9092", topic: orders}
+source: {bootstrap_servers: "localhost:9092", topic: orders}
 table: {path: /lake/orders, record_key: id}
 """
 
@@ -39,7 +39,7 @@ def problems(file: Path, text: str, *overrides: str) -> list[str]:
 def test_the_smallest_pipeline_gets_defaults_that_serve(file: Path) -> None:
     config = load_text(file, SMALLEST)
     assert (config.name, config.table.name) == ("orders", "orders")
-    assert config.source.starting == "earliest"
+    assert config.source.starting_offsets == "earliest"
     assert config.source.on_offset_out_of_range == "fail"
     assert (config.table.type, config.table.merge_mode) == ("merge_on_read", "commit_time")
     assert config.dead_letters.path == "/lake/orders_dead_letters"
@@ -76,22 +76,23 @@ def test_where_a_raw_key_cannot_name_a_row_tombstones_hold_json(file: Path, over
 
 def test_every_problem_is_told_at_once_with_its_path_and_what_is_accepted(file: Path) -> None:
     text = """
-        source: {bootstrap: "b:1", topic: t, starting: newest, max_records_per_batch: 0, topik: x}
+        source: {bootstrap_servers: "b:1", topic: t, starting_offsets: newest, topik: x,
+                 max_records_per_batch: 0}
         table: {type: mor, buckets: many, record_key: []}
         compaction: 5
     """
     assert problems(file, text) == [
-        "source.starting: 'newest': expected earliest, latest, a mapping of partitions to offsets, "
-        "such as {0: 1200}, or {timestamp: TIME}",
+        "source.starting_offsets: 'newest': expected earliest, latest, a mapping of partitions to "
+        "offsets, such as {0: 1200}, or {timestamp: TIME}",
         "source.max_records_per_batch: 0: should be greater than or equal to 1",
-        "source.topik: unknown setting; did you mean topic? accepted: kind, bootstrap, topic, "
-        "starting, checkpoint_id, max_records_per_batch, on_offset_out_of_range, "
-        "on_missing_offsets, isolation, commit_group, consumer, metadata_columns",
+        "source.topik: unknown setting; did you mean topic? accepted: kind, bootstrap_servers, "
+        "topic, starting_offsets, checkpoint_id, max_records_per_batch, on_offset_out_of_range, "
+        "on_missing_offsets, isolation_level, commit_group, consumer, metadata_columns",
         "table.path: missing",
         "table.type: 'mor': expected 'merge_on_read' or 'copy_on_write'",
         "table.record_key: []: expected at least one",
         "table.buckets: 'many': should be a valid integer",
-        "compaction: expected a section with enabled, every_delta_commits, when, wait_budget_s, "
+        "compaction: expected a section with enabled, every_delta_commits, mode, max_wait_s, "
         "backlog_commits, give_up_after_s",
     ]
 
@@ -141,16 +142,16 @@ def test_overrides_take_yaml_and_names_with_dots(file: Path) -> None:
     config = load_text(
         file,
         SMALLEST,
-        "source.starting.3=70",
+        "source.starting_offsets.3=70",
         "source.consumer.security.protocol=SSL",
         "spark.conf.spark.ui.enabled=true",
-        "run.on_error.max_attempts=2",
-        "run.on_error.max_attempts=3",
+        "run.retry.max_attempts=2",
+        "run.retry.max_attempts=3",
     )
-    assert config.source.starting == {3: 70}
+    assert config.source.starting_offsets == {3: 70}
     assert config.source.consumer["security.protocol"].resolve() == "SSL"
     assert config.spark.conf["spark.ui.enabled"].resolve() == "true"
-    assert config.run.on_error.max_attempts == 3
+    assert config.run.retry.max_attempts == 3
 
 
 @pytest.mark.parametrize(
@@ -208,10 +209,13 @@ def test_a_store_that_does_not_answer_is_no_fault_of_the_configuration(
     ("setting", "problem"),
     [
         ("source.metadata_columns=[offset, offset]", "['offset', 'offset']: expected names of"),
-        ("source.starting={0: -1}", "{0: -1}: expected earliest, latest, a mapping"),
-        ("source.starting={0: geheim}", "a mapping: expected earliest, latest"),
-        ("source.starting={0: 9223372036854775808}", "{0: 9223372036854775808}: expected"),
-        ("source.starting={timestamp: 9223372036854775808}", "timestamp: expected a time with"),
+        ("source.starting_offsets={0: -1}", "{0: -1}: expected earliest, latest, a mapping"),
+        ("source.starting_offsets={0: geheim}", "a mapping: expected earliest, latest"),
+        ("source.starting_offsets={0: 9223372036854775808}", "{0: 9223372036854775808}: expected"),
+        (
+            "source.starting_offsets={timestamp: 9223372036854775808}",
+            "timestamp: expected a time with",
+        ),
         (
             "source.max_records_per_batch=9223372036854775808",
             "9223372036854775808: should be less than or equal to 9223372036854775807",
@@ -261,14 +265,19 @@ def test_a_file_that_is_no_avro_schema_is_named(file: Path, content: str) -> Non
 
 def test_the_resolved_pipeline_loads_again_as_the_same(file: Path) -> None:
     config = load_text(
-        file, SMALLEST, "source.starting={0: 5}", "decode.schema={id: string, b: 'decimal(4,2)'}"
+        file,
+        SMALLEST,
+        "source.starting_offsets={0: 5}",
+        "decode.schema={id: string, b: 'decimal(4,2)'}",
     )
     assert load_text(file, resolved_yaml(config)) == config
 
 
 @pytest.mark.parametrize("override", ["table.operation=insert", "decode.kind=json"])
 def test_setting_without_an_effect_is_unknown(file: Path, override: str) -> None:
-    file.write_text("source: {bootstrap: 'a:1', topic: t}\ntable: {path: p, record_key: id}\n")
+    file.write_text(
+        "source: {bootstrap_servers: 'a:1', topic: t}\ntable: {path: p, record_key: id}\n"
+    )
     with pytest.raises(ConfigError, match="unknown setting"):
         load(str(file), [override])
 
@@ -307,9 +316,9 @@ def test_a_whole_number_of_seconds_and_lists_are_what_they_seem(file: Path) -> N
 
 @pytest.mark.parametrize("given", ["foo", "foo:", "foo:0", "foo:70000", "a:1,b", "a b:1", "a:1,"])
 def test_brokers_are_named_with_their_ports(file: Path, given: str) -> None:
-    assert problems(file, SMALLEST, f"source.bootstrap='{given}'") == [
-        f"source.bootstrap: '{given}': expected host:port, or several with commas between them; "
-        "a port is a number from 1 to 65535"
+    assert problems(file, SMALLEST, f"source.bootstrap_servers='{given}'") == [
+        f"source.bootstrap_servers: '{given}': expected host:port, or several with commas between "
+        "them; a port is a number from 1 to 65535"
     ]
 
 
@@ -332,13 +341,17 @@ def test_list_or_pattern_of_topics_is_refused_with_the_reason(file: Path, given:
     ],
 )
 def test_credentials_among_the_brokers_are_refused_and_not_printed(file: Path, given: str) -> None:
-    (problem,) = problems(file, SMALLEST, f"source.bootstrap='{given}'")
-    assert problem.startswith("source.bootstrap: ***: expected host:port without user and password")
+    (problem,) = problems(file, SMALLEST, f"source.bootstrap_servers='{given}'")
+    assert problem.startswith(
+        "source.bootstrap_servers: ***: expected host:port without user and password"
+    )
     assert "source.consumer" in problem
     assert "heim" not in problem
 
 
-@pytest.mark.parametrize("setting", ["source.bootstrap=[{}]", "source.topic='{}'", "source='{}'"])
+@pytest.mark.parametrize(
+    "setting", ["source.bootstrap_servers=[{}]", "source.topic='{}'", "source='{}'"]
+)
 def test_credentials_in_the_wrong_setting_are_not_printed(file: Path, setting: str) -> None:
     (problem,) = problems(file, SMALLEST, setting.format("user:geheim@host:9092"))
     assert "geheim" not in problem
@@ -348,7 +361,10 @@ def test_credentials_in_the_wrong_setting_are_not_printed(file: Path, setting: s
     "given", ["a-b.c_d:1", "10.0.0.1:9092, b:65535", "[::1]:9092", "SSL://a:1"]
 )
 def test_brokers_are_named_as_kafka_takes_them(file: Path, given: str) -> None:
-    assert load_text(file, SMALLEST, f"source.bootstrap='{given}'").source.bootstrap == given
+    assert (
+        load_text(file, SMALLEST, f"source.bootstrap_servers='{given}'").source.bootstrap_servers
+        == given
+    )
 
 
 @pytest.mark.parametrize(
@@ -405,13 +421,13 @@ def test_checking_a_pipeline_needs_no_spark() -> None:
     ["2026-01-31T06:00:00.250Z", "'2026-01-31T07:00:00.25+01:00'", "1769839200250"],
 )
 def test_a_moment_to_start_at_is_resolved_to_milliseconds(file: Path, given: str) -> None:
-    config = load_text(file, SMALLEST, f"source.starting={{timestamp: {given}}}")
-    assert config.source.starting == StartingTime(timestamp=1_769_839_200_250)
+    config = load_text(file, SMALLEST, f"source.starting_offsets={{timestamp: {given}}}")
+    assert config.source.starting_offsets == StartingTime(timestamp=1_769_839_200_250)
     again = load_text(file, resolved_yaml(config))
-    assert again.source.starting == config.source.starting
+    assert again.source.starting_offsets == config.source.starting_offsets
 
 
 @pytest.mark.parametrize("given", ["2026-01-31T06:00:00", "2026-01-31", "now", "-5", "1960-01-01"])
 def test_a_moment_without_a_zone_is_none(file: Path, given: str) -> None:
-    (problem,) = problems(file, SMALLEST, f"source.starting={{timestamp: {given}}}")
+    (problem,) = problems(file, SMALLEST, f"source.starting_offsets={{timestamp: {given}}}")
     assert "timestamp: expected a time with its zone, such as 2026-01-31T06:00:00Z" in problem

@@ -40,7 +40,7 @@ def of_url(
 def pipeline(**consumer: object) -> PipelineConfig:
     return validated(
         {
-            "source": {"bootstrap": "b:1", "topic": "t", "consumer": consumer},
+            "source": {"bootstrap_servers": "b:1", "topic": "t", "consumer": consumer},
             "table": {"path": "p", "record_key": "k"},
         }
     )
@@ -100,7 +100,7 @@ def test_nothing_ever_prints_a_secret(name: str, tmp_path: Path) -> None:
         assert SECRET not in printed
     assert config.source.consumer[name].resolve() == SECRET
     file = tmp_path / "p.yaml"
-    file.write_text("source: {bootstrap: b, topic: t}\ntable: {path: p, record_key: k}")
+    file.write_text("source: {bootstrap_servers: b, topic: t}\ntable: {path: p, record_key: k}")
     with pytest.raises(ConfigError) as raised:
         load(str(file), [f"source.consumer.{name}=[{SECRET}]", f"table.{name}={SECRET}"])
     assert SECRET not in str(raised.value)
@@ -140,7 +140,7 @@ def test_a_secret_under_a_harmless_name_is_masked(text: str, tmp_path: Path) -> 
     assert holds_secret(text)
     assert SECRET not in resolved_yaml(pipeline(options=text))
     file = tmp_path / "p.yaml"
-    file.write_text("source: {bootstrap: b, topic: t}\ntable: {path: p, record_key: k}")
+    file.write_text("source: {bootstrap_servers: b, topic: t}\ntable: {path: p, record_key: k}")
     with pytest.raises(ConfigError) as raised:
         load(str(file), [f"name=[{json.dumps(text)}]"])
     assert SECRET not in str(raised.value)
@@ -198,7 +198,7 @@ def test_settings_in_the_wrong_shape_are_not_shown(
     setting: str, value: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "p.yaml"
-    file.write_text("source: {bootstrap: b:1, topic: t}\ntable: {path: p, record_key: k}")
+    file.write_text("source: {bootstrap_servers: b:1, topic: t}\ntable: {path: p, record_key: k}")
     with pytest.raises(ConfigError, match=f"{setting}: ") as raised:
         load(str(file), [f"{setting}={value}"])
     assert SECRET not in str(raised.value)
@@ -206,7 +206,7 @@ def test_settings_in_the_wrong_shape_are_not_shown(
 
 def test_a_name_with_its_value_in_it_is_shown_without() -> None:
     tree = {
-        "source": {"bootstrap": "b:1", "topic": "t", f"password={SECRET}": None},
+        "source": {"bootstrap_servers": "b:1", "topic": "t", f"password={SECRET}": None},
         "table": {"path": "p", "record_key": "k", "storage": {f"password: {SECRET}": None}},
     }
     with pytest.raises(ConfigError) as raised:

@@ -19,20 +19,20 @@ from lakemark.timeline.clock import TimelineClock
 from streamer.events import (
     BatchPlanned,
     BatchWritten,
-    CompactionBegun,
-    CompactionDone,
+    CompactionCompleted,
     CompactionFailed,
-    CompactionSettled,
+    CompactionResolved,
+    CompactionStarted,
     Event,
-    OffsetsSkipped,
+    OffsetsLost,
     PartitionsChanged,
-    PartWarned,
     RecordsRejected,
     Retrying,
     RunFailed,
     RunStarted,
     RunStopped,
-    ServiceDone,
+    ServiceCompleted,
+    WarningLogged,
 )
 from streamer.metrics.families import BoundedLabel
 from streamer.metrics.run_metrics import RunMetrics
@@ -109,7 +109,7 @@ def test_a_batch_is_taken_apart(watched: Watched) -> None:
     counters = ["records_read", "rows_written", "rows_deleted", "bytes_written", "files_written"]
     assert [watched(f"{name}_total") for name in counters] == [8, 6, 2, 900, 4]
     assert watched("skipped_offsets_total") == 3
-    assert watched("rejects_total") == 2
+    assert watched("records_rejected_total") == 2
     assert watched("partition_changes_total") == 3
     assert watched("stage_seconds_total", stage="write") == 0.5
     assert watched("batch_seconds_sum") == 0.75
@@ -154,10 +154,10 @@ def test_a_failed_attempt_commits_no_offsets(watched: Watched) -> None:
     watched.metrics(Retrying("no broker", 1, 5, 1.0, "StreamInterrupted"))
     watched.metrics(STARTED)
     watched.metrics(BatchPlanned(0, {0: 4}))
-    assert watched("failures_in_a_row") == 1
+    assert watched("consecutive_failures") == 1
     watched.metrics(BatchWritten(0, None, 4))
     assert watched("next_offset", partition="0") == 14
-    assert watched("failures_in_a_row") == 0
+    assert watched("consecutive_failures") == 0
     assert watched("stream_starts_total") == 2
     assert watched("retries_total") == 1
 
@@ -166,10 +166,10 @@ def test_troubles_and_services_are_counted_by_kind(watched: Watched) -> None:
     watched.metrics(Retrying("no broker", 2, 5, 1.0, "StreamInterrupted"))
     watched.metrics(RunFailed("DataLoss", "gone"))
     lost = {"topic": "orders", "partition": 3, "from": 5, "to": 9, "count": 4}
-    watched.metrics(OffsetsSkipped("orders", ("a", "b"), (lost, {**lost, "count": None})))
-    watched.metrics(CompactionDone("20260501120000500", 2, 70, 800, 1.5))
-    watched.metrics(ServiceDone("rollback", "1 instant", 0.5))
-    watched.metrics(PartWarned("warning", "lakemark.timeline.lock", "it stays"))
+    watched.metrics(OffsetsLost("orders", ("a", "b"), (lost, {**lost, "count": None})))
+    watched.metrics(CompactionCompleted("20260501120000500", 2, 70, 800, 1.5))
+    watched.metrics(ServiceCompleted("rollback", "1 instant", 0.5))
+    watched.metrics(WarningLogged("warning", "lakemark.timeline.lock", "it stays"))
     assert watched("warnings_total") == 1
     assert watched("failures_total", type="StreamInterrupted") == 1
     assert watched("failures_total", type="DataLoss") == 1
@@ -200,25 +200,25 @@ def test_the_shape_of_the_table_is_shown(watched: Watched) -> None:
 
 
 @pytest.mark.parametrize(
-    "end", [CompactionDone(COMPACTION, 2, 70, 800, 1.5), CompactionSettled(COMPACTION)]
+    "end", [CompactionCompleted(COMPACTION, 2, 70, 800, 1.5), CompactionResolved(COMPACTION)]
 )
 def test_a_compaction_beside_the_batches_is_watched_by_itself(
-    watched: Watched, end: CompactionDone | CompactionSettled
+    watched: Watched, end: CompactionCompleted | CompactionResolved
 ) -> None:
-    watched.metrics(CompactionBegun(COMPACTION, 2, 800))
-    assert watched("compacting") == 1
+    watched.metrics(CompactionStarted(COMPACTION, 2, 800))
+    assert watched("compaction_running") == 1
     for failures in (1, 2):
         watched.clock.now += 7
         failed = CompactionFailed(COMPACTION, "busy", failures, 7.0, 1.0, "StorageUnavailable")
         watched.metrics(failed)
-    assert watched("compacting") == 0
-    assert watched("compaction_failures_in_a_row") == 2
-    assert watched("failures_in_a_row") == 0, "ingestion is well"
+    assert watched("compaction_running") == 0
+    assert watched("consecutive_compaction_failures") == 2
+    assert watched("consecutive_failures") == 0, "ingestion is well"
     assert watched("last_compaction_failure_timestamp_seconds") == watched.clock.now
-    watched.metrics(CompactionSettled("another"))
-    assert watched("compaction_failures_in_a_row") == 2
+    watched.metrics(CompactionResolved("another"))
+    assert watched("consecutive_compaction_failures") == 2
     watched.metrics(end)
-    assert watched("compaction_failures_in_a_row") == 0
+    assert watched("consecutive_compaction_failures") == 0
     assert watched("compaction_failures_total") == 2
 
 
@@ -226,9 +226,9 @@ def test_a_compaction_beside_the_batches_is_watched_by_itself(
     "end", [RunStopped("interrupted", {}, 0, 0, 1.0), RunFailed("TopicReplaced", "gone")]
 )
 def test_no_compaction_is_at_work_once_the_run_has_ended(watched: Watched, end: Event) -> None:
-    watched.metrics(CompactionBegun("20260501120000500", 2, 800))
+    watched.metrics(CompactionStarted("20260501120000500", 2, 800))
     watched.metrics(end)
-    assert watched("compacting") == 0
+    assert watched("compaction_running") == 0
 
 
 @given(st.lists(st.text(), max_size=60))
