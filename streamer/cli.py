@@ -16,7 +16,7 @@ from pathlib import Path
 
 from lakemark.errors import HudiError, InvalidConfig
 from streamer.capture_logs import capture_logs
-from streamer.stopping import end_at_once
+from streamer.stopping import exit_now
 from streamer.table_arguments import add_location, add_sharing, add_steps, add_table, positive
 
 QUERY_TYPES = ("snapshot", "read_optimized", "incremental", "cdc")
@@ -31,8 +31,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parsed = parser().parse_args(arguments)
     code = _execute(parsed)
     loop = getattr(parsed, "loop", None)
-    if loop is not None and loop.left_work:
-        end_at_once(code)
+    if loop is not None and loop.has_unfinished_work:
+        exit_now(code)
     return code
 
 
@@ -294,8 +294,8 @@ def _warn(parsed: argparse.Namespace, level: str, _part: str, message: str) -> N
 
 def _redaction(parsed: argparse.Namespace) -> Callable[[str], str]:
     """Takes out what the command found secret in its pipeline, or was given for a store."""
-    from streamer.config.secrets import option_redaction
+    from streamer.config.secrets import build_option_redactor
 
-    given = option_redaction(getattr(parsed, "storage", ()))
+    given = build_option_redactor(getattr(parsed, "storage", ()))
     found: Callable[[str], str] = getattr(parsed, "redacted", str)
     return lambda text: given(found(text))

@@ -37,8 +37,8 @@ from sinks.hudi.settings import SinkSettings
 from sinks.hudi.sink import NO_REJECTS, HudiSink, RejectLimit
 from sinks.hudi.spark_exchange import SparkExchange
 from sinks.hudi.table_writer import TableWriter
-from streamer.async_compaction import AsyncCompactor, BesidePolicy
-from streamer.cluster_runner import ClusterRunner, ClusterRunnerBeside
+from streamer.async_compaction import AsyncCompactionPolicy, AsyncCompactor
+from streamer.cluster_runner import CancellableClusterRunner, ClusterRunner
 from streamer.config.column_roles import text_ordering_problems, timestamp_partition_problems
 from streamer.config.decode import AvroDecodeConfig, DecodeConfig
 from streamer.config.errors import ConfigError
@@ -110,8 +110,8 @@ def build(
     check_start(config)
     with report_jvm_exit(), _source(config, listener) as (spark, source):
         sink, writers = open_sink(config, source)
-        beside = _beside(config, spark, listener)
-        services = TableServices(writers, _policies(config), _runner(spark), listener, beside)
+        compactor = _async_compactor(config, spark, listener)
+        services = TableServices(writers, _policies(config), _runner(spark), listener, compactor)
         loop = StreamLoop(
             config.name,
             source,
@@ -158,7 +158,7 @@ def open_sink(config: PipelineConfig, source: KafkaSource) -> tuple[HudiSink, li
     to_changes = _to_changes(config, spec, _value_schema(config, source, found))
     _check_roles(config, to_changes.table_schema, found)
     if found is None:
-        source.start_map(None)  # a topic that cannot be read must not leave an empty table
+        source.start_checkpoint(None)  # a topic that cannot be read must not leave an empty table
     else:
         check_partial_rows(found, config.table.partial_update)
         columns, policy = to_changes.table_schema, config.decode.policy()
@@ -378,24 +378,24 @@ def _runner(spark: SparkSession) -> Runner:
     return LocalRunner() if is_local(spark) else ClusterRunner(spark)
 
 
-def _beside(
+def _async_compactor(
     config: PipelineConfig, spark: SparkSession, listener: Listener
 ) -> AsyncCompactor | None:
-    compaction, pauses = config.compaction, config.run.retry
+    compaction, retry = config.compaction, config.run.retry
     if not compaction.enabled or compaction.mode == "inline":
         return None
-    policy = BesidePolicy(
+    policy = AsyncCompactionPolicy(
         CompactionPolicy(compaction.every_delta_commits),
         compaction.max_wait_s,
         compaction.backlog_commits,
         compaction.give_up_after_s,
-        pauses.backoff_s,
-        pauses.max_backoff_s,
+        retry.backoff_s,
+        retry.max_backoff_s,
     )
-    return AsyncCompactor(policy, _runner_beside(config, spark), listener)
+    return AsyncCompactor(policy, _compaction_runner(config, spark), listener)
 
 
-def _runner_beside(config: PipelineConfig, spark: SparkSession) -> CancellableRunner:
+def _compaction_runner(config: PipelineConfig, spark: SparkSession) -> CancellableRunner:
     if is_local(spark):
         return LocalRunner(max(1, (os.cpu_count() or 1) // 2))
-    return ClusterRunnerBeside(spark, f"compaction of {config.name}")
+    return CancellableClusterRunner(spark, f"compaction of {config.name}")

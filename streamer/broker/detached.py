@@ -14,7 +14,12 @@ from pathlib import Path
 
 from lakemark.errors import InvalidConfig
 from streamer.broker.data_folder import LOG_FILE, Ports, free_ports, prepare
-from streamer.broker.launch import BrokerFailed, broker_command, supervised, wait_until_started
+from streamer.broker.launch import (
+    BrokerFailed,
+    broker_command,
+    supervisor_command,
+    wait_until_started,
+)
 from streamer.broker.process import ProcessIdentity
 from streamer.broker.supervisor import GRACE_S
 from streamer.toolchain import one_at_a_time
@@ -129,7 +134,7 @@ def _start(home: Path, ports: Ports, heap: str) -> BrokerInfo:
     with log.open("ab") as opened:
         since_byte = opened.tell()
         told = subprocess.run(
-            supervised(["detached"], command),
+            supervisor_command(["detached"], command),
             cwd=home,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -11,7 +11,12 @@ from types import TracebackType
 
 from lakemark.errors import InvalidConfig
 from streamer.broker.data_folder import LOG_FILE, Ports, free_ports, prepare
-from streamer.broker.launch import BrokerFailed, broker_command, supervised, wait_until_started
+from streamer.broker.launch import (
+    BrokerFailed,
+    broker_command,
+    supervisor_command,
+    wait_until_started,
+)
 from streamer.broker.supervisor import GRACE_S
 
 #: A port found free may be taken before the broker has it.
@@ -130,7 +135,7 @@ class EmbeddedBroker:
         with self.log.open("ab") as log:
             since_byte = log.tell()
             self._supervisor = subprocess.Popen(
-                supervised(["attached", str(os.getpid())], command),
+                supervisor_command(["attached", str(os.getpid())], command),
                 cwd=self.data_dir,
                 stdin=subprocess.DEVNULL,
                 stdout=log,

@@ -55,7 +55,7 @@ def broker_command(heap: str) -> list[str]:
     return [*java, "-cp", class_path, "kafka.Kafka", SETTINGS_FILE]
 
 
-def supervised(how: list[str], command: list[str]) -> list[str]:
+def supervisor_command(how: list[str], command: list[str]) -> list[str]:
     """``command`` under the supervisor, isolated from the caller's Python settings."""
     return [sys.executable, "-I", "-S", supervisor.__file__, *how, *command]
 
@@ -69,7 +69,7 @@ def wait_until_started(log: Path, since_byte: int, is_running: Callable[[], bool
     deadline = time.monotonic() + START_DEADLINE_S
     while time.monotonic() < deadline:
         ran = is_running()  # asked before the log is read: its last words are in what is read
-        said = said_since(log, since_byte)
+        said = output_since(log, since_byte)
         if _STARTED in said:
             return
         if not ran:
@@ -77,10 +77,10 @@ def wait_until_started(log: Path, since_byte: int, is_running: Callable[[], bool
             raise BrokerFailed(reason, log, said)
         time.sleep(_LOOK_EVERY_S)
     reason = f"was not ready after {START_DEADLINE_S:.0f} s"
-    raise BrokerFailed(reason, log, said_since(log, since_byte))
+    raise BrokerFailed(reason, log, output_since(log, since_byte))
 
 
-def said_since(log: Path, since_byte: int) -> bytes:
+def output_since(log: Path, since_byte: int) -> bytes:
     """What was added to a log after its first ``since_byte`` bytes."""
     with log.open("rb") as file:
         file.seek(since_byte)

@@ -11,14 +11,14 @@ from rich.console import Console
 
 from checkpoints.checkpoint import KafkaCheckpoint
 from checkpoints.edit import plan_edit, write_checkpoint
-from checkpoints.of_table import progress_of, table_progress_of
+from checkpoints.lookup import find_progress, find_table_progress
 from checkpoints.plan import CheckpointPlan
 from checkpoints.progress import DEFAULT_IDENTITY, Progress
 from lakemark.errors import InvalidConfig
 from lakemark.table import Table
-from streamer.commands.service_table import open_beside_writers, open_for_service, show_work
+from streamer.commands.service_table import open_as_writer, open_for_service, show_work
 from streamer.commands.table import Facts
-from streamer.grid import print_facts
+from streamer.row_output import print_facts
 
 #: Where a run starts after a reset.
 _AT_RESET = "source.starting_offsets"
@@ -36,7 +36,7 @@ def execute(arguments: argparse.Namespace) -> int:
     wanted = _wanted(arguments.action, arguments.checkpoint)
     if arguments.action == "get":
         _check_only_reads(arguments)
-        _show(describe(open_beside_writers(arguments), arguments.id), arguments.json)
+        _show(describe(open_as_writer(arguments), arguments.id), arguments.json)
         return 0
     table = open_for_service(arguments)
     if arguments.step == "plan":
@@ -52,8 +52,8 @@ def execute(arguments: argparse.Namespace) -> int:
 
 def describe(table: Table, identity: str = DEFAULT_IDENTITY) -> dict[str, object]:
     """Where a streamer goes on, and which commit says so."""
-    progress = progress_of(table, table.timeline, identity)
-    others = sorted(table_progress_of(table, table.timeline).streamers.keys() - {identity})
+    progress = find_progress(table, table.timeline, identity)
+    others = sorted(find_table_progress(table, table.timeline).streamers.keys() - {identity})
     return {"id": identity, **_facts(progress), "other ids": others}
 
 

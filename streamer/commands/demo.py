@@ -19,7 +19,7 @@ from rich.markup import escape
 
 from lakemark.storage import StorageLocation
 from lakemark.table import Table, open_table
-from streamer import broker, pipeline, progress, row_output
+from streamer import broker, display, pipeline, row_output
 from streamer.commands import table as table_command
 from streamer.commands.broker import FOLDER as BROKER_FOLDER
 from streamer.config.load import validated
@@ -27,7 +27,7 @@ from streamer.config.pipeline import PipelineConfig
 from streamer.demo import create_topic
 from streamer.demo.backlog import StopWhenCaughtUp, sent_so_far
 from streamer.demo.sender import Sender
-from streamer.stopping import StopSignals, ends_on_signals
+from streamer.stopping import StopSignals, stop_on_signals
 
 TOPIC = "orders"
 _SHOWN_INSTANTS = 12
@@ -42,7 +42,7 @@ def execute(arguments: argparse.Namespace) -> int:
     """
     home, console = arguments.home.absolute(), Console()
     console.print(f"A Kafka broker starts in {escape(str(home))} …", highlight=False)
-    with ends_on_signals() as signals:
+    with stop_on_signals() as signals:
         with _broker(home / BROKER_FOLDER) as bootstrap:
             tree = pipeline_tree(home, bootstrap)
             text = yaml.safe_dump(tree, sort_keys=False)
@@ -100,7 +100,7 @@ def _stream(
     count: int = arguments.records
     create_topic(config.source.bootstrap_servers, TOPIC)
     first = sent_so_far(config.source.bootstrap_servers, TOPIC)
-    with progress.display(console) as shown:
+    with display.show_run(console) as shown:
         listener = StopWhenCaughtUp(shown, first + count)
         with pipeline.build(config, listener) as built:
             signals.watch(built.loop.stop)

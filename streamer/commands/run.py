@@ -7,16 +7,16 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 
-from streamer import pipeline, progress
+from streamer import display, pipeline
 from streamer.capture_logs import capture_logs
 from streamer.config.load import load
 from streamer.config.pipeline import PipelineConfig
-from streamer.config.secrets import redaction
-from streamer.event_log import JsonLines, event_log
+from streamer.config.secrets import build_redactor
+from streamer.event_log import JsonEventWriter, event_log
 from streamer.events import Listener, RunFailed, WarningLogged
-from streamer.keepalive import telling_of_life
-from streamer.metrics.server import observed
-from streamer.stopping import StopSignals, ends_on_signals
+from streamer.keepalive import emit_keepalives
+from streamer.metrics.server import monitor_run
+from streamer.stopping import StopSignals, stop_on_signals
 
 
 def execute(arguments: argparse.Namespace) -> int:
@@ -28,16 +28,16 @@ def execute(arguments: argparse.Namespace) -> int:
         HudiError: the run failed for good.
     """
     config = load(arguments.pipeline, [*arguments.overrides, *_overrides(arguments)])
-    arguments.redacted = redaction(config)
+    arguments.redacted = build_redactor(config)
     with (
-        ends_on_signals() as signals,
+        stop_on_signals() as signals,
         _output(arguments, config) as shown,
-        observed(config, shown) as observation,
-        capture_logs(lambda *told: observation.listener(WarningLogged(*told))),
-        _failures_told(observation.listener, arguments, signals),
-        pipeline.build(config, observation.listener) as built,
-        observation.watching(built),
-        _alive(built, observation.listener, config),
+        monitor_run(config, shown) as monitor,
+        capture_logs(lambda *told: monitor.listener(WarningLogged(*told))),
+        _failures_told(monitor.listener, arguments, signals),
+        pipeline.build(config, monitor.listener) as built,
+        monitor.watch(built),
+        _alive(built, monitor.listener, config),
     ):
         signals.watch(built.loop.stop)
         arguments.loop = built.loop
@@ -48,7 +48,7 @@ def execute(arguments: argparse.Namespace) -> int:
 def _alive(
     built: pipeline.Pipeline, listener: Listener, config: PipelineConfig
 ) -> AbstractContextManager[None]:
-    return telling_of_life(built.loop, built.source, listener, config.run.alive_interval_s)
+    return emit_keepalives(built.loop, built.source, listener, config.run.alive_interval_s)
 
 
 @contextmanager
@@ -57,9 +57,9 @@ def _output(arguments: argparse.Namespace, config: PipelineConfig) -> Iterator[L
     redacted = arguments.redacted
     with ExitStack() as ended:
         if arguments.log_format == "json":
-            shown: Listener = JsonLines(sys.stderr, config.name, redacted)
+            shown: Listener = JsonEventWriter(sys.stderr, config.name, redacted)
         else:
-            shown = ended.enter_context(progress.display(redacted=redacted))
+            shown = ended.enter_context(display.show_run(redacted=redacted))
         log = event_log(arguments.events, config.name, redacted, shown)
         yield ended.enter_context(log)
 

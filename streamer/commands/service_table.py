@@ -27,7 +27,7 @@ from streamer.commands.table import Facts, show_rows
 from streamer.config.concurrency import ConcurrencyConfig
 from streamer.config.load import load
 from streamer.config.pipeline import PipelineConfig
-from streamer.config.secrets import redaction
+from streamer.config.secrets import build_redactor
 from streamer.table_setup import agree_with_others, check_kept
 
 _COMMITS_RETAINED = 10
@@ -41,22 +41,22 @@ def open_for_service(arguments: argparse.Namespace, mergers: Sequence[str] = ())
         Unsupported: a table that this project does not write.
         TimelineZoneUnknown: one in local time whose zone is not known.
     """
-    table = open_beside_writers(arguments, mergers)
+    table = open_as_writer(arguments, mergers)
     check_kept(table)
     _check_zone(table, arguments)
     return table
 
 
-def open_whatever_indexes(arguments: argparse.Namespace) -> Table:
+def open_ignoring_metadata_table(arguments: argparse.Namespace) -> Table:
     """The same for what leaves a metadata table alone, or drops it."""
-    table = open_beside_writers(arguments)
+    table = open_as_writer(arguments)
     bare = table.properties.without_metadata_table()
     check_allows(bare, Purpose.MAINTAIN, table.location.url)
     _check_zone(table, arguments)
     return table
 
 
-def open_beside_writers(arguments: argparse.Namespace, mergers: Sequence[str] = ()) -> Table:
+def open_as_writer(arguments: argparse.Namespace, mergers: Sequence[str] = ()) -> Table:
     """The named table, whatever it is, with the lock and the regard for others of its writers.
 
     Whatever they are set to, a command is one more of them: it takes their lock, waits for their
@@ -101,7 +101,7 @@ def pipeline_of(arguments: argparse.Namespace) -> PipelineConfig | None:
     if arguments.config is None:
         return None
     config = load(arguments.config)
-    arguments.redacted = redaction(config)
+    arguments.redacted = build_redactor(config)
     written = [path for path in (config.table.path, config.dead_letters.path) if path]
     if place_of(arguments.table) not in map(place_of, written):
         message = (
@@ -142,7 +142,7 @@ def _possible_skew_ms(skew_ms: int) -> int:
     return skew_ms
 
 
-def work_where_chosen(table: Table, arguments: argparse.Namespace) -> None:
+def use_chosen_runner(table: Table, arguments: argparse.Namespace) -> None:
     """Let files be deleted where ``--runner`` says.
 
     Raises:

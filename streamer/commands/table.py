@@ -11,7 +11,7 @@ import pyarrow as pa
 from rich.console import Console
 
 from checkpoints import commit_keys
-from checkpoints.of_table import progress_of
+from checkpoints.lookup import find_progress
 from lakemark.model.action import Action
 from lakemark.model.commit_metadata import CommitMetadata
 from lakemark.model.instant import Instant
@@ -21,7 +21,7 @@ from lakemark.table import Table
 from lakemark.timeline.clock import TimelineClock
 from sinks.audit import Audit
 from streamer.commands.location import open_named_table
-from streamer.grid import print_facts, print_grid
+from streamer.row_output import print_facts, print_grid
 
 #: The facts, or one row, of a view; ``--json`` prints them with ``_`` for blanks in their names.
 Facts = Mapping[str, object]
@@ -48,7 +48,7 @@ def describe(table: Table) -> Facts:
     """What a table is, and how far it has come."""
     properties, slices = table.properties, table.view().latest_slices()
     commits = [i for i in table.timeline.completed() if i.action.is_ingest]
-    progress = progress_of(table, table.timeline)
+    progress = find_progress(table, table.timeline)
     checkpoint = None if progress is None else progress.checkpoint
     schema = table.schema
     return {

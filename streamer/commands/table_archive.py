@@ -15,7 +15,7 @@ from streamer.commands.service_table import (
     open_for_service,
     pipeline_of,
     show_work,
-    work_where_chosen,
+    use_chosen_runner,
 )
 from streamer.commands.table import Facts
 from streamer.config.archival import ArchivalConfig
@@ -33,7 +33,7 @@ def execute(arguments: argparse.Namespace) -> int:
     policy = _policy(arguments)
     check_no_restore(table.timeline)
     if arguments.step == "run":
-        work_where_chosen(table, arguments)
+        use_chosen_runner(table, arguments)
         done = archive(table, policy, cleaning)
         instants = done.instants if done else ()
         maintained = maintain_metadata_table_now(table, MetadataPolicies.beside(cleaning, policy))

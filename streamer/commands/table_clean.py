@@ -17,8 +17,8 @@ from streamer.commands.service_table import (
     open_for_service,
     rows_of_files,
     show_work,
+    use_chosen_runner,
     view_at,
-    work_where_chosen,
 )
 from streamer.commands.table import Facts
 
@@ -38,7 +38,7 @@ def execute(arguments: argparse.Namespace) -> int:
             requested = request(table.access, lambda timeline: view_at(table, timeline), policy)
             rows = rows_of_files(requested[0].requested_at, requested[1].files) if requested else []
         case _:
-            work_where_chosen(table, arguments)
+            use_chosen_runner(table, arguments)
             done = clean(table, policy)
             rows = [
                 row

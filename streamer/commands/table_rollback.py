@@ -9,7 +9,7 @@ from streamer.commands.service_table import (
     file_rows,
     open_for_service,
     show_work,
-    work_where_chosen,
+    use_chosen_runner,
 )
 
 
@@ -22,7 +22,7 @@ def execute(arguments: argparse.Namespace) -> int:
     """
     table = open_for_service(arguments)
     if arguments.step == "run":
-        work_where_chosen(table, arguments)
+        use_chosen_runner(table, arguments)
         undone = roll_back_named(table.access, arguments.instant)
     else:
         undone = plan_rollback(table.access, arguments.instant)

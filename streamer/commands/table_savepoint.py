@@ -21,7 +21,7 @@ from lakemark.services.savepoint import (
 from lakemark.table import Table
 from lakemark.timeline.timeline import Timeline
 from streamer.commands.service_table import (
-    open_whatever_indexes,
+    open_ignoring_metadata_table,
     rows_of_files,
     show_work,
     view_at,
@@ -36,7 +36,7 @@ def execute(arguments: argparse.Namespace) -> int:
         InvalidConfig: no such commit, or no such savepoint.
         Refused: the state is not whole, or something that changes it is under way.
     """
-    table = open_whatever_indexes(arguments)
+    table = open_ignoring_metadata_table(arguments)
     named = arguments.create or arguments.delete
     if named and arguments.step == "plan":
         rows = rows_of_files(named, _planned(table, arguments).files)

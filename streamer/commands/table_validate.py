@@ -13,7 +13,7 @@ from lakemark.errors import InvalidConfig, Unsupported
 from lakemark.index.repeated_keys import RepeatedKeys
 from lakemark.metadata.validation import Difference
 from lakemark.table import Table
-from streamer.commands.service_table import open_beside_writers
+from streamer.commands.service_table import open_as_writer
 from streamer.commands.table import Facts, show_rows
 
 #: The exit code when something differs.
@@ -28,7 +28,7 @@ def execute(arguments: argparse.Namespace) -> int:
     Raises:
         HudiError: the table cannot be read, or not be written.
     """
-    table = open_beside_writers(arguments, arguments.merger)
+    table = open_as_writer(arguments, arguments.merger)
     if arguments.rebuild:
         bare = table.properties.without_metadata_table()
         check_allows(bare, Purpose.MAINTAIN, table.location.url)

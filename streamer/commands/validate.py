@@ -10,8 +10,8 @@ from streamer.config.column_roles import timestamp_partition_problems
 from streamer.config.errors import ConfigError
 from streamer.config.load import load
 from streamer.config.pipeline import PipelineConfig
-from streamer.config.printed import resolved_yaml
-from streamer.config.secrets import redaction
+from streamer.config.render import render_yaml
+from streamer.config.secrets import build_redactor
 from streamer.start_checks import check_locally, remote_checks
 
 _CHECKED_WITH_SPARK = (
@@ -29,12 +29,12 @@ def execute(arguments: argparse.Namespace) -> int:
         InvalidConfig: the merger cannot be imported, or is not a merger.
     """
     config = load(arguments.pipeline, arguments.overrides)
-    arguments.redacted = redaction(config)
+    arguments.redacted = build_redactor(config)
     problems = config.unresolved()
     if problems:
         raise ConfigError(problems)
     checked = check_locally(config)
-    sys.stdout.write(resolved_yaml(config))
+    sys.stdout.write(render_yaml(config))
     sys.stderr.write(arguments.redacted("".join(_summary(config, checked))))
     return 0
 

@@ -1,4 +1,4 @@
-"""``compaction``, ``dead_letters``, ``run`` and ``spark``: how the application behaves."""
+"""``compaction``, ``dead_letters``, ``run`` and ``spark``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from streamer.config.errors import Problem
-from streamer.config.section import Place, Section
+from streamer.config.section import Location, Section
 from streamer.config.settings import Settings
 
 
@@ -45,7 +45,7 @@ class DeadLettersConfig(Section):
     """Whether such records are kept in the dead-letter table. If not, the first such record stops
     the run."""
 
-    path: Place = ""
+    path: Location = ""
     """Where the dead-letter table is. Default: the path of the table, followed by
     ``_dead_letters``."""
 
@@ -60,7 +60,7 @@ class DeadLettersConfig(Section):
 
 
 def dead_letters_path(table_path: str) -> str:
-    """Where the dead letters of a table go, unless the pipeline file says it."""
+    """The default path of the dead-letter table."""
     return f"{table_path.rstrip('/')}_dead_letters"
 
 
@@ -105,7 +105,7 @@ class SparkConfig(Section):
 
 
 def retry_problems(retry: RetryConfig) -> Iterator[Problem]:
-    """Pauses that contradict each other."""
+    """Problems of pauses that contradict each other."""
     if retry.max_backoff_s < retry.backoff_s:
         text = (
             f"{retry.max_backoff_s:g} is less than backoff_s, {retry.backoff_s:g}; raise it, or "

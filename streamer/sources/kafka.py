@@ -85,7 +85,7 @@ class KafkaSource:
         self._resolved: Mapping[int, int] | None = None
         self._gap_peek: KafkaPeek | None = None
 
-    def start_map(self, checkpoint: KafkaCheckpoint | None) -> KafkaCheckpoint:
+    def start_checkpoint(self, checkpoint: KafkaCheckpoint | None) -> KafkaCheckpoint:
         """Where to start, whichever topic of its name it is; as ``start``."""
         return self.start(checkpoint).checkpoint
 
@@ -172,12 +172,12 @@ class KafkaSource:
         """
         self._is_first, self._resolved = False, None
 
-    def show_group(self, checkpoint: KafkaCheckpoint) -> None:
+    def commit_group_offsets(self, checkpoint: KafkaCheckpoint) -> None:
         """Show the consumer group of ``source.commit_group`` how far the table has read."""
         if self._group is not None:
             self._group.show(checkpoint)
 
-    def finish_group(self, within_s: float) -> None:
+    def flush_group_offsets(self, within_s: float) -> None:
         """Wait until that group has been shown the newest, for so many seconds at most."""
         if self._group is not None:
             self._group.close(within_s)
@@ -209,7 +209,7 @@ class KafkaSource:
         string where it is a metadata column.
 
         Args:
-            start: names every partition, as ``start_map`` returns it.
+            start: names every partition, as ``start_checkpoint`` returns it.
 
         Raises:
             SourceError: the topic cannot be asked how long its records are.
@@ -251,7 +251,7 @@ class KafkaSource:
         Raises:
             SourceError: the topic cannot be asked.
         """
-        start, available = self.start_map(None), self._admin.ranges()
+        start, available = self.start_checkpoint(None), self._admin.ranges()
         share = -(-count // max(len(available), 1))
         ends = {p: min(start.offsets[p] + share, r.end) for p, r in available.items()}
         begins = {p: max(ends[p] - share, r.earliest) for p, r in available.items()}

@@ -18,8 +18,8 @@ from lakemark.errors import Permanent
 from lakemark.execution.runner import Cancelled
 from lakemark.spark.versions import versions
 from sinks.hudi.spark_exchange import SparkExchange
-from streamer.cluster_runner import ClusterRunner, ClusterRunnerBeside
-from streamer.stream_failure import translated
+from streamer.cluster_runner import CancellableClusterRunner, ClusterRunner
+from streamer.stream_failure import translate
 from tests.waiting import until
 
 pytestmark = pytest.mark.spark
@@ -50,7 +50,7 @@ def test_an_executor_that_comes_later_must_run_what_the_driver_runs(
 ) -> None:
     with pytest.raises((PySparkException, Permanent)) as raised:
         run(spark)
-    error = translated(raised.value)
+    error = translate(raised.value)
     assert type(error) is Permanent, "the run ends: another start would meet the same"
     here = ".".join(map(str, sys.version_info[:2]))
     told = f"the executor on {platform.node()} differs from the driver: Python is {here} there and"
@@ -58,7 +58,7 @@ def test_an_executor_that_comes_later_must_run_what_the_driver_runs(
 
 
 def test_jobs_beside_others_are_a_group_that_can_be_cancelled(spark: SparkSession) -> None:
-    runner, jobs = ClusterRunnerBeside(spark, "beside"), spark.sparkContext.statusTracker()
+    runner, jobs = CancellableClusterRunner(spark, "beside"), spark.sparkContext.statusTracker()
     ended: list[object] = []
 
     def work() -> None:

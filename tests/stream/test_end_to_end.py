@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from checkpoints.checkpoint import KafkaCheckpoint
-from checkpoints.of_table import progress_of
+from checkpoints.lookup import find_progress
 from lakemark.config import keys
 from lakemark.execution.runner import LocalRunner
 from lakemark.model.action import Action
@@ -213,7 +213,7 @@ def test_two_streamers_of_one_table_each_keep_their_own_place(
                 assert built.loop.run().rows_written == 1
     table = open_table(StorageLocation(str(path)))
     for identity, topic in topics.items():
-        progress = progress_of(table, table.timeline, identity)
+        progress = find_progress(table, table.timeline, identity)
         assert progress is not None
         assert progress.checkpoint == KafkaCheckpoint(topic, {0: 2})
     keys_there = table.snapshot(["order_id"]).read_all()["order_id"].to_pylist()

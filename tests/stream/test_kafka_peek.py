@@ -64,18 +64,18 @@ def test_a_poll_holds_no_more_long_records_than_fit_however_they_are_compressed(
 ) -> None:
     topic = kafka.create_topic()
     with source_of(spark, kafka, topic) as source:
-        unseen = source.poll_records(source.start_map(None))
+        unseen = source.poll_records(source.start_checkpoint(None))
         kafka.produce(topic, [(b"k", SHORT)] * 30)
-        short = source.poll_records(source.start_map(None))
+        short = source.poll_records(source.start_checkpoint(None))
         send_compressed(kafka, topic, 1)
-        long = source.poll_records(source.start_map(None))
+        long = source.poll_records(source.start_checkpoint(None))
     assert (unseen, short) == (500, MOST_RECORDS)
     jvm = spark.sparkContext._jvm
     assert jvm is not None
     heap_bytes = int(jvm.java.lang.Runtime.getRuntime().maxMemory())
     assert heap_bytes // 64 < long * LONG_BYTES < heap_bytes // 32
     with source_of(spark, kafka, topic, **{"max.poll.records": "7"}) as source:
-        assert source.poll_records(source.start_map(None)) == 7
+        assert source.poll_records(source.start_checkpoint(None)) == 7
 
 
 def test_a_schema_is_inferred_from_what_is_there_wherever_the_run_starts(

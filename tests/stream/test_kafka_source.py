@@ -69,7 +69,7 @@ def test_the_planned_ends_join_and_cover_each_record_once(
     spark: SparkSession, bootstrap: str, orders: str
 ) -> None:
     with KafkaSource(spark, config(bootstrap, orders, max_records_per_batch=20)) as source:
-        begin = source.start_map(KafkaCheckpoint(orders, {0: 7}))
+        begin = source.start_checkpoint(KafkaCheckpoint(orders, {0: 7}))
         assert begin == KafkaCheckpoint(orders, {0: 7, 1: 0})
         assert source.lag(begin) == {0: 23, 1: 20}
         batches = drain(source, begin)
@@ -98,15 +98,15 @@ def test_run_starts_as_the_pipeline_says_after_a_reset_of_its_checkpoint(
     spark: SparkSession, kafka: Kafka, bootstrap: str, orders: str
 ) -> None:
     with KafkaSource(spark, config(bootstrap, orders)) as source:
-        source.stream(source.start_map(KafkaCheckpoint(orders, {0: 7, 1: 7})))
-        assert source.start_map(None) == KafkaCheckpoint(orders, {0: 0, 1: 0})
+        source.stream(source.start_checkpoint(KafkaCheckpoint(orders, {0: 7, 1: 7})))
+        assert source.start_checkpoint(None) == KafkaCheckpoint(orders, {0: 0, 1: 0})
     with KafkaSource(spark, config(bootstrap, orders, starting_offsets="latest")) as source:
-        first = source.start_map(None)
+        first = source.start_checkpoint(None)
         source.stream(first)
         kafka.produce(orders, [(b"k", b"new")], partition=0)
-        assert source.start_map(None) == first, "nothing has recorded it"
+        assert source.start_checkpoint(None) == first, "nothing has recorded it"
         source.forget_first_start()
-        assert source.start_map(None) == KafkaCheckpoint(orders, {0: 31, 1: 20})
+        assert source.start_checkpoint(None) == KafkaCheckpoint(orders, {0: 31, 1: 20})
 
 
 def test_a_key_is_read_only_where_it_is_all_there_is(
@@ -135,7 +135,7 @@ def test_partitions_added_later_are_read_from_their_first_record(
     kafka.add_partitions(orders, 3)
     kafka.produce(orders, [(b"k", b"new")], partition=2)
     with KafkaSource(spark, config(bootstrap, orders, starting_offsets="latest")) as source:
-        start = source.start_map(KafkaCheckpoint(orders, {0: 30, 1: 20}))
+        start = source.start_checkpoint(KafkaCheckpoint(orders, {0: 30, 1: 20}))
         ((_, rows),) = drain(source, start)
     assert rows == [(None, b"new", 2, 0)]
 
@@ -147,7 +147,7 @@ def test_lost_records_stop_the_run_or_are_in_the_start(
     read = KafkaCheckpoint(orders, {0: 3, 1: 4})
     with KafkaSource(spark, config(bootstrap, orders)) as source:
         with pytest.raises(LostOffsets, match="partition 0 lost offsets 3 to 9") as raised:
-            source.start_map(read)
+            source.start_checkpoint(read)
         assert [lost.partition for lost in raised.value.lost] == [0]
     for policy, at in (("earliest", 10), ("latest", 30)):
         tolerant = config(bootstrap, orders, on_offset_out_of_range=policy)
@@ -199,7 +199,7 @@ def test_a_moment_is_resolved_to_the_first_record_that_is_no_older(
         ({"timestamp": 1_700_000_003_001}, {0: 3, 1: 2, 2: 0}),
     ):
         with KafkaSource(spark, config(bootstrap, topic, starting_offsets=starting)) as source:
-            assert source.start_map(None) == KafkaCheckpoint(topic, at)
+            assert source.start_checkpoint(None) == KafkaCheckpoint(topic, at)
 
 
 def test_a_group_is_shown_how_far_the_table_has_read(
@@ -209,7 +209,7 @@ def test_a_group_is_shown_how_far_the_table_has_read(
     told: list[Event] = []
     with KafkaSource(spark, config(bootstrap, orders, commit_group=group), told.append) as source:
         for offset in (5, 6, 7):
-            source.show_group(KafkaCheckpoint(orders, {0: offset, 1: 2}))
+            source.commit_group_offsets(KafkaCheckpoint(orders, {0: offset, 1: 2}))
     watcher = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
     asked = [TopicPartition(orders, partition) for partition in (0, 1)]
     assert [found.offset for found in watcher.committed(asked, 60)] == [7, 2]
@@ -220,7 +220,7 @@ def test_a_group_is_shown_how_far_the_table_has_read(
         watcher.poll(0.2)
     assert told == []
     with KafkaSource(spark, config(bootstrap, orders, commit_group=group), told.append) as source:
-        source.show_group(KafkaCheckpoint(orders, {0: 8, 1: 2}))
+        source.commit_group_offsets(KafkaCheckpoint(orders, {0: 8, 1: 2}))
     watcher.close()
     assert isinstance(told[0], GroupCommitFailed), "a group with members is its members' own"
 
@@ -246,7 +246,7 @@ def test_what_is_wrong_has_a_name_before_anything_starts(
 ) -> None:
     chosen = {"bootstrap_servers": bootstrap, "topic": orders, **settings}
     with pytest.raises(error), KafkaSource(spark, config(**chosen)) as source:  # type: ignore[arg-type]
-        source.start_map(None)
+        source.start_checkpoint(None)
 
 
 def test_the_checkpoint_of_another_topic_is_refused(
@@ -256,7 +256,7 @@ def test_the_checkpoint_of_another_topic_is_refused(
         KafkaSource(spark, config(bootstrap, orders)) as source,
         pytest.raises(ForeignCheckpoint, match="another topic"),
     ):
-        source.start_map(KafkaCheckpoint("other", {0: 1}))
+        source.start_checkpoint(KafkaCheckpoint("other", {0: 1}))
 
 
 def test_a_broker_that_does_not_answer_is_given_up_soon(
@@ -268,5 +268,5 @@ def test_a_broker_that_does_not_answer_is_given_up_soon(
         pytest.raises(BrokerUnreachable, match=r"127\.0\.0\.1:1: .* \(within 2 s\)"),
         KafkaSource(spark, config("127.0.0.1:1", topic)) as source,
     ):
-        source.start_map(None)
+        source.start_checkpoint(None)
     assert time.monotonic() - started < 30, "a client of Kafka's asks for a minute by default"

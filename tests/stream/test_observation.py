@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 
 from streamer import pipeline
 from streamer.events import Alive, BatchWritten, Event, MetricsServed
-from streamer.keepalive import telling_of_life
-from streamer.metrics.server import observed
+from streamer.keepalive import emit_keepalives
+from streamer.metrics.server import monitor_run
 from tests.fixtures.kafka import Kafka
 from tests.stream.monitoring import get, scraped
 from tests.stream.orders_pipeline import pipeline_config
@@ -66,12 +66,12 @@ def test_metrics_and_health_of_a_real_run(
         metrics={"port": 0, "poll_interval_s": 0.1, "stuck_after_s": 15.0},
     )
     watcher = Watcher()
-    with observed(config, watcher) as observation:
-        listener = observation.listener
+    with monitor_run(config, watcher) as monitor:
+        listener = monitor.listener
         with (
             pipeline.build(config, listener) as built,
-            observation.watching(built),
-            telling_of_life(built.loop, built.source, listener, 0.1),
+            monitor.watch(built),
+            emit_keepalives(built.loop, built.source, listener, 0.1),
         ):
             built.loop.run()
         after = scraped(watcher.port)

@@ -19,7 +19,7 @@ from confluent_kafka.admin._resource import ResourceType
 from pyspark.sql import SparkSession
 
 from checkpoints.checkpoint import KafkaCheckpoint
-from checkpoints.of_table import progress_of
+from checkpoints.lookup import find_progress
 from lakemark.config import keys
 from lakemark.errors import Permanent, StorageUnavailable, WriteConflict
 from lakemark.execution.runner import LocalRunner
@@ -374,7 +374,7 @@ def test_a_run_that_begins_at_the_end_and_finds_nothing_more_keeps_its_place(
     lost = [json.loads(extra[keys.SOURCE_LOST]) for extra in told if keys.SOURCE_LOST in extra]
     fact = {"topic": topic, "partition": 0, "from": 1, "to": 4, "count": 3}
     assert lost == ([[fact]] if loses else [])
-    progress = progress_of(table, table.timeline)
+    progress = find_progress(table, table.timeline)
     assert progress is not None
     assert progress.checkpoint == KafkaCheckpoint(topic, {0: 5 if loses else 2})
 
@@ -395,7 +395,7 @@ def test_records_that_come_while_a_moment_is_resolved_are_no_loss(
     with KafkaSource(
         spark, config(kafka.bootstrap, topic, starting_offsets=LATER_THAN_ALL)
     ) as source:
-        assert source.start_map(None) == KafkaCheckpoint(topic, {0: 1})
+        assert source.start_checkpoint(None) == KafkaCheckpoint(topic, {0: 1})
 
 
 @pytest.mark.parametrize("policy", ["fail", "earliest"])
@@ -599,4 +599,4 @@ def test_a_record_between_the_two_requests_of_a_start_at_a_time_is_not_skipped(
     starting = LATER_THAN_ALL if is_old else {"timestamp": now_ms}
     with KafkaSource(spark, config(kafka.bootstrap, topic, starting_offsets=starting)) as source:
         monkeypatch.setattr(KafkaAdmin, "_list_offsets", then_a_record_arrives)
-        assert source.start_map(None) == KafkaCheckpoint(topic, {0: 1})
+        assert source.start_checkpoint(None) == KafkaCheckpoint(topic, {0: 1})

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from checkpoints import commit_keys
 from checkpoints.checkpoint import KafkaCheckpoint
 from checkpoints.commit_keys import DamagedCheckpoint
+from checkpoints.lookup import newest_progress, newest_table_progress, select_commits_to_keep
 from checkpoints.progress import DEFAULT_IDENTITY, Progress, TableProgress, encode_progress
-from checkpoints.resume import commits_to_keep, newest_progress, newest_table_progress
 from lakemark.config import keys
 from lakemark.model.action import Action, State
 from lakemark.model.instant import Instant
@@ -83,10 +83,10 @@ def test_the_newest_counts_whoever_tells_it_and_whatever_was_archived(
         elif who == "foreign":
             commits.append((instant(began, 100 * tick), {"schema": "{}"}))
         else:
-            carried = commit_keys.carried_forward(known[-1][1]) if known else {}
+            carried = commit_keys.carry_forward(known[-1][1]) if known else {}
             commits.append((instant(began, 100 * tick, Action.COMMIT), carried))
         ticks.append(tick)
-    kept = commits_to_keep(commits)
+    kept = select_commits_to_keep(commits)
     archived = {
         i.requested_at
         for i, _ in commits
@@ -148,31 +148,31 @@ def test_a_reset_is_newer_than_what_it_dropped() -> None:
 def test_only_commits_that_tell_something_newest_must_stay() -> None:
     first = written([], 1, 2, DEFAULT_IDENTITY, 10)
     foreign: Commit = (instant(3, 4), {})
-    assert commits_to_keep([first, foreign]) == {at(1)}
+    assert select_commits_to_keep([first, foreign]) == {at(1)}
     second = written([first, foreign], 5, 6, "a", 1)
     third = written([first, foreign, second], 7, 8, "b", 1)
-    assert commits_to_keep([second, third]) == {at(7)}
+    assert select_commits_to_keep([second, third]) == {at(7)}
     commits = [first, foreign, second, third]
-    assert commits_to_keep(commits) == {at(1), at(7)}, "Apache Hudi's streamer reads no other"
-    compaction: Commit = (instant(9, 10, Action.COMMIT), commit_keys.carried_forward(first[1]))
-    assert commits_to_keep([*commits, compaction]) == {at(1), at(7)}
+    assert select_commits_to_keep(commits) == {at(1), at(7)}, "Apache Hudi's streamer reads these"
+    compaction: Commit = (instant(9, 10, Action.COMMIT), commit_keys.carry_forward(first[1]))
+    assert select_commits_to_keep([*commits, compaction]) == {at(1), at(7)}
     reset = written(commits, 11, 12, DEFAULT_IDENTITY, None)
-    assert commits_to_keep([*commits, reset]) == {at(11)}, "nobody goes on from there"
+    assert select_commits_to_keep([*commits, reset]) == {at(11)}, "nobody goes on from there"
 
 
 def test_a_streamer_of_apache_hudi_that_never_comes_back_holds_no_timeline_for_ever() -> None:
     commits = [written([], 1, 2, DEFAULT_IDENTITY, 10)]
     for tick in range(3, 1003, 2):
         commits.append(written(commits[-1:], tick, tick + 1, "a", tick))
-    assert commits_to_keep(commits[:-1]) == {at(1), at(999)}
-    assert commits_to_keep(commits) == {at(1001)}
+    assert select_commits_to_keep(commits[:-1]) == {at(1), at(999)}
+    assert select_commits_to_keep(commits) == {at(1001)}
 
 
 def test_what_a_compaction_took_over_is_kept_where_apache_hudis_streamer_looks_for_it() -> None:
     theirs: Commit = (instant(1, 2), {commit_keys.CHECKPOINT_KEY_V2: "orders,0:20"})
-    compaction: Commit = (instant(3, 4, Action.COMMIT), commit_keys.carried_forward(theirs[1]))
+    compaction: Commit = (instant(3, 4, Action.COMMIT), commit_keys.carry_forward(theirs[1]))
     ours = written([theirs, compaction], 5, 6, "a", 1)
-    assert commits_to_keep([theirs, compaction, ours]) == {at(1), at(5)}
+    assert select_commits_to_keep([theirs, compaction, ours]) == {at(1), at(5)}
 
 
 def test_a_place_that_was_archived_is_found_behind_a_book_that_does_not_know_it() -> None:
@@ -184,7 +184,7 @@ def test_a_place_that_was_archived_is_found_behind_a_book_that_does_not_know_it(
 
 def test_what_a_service_took_over_from_an_undone_commit_is_not_progress() -> None:
     first, undone = written([], 1, 2, "a", 10), written([], 4, 5, "a", 20)
-    service: Commit = (instant(3, 6, Action.COMMIT), commit_keys.carried_forward(undone[1]))
+    service: Commit = (instant(3, 6, Action.COMMIT), commit_keys.carry_forward(undone[1]))
     commits = [first, service]
     assert newest_checkpoint(commits, "a") == orders(20)
     standing = {i.requested_at for i, _ in commits}
@@ -248,7 +248,7 @@ def test_the_place_before_an_undone_commit_comes_to_light_again() -> None:
 def test_apache_hudis_streamer_goes_on_from_the_commit_that_completed_last() -> None:
     first: Commit = (instant(3, 4), {commit_keys.CHECKPOINT_KEY_V2: "orders,0:5"})
     second: Commit = (instant(1, 6), {commit_keys.CHECKPOINT_KEY_V2: "orders,0:9"})
-    assert commits_to_keep([first, second]) == {at(1)}
+    assert select_commits_to_keep([first, second]) == {at(1)}
 
 
 def test_a_checkpoint_of_apache_hudis_streamer_counts_more_than_a_book_that_it_carried() -> None:

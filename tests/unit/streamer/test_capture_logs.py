@@ -47,11 +47,11 @@ def test_a_run_tells_it_among_its_events(
     assert main([*arguments, "--log-format", log_format]) == FAILED
     warned, failed = map(json.loads, log.read_text().splitlines())
     assert (warned["event"], failed["event"]) == ("WarningLogged", "RunFailed")
-    told = {name: warned[name] for name in ("level", "part", "message")}
+    told = {name: warned[name] for name in ("level", "module", "message")}
     message = WARNING.replace("geheim", "***")
     assert told == {
         "level": "warning",
-        "part": "lakemark.transaction.heartbeat",
+        "module": "lakemark.transaction.heartbeat",
         "message": message,
     }
     out, err = capsys.readouterr()

@@ -86,6 +86,6 @@ def _write_classes(options: str) -> None:
 
 
 def _lay_down(java: JavaHome) -> None:
-    place = class_archive._place(java, SPARK)
+    place = class_archive._path(java, SPARK)
     place.parent.mkdir()
     place.write_bytes(b"no archive")

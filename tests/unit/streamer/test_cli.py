@@ -216,7 +216,9 @@ def test_a_query_is_checked_before_the_table_is_opened(
     assert "ends in .parquet" in capsys.readouterr().err
     out = tmp_path / "missing" / "rows.csv"
     assert main(["query", str(tmp_path), "--out", str(out)]) == MISUSED
-    assert f"--out {out}: there is no folder {out.parent}; make it" in capsys.readouterr().err
+    assert (
+        f"--out {out}: the folder {out.parent} does not exist; create it" in capsys.readouterr().err
+    )
     assert main(["query", str(tmp_path), "--storage", "region"]) == MISUSED
     assert "--storage expects NAME=VALUE" in capsys.readouterr().err
 

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamer.config.load import validated
-from streamer.config.secrets import redaction
-from streamer.event_log import JsonLines, event_log
+from streamer.config.secrets import build_redactor
+from streamer.event_log import JsonEventWriter, event_log
 from streamer.events import Event, Retrying, RunFailed
 from tests.depth import examples
 from tests.unit.streamer.event_samples import CLASSES, of_class
@@ -23,7 +23,7 @@ OWN = {"time", "pipeline", "event"}
 
 def told(event: Event) -> dict[str, Any]:
     out = io.StringIO()
-    JsonLines(out, "orders", lambda text: text)(event)
+    JsonEventWriter(out, "orders", lambda text: text)(event)
     (line,) = out.getvalue().splitlines()
     parsed: dict[str, Any] = json.loads(line)
     return parsed
@@ -75,7 +75,7 @@ def test_no_secret_of_the_configuration_is_written(
         "http://reader:in-url@store:9000 in-proxy"
     )
     passed_on: list[Event] = []
-    with event_log(log, "orders", redaction(config), passed_on.append) as listener:
+    with event_log(log, "orders", build_redactor(config), passed_on.append) as listener:
         listener(RunFailed("DataLoss", error))
         listener(Retrying(error, 1, 5, 1.0))
     text = log.read_text()

@@ -71,7 +71,7 @@ def test_what_follows_a_batch_may_be_stuck_too(run: Run) -> None:
     run.now += 50
     assert run.health.verdict().is_ready
     run.now += 50
-    assert run.health.verdict().reason == "stuck for 100 s: what follows batch 3"
+    assert run.health.verdict().reason == "stuck for 100 s: table services after batch 3"
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 from streamer import jvm_exit
 from streamer.jvm_exit import JvmEnded, OutOfMemory, report_jvm_exit
 from streamer.stopping import StopRequested
-from streamer.stream_failure import StreamFailed, translated
+from streamer.stream_failure import StreamFailed, translate
 
 _CUT_OFF = "An error occurred while calling None.None"
 _NO_ANSWER = Py4JNetworkError("Answer from Java side is empty")
@@ -45,7 +45,7 @@ def exits(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> No
 )
 @pytest.mark.usefixtures("exits")
 def test_memory_that_ran_out_is_told_with_what_to_set(error: Exception) -> None:
-    told = translated(error)
+    told = translate(error)
     assert type(told) is OutOfMemory
     for setting in ("spark.driver.memory", "max.poll.records", "max_records_per_batch"):
         assert setting in str(told)
@@ -81,7 +81,7 @@ def test_while_it_lives_errors_stay_what_they_are(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(SparkContext, "_gateway", alive)
     with pytest.raises(KeyError), report_jvm_exit():
         raise KeyError
-    assert type(translated(PySparkException("odd"))) is StreamFailed
-    memory = translated(PySparkException("x\nCaused by: java.lang.OutOfMemoryError: Java heap\n"))
+    assert type(translate(PySparkException("odd"))) is StreamFailed
+    memory = translate(PySparkException("x\nCaused by: java.lang.OutOfMemoryError: Java heap\n"))
     assert type(memory) is OutOfMemory
     assert "(java.lang.OutOfMemoryError: Java heap)" in str(memory)

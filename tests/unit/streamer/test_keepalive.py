@@ -7,7 +7,7 @@ from typing import cast
 
 from checkpoints.checkpoint import KafkaCheckpoint
 from streamer.events import Alive, Event
-from streamer.keepalive import telling_of_life
+from streamer.keepalive import emit_keepalives
 from streamer.loop import StreamLoop
 from streamer.sources.errors import SourceError
 from streamer.sources.kafka import KafkaSource
@@ -21,7 +21,7 @@ class Loop:
 
     position: KafkaCheckpoint | None
     committed_at: float | None
-    made_at: float
+    created_at: float
 
 
 class Topic:
@@ -39,7 +39,7 @@ class Topic:
 def test_a_run_that_has_nothing_to_do_tells_that_it_is_alive() -> None:
     loop, topic = Loop(None, None, time.monotonic() - 90), Topic()
     told: queue.Queue[Event] = queue.Queue()
-    with telling_of_life(cast(StreamLoop, loop), cast(KafkaSource, topic), told.put, 0.01):
+    with emit_keepalives(cast(StreamLoop, loop), cast(KafkaSource, topic), told.put, 0.01):
         time.sleep(0.1)
         assert told.empty(), "it has not started from the table"
         loop.position = KafkaCheckpoint("orders", {0: 5, 1: 7})

@@ -26,7 +26,7 @@ from streamer.loop import StreamLoop
 from streamer.services import ServicePolicies, TableServices
 from streamer.sources.errors import BrokerUnreachable
 from streamer.sources.kafka_offsets import LostRange, OffsetRange, Start
-from streamer.stopping import ends_on_signals
+from streamer.stopping import stop_on_signals
 from tests.tables import Row, commit, make, write_files, writer
 from tests.upkeep import new_storage
 
@@ -42,7 +42,7 @@ class AwayBroker:
     def start(self, *_: object) -> None:
         raise BrokerUnreachable(BROKER, "no answer")
 
-    def finish_group(self, within_s: float) -> None:
+    def flush_group_offsets(self, within_s: float) -> None:
         pass
 
 
@@ -60,7 +60,7 @@ class LosingSource:
     def forget_first_start(self) -> None:
         pass
 
-    def finish_group(self, within_s: float) -> None:
+    def flush_group_offsets(self, within_s: float) -> None:
         pass
 
     def stream(self, start: KafkaCheckpoint) -> object:
@@ -119,7 +119,7 @@ def test_a_failure_that_may_pass_is_met_with_growing_pauses_and_then_given_up() 
     assert [event.attempt for event in retrying] == [1, 2, 3, 4, 5]
     assert [event.pause_s for event in retrying] == [0.005, 0.01, 0.02, 0.03, 0.03]
     assert time.monotonic() - started > 0.095
-    assert not loop.left_work
+    assert not loop.has_unfinished_work
 
 
 @pytest.mark.parametrize(("ahead_s", "pauses_s"), [(0.3, [0.3]), (7200.0, [])])
@@ -222,7 +222,7 @@ def test_a_run_that_is_stopped_while_its_start_compacts_does_not_wait_for_it(
     asking, started = threading.Thread(target=ask), time.monotonic()
     asking.start()
     try:
-        with ends_on_signals() as signals:
+        with stop_on_signals() as signals:
             signals.watch(loop.stop)
             loop.run()
         took_s = time.monotonic() - started
@@ -230,5 +230,5 @@ def test_a_run_that_is_stopped_while_its_start_compacts_does_not_wait_for_it(
         runner.may_end.set()
         asking.join()
     assert took_s < LONG_S / 2
-    assert loop.left_work, "the process must not wait for the slices"
+    assert loop.has_unfinished_work, "the process must not wait for the slices"
     assert [event.reason for event in told if isinstance(event, RunStopped)] == ["interrupted"]

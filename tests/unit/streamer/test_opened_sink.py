@@ -37,7 +37,7 @@ class Topic:
     def __init__(self, *records: Mapping[str, object]) -> None:
         self._records = records
 
-    def start_map(self, _: None) -> None:
+    def start_checkpoint(self, _: None) -> None:
         """Nothing is wrong with it."""
 
     def sample(self, _: int) -> pa.Array:
@@ -160,7 +160,7 @@ TEXT_AND_NUMBER = Topic({"id": "a", "seen": "08:00Z"}, {"id": "b", "seen": "10:0
 def test_text_ordering_is_refused_before_a_table_is_created(
     tmp_path: Path, decode: Mapping[str, object], topic: Topic | None
 ) -> None:
-    with pytest.raises(ConfigError, match=r"table.ordering: 'seen' is of type string, and texts"):
+    with pytest.raises(ConfigError, match=r"table.ordering: 'seen' is of type string, and text"):
         opened(tmp_path, decode, topic, ordering="seen")
     assert files(tmp_path) == {}
     opened(tmp_path, decode, topic, ordering="seen", allow_text_ordering=True)

@@ -51,8 +51,8 @@ print(plain_session("where").sparkContext._jvm.System.getProperty("java.io.tmpdi
 #: Starts a session as a command does, and is interrupted by a signal while it waits for the JVM.
 INTERRUPTED = """
 from streamer.session import plain_session
-from streamer.stopping import ends_on_signals
-with ends_on_signals():
+from streamer.stopping import stop_on_signals
+with stop_on_signals():
     plain_session("interrupted")
 """
 

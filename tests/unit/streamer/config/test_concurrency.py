@@ -40,11 +40,11 @@ def test_settings_become_the_policy() -> None:
     [
         (
             ["concurrency.mode=multi_writer", "concurrency.lock.provider=in_process"],
-            "concurrency.lock.provider: in_process excludes no other process",
+            "concurrency.lock.provider: in_process does not exclude other",
         ),
         (
             ["table.path=s3://lake/orders", "concurrency.lock.provider=file_system"],
-            "concurrency.lock.provider: file_system needs a local disk",
+            "concurrency.lock.provider: file_system works only on a local",
         ),
         (
             ["concurrency.mode=multi_writer", "concurrency.clock_skew_ms=200000"],

@@ -11,7 +11,7 @@ from lakemark.errors import StorageUnavailable
 from streamer.config.errors import ConfigError
 from streamer.config.load import load
 from streamer.config.pipeline import PipelineConfig
-from streamer.config.printed import json_schema, resolved_yaml
+from streamer.config.render import json_schema, render_yaml
 from streamer.config.source import StartingTime
 
 SMALLEST = """
@@ -108,7 +108,7 @@ _NO_VALUE_SHOWN = "--set source.consumer.sasl.jaas.config: expected a.b.c=value"
         ("source.consumer.sasl.jaas.config: geheim", _NO_VALUE_SHOWN),
         ("source.consumer.sasl.jaas.config geheim", _NO_VALUE_SHOWN),
         ("source.consumer.sasl.jaas.config: user=geheim", _NO_VALUE_SHOWN),
-        ("table.path.x=1", "table.path.x: --set goes below a setting that is no section"),
+        ("table.path.x=1", "table.path.x: --set: a part of this path is not a section"),
         (
             "table.buckets=[",
             "table.buckets: --set: the value is not valid YAML in line 1, column 2: expected the "
@@ -117,7 +117,7 @@ _NO_VALUE_SHOWN = "--set source.consumer.sasl.jaas.config: expected a.b.c=value"
         (
             "name=2024-13-45",
             "name: --set: the value is not valid YAML in line 1, column 1: looks like a date or a "
-            "number and is none; quote it",
+            "number but is not valid; quote it",
         ),
         (
             "name=a\x01",
@@ -158,24 +158,30 @@ def test_overrides_take_yaml_and_names_with_dots(file: Path) -> None:
     ("text", "problem"),
     [
         ("a: 1\na: 2", "in line 2, column 1: the name a is given twice"),
-        ("? [a]\n: 1", "in line 1, column 3: a list or a mapping is no name"),
+        ("? [a]\n: 1", "in line 1, column 3: a list or a mapping cannot be a name"),
         (
             "a: &a {}\nb:\n  <<: *a",
-            "in line 3, column 3: << is not taken here; repeat the settings",
+            "in line 3, column 3: << is not supported; repeat the settings",
         ),
         ("a: ä\nb: \x07", "in line 2, column 4: the character U+0007 is not allowed"),
-        ("a: 2024-13-45", "line 1, column 4: looks like a date or a number and is none; quote it"),
-        ("a: 2024-01-01 00:00:00 +99:99", "looks like a date or a number and is none; quote it"),
-        ("a: !!int geheim", "looks like a date or a number and is none; quote it"),
-        ("a: !!bool geheim", "looks like a date or a number and is none; quote it"),
-        ("a: " + "9" * 5_000, "looks like a date or a number and is none; quote it"),
+        (
+            "a: 2024-13-45",
+            "line 1, column 4: looks like a date or a number but is not valid; quote it",
+        ),
+        (
+            "a: 2024-01-01 00:00:00 +99:99",
+            "looks like a date or a number but is not valid; quote it",
+        ),
+        ("a: !!int geheim", "looks like a date or a number but is not valid; quote it"),
+        ("a: !!bool geheim", "looks like a date or a number but is not valid; quote it"),
+        ("a: " + "9" * 5_000, "looks like a date or a number but is not valid; quote it"),
         ("a: " + "[" * 5_000, "is not valid YAML: it is nested too deep"),
         ("a: !geheim", "constructor for the tag; quote a text that begins with !, & or *"),
         ("a: *geheim", "found undefined alias; quote a text that begins with !, & or *"),
         ("geheim: &a x\nb: !c!d y", "found undefined tag; quote a text that begins with !, & or *"),
         ("a: [geheim", "in line 1, column 11: expected ',' or ']', but got '<stream end>'"),
-        ("- source", "holds no settings; a pipeline has at least source and table"),
-        ("", "holds no settings; a pipeline has at least source and table"),
+        ("- source", "has no settings; a pipeline needs at least source and table"),
+        ("", "has no settings; a pipeline needs at least source and table"),
     ],
     ids=lambda text: text[:24],
 )
@@ -220,7 +226,7 @@ def test_a_store_that_does_not_answer_is_no_fault_of_the_configuration(
             "source.max_records_per_batch=9223372036854775808",
             "9223372036854775808: should be less than or equal to 9223372036854775807",
         ),
-        ("table.path=~nobody-of-that-name/t", "there is no such user on this machine"),
+        ("table.path=~nobody-of-that-name/t", "this user does not exist on this machine"),
     ],
 )
 def test_a_value_that_cannot_be_is_shown(file: Path, setting: str, problem: str) -> None:
@@ -270,7 +276,7 @@ def test_the_resolved_pipeline_loads_again_as_the_same(file: Path) -> None:
         "source.starting_offsets={0: 5}",
         "decode.schema={id: string, b: 'decimal(4,2)'}",
     )
-    assert load_text(file, resolved_yaml(config)) == config
+    assert load_text(file, render_yaml(config)) == config
 
 
 @pytest.mark.parametrize("override", ["table.operation=insert", "decode.kind=json"])
@@ -298,7 +304,7 @@ def test_the_schema_for_editors_is_the_one_in_the_docs() -> None:
         ("compaction.enabled='yes'", "compaction.enabled: 'yes': should be a valid boolean"),
         ("run.trigger_interval_s=true", "run.trigger_interval_s: True: should be a valid number"),
         ("table.record_key=[1]", "table.record_key.0: 1: should be a valid string"),
-        ("decode.schema={1: string}", "the name of each column is a text"),
+        ("decode.schema={1: string}", "the name of each column must be text"),
         ("table.timeline_timezone=Mars/Olympus", "'Mars/Olympus', which names no time zone"),
     ],
 )
@@ -326,7 +332,7 @@ def test_brokers_are_named_with_their_ports(file: Path, given: str) -> None:
 def test_list_or_pattern_of_topics_is_refused_with_the_reason(file: Path, given: str) -> None:
     assert problems(file, SMALLEST, f"source.topic='{given}'") == [
         f"source.topic: '{given}': expected the name of one topic; lists and patterns are not "
-        "accepted, because each topic needs a pipeline file and a table of its own"
+        "accepted, because each topic needs its own pipeline file and table"
     ]
 
 
@@ -392,7 +398,7 @@ def test_a_place_that_no_store_has_is_told_once(
 def test_a_schema_file_without_a_path_is_asked_for_one(file: Path, given: str) -> None:
     (told,) = problems(file, SMALLEST, f"decode.schema={{avro: {given}}}")
     assert told.startswith(
-        "decode.schema.avro: expected the path or the url of an Avro schema file"
+        "decode.schema.avro: expected the path or the URL of an Avro schema file"
     )
 
 
@@ -423,7 +429,7 @@ def test_checking_a_pipeline_needs_no_spark() -> None:
 def test_a_moment_to_start_at_is_resolved_to_milliseconds(file: Path, given: str) -> None:
     config = load_text(file, SMALLEST, f"source.starting_offsets={{timestamp: {given}}}")
     assert config.source.starting_offsets == StartingTime(timestamp=1_769_839_200_250)
-    again = load_text(file, resolved_yaml(config))
+    again = load_text(file, render_yaml(config))
     assert again.source.starting_offsets == config.source.starting_offsets
 
 

@@ -34,8 +34,7 @@ from streamer.events import (
     ServiceCompleted,
     WarningLogged,
 )
-from streamer.metrics.families import BoundedLabel
-from streamer.metrics.run_metrics import RunMetrics
+from streamer.metrics.run_metrics import BoundedLabel, RunMetrics
 from streamer.metrics.table_shape import DEAD_LETTERS, ROWS, TableShape
 from tests.depth import examples
 from tests.unit.streamer.event_samples import CLASSES, of_class
@@ -131,7 +130,7 @@ def test_lag_is_known_while_a_batch_is_stuck_and_its_age_grows(watched: Watched)
     metrics(BatchPlanned(0, {0: 5, 1: 0}))
     assert watched("lag_records", partition="0") == 5
     assert math.isnan(watched("lag_seconds", partition="0")), "nobody has looked yet"
-    metrics.note_lag({0: 7, 1: 0}, {0: 990.0})
+    metrics.record_lag({0: 7, 1: 0}, {0: 990.0})
     assert watched("lag_records", partition="0") == 7
     watched.clock.now += 60
     assert watched("lag_seconds", partition="0") == 70
@@ -183,9 +182,9 @@ def test_troubles_and_services_are_counted_by_kind(watched: Watched) -> None:
 def test_the_shape_of_the_table_is_shown(watched: Watched) -> None:
     since = datetime.fromtimestamp(watched.clock.now - 90, UTC).strftime("%Y%m%d%H%M%S000")
     shape = TableShape(4, 9, 1_000, 250, 1, 3, 5, since, {"clean": 2}, {("log", "1MiB"): 7}, 12)
-    watched.metrics.note_table(ROWS, shape)
+    watched.metrics.record_table(ROWS, shape)
     letters = replace(shape, log_files=1, active_instants=3, pending={"clean": 0})
-    watched.metrics.note_table(DEAD_LETTERS, letters)
+    watched.metrics.record_table(DEAD_LETTERS, letters)
     assert watched("table_pending_services", table="rows", action="clean") == 2
     assert watched("table_pending_services", table="dead_letters", action="clean") == 0
     assert watched("table_files", table="rows", kind="log", size="1MiB") == 7

@@ -70,12 +70,12 @@ def test_pending_instants_and_services_without_rows_do_not_count() -> None:
 def test_the_second_key_is_read_before_the_first() -> None:
     extra = {CHECKPOINT_KEY: "orders,0:1", CHECKPOINT_KEY_V2: "orders,0:2"}
     assert commit_keys.decode(extra) == orders(2)
-    assert commit_keys.carried_forward(extra) == {CHECKPOINT_KEY: "orders,0:2"}
+    assert commit_keys.carry_forward(extra) == {CHECKPOINT_KEY: "orders,0:2"}
 
 
 def test_resets_of_the_other_streamer_are_carried_too() -> None:
     extra = {CHECKPOINT_KEY_V2: "orders,0:2", commit_keys.RESET_KEY: "orders,0:0", "schema": "{}"}
-    assert commit_keys.carried_forward(extra) == {
+    assert commit_keys.carry_forward(extra) == {
         CHECKPOINT_KEY: "orders,0:2",
         commit_keys.RESET_KEY: "orders,0:0",
     }
