@@ -10,6 +10,7 @@ Source: ``HoodieSqlCommonUtils.formatQueryInstant``, ``BaseHoodieTableFileIndex`
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -24,8 +25,14 @@ from lakemark.view.file_system_view import FileSystemView
 from lakemark.view.visible_instants import VisibleInstants
 
 _ACCEPTED = (
-    "yyyyMMddHHmmss[SSS], yyyy-MM-dd, yyyy-MM-dd HH:mm:ss[.SSS], yyyy-MM-ddTHH:mm:ss[.SSS], "
-    "and seconds (10 digits) or milliseconds (13 digits) since 1970"
+    "yyyyMMddHHmmss[SSS], yyyy-MM-dd, yyyy-MM-dd HH:mm[:ss[.SSS]] (or with T between date and "
+    "time), each time also with Z or an offset such as +02:00, and seconds (10 digits) or "
+    "milliseconds (13 digits) since 1970"
+)
+_TIME = re.compile(
+    r"(?P<date>\d{4}-\d{2}-\d{2})[T ](?P<minute>\d{2}:\d{2})"
+    r"(?:(?P<second>:\d{2})(?P<millis>\.\d{3})?)?(?P<zone>Z|[+-]\d{2}:\d{2})?",
+    re.ASCII,
 )
 _SECONDS_DIGITS, _MILLIS_DIGITS = 10, 13
 _INSTANT_DIGITS = (14, 17)
@@ -54,7 +61,8 @@ def query_instant(text: str, clock: TimelineClock) -> str:
 
     Args:
         text: an instant, a date, a time, or a number of (milli)seconds since 1970.
-        clock: the timeline's. Dates and times are in its zone, which need not be known for them.
+        clock: the timeline's. Dates, and times without a zone, are in its zone, which need not be
+            known for them.
 
     Raises:
         InvalidConfig: none of these.
@@ -98,11 +106,14 @@ def _formatted(text: str, clock: TimelineClock) -> str:
         return _from_digits(text, clock)
     if len(text) == len("yyyy-MM-dd"):
         return _on_the_wall(text, "%Y-%m-%d")
-    if len(text) == len("yyyy-MM-dd HH:mm:ss"):
-        text += ".999"
-    if len(text) != len("yyyy-MM-dd HH:mm:ss.SSS"):
+    found = _TIME.fullmatch(text)
+    if found is None:
         raise ValueError(text)
-    return _on_the_wall(text.replace("T", " "), "%Y-%m-%d %H:%M:%S.%f")
+    second, millis = found["second"] or ":00", found["millis"] or ".999"
+    time = f"{found['date']} {found['minute']}{second}{millis}"
+    if found["zone"]:
+        return clock.format(datetime.fromisoformat(time + found["zone"]))
+    return _on_the_wall(time, "%Y-%m-%d %H:%M:%S.%f")
 
 
 def _from_digits(text: str, clock: TimelineClock) -> str:
