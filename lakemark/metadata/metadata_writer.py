@@ -392,7 +392,7 @@ class MetadataWriter:
         what = f"the metadata table of {place} cannot be continued: {reason}"
         if self.is_kept:
             return MetadataTableBehind(f"{what}; the next start makes it anew")
-        remedy = f"make it anew with lakemark table validate {place} --rebuild"
+        remedy = f"make it anew with lakemark table check {place} --rebuild --run"
         return Unsupported(f"{what}; {remedy}")
 
     def _open(self, properties: TableProperties, timeline: Timeline) -> MetadataTable:

@@ -1,4 +1,4 @@
-"""``lakemark run``: a pipeline file becomes a running stream."""
+"""``lakemark run``: runs the pipeline of a file."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from streamer.stopping import StopSignals, stop_on_signals
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Run until caught up or stopped; Ctrl-C and SIGTERM end it in order, as a success.
+    """Run until caught up or stopped; Ctrl-C and SIGTERM stop it normally, with success.
 
     Raises:
-        ConfigError: the pipeline file is wrong.
-        CannotListen: the port of the metrics is taken.
-        HudiError: the run failed for good.
+        ConfigError: the pipeline file is not valid.
+        CannotListen: another process uses the port of the metrics.
+        HudiError: the run failed permanently.
     """
     config = load(arguments.pipeline, [*arguments.overrides, *_overrides(arguments)])
     arguments.redacted = build_redactor(config)
@@ -33,8 +33,8 @@ def execute(arguments: argparse.Namespace) -> int:
         stop_on_signals() as signals,
         _output(arguments, config) as shown,
         monitor_run(config, shown) as monitor,
-        capture_logs(lambda *told: monitor.listener(WarningLogged(*told))),
-        _failures_told(monitor.listener, arguments, signals),
+        capture_logs(lambda *warning: monitor.listener(WarningLogged(*warning))),
+        _report_failures(monitor.listener, arguments, signals),
         pipeline.build(config, monitor.listener) as built,
         monitor.watch(built),
         _alive(built, monitor.listener, config),
@@ -53,7 +53,7 @@ def _alive(
 
 @contextmanager
 def _output(arguments: argparse.Namespace, config: PipelineConfig) -> Iterator[Listener]:
-    """Who tells the user: a display or JSON lines, and the file of ``--events``."""
+    """The listener of the output: a display or JSON lines, and the file of ``--events``."""
     redacted = arguments.redacted
     with ExitStack() as ended:
         if arguments.log_format == "json":
@@ -65,17 +65,17 @@ def _output(arguments: argparse.Namespace, config: PipelineConfig) -> Iterator[L
 
 
 @contextmanager
-def _failures_told(
+def _report_failures(
     listener: Listener, arguments: argparse.Namespace, signals: StopSignals
 ) -> Iterator[None]:
-    """A block whose failure is an event; in JSON, that is all that is told of it."""
+    """Emit an event for a failure of the block; with JSON output, it is the only report."""
     try:
         yield
     except Exception as error:
-        if signals.is_asked_early:  # it is how an interrupted call ends
+        if signals.is_asked_early:  # an interrupted call ends like this
             raise
         listener(RunFailed(type(error).__name__, str(error)))
-        arguments.is_told = arguments.log_format == "json" and not arguments.debug
+        arguments.is_reported = arguments.log_format == "json" and not arguments.debug
         raise
 
 

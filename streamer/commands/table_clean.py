@@ -1,4 +1,4 @@
-"""``lakemark table clean``: files that no query of the retained past needs are deleted."""
+"""``lakemark table clean``: deletes files that no retained commit needs."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from streamer.commands.table import Facts
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Print the plan, write it down, or do it; pending cleans are taken up first.
+    """Print, schedule or execute the plan; pending cleans are executed first.
 
     Raises:
-        HudiError: the table cannot be read, or not be written.
+        HudiError: the table cannot be read or written.
     """
     table, policy = open_for_service(arguments), cleaning_policy(arguments)
     check_no_restore(table.timeline)
@@ -53,7 +53,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _planned_rows(table: Table, policy: CleaningPolicy) -> list[Facts]:
-    """What is pending, then what could be planned beside it."""
+    """The files of pending cleans, then those of a new plan."""
     rows: list[Facts] = []
     for pending in table.timeline.pending(Action.CLEAN):
         name = pending.requested_at
@@ -64,7 +64,7 @@ def _planned_rows(table: Table, policy: CleaningPolicy) -> list[Facts]:
 
 
 def _metadata_rows(maintained: Maintained | None) -> list[Facts]:
-    """What was deleted of the metadata table itself, in the folders that it has there."""
+    """One row for each deleted file of the metadata table."""
     if maintained is None:
         return []
     parts = [path.rpartition("/") for path in maintained.deleted]

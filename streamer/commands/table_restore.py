@@ -1,4 +1,4 @@
-"""``lakemark table restore``: every write after a commit is undone."""
+"""``lakemark table restore``: rolls back every write after a commit."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def execute(arguments: argparse.Namespace) -> int:
     """Print the instants that would be undone, or undo them.
 
     Raises:
-        InvalidConfig: no such commit, or there is nothing to finish.
-        Refused: the state cannot be brought back; the message says why.
+        InvalidConfig: there is no such commit, or no pending restore.
+        Refused: the state cannot be restored; the message gives the reason.
     """
     table = open_ignoring_metadata_table(arguments)
     if arguments.to is None and not pending_restore(table.timeline, table.store):
-        message = "no restore is pending; name what to restore to: --to INSTANT"
+        message = "no restore is pending; name the commit to restore: --to INSTANT"
         raise InvalidConfig(message)
     if arguments.step == "run":
         use_chosen_runner(table, arguments)

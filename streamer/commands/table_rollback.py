@@ -1,4 +1,4 @@
-"""``lakemark table rollback``: one instant is undone."""
+"""``lakemark table rollback``: rolls back one instant."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from streamer.commands.service_table import (
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Print the files that would go, or delete them and the instant.
+    """Print the files that would be deleted, or delete them and the instant.
 
     Raises:
-        InvalidConfig: no such commit is on the active timeline.
-        Refused: it may not be undone; the message says what to do first.
+        InvalidConfig: the active timeline has no such instant.
+        Refused: the instant cannot be rolled back; the message names the remedy.
     """
     table = open_for_service(arguments)
     if arguments.step == "run":

@@ -1,4 +1,4 @@
-"""``lakemark validate``: is this pipeline file right, and what does it come to?"""
+"""``lakemark validate``: checks a pipeline file, and prints all its settings."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _CHECKED_WITH_SPARK = (
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Print the resolved pipeline, secrets masked, and list what was checked and what was not.
+    """Print the resolved pipeline with masked secrets, and list the checks.
 
     Raises:
-        ConfigError: the file is wrong, or a secret that it names cannot be found here.
+        ConfigError: the file is not valid, or a secret cannot be found on this machine.
         InvalidConfig: the merger cannot be imported, or is not a merger.
     """
     config = load(arguments.pipeline, arguments.overrides)
@@ -40,7 +40,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _summary(config: PipelineConfig, checked: list[str]) -> Iterator[str]:
-    """What was checked; then what only a run checks, before Spark starts and after."""
+    """The checks that were made, and those that only a run makes, before and after Spark starts."""
     yield "checked:\n"
     yield from (f"  {one}\n" for one in checked)
     yield "not checked here; lakemark run checks before Spark starts:\n"

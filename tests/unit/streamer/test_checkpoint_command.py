@@ -125,7 +125,7 @@ def test_partitions_that_are_not_named_stay_where_they_are(stream: JsonStream, r
 
 def test_get_takes_no_run(stream: JsonStream, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["checkpoint", "get", stream.location.url, "--run"]) == MISUSED
-    assert "checkpoint get changes nothing; leave --run out" in capsys.readouterr().err
+    assert "checkpoint get changes nothing; remove --run" in capsys.readouterr().err
 
 
 def test_a_plan_for_another_topic_says_that_the_offsets_of_the_known_one_go(
@@ -314,8 +314,8 @@ def test_a_table_without_commits_is_told_what_to_do(
         (["set", "t"], "checkpoint set expects the offsets to resume from"),
         (["set", "t", "t,0"], "found '0' in 't,0'"),
         (["set", "t", "t"], "found no partition in 't'"),
-        (["reset", "t", "t,0:1"], "checkpoint reset takes no offsets, and was given 't,0:1'"),
-        (["get", "t", "t,0:1"], "checkpoint get takes no offsets"),
+        (["reset", "t", "t,0:1"], "checkpoint reset accepts no offsets; remove 't,0:1'"),
+        (["get", "t", "t,0:1"], "checkpoint get accepts no offsets"),
     ],
     ids=str,
 )

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import subprocess
 import sys
@@ -9,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from lakemark.storage import StorageLocation, open_storage
 from streamer.cli import FAILED, MISUSED, OK, main, parser
+from tests.tables import Row, commit, make, writer
 from tests.unit.streamer import failing_run
 
 PIPELINE = """
@@ -36,6 +39,49 @@ def test_help_imports_no_engine() -> None:
     assert told.stdout.endswith("set()\n")
     for command in ("demo", "run", "validate", "query", "table", "checkpoint", "broker"):
         assert re.search(rf"^ +{command}\s", told.stdout, re.MULTILINE)
+
+
+def test_query_of_a_table_imports_neither_pandas_nor_spark_nor_the_pipeline(tmp_path: Path) -> None:
+    """Each takes longer to import than the query of a small table takes."""
+    storage = open_storage(StorageLocation(str(tmp_path / "t")))
+    make(storage)
+    commit(writer(storage), [Row("a")])
+    program = (
+        "import sys, streamer.cli\n"
+        f"streamer.cli.main(['query', {str(tmp_path / 't')!r}, '--json'])\n"
+        "engines = {'pandas', 'pyspark', 'pydantic', 'yaml', 'confluent_kafka', 'pyarrow.csv'}\n"
+        "ours = {'streamer.pipeline', 'streamer.config', 'sinks', 'transforms'}\n"
+        "print((engines | ours) & sys.modules.keys())"
+    )
+    shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    row, imported = shown.stdout.splitlines()
+    assert json.loads(row)["id"] == "a"
+    assert imported == "set()"
+
+
+def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match=str(OK)):
+        main(["--version"])
+    assert re.fullmatch(r"lakemark \d+\.\d+\.\d+\n", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "near"),
+    [
+        (["quary", "t"], "unknown value 'quary'; did you mean query?"),
+        (["table", "chek", "t"], "unknown value 'chek'; did you mean check?"),
+        (["query", "t", "--colums", "a"], "--colums a; did you mean --columns?"),
+        (["table", "clean", "t", "--retain-comits=3"], "did you mean --retain-commits?"),
+        (["query", "t", "--type", "increment"], "did you mean incremental?"),
+    ],
+    ids=str,
+)
+def test_unknown_command_or_option_gets_a_suggestion(
+    arguments: list[str], near: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match=str(MISUSED)):
+        main(arguments)
+    assert near in capsys.readouterr().err
 
 
 def parsers(one: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:

@@ -87,7 +87,7 @@ LOOKS = (
     "table upgrade {table} --to 9 --plan",
     "table downgrade {table} --to 8 --plan --json",
     "table downgrade {table} --to 6 --plan",
-    "table validate {table}",
+    "table check {table}",
     "checkpoint get {table}",
     "checkpoint get {table} --id other --json",
     "checkpoint set {table} t,0:5",
@@ -105,7 +105,7 @@ UPKEEP = (
     "table savepoint {table} --delete {first} --run",
     "table upgrade {table} --to 9 --run",
     "table downgrade {table} --to 6 --run",
-    "table validate {table} --rebuild",
+    "table check {table} --rebuild --run",
     "checkpoint reset {table} --id other --run --json",
     "checkpoint set {table} t,0:5 --run",
 )
@@ -473,7 +473,7 @@ def run(command: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> int:
     capsys.readouterr()
     code, told = main(words_of(command, folder)), capsys.readouterr().err
     assert code in (OK, FAILED, MISUSED), command
-    is_difference = command.startswith("table validate") and code == FAILED and not told
+    is_difference = command.startswith("table check") and code == FAILED and not told
     if code != OK and not is_difference:
         assert told.startswith("lakemark: "), (command, told)
         assert told.count("\n") == 1, (command, told)
@@ -572,7 +572,7 @@ def test_a_listing_that_is_gone_hides_no_rows(
     folder = Case(0, listing_gone).make(tmp_path / "t")
     assert run("query {table}", folder, capsys) == OK
     assert len(rows_of(open_named(folder))) == 2
-    assert main(words_of("table validate {table}", folder)) == FAILED
+    assert main(words_of("table check {table}", folder)) == FAILED
     assert ".hoodie/metadata/files" in capsys.readouterr().out
-    assert run("table validate {table} --rebuild", folder, capsys) == OK
+    assert run("table check {table} --rebuild --run", folder, capsys) == OK
     assert len(rows_of(open_named(folder))) == 2

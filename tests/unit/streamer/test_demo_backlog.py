@@ -73,7 +73,7 @@ def test_tables_without_a_commit_are_shown(tmp_path: Path) -> None:
         create_table(StorageLocation(place), table_spec(config))
     console = Console(record=True, width=100)
     demo.show(config, {}, console)
-    assert "not read yet: nothing known" in console.export_text()
+    assert "unread records: not known" in console.export_text()
 
 
 def test_times_of_the_demos_orders_are_shown_as_times(tmp_path: Path) -> None:

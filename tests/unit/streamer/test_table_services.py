@@ -262,7 +262,7 @@ def test_command_with_nothing_to_do_says_so(
             "is not the requested time of a completed commit",
         ),
         ("savepoint {t} --delete {first} --run", MISUSED, "there is no savepoint"),
-        ("restore {t} --run", MISUSED, "no restore is pending; name what to restore to"),
+        ("restore {t} --run", MISUSED, "no restore is pending; name the commit to restore"),
         (
             "restore {t} --to 20200101000000000",
             MISUSED,
