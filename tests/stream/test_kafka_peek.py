@@ -24,7 +24,7 @@ from streamer.sources.kafka import KafkaSource
 from streamer.sources.kafka_admin import KafkaAdmin
 from streamer.sources.kafka_offsets import OffsetRange
 from streamer.sources.kafka_peek import KafkaPeek
-from streamer.sources.poll_size import MOST_RECORDS
+from streamer.sources.poll_size import MAX_RECORDS
 from streamer.stream_failure import is_transient
 from tests.fixtures.kafka import Kafka
 
@@ -69,7 +69,7 @@ def test_a_poll_holds_no_more_long_records_than_fit_however_they_are_compressed(
         short = source.poll_records(source.start_checkpoint(None))
         send_compressed(kafka, topic, 1)
         long = source.poll_records(source.start_checkpoint(None))
-    assert (unseen, short) == (500, MOST_RECORDS)
+    assert (unseen, short) == (500, MAX_RECORDS)
     jvm = spark.sparkContext._jvm
     assert jvm is not None
     heap_bytes = int(jvm.java.lang.Runtime.getRuntime().maxMemory())
@@ -108,7 +108,7 @@ def test_a_schema_is_not_inferred_from_partitions_that_are_silent(
     with (
         source_of(spark, kafka, topic) as source,
         closing(source.peek()) as peek,
-        pytest.raises(BrokerUnreachable, match=r"partition 1 .* gave no records within 1 s"),
+        pytest.raises(BrokerUnreachable, match=r"partition 1 .* returned no records within 1 s"),
     ):
         peek.values({0: 0, 1: 0}, {0: 3, 1: 3}, 1 << 20)
 
@@ -152,7 +152,7 @@ def test_gap_that_the_broker_does_not_answer_for_is_not_taken_for_empty(
         kafka.delete_before(topic, 4)
         as_before = {n: OffsetRange(0, 5) for n in (0, 1)}
         monkeypatch.setattr(KafkaAdmin, "ranges", lambda _: as_before)
-        with pytest.raises(GapCheckFailed, match="offsets 1 to 2: the broker does not hold"):
+        with pytest.raises(GapCheckFailed, match="offsets 1 to 2: the broker no longer has"):
             source.check_read(topic_id, [OffsetGap(0, 1, 3)])
         assert not source.check_read(topic_id, [])
 

@@ -63,7 +63,7 @@ class Electing:
 
 def test_a_topic_that_was_just_made_is_asked_again_until_it_has_leaders() -> None:
     assert answered(Electing(2), KafkaException, within_s=120) == 7
-    with pytest.raises(TopicSilent, match=r"demo.s topic holds: .*NOT_LEADER"):
+    with pytest.raises(TopicSilent, match=r"demo.s topic: .*NOT_LEADER"):
         answered(Electing(2), KafkaException, within_s=0)
 
 

@@ -258,8 +258,8 @@ def test_undeclared_field_with_the_name_of_a_delete_mark_deletes_nothing(
     sink = opened(tmp_path, {}, Topic(*records))
     assert sink._rows.schema.names == ["id"]
     assert caplog.messages == [
-        "left out of the inferred columns, because their names are Hudi's: _hoodie_operation; "
-        "declare them in decode.schema, or they are treated as unknown fields "
+        "omitted from the inferred columns, because their names are reserved by Hudi: "
+        "_hoodie_operation; declare them in decode.schema, or they are treated as unknown fields "
         "(decode.unknown_fields: ignore); _hoodie_is_deleted: true deletes in any case"
     ]
     sink.recover()
@@ -292,7 +292,7 @@ def test_untyped_field_that_the_table_needs_is_refused_by_name(tmp_path: Path, r
 
 
 def test_topic_of_empty_records_gives_no_schema(tmp_path: Path) -> None:
-    with pytest.raises(InvalidConfig, match=r"from \(null or empty: id\); declare"):
+    with pytest.raises(InvalidConfig, match=r"schema \(null or empty: id\); declare"):
         opened(tmp_path, {}, Topic({"id": None}))
 
 

@@ -175,7 +175,7 @@ def test_table_that_does_not_fit_is_refused_and_one_that_does_stays_as_it_is(
 def test_partial_rows_are_refused_for_a_table_of_version_6(tmp_path: Path) -> None:
     old = config_of(tmp_path, table={"version": 6})
     create_table(old.table.location(), table_spec(old))
-    with pytest.raises(Unsupported, match="version 6, which has no partial rows"):
+    with pytest.raises(Unsupported, match="version 6, which does not support partial rows"):
         check(config_of(tmp_path, table={"partial_update": "absent_fields"}), "table ")
 
 

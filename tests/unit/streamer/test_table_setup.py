@@ -251,7 +251,7 @@ def test_version_6_has_no_partial_rows() -> None:
     location = StorageLocation(f"memory://{uuid4()}")
     table = create_table(location, spec(version=FormatVersion.V6))
     check_partial_rows(table, "none")
-    with pytest.raises(Unsupported, match="which has no partial rows; leave"):
+    with pytest.raises(Unsupported, match="which does not support partial rows; remove"):
         check_partial_rows(table, "absent_fields")
 
 

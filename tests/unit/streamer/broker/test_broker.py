@@ -134,7 +134,7 @@ def test_a_broker_that_runs_is_not_moved_to_another_port(
     assert start_detached(home) == start_detached(home, 9092) == running
     assert main(["broker", "start", "--home", str(tmp_path), "--port", "9094"]) == MISUSED
     told = capsys.readouterr().err
-    assert f"the broker of {home} runs already, on port 9092; stop it first" in told
+    assert f"the broker of {home} already runs on port 9092; stop it first" in told
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"process": 1, "ports": {}}', "\x00"])

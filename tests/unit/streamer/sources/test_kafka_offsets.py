@@ -47,7 +47,7 @@ def test_each_kind_of_loss_is_told_and_leaves_other_partitions_alone() -> None:
     assert [str(lost) for lost in start.lost] == [
         "partition 0 lost offsets 4 to 9 (deleted by retention?)",
         "partition 1 ends at 5, before offset 9 (was the topic created again?)",
-        "partition 2 is gone (offset 7 is next)",
+        "partition 2 no longer exists (next offset: 7)",
     ]
 
 
@@ -116,7 +116,7 @@ def test_no_offset_of_a_topic_means_anything_in_one_made_anew(
     start = next_start(orders({0: 12, 1: 3}), TWO, fallback, is_recreated=True)
     assert start.checkpoint == orders(at)
     assert [(lost.partition, lost.count) for lost in start.lost] == [(0, None), (1, None)]
-    assert str(start.lost[0]) == "partition 0 was created again and ends at 20 (offset 12 was next)"
+    assert str(start.lost[0]) == "partition 0 was created again and ends at 20 (next offset was 12)"
 
 
 def test_gaps_are_lost_as_far_as_they_lie_below_the_earliest_offset() -> None:
