@@ -1,4 +1,4 @@
-"""The order stream as a pipeline, and what its table must hold."""
+"""The pipeline of the order stream, and the expected rows of its table."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ ID = ("id", "string")
 
 @pytest.fixture
 def gateway(apicurio: Apicurio) -> Iterator[FaultyRegistry]:
-    """What lies between the product and the registry, and may be away for a while."""
+    """A gateway to the registry that a test may stop."""
     with FaultyRegistry(apicurio.url) as server:
         yield server
 
@@ -55,7 +55,7 @@ def _framed(avro: Any, value: object, schema_id: int) -> bytes:
     return b"\0" + schema_id.to_bytes(4, "big") + body.getvalue()
 
 
-def test_a_registry_tells_what_it_has_and_what_it_has_not(apicurio: Apicurio) -> None:
+def test_registry_reports_known_and_missing_schemas(apicurio: Apicurio) -> None:
     item = {"type": "record", "name": "shop.item", "fields": [{"name": "sku", "type": "string"}]}
     order = _record(ID, ("item", "shop.item"))
     apicurio.register("items/of shop", "int")

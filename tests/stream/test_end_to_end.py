@@ -1,4 +1,4 @@
-"""From a topic to a table: every record is there once, whichever way it took."""
+"""From a topic to a table: every record is there once, with each exchange."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_a_tombstone_deletes_by_key(
 
 
 @pytest.mark.parametrize("policy", ["fail", "earliest", "latest"])
-def test_records_that_are_lost_while_the_stream_runs_are_what_the_policy_makes_of_them(
+def test_records_lost_while_the_stream_runs_follow_the_policy(
     kafka: Kafka, spark: SparkSession, policy: str, tmp_path: Path
 ) -> None:
     topic = kafka.create_topic(partitions=2)
@@ -155,7 +155,7 @@ def test_records_that_are_lost_while_the_stream_runs_are_what_the_policy_makes_o
     kept = [json.loads(extra[keys.SOURCE_LOST]) for extra in extras if keys.SOURCE_LOST in extra]
     read = len([order for order in orders if order < 250])
     if policy == "fail":
-        assert kept == [], "nothing was passed over"
+        assert kept == [], "nothing was skipped"
         assert orders <= {*range(read), *range(1000, 1030)}
         return
     ((lost,),) = kept
@@ -167,7 +167,7 @@ def test_records_that_are_lost_while_the_stream_runs_are_what_the_policy_makes_o
     assert sum(audit["records"] for audit in audits) == len(orders)
 
 
-def test_what_became_of_every_offset_is_in_the_commit(
+def test_commit_accounts_for_every_offset(
     kafka: Kafka, spark: SparkSession, exchange: Exchange, tmp_path: Path
 ) -> None:
     topic = kafka.create_topic()
@@ -197,7 +197,7 @@ def test_what_became_of_every_offset_is_in_the_commit(
     }
 
 
-def test_two_streamers_of_one_table_each_keep_their_own_place(
+def test_two_streamers_of_one_table_keep_separate_checkpoints(
     kafka: Kafka, spark: SparkSession, tmp_path: Path
 ) -> None:
     path = tmp_path / "orders"
@@ -221,4 +221,4 @@ def test_two_streamers_of_one_table_each_keep_their_own_place(
 
 
 def _deaf(_: Event) -> None:
-    """Nobody listens."""
+    """Ignore the event."""

@@ -36,9 +36,9 @@ SHORT = b'{"id": 1}'
 
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the broker of a busy machine has not told yet is not left out."""
+    """Wait longer for a broker on a busy machine."""
     monkeypatch.setattr(kafka_peek, "ANSWER_WITHIN_S", 60.0)
-    monkeypatch.setattr(kafka_source, "_LOOK_WITHIN_S", 60.0)
+    monkeypatch.setattr(kafka_source, "_SAMPLE_TIMEOUT_S", 60.0)
 
 
 def source_of(

@@ -83,7 +83,7 @@ def test_the_planned_ends_join_and_cover_each_record_once(
         assert source.lag(at) == {0: 0, 1: 0}
 
 
-def test_aborted_records_are_passed_over_and_the_end_lies_behind_them(
+def test_aborted_records_are_skipped_and_the_end_is_after_them(
     spark: SparkSession, kafka: Kafka, bootstrap: str, orders: str
 ) -> None:
     with kafka.transaction(orders, [(None, b"aborted")] * 5, aborts=True):
@@ -158,7 +158,7 @@ def test_lost_records_stop_the_run_or_are_in_the_start(
         assert [lost.facts(orders) for lost in start.lost] == [facts]
 
 
-def test_a_topic_made_anew_is_another_one_however_many_records_it_holds(
+def test_topic_created_again_is_recognised_regardless_of_its_size(
     spark: SparkSession, kafka: Kafka, bootstrap: str, orders: str
 ) -> None:
     with KafkaSource(spark, config(bootstrap, orders)) as source:
@@ -202,12 +202,14 @@ def test_a_moment_is_resolved_to_the_first_record_that_is_no_older(
             assert source.start_checkpoint(None) == KafkaCheckpoint(topic, at)
 
 
-def test_a_group_is_shown_how_far_the_table_has_read(
+def test_consumer_group_receives_the_offsets_of_the_table(
     spark: SparkSession, bootstrap: str, orders: str
 ) -> None:
     group = f"{orders}-lag"
-    told: list[Event] = []
-    with KafkaSource(spark, config(bootstrap, orders, commit_group=group), told.append) as source:
+    reported: list[Event] = []
+    with KafkaSource(
+        spark, config(bootstrap, orders, commit_group=group), reported.append
+    ) as source:
         for offset in (5, 6, 7):
             source.commit_group_offsets(KafkaCheckpoint(orders, {0: offset, 1: 2}))
     watcher = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
@@ -218,11 +220,13 @@ def test_a_group_is_shown_how_far_the_table_has_read(
     while not watcher.assignment():
         assert time.monotonic() < deadline, "the group has no members"
         watcher.poll(0.2)
-    assert told == []
-    with KafkaSource(spark, config(bootstrap, orders, commit_group=group), told.append) as source:
+    assert reported == []
+    with KafkaSource(
+        spark, config(bootstrap, orders, commit_group=group), reported.append
+    ) as source:
         source.commit_group_offsets(KafkaCheckpoint(orders, {0: 8, 1: 2}))
     watcher.close()
-    assert isinstance(told[0], GroupCommitFailed), "a group with members is its members' own"
+    assert isinstance(reported[0], GroupCommitFailed), "a group with members is its members' own"
 
 
 @pytest.mark.parametrize(
@@ -237,7 +241,7 @@ def test_a_group_is_shown_how_far_the_table_has_read(
     ],
     ids=str,
 )
-def test_what_is_wrong_has_a_name_before_anything_starts(
+def test_source_error_is_raised_before_the_stream_starts(
     spark: SparkSession,
     bootstrap: str,
     orders: str,

@@ -32,7 +32,7 @@ LONGEST_PAUSE_S = 1.0
 
 STARTS_WITHIN_S = 60.0
 
-#: One that has read everything tells nothing more.
+#: A run that has read everything emits no more events.
 LONGEST_LIFE_S = 20.0
 
 
@@ -87,7 +87,7 @@ def _run(pipeline: Path, events: Path, *more: str) -> subprocess.CompletedProces
 
 
 def _live_and_die(pipeline: Path, events: Path, events_to_see: int, pause_s: float) -> None:
-    """Kill a run a moment after it has told so many events, whatever it is doing then."""
+    """Kill a run at a random moment after a number of events."""
     seen = _events(events)
     command = _command(pipeline, events)
     with subprocess.Popen(command, env=short_lived(), stdout=subprocess.DEVNULL) as process:

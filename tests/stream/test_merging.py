@@ -1,4 +1,4 @@
-"""What becomes of records that meet, on the whole way: Kafka, Spark's workers, commits, queries."""
+"""Merging on the whole path: Kafka, Spark's workers, commits, queries."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def test_a_run_that_cannot_start_ends_with_one_message(pipeline: Path) -> None:
     assert not pipeline.with_name("orders").exists()
 
 
-def test_a_session_that_cannot_start_is_told_in_the_words_of_spark(pipeline: Path) -> None:
+def test_session_that_cannot_start_reports_the_message_of_spark(pipeline: Path) -> None:
     failed = lakemark("run", pipeline, "--set", "spark.conf={spark.scheduler.mode: sideways}")
     assert (failed.returncode, failed.stdout) == (1, "")
     (message,) = failed.stderr.splitlines()

@@ -1,4 +1,4 @@
-"""What a broker does to a topic while a pipeline reads it: no row is lost, none is there twice."""
+"""Faults of the broker and the topic while a pipeline reads: no row is lost or written twice."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ END_WITHIN_S = 45
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
-    """A broker that a test may stop, and whose cleaner never sleeps for long."""
+    """A broker that a test may stop, with a short interval of the log cleaner."""
     with EmbeddedBroker(tmp_path_factory.mktemp("broker")) as started:
         alter(started.bootstrap, ResourceType.BROKER, "1", {"log.cleaner.backoff.ms": "100"})
         yield started
@@ -133,11 +133,11 @@ def test_records_that_the_broker_compacts_meanwhile_are_counted_as_skipped(
     assert len(left) < sent, "the broker has compacted nothing"
     table = open_table(StorageLocation(str(tmp_path / "orders")))
     assert contents(table) == {str(key): rounds - 1 for key in range(orders)}
-    told = audits(table)
-    assert sum(audit["offsets"] for audit in told) == sent
-    skipped = sum(audit["skipped"] for audit in told)
+    reported = audits(table)
+    assert sum(audit["offsets"] for audit in reported) == sent
+    skipped = sum(audit["skipped"] for audit in reported)
     assert 0 < skipped <= sent - 120, "nothing of the first batch"
-    assert sum(audit["written"] + audit["merged"] for audit in told) == sent - skipped
+    assert sum(audit["written"] + audit["merged"] for audit in reported) == sent - skipped
 
 
 def test_a_broker_that_dies_and_comes_back_while_a_batch_is_read_costs_no_row(
@@ -228,7 +228,7 @@ def test_aborted_transactions_and_a_new_partition_of_a_stream_that_never_stops(
     kafka.produce(topic, [order(n, n) for n in range(100)], partition=0)
 
     def happenings() -> Iterator[int]:
-        """What befalls the topic; gives how many records are to be read before the next."""
+        """Apply the next fault; yields the number of records to read before it."""
         yield 100
         with kafka.transaction(topic, [order(900 + n, n) for n in range(50)], aborts=True):
             # Nothing behind what is undecided is read, though it is there.
@@ -268,7 +268,7 @@ def test_aborted_transactions_and_a_new_partition_of_a_stream_that_never_stops(
 
 
 class FailsOnce(DriverExchange):
-    """An exchange whose first batch meets a storage that is away for a moment."""
+    """An exchange whose first batch fails with an unavailable storage."""
 
     failed = False
 
@@ -347,7 +347,7 @@ def test_a_run_resumes_from_the_first_start_although_its_first_batch_died(
 
 @pytest.mark.parametrize("loses", [False, True], ids=["first run", "after a loss"])
 @pytest.mark.parametrize("starting", ["latest", LATER_THAN_ALL], ids=["latest", "time"])
-def test_a_run_that_begins_at_the_end_and_finds_nothing_more_keeps_its_place(
+def test_run_that_starts_at_the_end_of_an_idle_topic_keeps_its_offsets(
     kafka: Kafka, spark: SparkSession, loses: bool, starting: object, tmp_path: Path
 ) -> None:
     topic = kafka.create_topic()
@@ -370,8 +370,8 @@ def test_a_run_that_begins_at_the_end_and_finds_nothing_more_keeps_its_place(
     run_once()
     table = open_table(location)
     assert contents(table) == {"5": 1}
-    told = [table.store.read_commit(i).extra_metadata for i in table.timeline.completed()]
-    lost = [json.loads(extra[keys.SOURCE_LOST]) for extra in told if keys.SOURCE_LOST in extra]
+    reported = [table.store.read_commit(i).extra_metadata for i in table.timeline.completed()]
+    lost = [json.loads(extra[keys.SOURCE_LOST]) for extra in reported if keys.SOURCE_LOST in extra]
     fact = {"topic": topic, "partition": 0, "from": 1, "to": 4, "count": 3}
     assert lost == ([[fact]] if loses else [])
     progress = find_progress(table, table.timeline)
@@ -434,7 +434,7 @@ def test_records_that_are_deleted_between_the_plan_of_a_batch_and_its_reading_ar
 
 
 def fails_once(publish: Callable[..., Instant]) -> Callable[..., Instant]:
-    """A publication whose first attempt meets a conflict, for which the batch is written again."""
+    """A publication whose first attempt has a conflict, so that the batch is retried."""
     attempts = iter([False])
 
     def published(*arguments: Any) -> Instant:

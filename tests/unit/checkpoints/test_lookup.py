@@ -42,13 +42,13 @@ def test_the_newest_by_completion_wins_in_any_order() -> None:
         assert newest_checkpoint(commits) == orders(30)
 
 
-def test_commits_without_one_are_walked_past() -> None:
+def test_commits_without_a_checkpoint_are_skipped() -> None:
     commits = [commit(1, 2, 10), commit(3, 4, None), commit(5, 6, None, Action.REPLACE_COMMIT)]
     assert newest_checkpoint(commits) == orders(10)
 
 
 @pytest.mark.parametrize("service", [Action.COMMIT, Action.REPLACE_COMMIT])
-def test_what_a_long_service_carried_from_its_plan_is_not_progress(service: Action) -> None:
+def test_checkpoint_copied_by_a_long_service_is_not_progress(service: Action) -> None:
     commits = [commit(1, 2, 10), commit(3, 9, 10, service), commit(4, 5, 20)]
     assert newest_checkpoint(commits) == orders(20)
 

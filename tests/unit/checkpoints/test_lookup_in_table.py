@@ -1,4 +1,4 @@
-"""Progress as a table's timeline tells it, whoever archived what."""
+"""The progress that a table's timeline records, also after archival by any writer."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def publish(table: Table, identity: str, known: TableProgress) -> str:
     """A commit of a streamer that knows this of the others; its requested time."""
     one, _ = Transaction.begin(table.access, Action.DELTA_COMMIT, table.refresh)
     name = one.instant.requested_at
-    told = encode_progress(known.with_progress(identity, Progress(None, name)), identity)
-    one.commit(CommitMetadata(extra_metadata=told), lambda _: None)
+    reported = encode_progress(known.with_progress(identity, Progress(None, name)), identity)
+    one.commit(CommitMetadata(extra_metadata=reported), lambda _: None)
     return name
 
 
@@ -108,7 +108,7 @@ def test_progress_that_only_the_archive_knows_is_found() -> None:
     assert progress.checkpoint == stream.sink.checkpoint()
 
 
-def test_checkpoint_set_by_hand_says_again_what_the_table_is() -> None:
+def test_checkpoint_commit_repeats_schema_and_bucket_count() -> None:
     stream = JsonStream(StorageLocation(f"memory://{uuid4().hex}/orders"), identity="a")
     stream.write([{"id": "x", "ts": 1}])
     table = open_table(stream.location)

@@ -1,4 +1,4 @@
-"""Events of every kind, as a run may tell them."""
+"""Strategies for events of every kind."""
 
 from __future__ import annotations
 

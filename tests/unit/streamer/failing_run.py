@@ -1,4 +1,4 @@
-"""``lakemark`` whose stream fails while slices are rewritten beside it.
+"""``lakemark`` whose stream fails while a compaction rewrites slices.
 
 python -m tests.unit.streamer.failing_run TABLE ARGUMENTS…
 """
@@ -32,7 +32,7 @@ HELD_S = 600.0
 
 
 class HeldRunner(LocalRunner):
-    """Takes long."""
+    """A slow runner."""
 
     def __init__(self) -> None:
         super().__init__(2)
@@ -48,7 +48,7 @@ class HeldRunner(LocalRunner):
 
 
 class GoneTopic:
-    """A source whose topic is gone, once slices are being rewritten."""
+    """A source whose topic disappears while slices are rewritten."""
 
     def __init__(self, begun: threading.Event) -> None:
         self._begun = begun

@@ -1,4 +1,4 @@
-"""Compaction beside the batches: neither waits for the other, and what both do is in the table."""
+"""Asynchronous compaction: it and the batches do not wait for each other, and no row is lost."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ LONG_S = 120.0
 
 
 class HeldRunner(LocalRunner):
-    """Begins only when it is let; fails as often as it is told to."""
+    """A runner that waits for permission to start, and fails a given number of times."""
 
     def __init__(self) -> None:
         super().__init__(1)
@@ -77,7 +77,7 @@ class HeldRunner(LocalRunner):
 
 
 class Scenario:
-    """A table, its services with compaction beside, and what they told."""
+    """A table, its services with asynchronous compaction, and their events."""
 
     def __init__(self, storage: Storage, policy: AsyncCompactionPolicy = POLICY) -> None:
         self.storage, self.to = storage, writer(storage)
@@ -89,13 +89,13 @@ class Scenario:
         )
 
     def batch(self, *rows: Row) -> None:
-        """A whole batch, in turn, with what follows it."""
+        """Write a batch and run the services after it, with the mutex."""
         with self.services.mutex:
             commit(self.to, rows)
             self.services.run()
             self.services.wait(self.stopping)
 
-    def told(self, kind: type[Event]) -> int:
+    def reported(self, kind: type[Event]) -> int:
         return sum(isinstance(event, kind) for event in self.events)
 
     def finish(self) -> None:
@@ -123,7 +123,7 @@ def rows_of(storage: Storage, path: str) -> list[dict[str, object]]:
 
 
 def assert_whole(scenario: Scenario, expected: dict[str, tuple[int, int]]) -> None:
-    """The rows are there, nothing has to be listed anew, and the metadata table tells the truth."""
+    """The rows are complete, the view in memory is current, and the metadata table is correct."""
     assert contents(scenario.storage) == expected
     carried, fresh = scenario.to.table.carried_view, writer(scenario.storage).table
     assert carried is not None
@@ -131,7 +131,7 @@ def assert_whole(scenario: Scenario, expected: dict[str, tuple[int, int]]) -> No
     assert fresh.metadata_differences() == []
 
 
-def given_way_to_a_clustering(scenario: Scenario) -> tuple[Instant, Instant]:
+def deferred_for_a_clustering(scenario: Scenario) -> tuple[Instant, Instant]:
     """Three batches, and a compaction that failed since another writer plans to replace its group.
 
     Returns:
@@ -140,7 +140,7 @@ def given_way_to_a_clustering(scenario: Scenario) -> tuple[Instant, Instant]:
     scenario.to.table.access = replace(scenario.to.table.access, sharing=SHARING)
     for number in range(1, 4):
         scenario.batch(Row("a", number, number))
-    until(lambda: scenario.told(CompactionStarted) == 1)
+    until(lambda: scenario.reported(CompactionStarted) == 1)
     (plan,) = scenario.to.table.timeline.pending(Action.COMPACTION)
     group = scenario.to.table.view().latest_slices()[0].group
     clustering = plan_clustering(scenario.storage, group)
@@ -151,7 +151,7 @@ def given_way_to_a_clustering(scenario: Scenario) -> tuple[Instant, Instant]:
 
 @pytest.fixture
 def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    """Makes it so many seconds later for the compaction beside, and for nobody else."""
+    """A clock that is ahead by some seconds, only for the compactor."""
     ahead_s = [0.0]
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + ahead_s[0])
     monkeypatch.setattr(async_compaction, "time", clock)
@@ -162,22 +162,22 @@ def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     return pass_by
 
 
-def test_batches_go_on_while_a_compaction_is_at_work() -> None:
+def test_batches_continue_while_a_compaction_runs() -> None:
     with started() as scenario:
         for number in range(1, 5):
             scenario.batch(Row("a", number, number), Row(f"n{number}", 1, 1, region="south"))
-        until(lambda: scenario.told(CompactionStarted) == 1)
+        until(lambda: scenario.reported(CompactionStarted) == 1)
         (pending,) = scenario.to.table.timeline.pending(Action.COMPACTION)
         assert pending.state.value == "inflight"
         expected = {"a": (4, 4)} | {f"n{number}": (1, 1) for number in range(1, 5)}
         assert_whole(scenario, expected)
         scenario.finish()
-        assert scenario.told(CompactionCompleted) == 1
-        assert scenario.told(CompactionFailed) == 0
+        assert scenario.reported(CompactionCompleted) == 1
+        assert scenario.reported(CompactionFailed) == 0
         assert_whole(scenario, expected)
         scenario.batch(Row("a", 9, 9))
         scenario.finish()
-        assert scenario.told(CompactionCompleted) == 2, (
+        assert scenario.reported(CompactionCompleted) == 2, (
             "logs of the batches meanwhile are the next plan's"
         )
         assert_whole(scenario, {**expected, "a": (9, 9)})
@@ -187,7 +187,9 @@ def test_a_batch_waits_no_longer_than_the_budget_and_only_when_far_behind() -> N
     with started() as scenario:
         for number in range(6):
             scenario.batch(Row("a", number, number))
-        assert scenario.told(ServiceCompleted) == 0, "nothing was cleaned, archived or waited for"
+        assert scenario.reported(ServiceCompleted) == 0, (
+            "nothing was cleaned, archived or waited for"
+        )
         for number in range(6, 9):
             began = time.monotonic()
             scenario.batch(Row("a", number, number))
@@ -198,7 +200,7 @@ def test_a_batch_waits_no_longer_than_the_budget_and_only_when_far_behind() -> N
         with scenario.services.mutex:  # nothing is published before the batch waits
             scenario.runner.may_go.set()
             scenario.batch(Row("a", 9, 9))
-        assert scenario.told(CompactionCompleted) == 1, "it was waited for"
+        assert scenario.reported(CompactionCompleted) == 1, "it was waited for"
         assert_whole(scenario, {"a": (9, 9)})
 
 
@@ -220,7 +222,7 @@ def test_no_batch_waits_once_the_run_is_to_end() -> None:
         scenario.batch(Row("a", 7, 7))
         assert time.monotonic() - began < LONG_S
         stopper.join()
-        assert scenario.told(CompactionFailed) == 0
+        assert scenario.reported(CompactionFailed) == 0
         scenario.finish()
         assert_whole(scenario, {"a": (7, 7)})
 
@@ -229,29 +231,29 @@ def test_a_conflict_with_other_writers_may_pass_and_the_plan_is_tried_again(
     later: Callable[[float], None],
 ) -> None:
     with started() as scenario:
-        plan, clustering = given_way_to_a_clustering(scenario)
+        plan, clustering = deferred_for_a_clustering(scenario)
         failed = [event for event in scenario.events if isinstance(event, CompactionFailed)]
         assert [(f.instant, f.error_type) for f in failed] == [(plan.requested_at, "WriteConflict")]
         writer(scenario.storage).table.store.forget(clustering)  # its writer gives it up
         scenario.batch(Row("a", 4, 4))
-        assert scenario.told(CompactionCompleted) == 0, "it is passed over"
+        assert scenario.reported(CompactionCompleted) == 0, "it is deferred"
         later(60.0)
         scenario.batch(Row("a", 5, 5))
         scenario.finish()
         done = [event for event in scenario.events if isinstance(event, CompactionCompleted)]
         assert [one.instant for one in done] == [plan.requested_at]
         scenario.batch(Row("a", 6, 6))
-        assert scenario.told(CompactionResolved) == 0, "it was done here"
+        assert scenario.reported(CompactionResolved) == 0, "it was done here"
         scenario.finish()
         assert_whole(scenario, {"a": (6, 6)})
 
 
-def test_a_plan_that_another_writer_did_is_told_of_once_and_fails_no_more() -> None:
+def test_plan_of_another_writer_is_reported_once_and_no_longer_fails() -> None:
     with started() as scenario:
-        plan, clustering = given_way_to_a_clustering(scenario)
+        plan, clustering = deferred_for_a_clustering(scenario)
         scenario.batch(Row("b", 1, 1, region="south"))
-        assert scenario.told(CompactionFailed) == 1
-        assert scenario.told(CompactionResolved) == 0, "it is pending"
+        assert scenario.reported(CompactionFailed) == 1
+        assert scenario.reported(CompactionResolved) == 0, "it is pending"
         other = writer(scenario.storage)
         other.table.store.forget(clustering)
         done = other.compact_if_due(CompactionPolicy(100), LocalRunner(1))
@@ -265,37 +267,37 @@ def test_a_plan_that_another_writer_did_is_told_of_once_and_fails_no_more() -> N
         assert_whole(scenario, {"a": (5, 5), "b": (1, 1)})
 
 
-def test_of_a_plan_at_work_only_its_attempt_tells(later: Callable[[float], None]) -> None:
+def test_running_plan_is_reported_only_by_its_attempt(later: Callable[[float], None]) -> None:
     with started() as scenario:
-        _, clustering = given_way_to_a_clustering(scenario)
+        _, clustering = deferred_for_a_clustering(scenario)
         other = writer(scenario.storage)
         other.table.store.forget(clustering)
         scenario.runner.may_go.clear()
         later(60.0)
         scenario.batch(Row("a", 4, 4))
-        until(lambda: scenario.told(CompactionStarted) == 2)
+        until(lambda: scenario.reported(CompactionStarted) == 2)
         other.table.refresh()
         (planned,) = other.table.timeline.pending(Action.COMPACTION)
         # As Apache Hudi, which does not ask whether somebody is executing a plan.
         other.table.storage.delete([f"{HEARTBEAT_FOLDER}/{planned.requested_at}"])
         assert len(other.compact_if_due(CompactionPolicy(100), LocalRunner(1))) == 1
         scenario.batch(Row("a", 5, 5))
-        assert scenario.told(CompactionResolved) == 0, "it is at work"
+        assert scenario.reported(CompactionResolved) == 0, "it is at work"
         scenario.finish()
         until(lambda: scenario.compaction._job is None)
         scenario.batch(Row("a", 6, 6))
-        assert scenario.told(CompactionResolved) == 1
+        assert scenario.reported(CompactionResolved) == 1
         scenario.finish()
         assert_whole(scenario, {"a": (6, 6)})
 
 
-def test_a_failure_is_told_and_tried_again_while_batches_go_on() -> None:
+def test_failed_compaction_is_reported_and_retried_while_batches_continue() -> None:
     with started() as scenario:
         scenario.runner.failures = [StorageUnavailable("busy"), ValueError("odd")]
         scenario.runner.may_go.set()
         for number in range(1, 4):
             scenario.batch(Row("a", number, number))
-        until(lambda: scenario.told(CompactionCompleted) == 1)
+        until(lambda: scenario.reported(CompactionCompleted) == 1)
         failed = [event for event in scenario.events if isinstance(event, CompactionFailed)]
         assert [(f.failures, f.error_type) for f in failed] == [
             (1, "ValueError"),
@@ -304,7 +306,7 @@ def test_a_failure_is_told_and_tried_again_while_batches_go_on() -> None:
         assert_whole(scenario, {"a": (3, 3)})
 
 
-def test_a_lock_that_others_keep_is_not_waited_for_in_turn_and_costs_no_second_rewrite() -> None:
+def test_lock_of_another_writer_delays_no_batch_and_causes_no_second_rewrite() -> None:
     with started() as scenario:
         scenario.to.table.access = replace(scenario.to.table.access, sharing=SHARING)
         others_lock = writer(scenario.storage).table.access.lock
@@ -313,44 +315,44 @@ def test_a_lock_that_others_keep_is_not_waited_for_in_turn_and_costs_no_second_r
                 commit(scenario.to, [Row("a", number, number)])
             scenario.services.run()
             lease = others_lock.acquire(1)
-        until(lambda: scenario.told(CompactionFailed) >= 1)
-        assert scenario.told(CompactionStarted) == 0
+        until(lambda: scenario.reported(CompactionFailed) >= 1)
+        assert scenario.reported(CompactionStarted) == 0
         lease.release()
-        until(lambda: scenario.told(CompactionStarted) == 1)
+        until(lambda: scenario.reported(CompactionStarted) == 1)
         until(lambda: scenario.compaction.is_progressing)  # what was in its way has passed
-        before = scenario.told(CompactionFailed)
+        before = scenario.reported(CompactionFailed)
         with others_lock.hold(1):
             scenario.runner.may_go.set()
-            until(lambda: scenario.told(CompactionFailed) >= before + 2)
-        until(lambda: scenario.told(CompactionCompleted) == 1)
-        assert scenario.told(CompactionStarted) == 1, "what was written stood"
+            until(lambda: scenario.reported(CompactionFailed) >= before + 2)
+        until(lambda: scenario.reported(CompactionCompleted) == 1)
+        assert scenario.reported(CompactionStarted) == 1, "the written files were kept"
         failed = [event for event in scenario.events if isinstance(event, CompactionFailed)]
         assert {event.error_type for event in failed} == {"LockTimeout"}
         assert [event.failures for event in failed[before : before + 2]] == [1, 2]
         assert_whole(scenario, {"a": (3, 3)})
 
 
-def test_a_listener_that_fails_leaves_no_sign_of_life_behind() -> None:
+def test_failing_listener_stops_keepalives() -> None:
     with started() as scenario:
         scenario.to.table.access = replace(scenario.to.table.access, sharing=SHARING)
         troubles = [OSError("no space left")]
 
-        def tell(event: Event) -> None:
+        def emit(event: Event) -> None:
             scenario.events.append(event)
             if isinstance(event, CompactionStarted) and troubles:
                 raise troubles.pop()
 
-        scenario.compaction._listener = tell
+        scenario.compaction._listener = emit
         scenario.runner.may_go.set()
         for number in range(1, 4):
             scenario.batch(Row("a", number, number))
-        until(lambda: scenario.told(CompactionCompleted) == 1)
-        assert scenario.told(CompactionFailed) == 1
+        until(lambda: scenario.reported(CompactionCompleted) == 1)
+        assert scenario.reported(CompactionFailed) == 1
         assert scenario.storage.list_folder(HEARTBEAT_FOLDER)[1] == []
         assert_whole(scenario, {"a": (3, 3)})
 
 
-def test_a_table_whose_compactions_follow_each_other_leaves_others_their_turn() -> None:
+def test_tables_take_turns_in_compaction() -> None:
     with started() as scenario:
         storage = new_storage()
         make(storage)
@@ -373,7 +375,7 @@ def test_a_table_whose_compactions_follow_each_other_leaves_others_their_turn() 
         assert letters.table.timeline.completed(Action.COMMIT)
 
 
-def test_what_fails_for_too_long_ends_the_run_and_the_plan_stands() -> None:
+def test_compaction_that_fails_too_long_ends_the_run_and_keeps_its_plan() -> None:
     policy = replace(POLICY, give_up_after_s=0.05, backoff_s=0.02, max_backoff_s=0.02)
     with started(policy) as scenario:
         scenario.runner.failures = [StorageUnavailable("gone")] * 10_000
@@ -393,19 +395,19 @@ def test_what_fails_for_too_long_ends_the_run_and_the_plan_stands() -> None:
     assert contents(scenario.storage) == {"a": (4, 4)}
 
 
-def test_what_the_run_did_not_wait_for_is_done_by_the_next() -> None:
+def test_abandoned_compaction_is_executed_by_the_next_run() -> None:
     with started() as scenario:
         for number in range(1, 4):
             scenario.batch(Row("a", number, number))
-        until(lambda: scenario.told(CompactionStarted) == 1)
+        until(lambda: scenario.reported(CompactionStarted) == 1)
         assert scenario.services.end(0.01), "it is still at work"
-    assert scenario.told(CompactionCompleted) == 0
+    assert scenario.reported(CompactionCompleted) == 0
     following = Scenario(scenario.storage)
     following.to.recover()
     following.runner.may_go.set()
     following.batch(Row("b", 1, 1))
     following.finish()
-    assert following.told(CompactionCompleted) == 1
+    assert following.reported(CompactionCompleted) == 1
     assert_whole(following, {"a": (3, 3), "b": (1, 1)})
 
 
@@ -468,8 +470,8 @@ def test_a_plan_is_executed_again_if_a_task_of_it_ran_twice_and_wrote_other_byte
         ((planned, _),) = scenario.to.compactions_to_do(POLICY.compaction)
         if is_beside:
             scenario.batch(Row("a", 4, 4))
-            until(lambda: scenario.told(CompactionCompleted) == 1)
-            assert scenario.told(CompactionFailed) == 1
+            until(lambda: scenario.reported(CompactionCompleted) == 1)
+            assert scenario.reported(CompactionFailed) == 1
         else:
             commit(scenario.to, [Row("a", 4, 4)])
             with pytest.raises(WriteConflict, match="other software"):
@@ -479,16 +481,16 @@ def test_a_plan_is_executed_again_if_a_task_of_it_ran_twice_and_wrote_other_byte
         assert contents(scenario.storage) == {"a": (4, 4)}
 
 
-def test_a_plan_that_an_operator_rolls_back_under_way_is_done_anew() -> None:
+def test_plan_that_is_rolled_back_during_execution_is_planned_again() -> None:
     with started() as scenario:
         for number in range(1, 4):
             scenario.batch(Row("a", number, number))
-        until(lambda: scenario.told(CompactionStarted) == 1)
+        until(lambda: scenario.reported(CompactionStarted) == 1)
         (pending,) = scenario.to.table.timeline.pending(Action.COMPACTION)
         roll_back_named(writer(scenario.storage).table.access, pending.requested_at)
         scenario.runner.may_go.set()
-        until(lambda: scenario.told(CompactionCompleted) == 1)
-        assert scenario.told(CompactionFailed) == 1
+        until(lambda: scenario.reported(CompactionCompleted) == 1)
+        assert scenario.reported(CompactionFailed) == 1
         assert contents(scenario.storage) == {"a": (3, 3)}
         assert writer(scenario.storage).table.metadata_differences() == []
 
@@ -558,7 +560,7 @@ STEPS = st.lists(
 @settings(max_examples=examples(12), deadline=None, suppress_health_check=list(HealthCheck))
 @given(STEPS)
 def test_steps_of_batches_and_a_compaction_in_any_order_keep_every_row(steps: list[str]) -> None:
-    """A restart forgets what was in flight, as a crash does."""
+    """A restart loses all state in memory, like a crash."""
     storage = new_storage()
     make(storage)
     to = on_clock(writer(storage), CLOCK)

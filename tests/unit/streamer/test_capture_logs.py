@@ -1,4 +1,4 @@
-"""What a part of the project logs is told with the events of a run, or as a line, redacted."""
+"""Logged warnings become events of a run, or lines of other commands, without secrets."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def build(*_: object) -> None:
 
 
 @pytest.mark.parametrize("log_format", ["text", "json"])
-def test_a_run_tells_it_among_its_events(
+def test_run_emits_warnings_as_events(
     log_format: str,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -47,9 +47,9 @@ def test_a_run_tells_it_among_its_events(
     assert main([*arguments, "--log-format", log_format]) == FAILED
     warned, failed = map(json.loads, log.read_text().splitlines())
     assert (warned["event"], failed["event"]) == ("WarningLogged", "RunFailed")
-    told = {name: warned[name] for name in ("level", "module", "message")}
+    reported = {name: warned[name] for name in ("level", "module", "message")}
     message = WARNING.replace("geheim", "***")
-    assert told == {
+    assert reported == {
         "level": "warning",
         "module": "lakemark.transaction.heartbeat",
         "message": message,
@@ -64,7 +64,7 @@ def test_a_run_tells_it_among_its_events(
         assert err == "lakemark: the store is gone\n"
 
 
-def test_any_other_command_tells_it_in_a_line(
+def test_other_commands_print_warnings_as_lines(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def execute(_: argparse.Namespace) -> int:
@@ -75,6 +75,6 @@ def test_any_other_command_tells_it_in_a_line(
     options = ["--storage", "aws_secret_access_key=geheim"]
     before = logging.getLogger("lakemark").handlers
     assert main(["table", "compact", "/lake/orders", *options]) == OK
-    told = WARNING.replace("geheim", "***")
-    assert capsys.readouterr() == ("", f"lakemark: warning: {told}\n")
+    reported = WARNING.replace("geheim", "***")
+    assert capsys.readouterr() == ("", f"lakemark: warning: {reported}\n")
     assert logging.getLogger("lakemark").handlers is before

@@ -35,10 +35,10 @@ def test_help_imports_no_engine() -> None:
         "except SystemExit: pass\n"
         "print({'pyspark', 'pyarrow', 'pydantic', 'rich', 'numpy'} & sys.modules.keys())"
     )
-    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert told.stdout.endswith("set()\n")
+    reported = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert reported.stdout.endswith("set()\n")
     for command in ("demo", "run", "validate", "query", "table", "checkpoint", "broker"):
-        assert re.search(rf"^ +{command}\s", told.stdout, re.MULTILINE)
+        assert re.search(rf"^ +{command}\s", reported.stdout, re.MULTILINE)
 
 
 def test_query_of_a_table_imports_neither_pandas_nor_spark_nor_the_pipeline(tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ def test_a_wrong_command_line_ends_with_2(arguments: list[str]) -> None:
     ],
     ids=lambda given: given if isinstance(given, str) else given[-1],
 )
-def test_a_number_that_is_none_is_told_in_words(
+def test_invalid_number_is_explained(
     arguments: list[str], problem: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as raised:
@@ -214,7 +214,7 @@ def test_a_wrong_configuration_ends_with_2_and_one_message(
     assert err == ("lakemark: table.type: 'mor': expected 'merge_on_read' or 'copy_on_write'\n")
 
 
-def test_a_secret_that_is_missing_is_told_before_the_run(
+def test_missing_secret_is_reported_before_the_run(
     pipeline: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     override = "spark.conf.spark.x={env: LAKEMARK_NOT_SET}"
@@ -248,11 +248,11 @@ def test_no_secret_is_in_an_error_or_its_trace(
     ):
         for arguments in (command, ["--debug", *command]):
             assert main(arguments) != OK
-            told = capsys.readouterr().err
-            assert shown in told.splitlines()[-1]
-            assert "geheim" not in told
-            assert "heimlich" not in told
-            assert ("Traceback" in told) == ("--debug" in arguments)
+            reported = capsys.readouterr().err
+            assert shown in reported.splitlines()[-1]
+            assert "geheim" not in reported
+            assert "heimlich" not in reported
+            assert ("Traceback" in reported) == ("--debug" in arguments)
 
 
 def test_a_query_is_checked_before_the_table_is_opened(
@@ -270,7 +270,7 @@ def test_a_query_is_checked_before_the_table_is_opened(
 
 
 @pytest.mark.parametrize("log_format", ["text", "json"])
-def test_a_run_that_fails_ends_at_once_whatever_it_left_at_work(
+def test_failed_run_exits_at_once_despite_running_threads(
     log_format: str, pipeline: str, tmp_path: Path
 ) -> None:
     program = [sys.executable, "-m", failing_run.__name__, str(tmp_path / "orders")]
@@ -279,8 +279,8 @@ def test_a_run_that_fails_ends_at_once_whatever_it_left_at_work(
         [*program, *arguments], capture_output=True, text=True, timeout=failing_run.HELD_S / 2
     )
     assert ended.returncode == FAILED
-    told = [line for line in ended.stderr.splitlines() if "there is no topic orders" in line]
-    assert [line[:7] for line in told] == ["lakemar" if log_format == "text" else '{"time"']
+    reported = [line for line in ended.stderr.splitlines() if "there is no topic orders" in line]
+    assert [line[:7] for line in reported] == ["lakemar" if log_format == "text" else '{"time"']
 
 
 @pytest.mark.parametrize("table", ["s3//bucket/t", "s3:/bucket/t"])

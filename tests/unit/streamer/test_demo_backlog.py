@@ -20,10 +20,10 @@ from transforms.decode.json import JsonDecoder
 
 
 def test_a_run_ends_with_the_batch_that_reaches_the_target() -> None:
-    told: list[Event] = []
+    reported: list[Event] = []
     stopped_after: list[int] = []
-    listener = StopWhenCaughtUp(told.append, target=30)
-    listener.stop = lambda: stopped_after.append(len(told))
+    listener = StopWhenCaughtUp(reported.append, target=30)
+    listener.stop = lambda: stopped_after.append(len(reported))
     events: list[Event] = [
         RunStarted("p", "t", "/t", {0: 4, 1: 6}, True),
         BatchPlanned(0, {0: 10, 1: 5}),
@@ -32,12 +32,12 @@ def test_a_run_ends_with_the_batch_that_reaches_the_target() -> None:
     ]
     for event in events:
         listener(event)
-    assert told == events
+    assert reported == events
     assert stopped_after == []
     listener(BatchWritten(1, "2", 5))
     assert stopped_after == [5]
     listener(RunStopped("interrupted", {}, 2, 20, 1.0))
-    assert told[-1] == RunStopped("caught up", {}, 2, 20, 1.0)
+    assert reported[-1] == RunStopped("caught up", {}, 2, 20, 1.0)
 
 
 def test_a_topic_that_is_read_already_ends_the_run_at_once() -> None:

@@ -26,7 +26,7 @@ BATCH = events.BatchWritten(
     stage_s={"read": 0.25, "write": 0.5},
     lag={0: 4, 1: 6},
 )
-TOLD: list[tuple[Event, str]] = [
+DESCRIBED: list[tuple[Event, str]] = [
     (
         events.MetricsServed("127.0.0.1", 9464),
         "metrics and health at http://127.0.0.1:9464/metrics, /health, /ready",
@@ -105,7 +105,7 @@ TOLD: list[tuple[Event, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("event", "line"), TOLD, ids=lambda v: type(v).__name__)
+@pytest.mark.parametrize(("event", "line"), DESCRIBED, ids=lambda v: type(v).__name__)
 def test_each_event_is_one_line(event: Event, line: str) -> None:
     assert describe(event) == line
 
@@ -114,11 +114,11 @@ def test_a_log_has_a_line_for_each_event_and_no_codes() -> None:
     out = io.StringIO()
     with show_run(Console(file=out, width=40)) as listener:
         assert isinstance(listener, PlainLines)
-        for event, _ in TOLD:
+        for event, _ in DESCRIBED:
             listener(event)
     lines = out.getvalue().splitlines()
     assert [re.sub(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ ", "", line) for line in lines] == [
-        text for _, text in TOLD
+        text for _, text in DESCRIBED
     ]
 
 
@@ -145,14 +145,14 @@ def test_a_failure_is_left_to_the_message_that_ends_the_command() -> None:
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
 @settings(max_examples=examples(20), deadline=None)
 @given(data=st.data())
-def test_every_event_has_its_words(kind: type[Any], data: st.DataObject) -> None:
+def test_every_event_has_a_description(kind: type[Any], data: st.DataObject) -> None:
     assert describe(data.draw(of_class(kind)))
 
 
-def test_a_terminal_shows_totals_batches_and_what_else_happened() -> None:
+def test_terminal_shows_totals_batches_and_notes() -> None:
     shown = LiveDisplay()
     console = Console(file=io.StringIO(), width=160)
-    for event, _ in TOLD:
+    for event, _ in DESCRIBED:
         shown(event)
         console.print(shown.render())
     assert isinstance(console.file, io.StringIO)

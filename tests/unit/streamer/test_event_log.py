@@ -21,7 +21,7 @@ from tests.unit.streamer.event_samples import CLASSES, of_class
 OWN = {"time", "pipeline", "event"}
 
 
-def told(event: Event) -> dict[str, Any]:
+def reported(event: Event) -> dict[str, Any]:
     out = io.StringIO()
     JsonEventWriter(out, "orders", lambda text: text)(event)
     (line,) = out.getvalue().splitlines()
@@ -33,7 +33,7 @@ def told(event: Event) -> dict[str, Any]:
 @settings(max_examples=examples(20), deadline=None)
 @given(data=st.data())
 def test_each_event_is_one_object_with_all_its_fields(kind: type[Any], data: st.DataObject) -> None:
-    line = told(data.draw(of_class(kind)))
+    line = reported(data.draw(of_class(kind)))
     assert datetime.fromisoformat(line["time"]).tzinfo is not None
     assert line["event"] == kind.__name__
     assert line.keys() == OWN | {field.name for field in fields(kind)}
@@ -94,7 +94,7 @@ def test_no_secret_of_the_configuration_is_written(
     assert len(passed_on) == 2
 
 
-def test_a_log_is_gone_on_with(tmp_path: Path) -> None:
+def test_event_log_is_appended(tmp_path: Path) -> None:
     log = tmp_path / "events"
     for name in ("first", "second"):
         with event_log(log, "orders", str, lambda _: None) as listener:

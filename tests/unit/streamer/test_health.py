@@ -62,7 +62,7 @@ def test_a_stream_without_records_is_well_for_ever(run: Run) -> None:
     )
 
 
-def test_what_follows_a_batch_may_be_stuck_too(run: Run) -> None:
+def test_service_after_a_batch_may_be_stuck(run: Run) -> None:
     run.health(STARTED)
     run.wait(5)
     run.health(BatchPlanned(3, {0: 5}))
@@ -81,7 +81,7 @@ def test_what_follows_a_batch_may_be_stuck_too(run: Run) -> None:
         CompactionResolved("20260501120000500"),
     ],
 )
-def test_a_compaction_that_fails_is_told_and_hides_no_stuck_batch(
+def test_failed_compaction_is_reported_and_hides_no_stuck_batch(
     run: Run, end: CompactionCompleted | CompactionResolved
 ) -> None:
     run.health(STARTED)
@@ -90,15 +90,15 @@ def test_a_compaction_that_fails_is_told_and_hides_no_stuck_batch(
     run.now += 40
     run.health(CompactionFailed("20260501120000500", "busy", 3, 30.0, 1.0, "StorageUnavailable"))
     assert run.health.verdict().is_ready
-    told = "batch 0; compaction failing for 30 s (StorageUnavailable)"
-    assert run.health.verdict().reason == told
+    reported = "batch 0; compaction failing for 30 s (StorageUnavailable)"
+    assert run.health.verdict().reason == reported
     run.now += 30
     assert run.health.verdict().reason == "stuck for 70 s: batch 0"
     run.health(end)
     assert run.health.verdict().reason == "batch 0"
 
 
-def test_a_compaction_goes_on_failing_whatever_becomes_of_another(run: Run) -> None:
+def test_failing_compaction_is_not_reset_by_another(run: Run) -> None:
     run.health(STARTED)
     run.wait(5)
     run.health(CompactionFailed("1", "busy", 3, 30.0, 1.0, "StorageUnavailable"))
@@ -162,7 +162,7 @@ def test_a_run_that_has_ended_is_neither(
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
 @settings(max_examples=examples(20), deadline=None)
 @given(data=st.data())
-def test_every_event_is_a_sign_of_life_or_the_end(kind: type[Any], data: st.DataObject) -> None:
+def test_every_event_counts_as_progress_or_the_end(kind: type[Any], data: st.DataObject) -> None:
     run = Run()
     run.now += 50
     run.health(data.draw(of_class(kind)))

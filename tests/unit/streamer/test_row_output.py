@@ -75,7 +75,7 @@ def test_a_file_that_cannot_be_written_is_named_itself(tmp_path: Path, extension
     assert ".part" not in str(raised.value)
 
 
-def test_a_place_for_a_file_is_looked_at_before_anything_is_read(tmp_path: Path) -> None:
+def test_path_of_an_output_file_is_checked_before_anything_is_read(tmp_path: Path) -> None:
     with pytest.raises(InvalidConfig, match=r"the folder .*missing does not exist; create"):
         check_file(tmp_path / "missing" / "rows.csv")
     (tmp_path / "folder.csv").mkdir()
@@ -83,7 +83,7 @@ def test_a_place_for_a_file_is_looked_at_before_anything_is_read(tmp_path: Path)
         check_file(tmp_path / "folder.csv")
 
 
-def test_no_rows_are_told(tmp_path: Path) -> None:
+def test_empty_grid_prints_a_message(tmp_path: Path) -> None:
     console = Console(file=io.StringIO(), width=100)
     assert print_rows([], console) == 0
     assert isinstance(console.file, io.StringIO)

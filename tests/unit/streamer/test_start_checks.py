@@ -1,4 +1,4 @@
-"""What is wrong shows before Spark starts, and what is checked leaves nothing behind."""
+"""Errors are reported before Spark starts, and the checks leave nothing behind."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def config_of(folder: Path, **sections: Mapping[str, object]) -> PipelineConfig:
 
 
 def check(config: PipelineConfig, what: str) -> None:
-    """The checks whose name begins so."""
+    """Run the checks whose name has this prefix."""
     found = [one for name, one in remote_checks(config).items() if name.startswith(what)]
     assert found
     for one in found:
@@ -120,7 +120,7 @@ def test_missing_topic_is_reported_and_not_created(
     assert files(tmp_path) == []
 
 
-def test_place_of_a_new_table_is_left_as_it_is(tmp_path: Path) -> None:
+def test_checks_do_not_create_the_folder_of_a_new_table(tmp_path: Path) -> None:
     check(config_of(tmp_path), "table ")
     check(config_of(tmp_path), "dead-letter table ")
     assert files(tmp_path) == []
@@ -145,7 +145,7 @@ def test_folder_that_is_not_a_table_is_refused(tmp_path: Path, name: str) -> Non
         check(config_of(tmp_path), "table " if name == "rows" else "dead-letter table ")
 
 
-def test_path_that_the_system_does_not_look_up_is_refused(tmp_path: Path) -> None:
+def test_path_that_the_system_rejects_is_refused(tmp_path: Path) -> None:
     path = str(tmp_path / ("a" * 300))
     with pytest.raises(InvalidConfig, match=f"{path}: File name too long; "):
         check(config_of(tmp_path, table={"path": path}), "table ")
@@ -244,7 +244,7 @@ def test_check_that_takes_longer_does_not_stop_the_start_and_is_named(
     assert f"schema registry {registry.url}: no answer within 0 s" in caplog.text
 
 
-def test_broker_that_cannot_be_asked_without_java_is_left_to_spark(
+def test_broker_check_is_skipped_if_librdkafka_cannot_connect(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     consumer = {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}

@@ -1,4 +1,4 @@
-"""What Spark throws, in the project's own words."""
+"""Failures of Spark are translated to errors of this project."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ ModuleNotFoundError: No module named 'streamer'
         ("OffsetOutOfRange for x", DataLoss, "removed from the topic before they were read: Off"),
     ],
 )
-def test_a_failure_of_the_stream_is_told_in_one_line(
+def test_stream_failure_is_reported_in_one_line(
     text: str, kind: type[Exception], message: str
 ) -> None:
     error = translate(PySparkException(text))

@@ -15,7 +15,7 @@ SECRET = "geheim-4711"
 
 
 def folder_and_arguments() -> tuple[Path, list[str]]:
-    """Where the files lie, and all arguments, as ``spark-submit`` would get them."""
+    """The folder of the files, and the arguments for ``spark-submit``."""
     words = shlex.split(os.environ["PYSPARK_SUBMIT_ARGS"])
     assert words[0] == "--properties-file"
     return Path(words[1]).parent, words[2:]

@@ -1,4 +1,4 @@
-"""``lakemark table check`` finds what the metadata table says wrongly, and counts keys."""
+"""``lakemark table check`` finds differences of the metadata table, and counts keys."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from streamer.cli import main
 from tests.tables import Row, commit, data_files, make, writer
 
 
-def test_a_file_that_is_gone_is_found_and_a_rebuild_forgets_it(
+def test_missing_file_is_reported_and_a_rebuild_removes_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     place = str(tmp_path / "t")
@@ -37,7 +37,9 @@ def test_a_file_that_is_gone_is_found_and_a_rebuild_forgets_it(
     first, *ranges = (json.loads(line) for line in capsys.readouterr().out.splitlines())
     assert (first["place"], first["what"]) == (gone, "size")
     about_it = {gone.removeprefix("south/"), "south/"}
-    assert {told["place"] for told in ranges} == about_it, "statistics of it, and bounds by it"
+    assert {reported["place"] for reported in ranges} == about_it, (
+        "statistics of it, and bounds by it"
+    )
     own = {path: (tmp_path / "t" / path).read_bytes() for path in _metadata_files(tmp_path / "t")}
     assert main(["table", "check", place, "--rebuild"]) == 1
     assert "add --run to replace the metadata table" in capsys.readouterr().err
@@ -75,7 +77,7 @@ def test_keys_in_several_partitions_are_counted_and_are_no_difference(
     assert "unique" not in capsys.readouterr().out
 
 
-def test_a_writer_goes_on_with_a_metadata_table_that_was_made_anew_beside_it(
+def test_writer_continues_with_a_metadata_table_that_another_process_rebuilt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = str(tmp_path / "t")
@@ -95,7 +97,7 @@ def test_a_writer_goes_on_with_a_metadata_table_that_was_made_anew_beside_it(
     own = FolderStorage(storage, METADATA_FOLDER)
     files = {kind: count for kind, _, count in bootstrap.PARTITIONS}
     assert {kind: _file_groups(own, kind) for kind in files} == files
-    assert not TimelineStore(own).load().completed(Action.COMMIT), "it was told of two commits"
+    assert not TimelineStore(own).load().completed(Action.COMMIT), "it has two commits"
 
 
 def _metadata_files(table: Path) -> list[str]:

@@ -15,7 +15,7 @@ from streamer.broker.launch import supervisor_command
 from streamer.broker.process import ProcessIdentity
 from tests.waiting import until
 
-#: Starts a supervised command in a thread that ends at once, tells both process ids, and waits.
+#: Starts a supervised command in a thread that ends at once, prints both process ids, and waits.
 _PARENT = """
 import os, subprocess, sys, threading, time
 from streamer.broker.launch import supervisor_command
@@ -89,7 +89,7 @@ def start_detached(folder: Path) -> int:
     """Start a command that does not listen to SIGTERM; its process id."""
     deaf = "trap '' TERM; echo $$; while :; do sleep 1; done"
     with (folder / "log").open("wb") as log:
-        told = subprocess.run(
+        reported = subprocess.run(
             supervisor_command(["detached"], ["sh", "-c", deaf]),
             stdout=subprocess.PIPE,
             stderr=log,
@@ -97,5 +97,5 @@ def start_detached(folder: Path) -> int:
             check=True,
         )
     until(lambda: (folder / "log").read_bytes().endswith(b"\n"))
-    assert (folder / "log").read_bytes() == told.stdout
-    return int(told.stdout)
+    assert (folder / "log").read_bytes() == reported.stdout
+    return int(reported.stdout)

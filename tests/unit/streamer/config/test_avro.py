@@ -24,7 +24,7 @@ def tree(**decode: object) -> dict[str, Any]:
     }
 
 
-def told(decode: dict[str, object], *overrides: str) -> list[str]:
+def reported(decode: dict[str, object], *overrides: str) -> list[str]:
     given = tree(**decode)
     for override in overrides:
         apply_override(given, override)
@@ -73,14 +73,16 @@ def test_the_format_is_json_unless_something_else_is_said() -> None:
         ({"format": "json", "tombstone_key": "avro"}, "decode.tombstone_key: avro has no effect"),
     ],
 )
-def test_what_cannot_be_is_told_with_its_place(decode: dict[str, object], problem: str) -> None:
-    lines = told(decode)
+def test_invalid_avro_setting_is_reported_with_its_path(
+    decode: dict[str, object], problem: str
+) -> None:
+    lines = reported(decode)
     assert any(problem in line for line in lines), lines
     assert "hidden" not in "".join(lines)
 
 
-def test_absent_fields_are_left_to_json() -> None:
-    (line,) = told({"schema_registry": REGISTRY}, "table.partial_update=absent_fields")
+def test_absent_fields_need_json() -> None:
+    (line,) = reported({"schema_registry": REGISTRY}, "table.partial_update=absent_fields")
     assert line.startswith("table.partial_update: absent_fields needs JSON records, but")
 
 
@@ -103,7 +105,7 @@ def test_secrets_are_found_when_needed_and_never_shown(monkeypatch: pytest.Monke
     assert "hidden" not in render_yaml(plain)
 
 
-def test_schemas_may_lie_in_files_beside_the_pipeline(tmp_path: Path) -> None:
+def test_schemas_may_be_in_files_next_to_the_pipeline(tmp_path: Path) -> None:
     (tmp_path / "order.avsc").write_text(RECORD)
     (tmp_path / "key.avsc").write_text('"string"')
     given = tree(

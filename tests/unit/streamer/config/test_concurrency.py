@@ -8,7 +8,7 @@ from lakemark.timeline.lock import LockProvider
 from lakemark.transaction.heartbeat import HeartbeatPolicy
 from lakemark.transaction.multi_writer import MultiWriter
 from streamer.config.concurrency import ConcurrencyConfig, LockConfig
-from tests.unit.streamer.config.test_cross_checks import told
+from tests.unit.streamer.config.test_cross_checks import reported
 
 
 def test_a_pipeline_is_the_only_writer_unless_it_says_otherwise() -> None:
@@ -52,7 +52,5 @@ def test_settings_become_the_policy() -> None:
         ),
     ],
 )
-def test_what_keeps_nobody_apart_or_everybody_out_is_refused(
-    settings: list[str], problem: str
-) -> None:
-    assert any(line.strip().lstrip("- ").startswith(problem) for line in told(*settings))
+def test_unusable_lock_or_clock_skew_is_refused(settings: list[str], problem: str) -> None:
+    assert any(line.strip().lstrip("- ").startswith(problem) for line in reported(*settings))

@@ -8,7 +8,7 @@ from streamer.config.errors import ConfigError
 from streamer.config.load import apply_override, validated
 
 
-def told(*overrides: str) -> list[str]:
+def reported(*overrides: str) -> list[str]:
     tree: dict[str, object] = {
         "source": {"bootstrap_servers": "b:1", "topic": "t"},
         "decode": {"schema": {"id": "string", "ts": "bigint", "at": "struct<day:date>"}},
@@ -154,7 +154,7 @@ CASES: Mapping[str, tuple[list[str], str]] = {
         ["table.merge_mode=custom"],
         "table.merge_mode: custom needs merger: name a class as package.module:Class",
     ),
-    "a merger that nobody asks": (
+    "a merger without an effect": (
         ["table.merge_mode=commit_time", "table.merger=shop:Totals"],
         "table.merger: shop:Totals has no meaning with merge_mode commit_time; write custom",
     ),
@@ -162,7 +162,7 @@ CASES: Mapping[str, tuple[list[str], str]] = {
         ["table.merger=shop.Totals"],
         "table.merger: merger 'shop.Totals' is not a class path; write it as package.module:Class",
     ),
-    "a merger beside a partial update": (
+    "a merger and a partial update": (
         ["table.merger=shop:Totals", "table.partial_update=ignore_defaults"],
         "table.partial_update: ignore_defaults has no meaning with a merger of your own",
     ),
@@ -174,7 +174,7 @@ CASES: Mapping[str, tuple[list[str], str]] = {
         ["table.unavailable_value=gone"],
         "table.unavailable_value: 'gone' has no meaning with partial_update none",
     ),
-    "a payload that nobody knows": (
+    "an unknown payload": (
         ["table.payload=FirstValueAvroPayload"],
         "table.payload: FirstValueAvroPayload is unknown; known are DefaultHoodieRecordPayload",
     ),
@@ -323,8 +323,8 @@ CASES: Mapping[str, tuple[list[str], str]] = {
 
 
 @pytest.mark.parametrize(("overrides", "problem"), CASES.values(), ids=CASES)
-def test_it_is_refused_and_says_why(overrides: list[str], problem: str) -> None:
-    (line,) = told(*overrides)
+def test_contradiction_is_refused_with_its_reason(overrides: list[str], problem: str) -> None:
+    (line,) = reported(*overrides)
     assert line.startswith(problem)
 
 
@@ -364,10 +364,10 @@ def test_it_is_refused_and_says_why(overrides: list[str], problem: str) -> None:
     ],
     ids=str,
 )
-def test_what_goes_together_is_accepted(overrides: list[str]) -> None:
-    assert told(*overrides) == []
+def test_valid_combinations_are_accepted(overrides: list[str]) -> None:
+    assert reported(*overrides) == []
 
 
-def test_several_contradictions_are_told_together() -> None:
+def test_several_contradictions_are_reported_together() -> None:
     overrides = ("table.merge_mode=event_time", "table.partition_by=day", "decode.rescue_column=r")
-    assert len(told(*overrides)) == 3
+    assert len(reported(*overrides)) == 3

@@ -74,7 +74,7 @@ def test_where_a_raw_key_cannot_name_a_row_tombstones_hold_json(file: Path, over
     assert load_text(file, SMALLEST, override).decode.tombstone_key == "json"
 
 
-def test_every_problem_is_told_at_once_with_its_path_and_what_is_accepted(file: Path) -> None:
+def test_all_problems_are_reported_with_path_and_accepted_values(file: Path) -> None:
     text = """
         source: {bootstrap_servers: "b:1", topic: t, starting_offsets: newest, topik: x,
                  max_records_per_batch: 0}
@@ -132,7 +132,7 @@ _NO_VALUE_SHOWN = "--set source.consumer.sasl.jaas.config: expected a.b.c=value"
     ],
     ids=lambda text: text[:24],
 )
-def test_a_wrong_override_is_told_like_a_wrong_setting(
+def test_wrong_override_is_reported_like_a_wrong_setting(
     file: Path, override: str, problem: str
 ) -> None:
     assert problems(file, SMALLEST, override) == [problem]
@@ -186,10 +186,10 @@ def test_overrides_take_yaml_and_names_with_dots(file: Path) -> None:
     ids=lambda text: text[:24],
 )
 def test_a_file_that_is_no_pipeline(file: Path, text: str, problem: str) -> None:
-    (told,) = problems(file, text)
-    assert told.endswith(problem)
-    assert told.startswith(str(file))
-    assert "geheim" not in told
+    (reported,) = problems(file, text)
+    assert reported.endswith(problem)
+    assert reported.startswith(str(file))
+    assert "geheim" not in reported
 
 
 def test_a_file_that_is_not_there() -> None:
@@ -230,12 +230,12 @@ def test_a_store_that_does_not_answer_is_no_fault_of_the_configuration(
     ],
 )
 def test_a_value_that_cannot_be_is_shown(file: Path, setting: str, problem: str) -> None:
-    (told,) = problems(file, SMALLEST, setting)
-    assert told.startswith(f"{setting.partition('=')[0]}: ")
-    assert problem in told
+    (reported,) = problems(file, SMALLEST, setting)
+    assert reported.startswith(f"{setting.partition('=')[0]}: ")
+    assert problem in reported
 
 
-def test_a_place_in_the_home_folder(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_path_in_the_home_folder_is_expanded(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/ann")
     config = load_text(file, SMALLEST, "table.path=~/lake/orders")
     assert config.table.path == "/home/ann/lake/orders"
@@ -247,7 +247,7 @@ def test_a_pipeline_is_read_from_any_store(tmp_path: Path) -> None:
     assert load(f"file://{tmp_path}/pipeline.yaml").name == "orders"
 
 
-def test_an_avro_schema_file_lies_beside_the_pipeline_and_becomes_columns(file: Path) -> None:
+def test_avro_schema_file_next_to_the_pipeline_becomes_columns(file: Path) -> None:
     schema = {
         "type": "record",
         "name": "order",
@@ -265,8 +265,8 @@ def test_an_avro_schema_file_lies_beside_the_pipeline_and_becomes_columns(file: 
 @pytest.mark.parametrize("content", ["{", '"string"', '{"type": "record"}'])
 def test_a_file_that_is_no_avro_schema_is_named(file: Path, content: str) -> None:
     file.with_name("order.avsc").write_text(content)
-    (told,) = problems(file, SMALLEST, "decode.schema={avro: order.avsc}")
-    assert told.startswith("decode.schema.avro: ")
+    (reported,) = problems(file, SMALLEST, "decode.schema={avro: order.avsc}")
+    assert reported.startswith("decode.schema.avro: ")
 
 
 def test_the_resolved_pipeline_loads_again_as_the_same(file: Path) -> None:
@@ -309,8 +309,8 @@ def test_the_schema_for_editors_is_the_one_in_the_docs() -> None:
     ],
 )
 def test_a_value_has_the_type_of_its_setting(file: Path, override: str, problem: str) -> None:
-    (told,) = problems(file, SMALLEST, override)
-    assert problem in told
+    (reported,) = problems(file, SMALLEST, override)
+    assert problem in reported
 
 
 def test_a_whole_number_of_seconds_and_lists_are_what_they_seem(file: Path) -> None:
@@ -385,19 +385,19 @@ def test_brokers_are_named_as_kafka_takes_them(file: Path, given: str) -> None:
     ],
 )
 @pytest.mark.parametrize("setting", ["table.path", "dead_letters.path"])
-def test_a_place_that_no_store_has_is_told_once(
+def test_unsupported_location_is_reported_once(
     file: Path, setting: str, path: str, reason: str
 ) -> None:
-    (told,) = problems(file, SMALLEST, f"{setting}={path}")
-    assert told.startswith(f"{setting}: ")
-    assert reason in told
-    assert "geheim" not in told
+    (reported,) = problems(file, SMALLEST, f"{setting}={path}")
+    assert reported.startswith(f"{setting}: ")
+    assert reason in reported
+    assert "geheim" not in reported
 
 
 @pytest.mark.parametrize("given", ["", "null", "5", "[order.avsc]"])
 def test_a_schema_file_without_a_path_is_asked_for_one(file: Path, given: str) -> None:
-    (told,) = problems(file, SMALLEST, f"decode.schema={{avro: {given}}}")
-    assert told.startswith(
+    (reported,) = problems(file, SMALLEST, f"decode.schema={{avro: {given}}}")
+    assert reported.startswith(
         "decode.schema.avro: expected the path or the URL of an Avro schema file"
     )
 
@@ -405,21 +405,21 @@ def test_a_schema_file_without_a_path_is_asked_for_one(file: Path, given: str) -
 def test_broken_url_of_a_pipeline_or_schema_file_is_refused(file: Path) -> None:
     with pytest.raises(ConfigError, match="write s3://"):
         load("s3//bucket/pipeline.yaml")
-    (told,) = problems(file, SMALLEST, "decode.schema={avro: 's3:/bucket/order.avsc'}")
-    assert told.startswith("decode.schema.avro: ")
-    assert "write s3://" in told
+    (reported,) = problems(file, SMALLEST, "decode.schema={avro: 's3:/bucket/order.avsc'}")
+    assert reported.startswith("decode.schema.avro: ")
+    assert "write s3://" in reported
 
 
 def test_decimal_without_scale_is_refused(file: Path) -> None:
-    (told,) = problems(file, SMALLEST, "decode.schema={id: string, amount: decimal}")
-    assert "column 'amount'" in told
-    assert "such as decimal(18, 2)" in told
+    (reported,) = problems(file, SMALLEST, "decode.schema={id: string, amount: decimal}")
+    assert "column 'amount'" in reported
+    assert "such as decimal(18, 2)" in reported
 
 
 def test_checking_a_pipeline_needs_no_spark() -> None:
     program = "import sys, streamer.commands.validate; print({'pyspark'} & sys.modules.keys())"
-    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert told.stdout == "set()\n"
+    reported = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert reported.stdout == "set()\n"
 
 
 @pytest.mark.parametrize(
@@ -434,6 +434,6 @@ def test_a_moment_to_start_at_is_resolved_to_milliseconds(file: Path, given: str
 
 
 @pytest.mark.parametrize("given", ["2026-01-31T06:00:00", "2026-01-31", "now", "-5", "1960-01-01"])
-def test_a_moment_without_a_zone_is_none(file: Path, given: str) -> None:
+def test_time_without_a_zone_is_refused(file: Path, given: str) -> None:
     (problem,) = problems(file, SMALLEST, f"source.starting_offsets={{timestamp: {given}}}")
     assert "timestamp: expected a time with its zone, such as 2026-01-31T06:00:00Z" in problem

@@ -62,7 +62,7 @@ def test_values_are_found_when_they_are_needed(
     }
 
 
-def test_all_that_cannot_be_found_is_told(tmp_path: Path) -> None:
+def test_all_missing_secrets_are_reported(tmp_path: Path) -> None:
     binary = tmp_path / "binary"
     binary.write_bytes(b"\xff")
     config = pipeline(
@@ -115,7 +115,7 @@ def test_nothing_ever_prints_a_secret(name: str, tmp_path: Path) -> None:
     spark.io.encryption.keySizeBits spark.kubernetes.authenticate.driver.serviceAccountName
     """.split(),
 )
-def test_what_is_no_secret_is_shown(name: str) -> None:
+def test_values_that_are_not_secret_are_shown(name: str) -> None:
     assert f"{name}: '5'" in render_yaml(pipeline(**{name: 5}))
 
 
@@ -171,7 +171,7 @@ def test_a_password_of_a_url_is_not_shown_without_the_url_either(password: str) 
         "topic@3 of broker:9092",
     ],
 )
-def test_places_are_shown_in_messages(text: str) -> None:
+def test_paths_are_shown_in_messages(text: str) -> None:
     assert build_redactor(pipeline())(text) == text
 
 
@@ -188,7 +188,7 @@ def test_places_are_shown_in_messages(text: str) -> None:
         "record_key=5",
     ],
 )
-def test_names_of_places_and_classes_are_shown(text: str) -> None:
+def test_paths_and_class_names_are_not_masked(text: str) -> None:
     assert text in render_yaml(pipeline(options=text))
 
 

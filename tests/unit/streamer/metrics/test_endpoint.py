@@ -48,7 +48,7 @@ def test_metrics_are_served(port: int) -> None:
     assert get(port, "/")[0] == 404
 
 
-def test_metrics_that_cannot_be_told_are_an_error_with_its_reason_in_the_log(
+def test_metrics_that_cannot_be_collected_answer_500_and_log_the_reason(
     health: Health, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Broken(Collector):
@@ -89,7 +89,7 @@ def test_nothing_is_listened_on_after_the_end(health: Health) -> None:
         assert again == port
 
 
-def test_a_port_that_is_taken_is_refused(health: Health) -> None:
+def test_port_in_use_is_refused(health: Health) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         with pytest.raises(CannotListen, match=rf"127.0.0.1:{port} \(Address already") as refused:

@@ -87,7 +87,7 @@ def test_every_event_is_counted_and_what_is_shown_can_be_parsed(
     assert {family.name for family in text_string_to_metric_families(text)}
 
 
-def test_a_batch_is_taken_apart(watched: Watched) -> None:
+def test_batch_is_counted_by_stage_and_kind(watched: Watched) -> None:
     watched.metrics(STARTED)
     watched.metrics(BatchPlanned(0, {0: 5, 1: 3}))
     assert watched("batch_in_progress_records") == 8
@@ -129,7 +129,7 @@ def test_lag_is_known_while_a_batch_is_stuck_and_its_age_grows(watched: Watched)
     metrics(STARTED)
     metrics(BatchPlanned(0, {0: 5, 1: 0}))
     assert watched("lag_records", partition="0") == 5
-    assert math.isnan(watched("lag_seconds", partition="0")), "nobody has looked yet"
+    assert math.isnan(watched("lag_seconds", partition="0")), "the topic was not polled yet"
     metrics.record_lag({0: 7, 1: 0}, {0: 990.0})
     assert watched("lag_records", partition="0") == 7
     watched.clock.now += 60
@@ -161,7 +161,7 @@ def test_a_failed_attempt_commits_no_offsets(watched: Watched) -> None:
     assert watched("retries_total") == 1
 
 
-def test_troubles_and_services_are_counted_by_kind(watched: Watched) -> None:
+def test_failures_and_services_are_counted_by_kind(watched: Watched) -> None:
     watched.metrics(Retrying("no broker", 2, 5, 1.0, "StreamInterrupted"))
     watched.metrics(RunFailed("DataLoss", "gone"))
     lost = {"topic": "orders", "partition": 3, "from": 5, "to": 9, "count": 4}
@@ -201,7 +201,7 @@ def test_the_shape_of_the_table_is_shown(watched: Watched) -> None:
 @pytest.mark.parametrize(
     "end", [CompactionCompleted(COMPACTION, 2, 70, 800, 1.5), CompactionResolved(COMPACTION)]
 )
-def test_a_compaction_beside_the_batches_is_watched_by_itself(
+def test_asynchronous_compaction_has_its_own_metrics(
     watched: Watched, end: CompactionCompleted | CompactionResolved
 ) -> None:
     watched.metrics(CompactionStarted(COMPACTION, 2, 800))
@@ -237,7 +237,7 @@ def test_a_label_has_a_bounded_number_of_values(values: list[str]) -> None:
     assert label(values[0] if values else "first") == (values[0] if values else "first")
 
 
-def test_what_is_shown_is_what_is_documented(watched: Watched) -> None:
+def test_exported_metrics_are_documented(watched: Watched) -> None:
     documented = set(re.findall(r"^\| `(lakemark_\w+)", DOCUMENT.read_text(), re.MULTILINE))
     assert documented == exported(watched)
 

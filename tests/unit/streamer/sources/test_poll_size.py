@@ -18,7 +18,7 @@ def test_the_polls_of_all_partitions_share_a_part_of_the_heap(
     assert poll_records(GIB, partitions, record_bytes) == records
 
 
-def test_looks_lie_where_reading_goes_on_half_way_and_at_the_end() -> None:
+def test_samples_are_at_the_start_half_way_and_at_the_end() -> None:
     available = {0: OffsetRange(5, 105), 1: OffsetRange(0, 4), 2: OffsetRange(9, 9)}
     assert sample_offsets({0: 15, 1: 4, 2: 9}, available) == [
         {0: 15, 1: 0},
@@ -28,7 +28,7 @@ def test_looks_lie_where_reading_goes_on_half_way_and_at_the_end() -> None:
     assert sample_offsets({2: 9}, available) == []
 
 
-def test_of_many_partitions_some_are_looked_into() -> None:
+def test_some_of_many_partitions_are_sampled() -> None:
     available = {number: OffsetRange(0, 100) for number in range(100)}
     first, *_ = sample_offsets(dict.fromkeys(range(100), 50), available)
     assert 8 <= len(first) <= 16
