@@ -1,8 +1,8 @@
-"""A checkpoint inside a commit, where Apache Hudi's streamer keeps it: keys of extra metadata.
+"""The keys of extra metadata under which Apache Hudi's streamer records a checkpoint in a commit.
 
-Releases 1.0 to 1.2 of Apache Hudi write the second key for Kafka sources, older and newer ones the
-first; their readers probe the second, then the first. This project reads in the same order and
-writes the first. A commit never carries both: a stale second key would win.
+Releases 1.0 to 1.2 of Apache Hudi write the second key for Kafka sources; older and newer releases
+write the first. All of them read the second key, and then the first. This project reads in the same
+order and writes the first. It never writes both, because a stale second key would win.
 """
 
 from __future__ import annotations
@@ -19,78 +19,78 @@ RESET_KEY = "deltastreamer.checkpoint.reset_key"
 RESET_KEY_V2 = "streamer.checkpoint.reset.key.v2"
 IGNORE_KEY = "deltastreamer.checkpoint.ignore_key"
 
-#: What Apache Hudi's streamer notes of its command line, so that it obeys each option once.
+#: Options of its command line that Apache Hudi's streamer records, so as to apply each only once.
 APPLIED_KEYS = frozenset({RESET_KEY, RESET_KEY_V2, IGNORE_KEY})
 
 
 class DamagedCheckpoint(Permanent):
-    """A commit carries a checkpoint that cannot be read, so nobody knows where to go on.
+    """A commit has a checkpoint that cannot be read, so the offsets to resume from are not known.
 
     Attributes:
-        commit: the commit, or "" where it is not known.
+        commit: requested time of the commit, or "" if it is not known.
         key: the key of its extra metadata.
-        value: what was found there.
+        value: the value of the key.
     """
 
     def __init__(self, commit: str, key: str, value: str) -> None:
-        place = f"commit {commit}" if commit else "the commit"
+        subject = f"commit {commit}" if commit else "the commit"
         super().__init__(
-            f"{place} carries {key}={value!r}, expected topic,partition:offset,…; set the offsets "
+            f"{subject} has {key}={value!r}, expected topic,partition:offset,…; set the offsets "
             "to resume from with lakemark checkpoint set TABLE OFFSETS --run"
         )
         self.commit, self.key, self.value = commit, key, value
 
 
 def encode(checkpoint: KafkaCheckpoint) -> dict[str, str]:
-    """The extra metadata that keeps ``checkpoint`` in a commit."""
+    """The extra metadata that records ``checkpoint`` in a commit."""
     return {CHECKPOINT_KEY: str(checkpoint)}
 
 
 def decode(extra_metadata: Mapping[str, str], commit: str = "") -> KafkaCheckpoint | None:
-    """The checkpoint in a commit's extra metadata, or None when it carries none.
+    """Decode the checkpoint in the extra metadata of a commit; None if it has none.
 
     Args:
         extra_metadata: of the commit.
-        commit: its name, for the error.
+        commit: requested time of the commit, for the error.
 
     Raises:
-        DamagedCheckpoint: a key is present and its value is empty or unreadable.
+        DamagedCheckpoint: a key is present, and its value is empty or unreadable.
     """
     key = checkpoint_key(extra_metadata)
-    return None if key is None else parse(commit, key, extra_metadata[key])
+    return None if key is None else parse_checkpoint(commit, key, extra_metadata[key])
 
 
 def checkpoint_key(extra_metadata: Mapping[str, str]) -> str | None:
-    """Which key of a commit keeps its checkpoint."""
+    """The key that has the checkpoint of a commit, or None."""
     return next((k for k in (CHECKPOINT_KEY_V2, CHECKPOINT_KEY) if k in extra_metadata), None)
 
 
-def applied(extra_metadata: Mapping[str, str]) -> dict[str, str]:
-    """What Apache Hudi's streamer must find beside the checkpoint when it goes on after us."""
+def applied_options(extra_metadata: Mapping[str, str]) -> dict[str, str]:
+    """The options that Apache Hudi's streamer has applied, which it must find when it resumes."""
     return {k: v for k, v in extra_metadata.items() if k in APPLIED_KEYS}
 
 
-def carried_forward(extra_metadata: Mapping[str, str]) -> dict[str, str]:
-    """What a commit without progress of its own takes over from the one before it.
+def carry_forward(extra_metadata: Mapping[str, str]) -> dict[str, str]:
+    """Copy the progress of an earlier commit into a commit that makes none, such as a compaction.
 
-    The checkpoint moves to the first key; resets and the like stay as they are, so that Apache
-    Hudi's streamer still knows that it has applied them. What is known of all streamers stays, too.
+    The checkpoint moves to the first key. The options that Apache Hudi's streamer has applied are
+    copied, so that it does not apply them again; so is the progress of all streamers.
 
     Raises:
-        DamagedCheckpoint: a key is present and its value is empty or unreadable.
+        DamagedCheckpoint: a key is present, and its value is empty or unreadable.
     """
-    kept = applied(extra_metadata)
+    copied = applied_options(extra_metadata)
     if keys.CHECKPOINTS in extra_metadata:
-        kept[keys.CHECKPOINTS] = extra_metadata[keys.CHECKPOINTS]
+        copied[keys.CHECKPOINTS] = extra_metadata[keys.CHECKPOINTS]
     checkpoint = decode(extra_metadata)
-    return kept if checkpoint is None else {**kept, **encode(checkpoint)}
+    return copied if checkpoint is None else {**copied, **encode(checkpoint)}
 
 
-def parse(commit: str, key: str, value: str | None) -> KafkaCheckpoint:
-    """The checkpoint that a commit keeps under a key.
+def parse_checkpoint(commit: str, key: str, value: str | None) -> KafkaCheckpoint:
+    """Parse the checkpoint that a commit has under a key.
 
     Raises:
-        DamagedCheckpoint: there is none in it, or it names no partition.
+        DamagedCheckpoint: the value is not a checkpoint, or it has no partition.
     """
     try:
         checkpoint = KafkaCheckpoint.parse(value or "")

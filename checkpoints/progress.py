@@ -1,19 +1,19 @@
-"""How far each streamer of a table has read; every commit of ours carries all that is known.
+"""The progress of each streamer of a table, which every commit of this project records.
 
-Several streamers may write one table, each under an identity of its own. The default one, whose
-identity is "", keeps its checkpoint where Apache Hudi's streamer does as well (``codec``). A commit
-of one streamer, or of a service, takes over what the others have read: so none of them depends on
-how long its own last commit stays in the active timeline.
+Several streamers may write one table, each with its own identity. The default streamer, whose
+identity is "", also records its checkpoint under the keys of Apache Hudi's streamer
+(``commit_keys``). A commit of a streamer or of a table service copies the progress of the other
+streamers. So no streamer depends on how long its own last commit stays in the active timeline.
 
-What is taken over may be older than what the other has committed meanwhile. Each entry therefore
-says when it was true, and the latest counts, whichever commit tells it.
+A copy may be older than a later commit of that streamer. Each entry therefore has the time as of
+which it is true, and the latest entry counts, whichever commit records it.
 
-As JSON under ``lakemark.checkpoints``::
+The progress is stored as JSON under ``lakemark.checkpoints``::
 
     {"as_of": time, "streamers": {identity: {"checkpoint": text or null, "commit": time,
      "known_at": time, "topic_id": text, "obeyed": {key: text}}}}
 
-A key whose value would be empty is left out; ``checkpoint`` is null where it was reset.
+A key whose value would be empty is omitted. ``checkpoint`` is null if it was reset.
 """
 
 from __future__ import annotations
@@ -30,24 +30,25 @@ from lakemark.config import keys
 from lakemark.errors import InvalidConfig
 from lakemark.model.instant import Instant
 
-#: Identity of the streamer that shares its checkpoint with Apache Hudi's.
+#: Identity of the streamer that shares its checkpoint with Apache Hudi's streamer.
 DEFAULT_IDENTITY = ""
-#: What an identity may be.
+#: The identities that are accepted.
 IDENTITY_PATTERN = r"[A-Za-z0-9._-]{0,249}"
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far one streamer has read.
+    """The progress of one streamer.
 
     Attributes:
-        checkpoint: the next offset of each partition; None when it was reset.
-        commit: requested time of the commit that made it so.
-        known_at: since when it is so, as a time of the timeline; "" in the commit that makes it so,
-            which does not know its own completion time.
-        topic_id: by which Kafka knows this very topic, and no other of its name; "" when unknown.
-        key: which key of the commit kept it.
-        applied: what Apache Hudi's streamer keeps beside its checkpoint.
+        checkpoint: the next offset of each partition; None if it was reset.
+        commit: requested time of the commit that made this progress.
+        known_at: completion time of that commit. It is "" in the commit itself, which is written
+            before it has a completion time.
+        topic_id: Kafka's id of the topic, which a topic created again under the same name does not
+            have; "" if it is not known.
+        key: the key of the commit's extra metadata.
+        applied: the options that Apache Hudi's streamer has recorded with its checkpoint.
     """
 
     checkpoint: KafkaCheckpoint | None
@@ -60,39 +61,40 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class TableProgress:
-    """What one commit tells of all streamers.
+    """The progress of all streamers, as one commit records it.
 
     Attributes:
-        streamers: by identity.
-        as_of: all that was completed up to then is in it, as a completion time.
+        streamers: progress by identity.
+        as_of: a completion time; the progress covers all commits that completed up to then.
     """
 
     streamers: Mapping[str, Progress] = field(default_factory=dict)
     as_of: str = ""
 
     def with_progress(self, identity: str, progress: Progress) -> TableProgress:
-        """The same after a step of one streamer, or its reset."""
+        """Replace the progress of one streamer."""
         return replace(self, streamers={**self.streamers, identity: progress})
 
 
 def check_identity(identity: str) -> None:
-    """Pass when a streamer may be called so.
+    """Check the identity of a streamer.
 
     Raises:
-        InvalidConfig: other signs than those of a Kafka topic, or more than 249 of them.
+        InvalidConfig: it has characters that the name of a Kafka topic may not have, or more than
+            249 characters.
     """
     if re.fullmatch(IDENTITY_PATTERN, identity) is None:
         message = (
-            f"{identity!r} is no source.checkpoint_id; expected letters, digits, '.', '_' and "
-            "'-', 249 of them at most"
+            f"source.checkpoint_id {identity!r}: expected at most 249 letters, digits, '.', '_' "
+            "and '-'"
         )
         raise InvalidConfig(message)
 
 
 def encode_progress(known: TableProgress, identity: str) -> dict[str, str]:
-    """The extra metadata of a commit that the streamer ``identity`` makes.
+    """Encode the extra metadata of a commit that the streamer ``identity`` makes.
 
-    The default one's has the checkpoint under Apache Hudi's key, too, unless it was reset.
+    The default streamer also writes its checkpoint under Apache Hudi's key, unless it was reset.
     """
     streamers = {name: _to_json(progress) for name, progress in sorted(known.streamers.items())}
     text = json.dumps({"as_of": known.as_of, "streamers": streamers}, separators=(",", ":"))
@@ -106,48 +108,48 @@ def encode_progress(known: TableProgress, identity: str) -> dict[str, str]:
 def decode_progress(
     extra_metadata: Mapping[str, str], instant: Instant, known_at: str
 ) -> TableProgress:
-    """What a completed commit tells.
+    """Decode the progress that a completed commit records.
 
     Args:
         extra_metadata: of the commit.
         instant: the commit.
-        known_at: when a checkpoint under Apache Hudi's keys was true.
+        known_at: the time as of which a checkpoint under Apache Hudi's keys is true.
 
     Raises:
-        DamagedCheckpoint: something in it cannot be read.
+        DamagedCheckpoint: a value cannot be read.
     """
-    book = _parsed(extra_metadata.get(keys.CHECKPOINTS), instant)
+    recorded = _parse(extra_metadata.get(keys.CHECKPOINTS), instant)
     key = commit_keys.checkpoint_key(extra_metadata)
     if key is None:
-        return book
-    checkpoint = commit_keys.parse(instant.requested_at, key, extra_metadata[key])
-    told = book.streamers.get(DEFAULT_IDENTITY)
-    if told is not None and told.checkpoint == checkpoint:
-        return book.with_progress(DEFAULT_IDENTITY, replace(told, key=key))
-    applied = commit_keys.applied(extra_metadata)
+        return recorded
+    checkpoint = commit_keys.parse_checkpoint(instant.requested_at, key, extra_metadata[key])
+    own = recorded.streamers.get(DEFAULT_IDENTITY)
+    if own is not None and own.checkpoint == checkpoint:
+        return recorded.with_progress(DEFAULT_IDENTITY, replace(own, key=key))
+    applied = commit_keys.applied_options(extra_metadata)
     progress = Progress(checkpoint, instant.requested_at, known_at, key=key, applied=applied)
-    return book.with_progress(DEFAULT_IDENTITY, progress)
+    return recorded.with_progress(DEFAULT_IDENTITY, progress)
 
 
 def _to_json(progress: Progress) -> dict[str, object]:
     checkpoint = progress.checkpoint
-    told = {
+    fields = {
         "commit": progress.commit,
         "known_at": progress.known_at,
         "topic_id": progress.topic_id,
         "obeyed": dict(progress.applied),
     }
-    given = {name: value for name, value in told.items() if value}
-    return {"checkpoint": None if checkpoint is None else str(checkpoint), **given}
+    known = {name: value for name, value in fields.items() if value}
+    return {"checkpoint": None if checkpoint is None else str(checkpoint), **known}
 
 
-def _parsed(text: str | None, instant: Instant) -> TableProgress:
+def _parse(text: str | None, instant: Instant) -> TableProgress:
     if text is None:
         return TableProgress()
     try:
-        told = json.loads(text)
-        streamers = {str(n): _from_json(entry, instant) for n, entry in told["streamers"].items()}
-        return TableProgress(streamers, str(told["as_of"]))
+        parsed = json.loads(text)
+        streamers = {str(n): _from_json(entry, instant) for n, entry in parsed["streamers"].items()}
+        return TableProgress(streamers, str(parsed["as_of"]))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise commit_keys.DamagedCheckpoint(instant.requested_at, keys.CHECKPOINTS, text) from error
 
@@ -155,7 +157,7 @@ def _parsed(text: str | None, instant: Instant) -> TableProgress:
 def _from_json(entry: Mapping[str, Any], instant: Instant) -> Progress:
     text, commit = entry["checkpoint"], str(entry["commit"])
     is_own = commit == instant.requested_at
-    # Whoever copied another's entry as it was did not say when that completed: after its request.
+    # A copied entry without a completion time: the commit completed after it was requested.
     known_at = instant.completed_at or "" if is_own else str(entry.get("known_at") or commit)
     return Progress(
         None if text is None else KafkaCheckpoint.parse(text),

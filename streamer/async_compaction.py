@@ -1,13 +1,14 @@
-"""Compaction beside the batches: a thread rewrites file slices while rows go on coming in.
+"""Asynchronous compaction: a thread rewrites file slices while batches continue.
 
-What changes the table is done in turns. A batch has the turn from its first look at the table to
-its last service; the compaction has it for a moment to begin, and for a moment to publish, always
-between two batches. So a batch never sees the table change under it, and what both know of the
-table — view, timeline, metadata table — has one owner at a time. Between begin and publish, where
-all the time goes, neither waits for the other: batches write their logs to the slices that the plan
-opened.
+A mutex protects the open tables. A batch holds it from its first read of the table to its last
+service. The compaction holds it briefly to begin and briefly to publish, always between two
+batches. So the table does not change during a batch, and only one thread at a time uses what both
+have in memory: the view, the timeline and the metadata table. The rewriting, which takes most of
+the time, runs without the mutex: meanwhile batches write their logs to the file slices that the
+plan opened.
 
-One plan is at work at a time, whatever the number of tables, so memory is that of one compaction.
+One plan is executed at a time for all tables of the pipeline, so the memory is that of one
+compaction.
 """
 
 from __future__ import annotations
@@ -28,51 +29,52 @@ from sinks.hudi.compactions import Compaction, Planned
 from sinks.hudi.table_writer import TableWriter
 from streamer.backoff import pause_after
 from streamer.events import (
-    CompactionBegun,
-    CompactionDone,
+    CompactionCompleted,
     CompactionFailed,
-    CompactionSettled,
+    CompactionResolved,
+    CompactionStarted,
     Listener,
-    ServiceDone,
+    ServiceCompleted,
 )
+from streamer.wording import counted
 
-#: How long a plan is passed over that another writer was found at work on: the first time, and at
-#: most. A conflict is only found once all was rewritten.
-_LEFT_TO_OTHERS_S = 60.0
-_LONGEST_LEFT_S = 3600.0
+#: For how many seconds a plan is deferred that another writer executes: the first time, and at
+#: most. A conflict is found only after all file slices are rewritten.
+_DEFER_S = 60.0
+_MAX_DEFER_S = 3600.0
 
-#: How often a batch that waits looks whether the run is to end.
-_LOOK_S = 0.1
+#: Interval in which a waiting batch checks whether the run is to stop.
+_POLL_S = 0.1
 
 
 class CompactionGivenUp(Permanent):
-    """A compaction beside the batches has failed for longer than the pipeline allows."""
+    """An asynchronous compaction has failed for longer than the pipeline allows."""
 
     def __init__(self, instant: str, failing_s: float, error: str) -> None:
         super().__init__(
-            f"compaction {instant} has failed for {failing_s:.0f} s, and the table's logs only "
-            f"grow; the last failure: {error}; mend it and start again (the plan stands), or allow "
-            "more with compaction.give_up_after_s"
+            f"compaction {instant} has failed for {failing_s:.0f} s, while the table's log files "
+            f"grow; the last failure: {error}; correct its cause and start again, which executes "
+            "the same plan, or raise compaction.give_up_after_s"
         )
         self.instant, self.failing_s = instant, failing_s
 
 
 @dataclass(frozen=True, slots=True)
-class BesidePolicy:
-    """How compaction beside the batches goes with them.
+class AsyncCompactionPolicy:
+    """When asynchronous compaction runs, and how long batches wait for it.
 
     Attributes:
-        compaction: when one is planned.
-        wait_budget_s: how long a batch waits for it at most; and so, for how long it waits for the
-            table's lock when it has the turn. It tries again later.
-        backlog_commits: with more delta commits than so many that are not compacted, batches wait.
-        give_up_after_s: failing for so long ends the run; 0: never.
+        compaction: when a compaction is planned.
+        max_wait_s: the longest time that a batch waits for a compaction. So it is also the longest
+            time that a compaction waits for the table's lock, before it retries later.
+        backlog_commits: batches wait if more than this number of delta commits are not compacted.
+        give_up_after_s: the run fails if a compaction has failed for this time; 0: never.
         backoff_s: seconds after the first failure; doubled after each further one.
         max_backoff_s: the longest pause.
     """
 
     compaction: CompactionPolicy
-    wait_budget_s: float = 10.0
+    max_wait_s: float = 10.0
     backlog_commits: int = 20
     give_up_after_s: float = 3600.0
     backoff_s: float = 1.0
@@ -80,7 +82,7 @@ class BesidePolicy:
 
 
 class _Step(IntEnum):
-    """What an attempt at a plan is at."""
+    """The steps of an attempt to execute a plan."""
 
     BEGIN = 0
     REWRITE = 1
@@ -89,15 +91,15 @@ class _Step(IntEnum):
 
 @dataclass
 class _Job:
-    """One plan at work.
+    """The plan that is being executed.
 
     Attributes:
         writer: of the table.
         planned: the plan.
-        step: what the attempt is at; published next, it waits for its turn.
-        failures: in a row, at the same step or before it.
-        failed_at: the step of the last of them.
-        failing_since: when the first of them was, in seconds of ``time.monotonic``.
+        step: of the current attempt; at ``PUBLISH`` it waits for the mutex.
+        failures: consecutive failures, at the same step or an earlier one.
+        failed_at: the step of the last failure.
+        failing_since: time of the first failure, in seconds of ``time.monotonic``.
     """
 
     writer: TableWriter
@@ -108,14 +110,14 @@ class _Job:
     failing_since: float = 0.0
 
     def reach(self, step: _Step) -> None:
-        """Go on to a step. What failed before it has passed now, and is forgotten."""
+        """Continue with a step, and forget the failures of earlier steps."""
         self.step = step
         if self.failed_at < step:
             self.failures = 0
 
     @property
     def is_shared(self) -> bool:
-        """Whether others write the table, whose work may stand against the plan."""
+        """Whether other writers share the table, whose commits may conflict with the plan."""
         return self.writer.table.access.sharing is not None
 
     @property
@@ -125,13 +127,13 @@ class _Job:
 
 
 @dataclass(frozen=True, slots=True)
-class _PassedOver:
-    """A plan that is left to others.
+class _Deferred:
+    """A plan that another writer executes, and that is retried later.
 
     Attributes:
         writer: of its table.
-        times: how often it was.
-        until: when it is tried again, in seconds of ``time.monotonic``.
+        times: how often it was deferred.
+        until: when it is retried, in seconds of ``time.monotonic``.
     """
 
     writer: TableWriter
@@ -140,68 +142,71 @@ class _PassedOver:
 
 
 class AsyncCompactor:
-    """Compacts the tables of a pipeline, one plan after the other, in a thread of its own.
+    """Compacts the tables of a pipeline, one plan after the other, in its own thread.
 
     Attributes:
-        turn: held by whoever changes or looks into the tables; may be taken again by who has it.
+        mutex: held by the thread that reads or changes the open tables; reentrant.
 
     Args:
-        policy: how it goes with the batches.
-        runner: where slices are rewritten; nobody else's.
-        listener: is told of what was begun, done, and failed; from the thread as well.
+        policy: when it compacts, and how long batches wait.
+        runner: rewrites the file slices; used by nothing else.
+        listener: receives the events of compactions, some of them from the thread.
     """
 
-    def __init__(self, policy: BesidePolicy, runner: CancellableRunner, listener: Listener) -> None:
-        self.turn = threading.Condition()
+    def __init__(
+        self, policy: AsyncCompactionPolicy, runner: CancellableRunner, listener: Listener
+    ) -> None:
+        self.mutex = threading.Condition()
         self._policy, self._runner, self._listener = policy, runner, listener
         self._ending = threading.Event()
         self._job: _Job | None = None
         self._thread: threading.Thread | None = None
         self._given_up: CompactionGivenUp | None = None
-        self._passed_over: dict[str, _PassedOver] = {}
+        self._deferred: dict[str, _Deferred] = {}
 
     @property
     def is_progressing(self) -> bool:
-        """Whether a plan is at work that has not failed."""
+        """Whether a plan is being executed and has not failed."""
         job = self._job
         return job is not None and not job.failures
 
     def check(self) -> None:
-        """Pass unless compaction has failed for too long.
+        """Raise if compaction has failed for too long.
 
         Raises:
-            CompactionGivenUp: it has.
+            CompactionGivenUp: a compaction has failed for ``give_up_after_s``.
         """
         if self._given_up is not None:
             raise self._given_up
 
-    def advance(self, writer: TableWriter) -> bool:
-        """See to it that what is due for a table is at work; in turn, after a batch.
+    def start_next(self, writer: TableWriter) -> bool:
+        """Start the next due compaction of a table; call it after a batch, with the mutex.
 
         Returns:
-            Whether one of its plans has the place that all tables share from now on.
+            Whether a plan of this table is now executed. All tables share one thread.
 
         Raises:
             CompactionGivenUp: see ``check``.
         """
         self.check()
-        self._note_settled(writer)
+        self._report_resolved(writer)
         if self._job is not None or self._ending.is_set():
             return False
         now = time.monotonic()
-        later = [name for name, one in self._passed_over.items() if one.until > now]
+        later = [name for name, one in self._deferred.items() if one.until > now]
         todo = writer.compactions_to_do(self._policy.compaction, later)
         if todo:
             self._start(_Job(writer, todo[0]))
         return bool(todo)
 
     def wait(self, stopping: threading.Event) -> None:
-        """Give the turn to what only has to be published; behind too far, wait for its end.
+        """Let a compaction publish; if compaction is too far behind, wait until it ends.
 
-        No longer than the budget, and not for what has failed. In turn, once after a batch.
+        Waits for at most ``max_wait_s``, and not for a compaction that has failed. Call it once
+        after each batch, with the mutex.
 
         Args:
-            stopping: set when the run is to end, which this must not hold up.
+            stopping: set if the run is to stop, which ends the wait.
         """
         job = self._job
         if job is None or job.failures:
@@ -210,18 +215,19 @@ class AsyncCompactor:
         if job.step is not _Step.PUBLISH and behind <= self._policy.backlog_commits:
             return
         started = now = time.monotonic()
-        ends_at = started + self._policy.wait_budget_s
+        ends_at = started + self._policy.max_wait_s
         while not (is_over := self._is_over(job)) and not stopping.is_set() and now < ends_at:
-            self.turn.wait(min(_LOOK_S, ends_at - now))
+            self.mutex.wait(min(_POLL_S, ends_at - now))
             now = time.monotonic()
-        text = f"{job.instant}: {'over' if is_over else 'still at work'}, {behind:,} commits behind"
-        self._listener(ServiceDone("compaction_wait", text, time.monotonic() - started))
+        state = "ended" if is_over else "still running"
+        text = f"{job.instant}: {state}, {counted(behind, 'commit')} behind"
+        self._listener(ServiceCompleted("compaction_wait", text, time.monotonic() - started))
 
     def end(self, within_s: float) -> bool:
-        """Begin nothing more, and let go of what is at work; the next start takes it up.
+        """Start no more compactions, and cancel the current one; the next start executes it again.
 
         Returns:
-            Whether the thread is still at it after so many seconds.
+            Whether the thread is still running after ``within_s`` seconds.
         """
         self._ending.set()
         if self._thread is None or not self._thread.is_alive():
@@ -240,7 +246,7 @@ class AsyncCompactor:
         self._thread.start()
 
     def _run(self, job: _Job) -> None:
-        """Until it is published, or others did it, or given up, or the run ends."""
+        """Attempt the plan until it is published, deferred or given up, or the run stops."""
         try:
             while not self._ending.is_set():
                 try:
@@ -249,81 +255,84 @@ class AsyncCompactor:
                 except Cancelled:
                     return
                 except Exception as error:
-                    self._note_failure(job, error)
+                    self._handle_failure(job, error)
                     if isinstance(error, WriteConflict) and job.is_shared:
-                        self._leave_to_others(job)
+                        self._defer(job)
                         return
         finally:
-            with self.turn:
+            with self.mutex:
                 self._job = None
-                self.turn.notify_all()
+                self.mutex.notify_all()
 
     def _attempt(self, job: _Job) -> None:
         job.reach(_Step.BEGIN)
-        with self.turn:
+        with self.mutex:
             if self._ending.is_set():
                 return
             started = time.monotonic()
-            compaction = job.writer.begin_compaction(job.planned, self._policy.wait_budget_s)
+            compaction = job.writer.begin_compaction(job.planned, self._policy.max_wait_s)
             if compaction is None:
-                self._leave_to_others(job)
+                self._defer(job)
                 return
         try:
             operations = compaction.execution.plan.operations
             log_bytes = sum(one.log_bytes for one in operations)
-            self._listener(CompactionBegun(job.instant, len(operations), log_bytes))
+            self._listener(CompactionStarted(job.instant, len(operations), log_bytes))
             job.reach(_Step.REWRITE)
             stats = compaction.rewrite(self._runner)
             job.reach(_Step.PUBLISH)
-            while not self._is_settled(job, compaction, stats, started):
+            while not self._try_publish(job, compaction, stats, started):
                 pass
         except ContentMismatch:
-            with self.turn:
+            with self.mutex:
                 compaction.undo()
             raise
         finally:
             compaction.leave()
 
-    def _is_settled(
+    def _try_publish(
         self, job: _Job, compaction: Compaction, stats: Sequence[WriteStat], started: float
     ) -> bool:
-        """Publish, unless the run ends; False when the lock was kept: what is written stands."""
+        """Publish, unless the run stops; returns False if another writer held the lock too long.
+
+        The files that were written are kept for the next attempt.
+        """
         try:
-            with self.turn:
+            with self.mutex:
                 if self._ending.is_set():
                     return True
                 job.writer.publish_compaction(compaction, stats)
-                self._passed_over.pop(job.instant, None)
+                self._deferred.pop(job.instant, None)
                 seconds = time.monotonic() - started
-                self._listener(CompactionDone.of(job.instant, stats, seconds))
+                self._listener(CompactionCompleted.of(job.instant, stats, seconds))
         except LockTimeout as error:
-            self._note_failure(job, error)
+            self._handle_failure(job, error)
             return False
         return True
 
-    def _leave_to_others(self, job: _Job) -> None:
-        """Pass the plan over for a while: what stands against it may end, or its writer die."""
-        with self.turn:
-            before = self._passed_over.get(job.instant)
+    def _defer(self, job: _Job) -> None:
+        """Retry the plan later: the conflicting writer may finish, or die."""
+        with self.mutex:
+            before = self._deferred.get(job.instant)
             times = before.times + 1 if before else 1
-            pause_s = pause_after(times, _LEFT_TO_OTHERS_S, _LONGEST_LEFT_S)
+            pause_s = pause_after(times, _DEFER_S, _MAX_DEFER_S)
             until = time.monotonic() + pause_s
-            self._passed_over[job.instant] = _PassedOver(job.writer, times, until)
+            self._deferred[job.instant] = _Deferred(job.writer, times, until)
 
-    def _note_settled(self, writer: TableWriter) -> None:
-        """Tell of plans that were left to others and have gone, as of the table's last refresh.
+    def _report_resolved(self, writer: TableWriter) -> None:
+        """Report deferred plans that are no longer pending, as of the table's last refresh.
 
-        Not of the one that is tried again now, of whose end its attempt will tell.
+        The plan that is attempted now is not among them: its attempt reports its end.
         """
         pending = {one.requested_at for one in writer.table.timeline.pending(Action.COMPACTION)}
-        at_work = {self._job.instant} if self._job else set()
-        of_table = {name for name, one in self._passed_over.items() if one.writer is writer}
-        for name in sorted(of_table - pending - at_work):
-            del self._passed_over[name]
-            self._listener(CompactionSettled(name))
+        attempted = {self._job.instant} if self._job else set()
+        of_table = {name for name, one in self._deferred.items() if one.writer is writer}
+        for name in sorted(of_table - pending - attempted):
+            del self._deferred[name]
+            self._listener(CompactionResolved(name))
 
-    def _note_failure(self, job: _Job, error: Exception) -> None:
-        """Tell of it, and pause; or give up."""
+    def _handle_failure(self, job: _Job, error: Exception) -> None:
+        """Report a failure, and pause; or give up."""
         policy, now = self._policy, time.monotonic()
         job.failing_since = job.failing_since if job.failures else now
         job.failures, job.failed_at = job.failures + 1, job.step
@@ -336,6 +345,6 @@ class AsyncCompactor:
         if policy.give_up_after_s and failing_s > policy.give_up_after_s:
             self._given_up = CompactionGivenUp(job.instant, failing_s, f"{name}: {error}")
             self._ending.set()
-        with self.turn:
-            self.turn.notify_all()
+        with self.mutex:
+            self.mutex.notify_all()
         self._ending.wait(pause_s)

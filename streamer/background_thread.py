@@ -1,4 +1,4 @@
-"""A thread that accompanies a block, and that nothing waits for."""
+"""A daemon thread that runs during a block."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-#: What takes longer than this is left to itself when the block ends.
+#: A thread that takes longer than this to end is abandoned.
 _END_WITHIN_S = 1.0
 
 
 @contextmanager
 def background_thread(name: str, run: Callable[[threading.Event], object]) -> Iterator[None]:
-    """A block during which a thread runs.
+    """Run a function in a daemon thread until the block ends.
 
     Args:
         name: of the thread.
-        run: is to end soon after its event was set.
+        run: the function; it must return soon after its event is set.
     """
     ending = threading.Event()
     thread = threading.Thread(target=run, args=(ending,), name=name, daemon=True)

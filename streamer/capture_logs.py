@@ -1,4 +1,4 @@
-"""What the parts of this project write to their logs, brought to whoever tells the user."""
+"""Passes the warnings that modules of this project log to a function, which shows them."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-#: The import packages of this project; a part's logger has its module's name.
-_PACKAGES = ("checkpoints", "sinks", "streamer", "table", "transforms")
+#: The import packages of this project; a logger has the name of its module.
+_PACKAGES = ("checkpoints", "lakemark", "sinks", "streamer", "transforms")
 
 
 @contextmanager
-def capture_logs(tell: Callable[[str, str, str], None]) -> Iterator[None]:
-    """A block in which every warning of a part of this project is told, and goes nowhere else.
+def capture_logs(emit: Callable[[str, str, str], None]) -> Iterator[None]:
+    """Pass every warning of this project to ``emit``, and nowhere else, until the block ends.
 
-    Those of other processes, such as Spark's executors, stay in their own logs.
+    Warnings of other processes, such as Spark's executors, are in the logs of these processes.
 
     Args:
-        tell: is given the level (``warning`` or ``error``), the part, and the message; on whatever
-            thread the part runs.
+        emit: called with the level (``warning`` or ``error``), the module and the message, on the
+            thread that logs.
     """
-    telling = _Telling(tell)
+    handler = _CallbackHandler(emit)
     loggers = [logging.getLogger(name) for name in _PACKAGES]
     before = [(one.handlers, one.propagate) for one in loggers]
     for one in loggers:
-        one.handlers, one.propagate = [telling], False
+        one.handlers, one.propagate = [handler], False
     try:
         yield
     finally:
@@ -32,14 +32,14 @@ def capture_logs(tell: Callable[[str, str, str], None]) -> Iterator[None]:
             one.handlers, one.propagate = handlers, propagate
 
 
-class _Telling(logging.Handler):
-    def __init__(self, tell: Callable[[str, str, str], None]) -> None:
+class _CallbackHandler(logging.Handler):
+    def __init__(self, emit: Callable[[str, str, str], None]) -> None:
         super().__init__(logging.WARNING)
-        self._tell = tell
+        self._emit = emit
 
     def emit(self, record: logging.LogRecord) -> None:
         """See ``logging.Handler``."""
         try:
-            self._tell(record.levelname.lower(), record.name, record.getMessage())
+            self._emit(record.levelname.lower(), record.name, record.getMessage())
         except Exception:
             self.handleError(record)

@@ -1,6 +1,6 @@
-"""Whether Spark's JVM is still there, and what ended it.
+"""Recognises that Spark's JVM has exited, and reports the cause.
 
-Once it is gone every call to it fails, in words of the bridge to it that tell nothing.
+After the exit every call to the JVM fails with errors of py4j that do not name the cause.
 """
 
 from __future__ import annotations
@@ -19,79 +19,79 @@ from lakemark.errors import Permanent
 from streamer.stopping import was_interrupted
 from streamer.toolchain import cache_home
 
-#: What the JVM exits with when it runs out of memory (``SparkExitCode.OOM``).
+#: Exit code of a JVM that runs out of memory (``SparkExitCode.OOM``).
 _OUT_OF_MEMORY = 52
 
-#: How long a JVM whose connections are closed may take to exit.
+#: Seconds that a JVM may take to exit after its connections are closed.
 _EXIT_WITHIN_S = 10.0
 
-_LESS = (
+_REMEDY = (
     "give it more with spark.driver.memory in spark.conf, such as 4g (executors of a cluster: "
-    "spark.executor.memory), or let it hold less at once with max.poll.records in source.consumer "
-    "or with source.max_records_per_batch"
+    "spark.executor.memory), or reduce the records in memory with max.poll.records in "
+    "source.consumer or with source.max_records_per_batch"
 )
 
 
 def log_file() -> Path:
-    """Where the JVM of a local session writes its log."""
+    """The log file of the JVM of a local session."""
     return cache_home() / "logs" / "spark.log"
 
 
 def output_file() -> Path:
-    """Where the standard error of that JVM goes, such as what it prints before its log is open."""
+    """The file for the standard error of that JVM, such as output before its log is open."""
     return log_file().with_suffix(".out")
 
 
 class OutOfMemory(Permanent):
-    """What a batch needs does not fit the memory that Spark has."""
+    """A batch needs more memory than Spark has."""
 
     def __init__(self, reason: str) -> None:
-        super().__init__(f"Spark ran out of memory ({reason}); {_LESS}")
+        super().__init__(f"Spark ran out of memory ({reason}); {_REMEDY}")
 
 
 class JvmEnded(Permanent):
-    """Spark's JVM is gone, and with it everything that this process can do."""
+    """Spark's JVM has exited, so this process cannot continue."""
 
     def __init__(self, exit_code: int) -> None:
         super().__init__(
             f"Spark's JVM ended with exit code {exit_code}; the reason is in its log {log_file()} "
-            f"or in its output {output_file()} (if the system killed it, -9, for want of memory, "
-            "lower spark.driver.memory in spark.conf or use a machine with more)"
+            f"or in its output {output_file()} (-9: the system killed it, perhaps for lack of "
+            "memory; then lower spark.driver.memory in spark.conf or use a machine with more)"
         )
         self.exit_code = exit_code
 
 
 @contextmanager
 def report_jvm_exit() -> Iterator[None]:
-    """A block in which any failure that comes of the JVM's end is told as that.
+    """Replace any error that the JVM's exit causes in the block by one that names the cause.
 
     Raises:
-        OutOfMemory: it ran out of memory.
-        JvmEnded: something else ended it.
+        OutOfMemory: the JVM ran out of memory.
+        JvmEnded: it exited for another reason.
     """
     root = logging.getLogger()
-    root.addFilter(_is_not_of_the_bridge)
+    root.addFilter(_is_not_from_py4j)
     try:
         yield
     except Exception as error:
-        ended = jvm_end(error)
-        if ended is None or ended is error:
+        cause = jvm_failure(error)
+        if cause is None or cause is error:
             raise
-        raise ended from error
+        raise cause from error
     finally:
-        root.removeFilter(_is_not_of_the_bridge)
+        root.removeFilter(_is_not_from_py4j)
 
 
-def jvm_end(error: BaseException) -> Permanent | None:
-    """What ended the JVM, where that is how a call to it failed; None while it lives."""
+def jvm_failure(error: BaseException) -> Permanent | None:
+    """The cause of the JVM's exit, if that made a call to it fail; None while it runs."""
     if isinstance(error, OutOfMemory | JvmEnded):
         return error
     process = getattr(SparkContext._gateway, "proc", None)
-    if process is None:  # of spark-submit: this process ends with it
+    if process is None:  # spark-submit started it, and this process ends with it
         return None
-    if was_interrupted(error):  # it is the call that ended, and not the JVM
+    if was_interrupted(error):  # a signal ended the call; the JVM still runs
         return None
-    if _is_cut_off(error):
+    if _lost_connection(error):
         with suppress(subprocess.TimeoutExpired):
             process.wait(_EXIT_WITHIN_S)
     code = process.poll()
@@ -100,7 +100,7 @@ def jvm_end(error: BaseException) -> Permanent | None:
     return OutOfMemory("its JVM ended") if code == _OUT_OF_MEMORY else JvmEnded(code)
 
 
-def _is_cut_off(error: BaseException) -> bool:
+def _lost_connection(error: BaseException) -> bool:
     if not isinstance(error, Py4JJavaError | PySparkException):
         return isinstance(error, Py4JError | ConnectionError)
     try:
@@ -110,6 +110,6 @@ def _is_cut_off(error: BaseException) -> bool:
     return False
 
 
-def _is_not_of_the_bridge(record: logging.LogRecord) -> bool:
-    """Py4j logs what it raises as well, with its trace, to the root logger."""
+def _is_not_from_py4j(record: logging.LogRecord) -> bool:
+    """Drop the records of py4j, which logs each error that it raises to the root logger."""
     return "py4j" not in record.pathname

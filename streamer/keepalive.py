@@ -1,4 +1,4 @@
-"""A sign of life from time to time, also while there is nothing to read."""
+"""Emits ``Alive`` at a fixed interval, even if there is nothing to read."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ from streamer.sources.kafka import KafkaSource
 
 
 @contextmanager
-def telling_of_life(
-    loop: StreamLoop, source: KafkaSource, listener: Listener, every_s: float
+def emit_keepalives(
+    loop: StreamLoop, source: KafkaSource, listener: Listener, interval_s: float
 ) -> Iterator[None]:
-    """A block during which a thread tells ``Alive`` while the stream runs, which does not wait.
+    """Emit ``Alive`` from a background thread while the stream runs, until the block ends.
 
     Args:
         loop: the run.
-        source: is asked for the lag.
-        listener: is told.
-        every_s: seconds between two signs.
+        source: from which the lag is read.
+        listener: receives the events.
+        interval_s: seconds between two events.
     """
 
-    def tell(ending: threading.Event) -> None:
-        while not ending.wait(every_s):
+    def emit(ending: threading.Event) -> None:
+        while not ending.wait(interval_s):
             position = loop.position
             lag = {} if position is None else _lag(source, position)
             if position is not None and loop.position is not None and not ending.is_set():
                 committed_at = loop.committed_at
-                idle_s = time.monotonic() - (loop.made_at if committed_at is None else committed_at)
-                has_committed = committed_at is not None
+                since = loop.created_at if committed_at is None else committed_at
+                idle_s, has_committed = time.monotonic() - since, committed_at is not None
                 listener(Alive(dict(position.offsets), lag, idle_s, has_committed))
 
-    with background_thread("lakemark-alive", tell):
+    with background_thread("lakemark-alive", emit):
         yield
 
 
 def _lag(source: KafkaSource, position: KafkaCheckpoint) -> Mapping[int, int]:
     try:
         return source.lag(position)
-    except Exception:  # whatever it is: the run is alive all the same, and it will fail by itself
+    except Exception:  # the run is alive nevertheless; the stream reports its own failures
         return {}

@@ -1,7 +1,7 @@
-"""Settings on their way to a JVM of our own: in files, since a command line is for all to read.
+"""Passes settings to a JVM in files, because every user can read a command line with ``ps``.
 
-``ps`` shows every user of a machine what a process was started with. So the JVM is told the name of
-a file, which only this user can read and which is gone once Spark has read it.
+The command line has only the name of a file, which only this user can read. The file is deleted
+when Spark has started.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from streamer.config.masking import holds_secret
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _DEFAULT_JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
 
-#: An environment variable: what Spark's launcher gives a JVM before all other options.
+#: Environment variable with JVM options, which Spark's launcher passes before all others.
 SUBMIT_OPTIONS = "SPARK_SUBMIT_OPTS"
 
 _ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
@@ -30,11 +30,11 @@ _TO_ESCAPE = re.compile(r"[^\w./-]", re.ASCII)
 
 
 @contextmanager
-def launch_files(conf: Mapping[str, str]) -> Iterator[None]:
-    """A JVM that PySpark launches inside is started with these settings.
+def submit_properties(conf: Mapping[str, str]) -> Iterator[None]:
+    """Start the JVM that PySpark launches in the block with these settings.
 
-    They add to the machine's ``spark-defaults.conf`` and win over it; the arguments in
-    ``PYSPARK_SUBMIT_ARGS`` win over them, as they do without files.
+    They are added to the machine's ``spark-defaults.conf`` and override it. As usual, the arguments
+    in ``PYSPARK_SUBMIT_ARGS`` override both.
     """
     given = os.environ.get(_ARGUMENTS)
     with scratch_folder("launch") as folder:
@@ -47,7 +47,7 @@ def launch_files(conf: Mapping[str, str]) -> Iterator[None]:
 
 @contextmanager
 def environment_variable(name: str, value: str) -> Iterator[None]:
-    """A process started inside has this variable; afterwards it is as it was."""
+    """Set an environment variable, and restore it after the block."""
     given = os.environ.get(name)
     os.environ[name] = value
     try:
@@ -60,12 +60,12 @@ def environment_variable(name: str, value: str) -> Iterator[None]:
 
 
 def properties_text(conf: Mapping[str, str]) -> str:
-    """Settings as a Java properties file, whatever characters they have."""
+    """Format settings as a Java properties file, with all characters escaped as needed."""
     return "".join(f"{_escaped(name)}={_escaped(value)}\n" for name, value in conf.items())
 
 
 def _hide_java_options(conf: Mapping[str, str], folder: Path) -> Mapping[str, str]:
-    """Settings whose Java options name a file for those options that hold a secret."""
+    """Move the Java options that contain secrets into a file, and name the file instead."""
     shown = dict(conf)
     hidden: list[str] = []
     for name in (_DEFAULT_JAVA_OPTIONS, JAVA_OPTIONS):
@@ -85,12 +85,12 @@ def _hide_java_options(conf: Mapping[str, str], folder: Path) -> Mapping[str, st
 def _words(options: str) -> list[str]:
     try:
         return shlex.split(options)
-    except ValueError:  # a quote that is left open, which Spark's launcher refuses with a reason
+    except ValueError:  # an unclosed quote: Spark's launcher refuses it and gives the reason
         return []
 
 
 def _defaults() -> str:
-    """What Spark reads where no file is named."""
+    """The text of the file that Spark reads by default."""
     folder = os.environ.get("SPARK_CONF_DIR") or _spark_home() / "conf"
     try:
         return (Path(folder) / "spark-defaults.conf").read_text(encoding="utf-8")

@@ -26,7 +26,7 @@ from lakemark.view.view_loader import load_view
 
 METADATA_FOLDER = ".hoodie/metadata"
 
-_REBUILD = "lakemark table validate TABLE --rebuild builds the metadata table again"
+_REBUILD = "lakemark table check TABLE --rebuild --run builds the metadata table again"
 
 
 @dataclass

@@ -178,7 +178,7 @@ class WriterStateLoader:
         text = f"the metadata table of {url} cannot be continued: {reason}"
         if self.rebuilds_at_start:
             return MetadataTableBehind(f"{text}; the next start builds it again")
-        remedy = f"build it again with lakemark table validate {url} --rebuild"
+        remedy = f"build it again with lakemark table check {url} --rebuild --run"
         return Unsupported(f"{text}; {remedy}")
 
     def _read(

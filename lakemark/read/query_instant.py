@@ -5,14 +5,21 @@ Source: ``HoodieSqlCommonUtils.formatQueryInstant`` of Apache Hudi 1.2.0.
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 
 from lakemark.errors import InvalidConfig
 from lakemark.timeline.clock import UTC_CLOCK, TimelineClock
 
 _ACCEPTED = (
-    "yyyyMMddHHmmss[SSS], yyyy-MM-dd, yyyy-MM-dd HH:mm:ss[.SSS], yyyy-MM-ddTHH:mm:ss[.SSS], "
-    "and seconds (10 digits) or milliseconds (13 digits) since 1970"
+    "yyyyMMddHHmmss[SSS], yyyy-MM-dd, yyyy-MM-dd HH:mm[:ss[.SSS]] (or with T between date and "
+    "time), each time also with Z or an offset such as +02:00, and seconds (10 digits) or "
+    "milliseconds (13 digits) since 1970"
+)
+_TIME = re.compile(
+    r"(?P<date>\d{4}-\d{2}-\d{2})[T ](?P<minute>\d{2}:\d{2})"
+    r"(?:(?P<second>:\d{2})(?P<millis>\.\d{3})?)?(?P<zone>Z|[+-]\d{2}:\d{2})?",
+    re.ASCII,
 )
 _SECONDS_DIGITS, _MILLIS_DIGITS = 10, 13
 _INSTANT_DIGITS = (14, 17)
@@ -23,7 +30,8 @@ def parse_query_instant(text: str, clock: TimelineClock) -> str:
 
     Args:
         text: an instant, a date, a time, or a number of (milli)seconds since 1970.
-        clock: the timeline's. Dates and times are in its zone, so it is not needed for them.
+        clock: the timeline's. Dates, and times without a zone, are in its zone, which need not be
+            known for them.
 
     Raises:
         InvalidConfig: the text has another form.
@@ -40,11 +48,14 @@ def _parse(text: str, clock: TimelineClock) -> str:
         return _parse_digits(text, clock)
     if len(text) == len("yyyy-MM-dd"):
         return _parse_wall_clock(text, "%Y-%m-%d")
-    if len(text) == len("yyyy-MM-dd HH:mm:ss"):
-        text += ".999"
-    if len(text) != len("yyyy-MM-dd HH:mm:ss.SSS"):
+    found = _TIME.fullmatch(text)
+    if found is None:
         raise ValueError(text)
-    return _parse_wall_clock(text.replace("T", " "), "%Y-%m-%d %H:%M:%S.%f")
+    second, millis = found["second"] or ":00", found["millis"] or ".999"
+    time = f"{found['date']} {found['minute']}{second}{millis}"
+    if found["zone"]:
+        return clock.format(datetime.fromisoformat(time + found["zone"]))
+    return _parse_wall_clock(time, "%Y-%m-%d %H:%M:%S.%f")
 
 
 def _parse_digits(text: str, clock: TimelineClock) -> str:

@@ -44,8 +44,8 @@ class WriterAlive(Retriable):
         names = ", ".join(sorted(instants))
         super().__init__(
             f"another writer is at work on this table (heartbeats of {names}) and would be undone; "
-            "stop it, or set concurrency.mode: multiple in every pipeline that writes the table; a "
-            "writer that died is out of the way when its heartbeat has expired"
+            "stop it, or set concurrency.mode: multi_writer in every pipeline that writes the "
+            "table; a writer that died is out of the way when its heartbeat has expired"
         )
         self.names = names
 

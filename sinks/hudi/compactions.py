@@ -141,7 +141,7 @@ class Compaction:
         def extra_at(timeline: Timeline) -> dict[str, str]:
             self.table.refresh(timeline)
             newest = self.table.newest_metadata()
-            carried = commit_keys.carried_forward(newest.extra_metadata) if newest else {}
+            carried = commit_keys.carry_forward(newest.extra_metadata) if newest else {}
             return {**own_metadata(), **carried}
 
         instant, metadata, timeline = self.execution.complete(stats, extra_at)

@@ -28,7 +28,7 @@ class PartitionChange(StrEnum):
 
     ALLOW = "allow"
     COUNT = "count"
-    REFUSE = "refuse"
+    REJECT = "reject"
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from checkpoints.checkpoint import KafkaCheckpoint
-from checkpoints.of_table import progress_of, table_progress_of
+from checkpoints.lookup import find_progress, find_table_progress
 from checkpoints.progress import DEFAULT_IDENTITY, Progress, encode_progress
 from lakemark.config import keys
 from lakemark.config.merge_settings import merge_settings
@@ -175,7 +175,7 @@ class HudiSink:
 
         The batches that follow are written onto this checkpoint, and onto no other.
         """
-        progress = progress_of(self.table, self.table.timeline, self._identity)
+        progress = find_progress(self.table, self.table.timeline, self._identity)
         self._known = None if progress is None else progress.checkpoint
         return progress
 
@@ -304,7 +304,7 @@ class HudiSink:
                 self._abandon()
                 return proposal
             changed = _changed_rows(written)
-            if len(changed) and self._partition_change is PartitionChange.REFUSE:
+            if len(changed) and self._partition_change is PartitionChange.REJECT:
                 self._abandon()
                 return changed
             rejected = self._check_rejects(written)
@@ -412,7 +412,7 @@ class HudiSink:
 
     def _progress_metadata(self, end: KafkaCheckpoint, topic_id: str) -> dict[str, str]:
         """Our progress with this commit, and what is known of other streamers of the table."""
-        known = table_progress_of(self.table, self.table.timeline)
+        known = find_table_progress(self.table, self.table.timeline)
         before = known.streamers.get(self._identity)
         progress = Progress(
             end,
@@ -424,7 +424,7 @@ class HudiSink:
 
     def _check_checkpoint(self, timeline: Timeline) -> None:
         """The table must stand where the batch began, or rows would be lost or doubled."""
-        progress = progress_of(self.table, timeline, self._identity)
+        progress = find_progress(self.table, timeline, self._identity)
         stored = None if progress is None else progress.checkpoint
         if stored != self._known:
             reason = f"the table has read up to {stored}; this run went on from {self._known}"

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 
-from checkpoints.of_table import commits_kept_active
+from checkpoints.lookup import find_commits_to_keep
 from lakemark.model.action import Action
 from lakemark.model.clean_plan import CleanPlan
 from lakemark.model.instant import Instant
@@ -108,7 +108,7 @@ def maintain_metadata_table_now(table: Table, policies: MetadataPolicies) -> Mai
 
 def _keep_from(table: Table, compacted_at: str | None, timeline: Timeline) -> Iterable[str]:
     """What a table's archival must leave; looks itself when the metadata table was compacted."""
-    yield from commits_kept_active(table, timeline)
+    yield from find_commits_to_keep(table, timeline)
     if table.properties.metadata_partitions:
         if compacted_at is None:
             compacted_at = metadata_compacted_at(table.storage, table.store.clock)

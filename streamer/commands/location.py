@@ -1,4 +1,4 @@
-"""The table that a command line names."""
+"""Opens the table that a command line names."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ def open_named_table(
     mergers: Sequence[str] = (),
     timezone: str | None = None,
 ) -> Table:
-    """Open the table at a path or url, with ``NAME=VALUE`` options for its store.
+    """Open the table at a path or URL, with ``NAME=VALUE`` options for its store.
 
     Args:
-        table: the path or url.
+        table: the path or URL.
         options: of the store.
-        mergers: class paths of mergers, for a table that is merged by one of its own.
-        timezone: the zone of its instants, for a table whose timeline is in local time.
+        mergers: class paths of mergers, for a table with a custom merger.
+        timezone: the zone of its instants, if its timeline is in local time.
 
     Raises:
-        InvalidConfig: an option without ``=``, or a merger that is none.
-        TableNotFound: no table lies there.
+        InvalidConfig: an option has no ``=``, or a class is not a merger.
+        TableNotFound: there is no table at this path.
     """
     pairs = dict(option.partition("=")[::2] for option in options if "=" in option)
     if len(pairs) < len(options):

@@ -1,4 +1,4 @@
-"""``lakemark table archive``: old instants leave the active timeline."""
+"""``lakemark table archive``: moves old instants to the archived timeline."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from streamer.commands.service_table import (
     open_for_service,
     pipeline_of,
     show_work,
-    work_where_chosen,
+    use_chosen_runner,
 )
 from streamer.commands.table import Facts
 from streamer.config.archival import ArchivalConfig
@@ -26,14 +26,14 @@ def execute(arguments: argparse.Namespace) -> int:
     """Print the instants that would be archived, or archive them.
 
     Raises:
-        InvalidConfig: no more commits at most than at least.
-        HudiError: the table cannot be read, or not be written.
+        InvalidConfig: ``--max-commits`` is not more than ``--min-commits``.
+        HudiError: the table cannot be read or written.
     """
     table, cleaning = open_for_service(arguments), cleaning_policy(arguments)
     policy = _policy(arguments)
     check_no_restore(table.timeline)
     if arguments.step == "run":
-        work_where_chosen(table, arguments)
+        use_chosen_runner(table, arguments)
         done = archive(table, policy, cleaning)
         instants = done.instants if done else ()
         maintained = maintain_metadata_table_now(table, MetadataPolicies.beside(cleaning, policy))
@@ -46,11 +46,11 @@ def execute(arguments: argparse.Namespace) -> int:
 
 def _policy(arguments: argparse.Namespace) -> ArchivalPolicy:
     config = pipeline_of(arguments)
-    said = ArchivalConfig() if config is None else config.archival
+    configured = ArchivalConfig() if config is None else config.archival
     compaction = CompactionConfig() if config is None else config.compaction
     return ArchivalPolicy(
-        arguments.min_commits or said.min_commits,
-        arguments.max_commits or said.max_commits,
+        arguments.min_commits or configured.min_commits,
+        arguments.max_commits or configured.max_commits,
         compaction.every_delta_commits,
     )
 
@@ -64,5 +64,5 @@ def _row(instant: Instant) -> Facts:
 
 
 def _metadata_rows(instants: Iterable[Instant]) -> list[Facts]:
-    """Those of the metadata table's own timeline."""
+    """One row for each archived instant of the metadata table."""
     return [{**_row(one), "action": f"metadata {one.action.value}"} for one in instants]

@@ -1,4 +1,4 @@
-"""``lakemark table clean``: files that no query of the retained past needs are deleted."""
+"""``lakemark table clean``: deletes files that no retained commit needs."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from streamer.commands.service_table import (
     open_for_service,
     rows_of_files,
     show_work,
+    use_chosen_runner,
     view_at,
-    work_where_chosen,
 )
 from streamer.commands.table import Facts
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Print the plan, write it down, or do it; pending cleans are taken up first.
+    """Print, schedule or execute the plan; pending cleans are executed first.
 
     Raises:
-        HudiError: the table cannot be read, or not be written.
+        HudiError: the table cannot be read or written.
     """
     table, policy = open_for_service(arguments), cleaning_policy(arguments)
     check_no_restore(table.timeline)
@@ -38,7 +38,7 @@ def execute(arguments: argparse.Namespace) -> int:
             requested = request(table.access, lambda timeline: view_at(table, timeline), policy)
             rows = rows_of_files(requested[0].requested_at, requested[1].files) if requested else []
         case _:
-            work_where_chosen(table, arguments)
+            use_chosen_runner(table, arguments)
             done = clean(table, policy)
             rows = [
                 row
@@ -53,7 +53,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _planned_rows(table: Table, policy: CleaningPolicy) -> list[Facts]:
-    """What is pending, then what could be planned beside it."""
+    """The files of pending cleans, then those of a new plan."""
     rows: list[Facts] = []
     for pending in table.timeline.pending(Action.CLEAN):
         name = pending.requested_at
@@ -64,7 +64,7 @@ def _planned_rows(table: Table, policy: CleaningPolicy) -> list[Facts]:
 
 
 def _metadata_rows(maintained: Maintained | None) -> list[Facts]:
-    """What was deleted of the metadata table itself, in the folders that it has there."""
+    """One row for each deleted file of the metadata table."""
     if maintained is None:
         return []
     parts = [path.rpartition("/") for path in maintained.deleted]

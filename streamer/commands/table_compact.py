@@ -1,4 +1,4 @@
-"""``lakemark table compact``: logs are merged into base files."""
+"""``lakemark table compact``: merges log files into base files."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from streamer.commands.table import Facts
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Print the plan, write it down, or do it; pending compactions are taken up first.
+    """Print, schedule or execute the plan; pending compactions are executed first.
 
     Raises:
-        Unsupported: a table that is not merge-on-read, or that this project does not write.
+        Unsupported: the table is not merge-on-read, or this project does not write it.
         HudiError: the compaction failed.
     """
     table = open_for_service(arguments, arguments.merger)
     if not table.properties.is_merge_on_read:
-        message = f"table {table.location.url} is copy-on-write: it has no logs to compact"
+        message = f"table {table.location.url} is copy-on-write, so it has no log files to compact"
         raise Unsupported(message)
     check_no_restore(table.timeline)
     match arguments.step:
@@ -46,7 +46,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _planned_rows(table: Table) -> list[Facts]:
-    """What is pending, then what could be planned beside it."""
+    """The operations of pending compactions, then those of a new plan."""
     pending = [
         row
         for instant, plan in pending_compactions(table)
@@ -77,12 +77,12 @@ def _run(table: Table, arguments: argparse.Namespace) -> list[Facts]:
     if not planned:
         return []
     runner, merger = chosen_runner(arguments), (arguments.merger or [None])[0]
-    done = (_compact(table, one, runner, merger) for one in planned)
-    return [row for row in done if row is not None]
+    executed = (_compact(table, one, runner, merger) for one in planned)
+    return [row for row in executed if row is not None]
 
 
 def _compact(table: Table, planned: Planned, runner: Runner, merger: str | None) -> Facts | None:
-    """Do one; None when another writer is doing it, or has done it."""
+    """Execute one compaction; None if another writer executes it, or has completed it."""
     try:
         compaction = Compaction.begin(table, planned, merger)
     except WriteConflict as conflict:

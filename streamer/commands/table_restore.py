@@ -1,4 +1,4 @@
-"""``lakemark table restore``: every write after a commit is undone."""
+"""``lakemark table restore``: rolls back every write after a commit."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from lakemark.services.restore import check_restorable, pending_restore, plan_re
 from lakemark.table import Table
 from streamer.commands.service_table import (
     file_rows,
-    open_whatever_indexes,
+    open_ignoring_metadata_table,
     show_work,
-    work_where_chosen,
+    use_chosen_runner,
 )
 from streamer.commands.table import Facts
 
@@ -20,15 +20,15 @@ def execute(arguments: argparse.Namespace) -> int:
     """Print the instants that would be undone, or undo them.
 
     Raises:
-        InvalidConfig: no such commit, or there is nothing to finish.
-        Refused: the state cannot be brought back; the message says why.
+        InvalidConfig: there is no such commit, or no pending restore.
+        Refused: the state cannot be restored; the message gives the reason.
     """
-    table = open_whatever_indexes(arguments)
+    table = open_ignoring_metadata_table(arguments)
     if arguments.to is None and not pending_restore(table.timeline, table.store):
-        message = "no restore is pending; name what to restore to: --to INSTANT"
+        message = "no restore is pending; name the commit to restore: --to INSTANT"
         raise InvalidConfig(message)
     if arguments.step == "run":
-        work_where_chosen(table, arguments)
+        use_chosen_runner(table, arguments)
         rows = _undo(table, arguments.to)
     else:
         rows = _plan(table, arguments.to)

@@ -1,4 +1,4 @@
-"""``lakemark table savepoint``: the files of a commit's state are kept from cleaning."""
+"""``lakemark table savepoint``: keeps the files of a commit from cleaning."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lakemark.services.savepoint import (
 from lakemark.table import Table
 from lakemark.timeline.timeline import Timeline
 from streamer.commands.service_table import (
-    open_whatever_indexes,
+    open_ignoring_metadata_table,
     rows_of_files,
     show_work,
     view_at,
@@ -30,13 +30,13 @@ from streamer.commands.table import Facts, show_rows
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Print the files that would be kept, or let go; or do it, and list the savepoints.
+    """Print the files of the savepoint; or create or delete it, and list all savepoints.
 
     Raises:
-        InvalidConfig: no such commit, or no such savepoint.
-        Refused: the state is not whole, or something that changes it is under way.
+        InvalidConfig: there is no such commit, or no such savepoint.
+        Refused: files of the commit are missing, or an operation that changes them is pending.
     """
-    table = open_whatever_indexes(arguments)
+    table = open_ignoring_metadata_table(arguments)
     named = arguments.create or arguments.delete
     if named and arguments.step == "plan":
         rows = rows_of_files(named, _planned(table, arguments).files)

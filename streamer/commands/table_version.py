@@ -1,4 +1,4 @@
-"""``lakemark table upgrade`` and ``lakemark table downgrade``: a table gets another version."""
+"""``lakemark table upgrade`` and ``downgrade``: change the version of a table."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from lakemark.upgrade.new_properties import changed_properties
 from sinks.hudi.version_change import PlannedChange, plan_version, take_to_version
 from streamer.commands.service_table import chosen_runner, open_for_service, show_work
 from streamer.commands.table import Facts
+from streamer.wording import counted
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Print what would be done on the way to another version, or do it.
+    """Print the steps of the change of version, or execute them.
 
     Raises:
-        InvalidConfig: the table's version is not below, or above, the one asked for.
-        Refused: something stands in the way; the message says what to do first.
-        HudiError: the table cannot be read, or not be written.
+        InvalidConfig: the table's version is on the wrong side of ``--to``.
+        Refused: the change is not possible now; the message names the remedy.
+        HudiError: the table cannot be read or written.
     """
     table = open_for_service(arguments, arguments.merger)
     version = FormatVersion(int(arguments.to))
@@ -41,7 +42,7 @@ def _check_direction(table: Table, version: FormatVersion, command: str) -> None
         other = "downgrade" if command == "upgrade" else "upgrade"
         message = (
             f"table {table.location.url} is of version {table.version:d}; "
-            f"to get to {version:d}: lakemark table {other} TABLE --to {version:d}"
+            f"to change it to {version:d}: lakemark table {other} TABLE --to {version:d}"
         )
         raise InvalidConfig(message)
 
@@ -67,7 +68,7 @@ def _rows(planned: PlannedChange) -> list[Facts]:
 
 
 def _logs(operation: CompactionOperation) -> str:
-    return f"{len(operation.log_files)} logs merged"
+    return f"{counted(len(operation.log_files), 'log')} merged"
 
 
 def _row(step: str, what: str, becomes: str = "") -> Facts:

@@ -1,4 +1,4 @@
-"""Settings that are fine one by one and cannot be used together."""
+"""Finds settings that are valid by themselves and cannot be combined."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ from transforms.delete_marks import OPERATION, DeleteMarks, check_marker
 from transforms.schema_text import parse_schema, parse_type
 from transforms.tombstone_ordering import RECORD_TIMESTAMP, TombstoneOrdering
 
-#: What a wire format of Avro needs, and what it has no use for.
+#: By wire format of Avro: the settings that it needs, and those that it does not use.
 _OF_WIRE_FORMAT = {
     "confluent": (("schema_registry",), ("writer_schema",)),
     "plain": (("writer_schema",), ("schema_registry", "subject")),
 }
 
-#: Settings that the pipeline file calls otherwise than the table does.
+#: Names of settings in the pipeline file that differ from those in the table.
 _NAMES = {"delete_marker": "delete_when"}
 
 
-def find(
+def find_contradictions(
     source: SourceConfig,
     decode: DecodeConfig,
     table: TableConfig,
     compaction: CompactionConfig,
     dead_letters: DeadLettersConfig,
 ) -> list[Problem]:
-    """Every contradiction between the sections of one pipeline."""
+    """Find every contradiction between the sections of a pipeline."""
     return [
         *_merging(table),
         *_tombstones(decode, table),
@@ -61,15 +61,15 @@ def find(
         *_partition_change(table),
         *_metadata_table(table),
         *_no_dead_letters(table, dead_letters),
-        *_places(table, dead_letters),
+        *_nested_paths(table, dead_letters),
     ]
 
 
 def missing_columns(known: Collection[str] | None, table: TableConfig) -> Iterator[Problem]:
-    """Columns that the table's settings name and the rows do not have.
+    """Problems of columns that the table's settings name and the rows do not have.
 
     Args:
-        known: names of all columns of the rows; None while nobody knows them.
+        known: names of all columns of the rows; None if they are not known yet.
         table: the settings.
     """
     if known is None:
@@ -82,7 +82,7 @@ def missing_columns(known: Collection[str] | None, table: TableConfig) -> Iterat
     )
     for setting, columns in named:
         for column in columns:
-            # A dotted name is a field inside a struct: the struct is what must be there.
+            # A dotted name is a field of a struct; only the struct is checked here.
             if column not in known and column.partition(".")[0] not in known:
                 text = f"{column!r} is not a column of decode.schema ({', '.join(sorted(known))})"
                 yield Problem(f"table.{setting}", text)
@@ -95,18 +95,18 @@ def _merging(table: TableConfig) -> Iterator[Problem]:
         yield Problem(f"table.{_NAMES.get(fault.setting, fault.setting)}", fault.text)
     if faults:
         return
-    meant = request.resolve()
-    if meant.mode is MergeMode.COMMIT_TIME and table.ordering:
-        text = "has no meaning with merge_mode commit_time; leave one of the two out"
+    implied = request.resolve()
+    if implied.mode is MergeMode.COMMIT_TIME and table.ordering:
+        text = "has no effect with merge_mode commit_time; remove one of them"
         yield Problem("table.ordering", text)
-    if table.partial_update in ("none", "absent_fields") and meant.partial_update is not None:
+    if table.partial_update in ("none", "absent_fields") and implied.partial_update is not None:
         text = (
-            f"{table.partial_update} contradicts payload {table.payload}, which means "
-            f"{setting_text(meant.partial_update)}; leave one of the two out"
+            f"{table.partial_update} contradicts payload {table.payload}, which implies "
+            f"{setting_text(implied.partial_update)}; remove one of them"
         )
         yield Problem("table.partial_update", text)
     try:
-        merge_properties(meant, request.payload_class, FormatVersion(table.version))
+        merge_properties(implied, request.payload_class, FormatVersion(table.version))
     except InvalidConfig as error:
         yield Problem("table.version", str(error))
 
@@ -115,22 +115,25 @@ def _absent_fields(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem
     if table.partial_update != "absent_fields":
         return
     if FormatVersion(table.version) is FormatVersion.V6:
-        text = "absent_fields needs partial rows, which version 6 has not; create version 8 or 9"
+        text = (
+            "absent_fields needs partial rows, which version 6 does not support; create version 8 "
+            "or 9"
+        )
         yield Problem("table.partial_update", text)
     if table.merge_mode == "custom":
-        text = "absent_fields has no meaning with a merger of your own; leave one of the two out"
+        text = "absent_fields cannot be combined with your own merger; remove one of them"
         yield Problem("table.partial_update", text)
     reason = "Apache Hudi cannot read partial rows in a table with a column that marks deletes"
     if marker := table.merge_request().delete_marker:
         setting = _marker_setting(table)
-        means = f"{table.payload} means delete_when {setting_text(marker)}, which "
+        implies = f"{table.payload} implies delete_when {setting_text(marker)}, which "
         text = (
-            f"{means if setting == 'payload' else ''}has no meaning with partial_update "
-            f"absent_fields: {reason}; leave one of the two out"
+            f"{implies if setting == 'payload' else ''}cannot be combined with partial_update "
+            f"absent_fields: {reason}; remove one of them"
         )
         yield Problem(f"table.{setting}", text)
     for column in sorted({IS_DELETED, OPERATION} & (_declared(decode) or set())):
-        text = f"{reason}; leave it undeclared, or table.partial_update out"
+        text = f"{reason}; remove this column, or table.partial_update"
         yield Problem(f"decode.schema.{column}", text)
 
 
@@ -139,14 +142,14 @@ def _tombstone_ordering(decode: DecodeConfig, table: TableConfig) -> Iterator[Pr
     if source == "none":
         return
     if table.merge_mode == "commit_time":
-        yield Problem(setting, f"{source} has no meaning with merge_mode commit_time; write none")
+        yield Problem(setting, f"{source} has no effect with merge_mode commit_time; use none")
     elif len(table.ordering) != 1:
-        text = f"{source} is one value and table.ordering has {len(table.ordering)}; write none"
+        text = f"{source} is one value, but table.ordering has {len(table.ordering)}; use none"
         yield Problem(setting, text)
     elif source != RECORD_TIMESTAMP and decode.tombstone_key == "raw":
-        text = f"{source} is a field of a JSON key and decode.tombstone_key is raw; use json"
+        text = f"{source} is a field of a JSON key, but decode.tombstone_key is raw; use json"
         yield Problem(setting, text)
-    elif (schema := _schema(decode)) is not None and _holds(schema, table.ordering[0]):
+    elif (schema := _schema(decode)) is not None and _has(schema, table.ordering[0]):
         try:
             TombstoneOrdering.of(source, schema, table.ordering, decode.timestamp_unit)
         except InvalidConfig as error:
@@ -154,10 +157,10 @@ def _tombstone_ordering(decode: DecodeConfig, table: TableConfig) -> Iterator[Pr
 
 
 def _ordering(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:
-    """Ordering columns that have no order, or that of characters."""
+    """Problems of ordering columns without an order, or with text that may not be ordered."""
     schema = _schema(decode)
     for column in table.ordering:
-        if schema is None or not _holds(schema, column):
+        if schema is None or not _has(schema, column):
             continue
         try:
             kind = column_at(schema.empty_table(), column).type
@@ -175,14 +178,14 @@ def _ordering(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:
 
 
 def _nested(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:
-    """Fields of keys and partitions that their column does not have."""
+    """Problems of nested key and partition fields that their column does not have."""
     schema = _schema(decode)
     for setting, columns in (
         ("record_key", table.record_key),
         ("partition_by", table.partition_by),
     ):
         for column in columns:
-            if schema is not None and _holds(schema, column):
+            if schema is not None and _has(schema, column):
                 try:
                     column_at(schema.empty_table(), column)
                 except InvalidConfig as error:
@@ -190,7 +193,7 @@ def _nested(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:
 
 
 def _delete_marks(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:
-    """Columns that mark deletes and cannot hold their mark."""
+    """Problems of columns that mark deletes, but whose type cannot have the mark."""
     schema = _schema(decode)
     for name in (IS_DELETED, OPERATION):
         if schema is not None and name in schema.names:
@@ -203,11 +206,11 @@ def _delete_marks(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]
         return
     if marker.field in table.record_key:
         text = (
-            f"{marker.field!r} is the record key, so that only one key could be deleted; name a "
-            "column that tells what happened to the row"
+            f"{marker.field!r} is the record key, so only one key could be deleted; name a column "
+            "that has the operation of the row"
         )
         yield Problem(setting, text)
-    elif schema is not None and _holds(schema, marker.field):
+    elif schema is not None and _has(schema, marker.field):
         try:
             check_marker(schema, marker)
         except InvalidConfig as error:
@@ -215,62 +218,62 @@ def _delete_marks(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]
 
 
 def _marker_setting(table: TableConfig) -> str:
-    """The setting that says which rows delete."""
+    """The setting that defines the delete marker."""
     payload_class = find_payload_class(table.payload) if table.payload else None
-    is_meant = payload_class is not None and payload_settings(payload_class).delete_marker
-    return "payload" if is_meant else "delete_when"
+    is_implied = payload_class is not None and payload_settings(payload_class).delete_marker
+    return "payload" if is_implied else "delete_when"
 
 
 def _tombstones(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:
     if decode.tombstones == "ignore":
         for name, default in (("tombstone_key", None), ("tombstone_ordering", "none")):
             if getattr(decode, name) != default:
-                text = "has no meaning while decode.tombstones is ignore; leave it out"
+                text = "has no effect if decode.tombstones is ignore; remove it"
                 yield Problem(f"decode.{name}", text)
         return
     if decode.tombstone_key != "raw":
         return
     if table.partition_by:
-        text = "raw names no partition and table.partition_by is set; use json"
+        text = "raw does not name a partition, but table.partition_by is set; use json"
         yield Problem("decode.tombstone_key", text)
     if len(table.record_key) > 1:
-        text = f"raw is one value and table.record_key has {len(table.record_key)}; use json"
+        text = f"raw is one value, but table.record_key has {len(table.record_key)}; use json"
         yield Problem("decode.tombstone_key", text)
 
 
 def _avro(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:
-    """Settings of Avro that other settings leave without a meaning, or that are missing."""
+    """Problems of Avro settings that are missing, or that have no effect."""
     if not isinstance(decode, AvroDecodeConfig):
         if decode.tombstone_key == "avro":
-            text = "avro has no meaning while decode.format is json; use raw or json"
+            text = "avro has no effect if decode.format is json; use raw or json"
             yield Problem("decode.tombstone_key", text)
         return
     needed, others = _OF_WIRE_FORMAT[decode.wire_format]
     for name in needed:
         if getattr(decode, name) is None:
-            yield Problem(f"decode.{name}", f"missing: wire_format is {decode.wire_format}")
+            yield Problem(f"decode.{name}", f"missing; wire_format {decode.wire_format} needs it")
     for name in others:
         if getattr(decode, name) is not None:
-            text = f"has no meaning while wire_format is {decode.wire_format}; leave it out"
+            text = f"has no effect with wire_format {decode.wire_format}; remove it"
             yield Problem(f"decode.{name}", text)
     keys_need_schema = decode.tombstone_key == "avro" and decode.wire_format == "plain"
     if keys_need_schema is not (decode.key_schema is not None):
         pair = "with wire_format plain and tombstone_key avro"
-        text = f"missing {pair}" if keys_need_schema else f"has a meaning only {pair}; leave it out"
+        text = f"missing {pair}" if keys_need_schema else f"has an effect only {pair}; remove it"
         yield Problem("decode.key_schema", text)
     yield from _schemas_of_plain(decode)
     if table.partial_update == "absent_fields":
-        text = "absent_fields goes by the fields of JSON records and decode.format is avro"
-        yield Problem("table.partial_update", f"{text}; leave one of the two out")
+        text = "absent_fields needs JSON records, but decode.format is avro; remove one of them"
+        yield Problem("table.partial_update", text)
 
 
 def _schemas_of_plain(decode: AvroDecodeConfig) -> Iterator[Problem]:
-    """Texts of schemas that are none."""
+    """Problems of texts that are not valid schemas."""
     for name, field in (("writer_schema", None), ("key_schema", "key")):
         text = getattr(decode, name)
         schema = None if text is None else writer_schema("it", StoredSchema(text), field)
         if isinstance(schema, str):
-            yield Problem(f"decode.{name}", f"cannot be columns: {schema}")
+            yield Problem(f"decode.{name}", f"cannot be converted to columns: {schema}")
 
 
 def _rescuing(decode: DecodeConfig) -> Iterator[Problem]:
@@ -278,11 +281,11 @@ def _rescuing(decode: DecodeConfig) -> Iterator[Problem]:
         name for name in ("unknown_fields", "wider_values") if getattr(decode, name) == "rescue"
     ]
     if rescuing and decode.rescue_column is None:
-        yield Problem("decode.rescue_column", f"missing: {rescuing[0]} is rescue")
+        yield Problem("decode.rescue_column", f"missing; {rescuing[0]}: rescue needs it")
     if not rescuing and decode.rescue_column is not None:
         text = (
-            f"has no meaning while unknown_fields is {decode.unknown_fields} and wider_values is "
-            f"{decode.wider_values}"
+            f"has no effect if unknown_fields is {decode.unknown_fields} and wider_values is "
+            f"{decode.wider_values}; remove it"
         )
         yield Problem("decode.rescue_column", text)
 
@@ -290,19 +293,22 @@ def _rescuing(decode: DecodeConfig) -> Iterator[Problem]:
 def _aliases(decode: DecodeConfig) -> Iterator[Problem]:
     declared = _declared(decode)
     for alias, column in decode.aliases.items():
-        names = [name for name in (alias, column) if _is_no_name_of_a_field(name)]
+        names = [name for name in (alias, column) if _is_reserved_or_empty(name)]
         if names:
-            text = f"{names[0]!r} is Hudi's own or empty; name a field of the records and a column"
+            text = (
+                f"{names[0]!r} is empty or reserved by Hudi; name a field of the records and a "
+                "column"
+            )
             yield Problem(f"decode.aliases.{alias}", text)
             continue
         if declared is not None and column not in declared:
             text = f"{column!r} is not a column of decode.schema ({', '.join(sorted(declared))})"
             yield Problem(f"decode.aliases.{alias}", text)
         if declared is not None and alias in declared:
-            yield Problem(f"decode.aliases.{alias}", "is a column of decode.schema itself")
+            yield Problem(f"decode.aliases.{alias}", "is itself a column of decode.schema")
 
 
-def _is_no_name_of_a_field(name: str) -> bool:
+def _is_reserved_or_empty(name: str) -> bool:
     return name.startswith("_hoodie_") or not name.strip()
 
 
@@ -317,7 +323,7 @@ def _columns(source: SourceConfig, decode: DecodeConfig) -> Iterator[Problem]:
 
 
 def _types(columns: Mapping[str, str] | str) -> Iterator[Problem]:
-    """One problem for each type that is none, or else the first name that cannot be kept."""
+    """Problems of invalid types; if all are valid, of the first invalid name."""
     typed = {} if isinstance(columns, str) else columns
     wrong = False
     for name, text in typed.items():
@@ -336,52 +342,52 @@ def _types(columns: Mapping[str, str] | str) -> Iterator[Problem]:
 def _copy_on_write(table: TableConfig, compaction: CompactionConfig) -> Iterator[Problem]:
     if table.type != "copy_on_write":
         return
-    reason = "has no meaning with table.type copy_on_write, which has no log files"
+    reason = "has no effect with table.type copy_on_write, which has no log files"
     if table.log_format is not None:
-        yield Problem("table.log_format", f"{table.log_format} {reason}; leave it out")
-    if compaction.when == "beside":
-        yield Problem("compaction.when", f"beside {reason} to compact; leave it out")
+        yield Problem("table.log_format", f"{table.log_format} {reason}; remove it")
+    if compaction.mode == "async":
+        yield Problem("compaction.mode", f"async {reason} to compact; remove it")
 
 
 def _partition_change(table: TableConfig) -> Iterator[Problem]:
     if table.partition_change != "allow" and not table.partition_by:
-        text = f"{table.partition_change} has no meaning without table.partition_by; leave it out"
+        text = f"{table.partition_change} has no effect without table.partition_by; remove it"
         yield Problem("table.partition_change", text)
 
 
 def _metadata_table(table: TableConfig) -> Iterator[Problem]:
     if table.drop_metadata_table and not table.metadata_table:
         text = (
-            "makes a metadata table anew and metadata_table is false, which removes it; leave one "
-            "of the two out"
+            "rebuilds the metadata table, but metadata_table: false removes it; omit one of "
+            "these settings"
         )
         yield Problem("table.drop_metadata_table", text)
 
 
 def _no_dead_letters(table: TableConfig, dead_letters: DeadLettersConfig) -> Iterator[Problem]:
-    """Settings of dead letters that are not kept; those that stand at their defaults pass."""
+    """Problems of dead-letter settings, other than defaults, if dead letters are disabled."""
     if dead_letters.enabled:
         return
-    untold = {
+    defaults = {
         "path": dead_letters_path(table.path),
         "max_share": DeadLettersConfig().max_share,
         "tolerated": DeadLettersConfig().tolerated,
     }
-    for name, default in untold.items():
+    for name, default in defaults.items():
         value = getattr(dead_letters, name)
         if value not in (default, ""):
-            text = f"{value} has no meaning while dead_letters.enabled is false; leave it out"
+            text = f"{value} has no effect if dead_letters.enabled is false; remove it"
             yield Problem(f"dead_letters.{name}", text)
 
 
-def _places(table: TableConfig, dead_letters: DeadLettersConfig) -> Iterator[Problem]:
+def _nested_paths(table: TableConfig, dead_letters: DeadLettersConfig) -> Iterator[Problem]:
     if not dead_letters.path:
         return
     root, other = (
         canonical_url(path).rstrip("/") + "/" for path in (table.path, dead_letters.path)
     )
     if other.startswith(root) or root.startswith(other):
-        text = f"{dead_letters.path} and the table's path lie within each other"
+        text = f"{dead_letters.path} and table.path must not contain each other"
         yield Problem("dead_letters.path", text)
 
 
@@ -391,19 +397,19 @@ def _known_columns(source: SourceConfig, decode: DecodeConfig) -> set[str] | Non
 
 
 def _schema(decode: DecodeConfig) -> pa.Schema | None:
-    """The declared columns; None where there are none, or some that are told elsewhere."""
+    """The declared columns; None if there are none, or if they are invalid."""
     try:
         return decode.declared()
     except InvalidConfig:
         return None
 
 
-def _holds(schema: pa.Schema, column: str) -> bool:
+def _has(schema: pa.Schema, column: str) -> bool:
     return top_column(column, schema) in schema.names
 
 
 def _declared(decode: DecodeConfig) -> set[str] | None:
-    """Names of the declared columns; None when they are inferred or in a file."""
+    """Names of the declared columns; None if they are inferred or in a file."""
     columns = decode.columns
     return set(columns) if isinstance(columns, Mapping) else None
 

@@ -1,4 +1,4 @@
-"""Looks at topic and table from time to time, beside the stream, which does not wait for it."""
+"""Polls the topic and the tables in a background thread, for which the stream does not wait."""
 
 from __future__ import annotations
 
@@ -15,52 +15,52 @@ from streamer.sources.kafka_peek import KafkaPeek
 
 
 @contextmanager
-def looking(
-    source: KafkaSource, tables: Mapping[str, Table], metrics: RunMetrics, every_s: float
+def poll_in_background(
+    source: KafkaSource, tables: Mapping[str, Table], metrics: RunMetrics, interval_s: float
 ) -> Iterator[None]:
-    """A block during which a thread keeps the metrics of topic and tables true.
+    """Update the metrics of the topic and the tables until the block ends.
 
     Args:
-        source: is asked for the lag.
-        tables: by name; their carried views are measured, nothing is listed.
-        metrics: is told.
-        every_s: seconds between two looks.
+        source: from which the lag is read.
+        tables: by name; their views are in memory, so no storage is listed.
+        metrics: to update.
+        interval_s: seconds between two polls.
     """
-    watch = _LagWatch(source, tables, metrics)
-    with background_thread("lakemark-lag", lambda ending: watch.run(ending, every_s)):
+    poller = _Poller(source, tables, metrics)
+    with background_thread("lakemark-lag", lambda ending: poller.run(ending, interval_s)):
         yield
 
 
-class _LagWatch:
+class _Poller:
     def __init__(
         self, source: KafkaSource, tables: Mapping[str, Table], metrics: RunMetrics
     ) -> None:
         self._source, self._tables, self._metrics = source, tables, metrics
-        self._records: KafkaPeek | None = None
+        self._peek: KafkaPeek | None = None
 
-    def run(self, ending: threading.Event, every_s: float) -> None:
-        """Until ``ending``; a look that fails is counted, and the next one follows."""
+    def run(self, ending: threading.Event, interval_s: float) -> None:
+        """Poll until ``ending`` is set; a poll that fails is counted."""
         while not ending.is_set():
             try:
-                self._look()
-            except Exception:  # whatever it is, it must not end the watch: others tell of it
-                self._metrics.note_failed_look()
-            ending.wait(every_s)
-        if self._records is not None:
-            self._records.close()
+                self._poll()
+            except Exception:  # no error may end the thread; the run reports its own failures
+                self._metrics.record_failed_poll()
+            ending.wait(interval_s)
+        if self._peek is not None:
+            self._peek.close()
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         for name, table in self._tables.items():
             view = table.carried_view
             if view is not None:
-                self._metrics.note_table(name, shape_of(view))
+                self._metrics.record_table(name, shape_of(view))
         position = self._metrics.position
         if position is None:
             return
         lag = self._source.lag(position)
         unread = {p: position.offsets[p] for p, n in lag.items() if n and p in position.offsets}
-        if unread and self._records is None:
-            self._records = self._source.peek()
-        oldest = self._records.timestamps(unread) if unread and self._records else {}
-        if self._metrics.position == position:  # else a batch was written meanwhile
-            self._metrics.note_lag(lag, oldest)
+        if unread and self._peek is None:
+            self._peek = self._source.peek()
+        oldest = self._peek.timestamps(unread) if unread and self._peek else {}
+        if self._metrics.position == position:  # if not, a batch was written during the poll
+            self._metrics.record_lag(lag, oldest)

@@ -1,4 +1,4 @@
-"""A run under observation: its events counted and judged, and the endpoint that tells of it."""
+"""Monitors a run: collects metrics and health from its events, and serves both over HTTP."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from streamer.config.metrics import MetricsConfig
 from streamer.config.pipeline import PipelineConfig
 from streamer.events import Event, Listener, MetricsServed
 from streamer.health import Health
-from streamer.metrics.endpoint import endpoint
-from streamer.metrics.poller import looking
+from streamer.metrics.endpoint import serve
+from streamer.metrics.poller import poll_in_background
 from streamer.metrics.run_metrics import RunMetrics
 from streamer.metrics.table_shape import DEAD_LETTERS, ROWS
 from streamer.pipeline import Pipeline
 
 
 @contextmanager
-def observed(config: PipelineConfig, next_listener: Listener) -> Iterator[Observation]:
-    """Serve metrics and health for as long as the block lasts, if the configuration names a port.
+def monitor_run(config: PipelineConfig, next_listener: Listener) -> Iterator[RunMonitor]:
+    """Serve metrics and health until the block ends, if the configuration has a port.
 
     Args:
         config: the pipeline.
-        next_listener: is told of every event, too.
+        next_listener: receives every event after the metrics.
 
     Raises:
-        CannotListen: the port is taken.
+        CannotListen: another process uses the port.
     """
     port = config.metrics.port
     if port is None:
-        yield Observation(next_listener)
+        yield RunMonitor(next_listener)
         return
     metrics = RunMetrics(config.name, config.source.topic)
     health = Health(config.metrics.stuck_after_s)
@@ -40,14 +40,14 @@ def observed(config: PipelineConfig, next_listener: Listener) -> Iterator[Observ
         health(event)
         next_listener(event)
 
-    with endpoint(config.metrics.host, port, metrics.registry, health) as listening_port:
+    with serve(config.metrics.host, port, metrics.registry, health) as listening_port:
         listen(MetricsServed(config.metrics.host, listening_port))
-        yield Observation(listen, config.metrics, metrics, health)
+        yield RunMonitor(listen, config.metrics, metrics, health)
 
 
 @dataclass(frozen=True)
-class Observation:
-    """What a run is given to be observed by.
+class RunMonitor:
+    """The monitor of one run.
 
     Attributes:
         listener: for the run's events.
@@ -59,15 +59,15 @@ class Observation:
     _health: Health | None = None
 
     @contextmanager
-    def watching(self, pipeline: Pipeline) -> Iterator[None]:
-        """A block in which the built pipeline is looked at, too: its loop, its topic, its table."""
+    def watch(self, pipeline: Pipeline) -> Iterator[None]:
+        """Monitor the loop, the topic and the tables of a pipeline, too, until the block ends."""
         with ExitStack() as ended:
             if self._metrics is not None and self._health is not None:
                 for table in pipeline.tables[:1]:
                     self._metrics.use_clock(table.store.clock)
                 self._health.watch(lambda: pipeline.loop.waiting_at)
-                every_s = self._config.look_interval_s
+                interval_s = self._config.poll_interval_s
                 tables = dict(zip((ROWS, DEAD_LETTERS), pipeline.tables, strict=False))
-                look = looking(pipeline.source, tables, self._metrics, every_s)
-                ended.enter_context(look)
+                poller = poll_in_background(pipeline.source, tables, self._metrics, interval_s)
+                ended.enter_context(poller)
             yield

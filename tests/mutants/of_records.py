@@ -215,7 +215,7 @@ OF_RECORDS = (
     ),
     Mutant(
         "transforms/decode/avro_framing.py",
-        '            if self.unknown == "stop":\n',
+        '            if self.unknown == "fail":\n',
         "            if False:\n",
         "records of an unknown schema go to the dead letters although the run should stop",
         _AVRO,

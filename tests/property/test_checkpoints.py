@@ -40,7 +40,7 @@ def test_any_text_parses_or_is_refused(text: str) -> None:
 
 
 @given(_counts, _counts, _counts)
-def test_moving_forward_adds_up_and_never_looks_earlier(
+def test_advanced_checkpoints_add_up_and_are_never_earlier(
     start: dict[int, int], first: dict[int, int], second: dict[int, int]
 ) -> None:
     before = KafkaCheckpoint("orders", start)

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from checkpoints.of_table import progress_of
+from checkpoints.lookup import find_progress
 from lakemark.index.bucket import bucket_of
 from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
 from lakemark.model.action import COMMITS
@@ -184,7 +184,7 @@ def check_checkpoint(storage: Storage, history: History) -> None:
         return  # one of those may have set it
     newest = max(certain, key=lambda one: one.completed_at)
     table = writer(storage).table
-    progress = progress_of(table, table.timeline)
+    progress = find_progress(table, table.timeline)
     found = progress.checkpoint if progress is not None else None
     assert found == newest.checkpoint, f"set to {newest.checkpoint}, and found is {found}"
 

@@ -18,7 +18,7 @@ import pytest
 
 from checkpoints.checkpoint import KafkaCheckpoint
 from checkpoints.edit import write_checkpoint
-from checkpoints.of_table import progress_of
+from checkpoints.lookup import find_progress
 from checkpoints.progress import DEFAULT_IDENTITY
 from lakemark.config.table_properties import TableType
 from lakemark.config.table_spec import TableSpec
@@ -51,7 +51,7 @@ from lakemark.transaction.rollback import roll_back_named
 from sinks.hudi.table_services import archivable, archive, clean
 from sinks.hudi.table_writer import TableWriter
 from sinks.hudi.version_change import take_to_version
-from streamer.async_compaction import AsyncCompactor, BesidePolicy
+from streamer.async_compaction import AsyncCompactionPolicy, AsyncCompactor
 from tests.clocks import SharedClock, on_clock
 from tests.json_stream import JsonStream, Record
 from tests.recovery.places import storage_at
@@ -522,23 +522,23 @@ class _Held(LocalRunner):
         return super().map(function, tasks)
 
 
-def compact_beside(to: TableWriter) -> None:
+def compact_async(to: TableWriter) -> None:
     """Batch by batch: one is committed while the new base files are written, in another thread."""
     runner = _Held()
-    policy = BesidePolicy(CompactionPolicy(every_delta_commits=1), backoff_s=0.0)
-    beside = AsyncCompactor(policy, runner, lambda _: None)
+    policy = AsyncCompactionPolicy(CompactionPolicy(every_delta_commits=1), backoff_s=0.0)
+    compactor = AsyncCompactor(policy, runner, lambda _: None)
     try:
-        with beside.turn:
-            assert beside.advance(to)
+        with compactor.mutex:
+            assert compactor.start_next(to)
         assert runner.is_asked.wait(_SOON_S)
-        with beside.turn:
+        with compactor.mutex:
             commit(to, COMMITTED[2])
         runner.may_go.set()
-        with beside.turn:
-            assert beside.turn.wait_for(lambda: not to.table.timeline.pending(), _SOON_S)
+        with compactor.mutex:
+            assert compactor.mutex.wait_for(lambda: not to.table.timeline.pending(), _SOON_S)
     finally:
         runner.may_go.set()
-        assert not beside.end(_SOON_S)
+        assert not compactor.end(_SOON_S)
 
 
 def commit_and_compact(to: TableWriter) -> None:
@@ -646,7 +646,7 @@ def is_of(version: FormatVersion, writes: int) -> Callable[[Table], bool]:
 
 def is_to_go_on_at(checkpoint: KafkaCheckpoint | None) -> Callable[[Table], bool]:
     def shows(table: Table) -> bool:
-        progress = progress_of(table, table.timeline)
+        progress = find_progress(table, table.timeline)
         return progress is not None and progress.checkpoint == checkpoint
 
     return shows
@@ -705,9 +705,9 @@ SCENARIOS: dict[str, Scenario] = {
         has_metadata=False,
     ),
     "compaction": OfTable(committed(2), compact, is_compacted, is_shared=True),
-    "compaction beside a batch": OfTable(
+    "asynchronous compaction during a batch": OfTable(
         plain(2),
-        compact_beside,
+        compact_async,
         lambda table: has_ingested(4)(table) and count_of(Action.COMMIT)(table),
         (STATES[1], STATES[2]),
         finish=commit_and_compact,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import uuid4
 
-from checkpoints.of_table import commits_kept_active, progress_of
+from checkpoints.lookup import find_commits_to_keep, find_progress
 from lakemark.model.action import Action
 from lakemark.services.restore import restore
 from lakemark.storage import StorageLocation
@@ -25,10 +25,10 @@ def test_a_compaction_that_outlives_a_restore_does_not_pass_over_what_was_undone
     restore(table.access, kept, is_merge_on_read=True)
     table.refresh()
     assert table.timeline.completed(Action.COMMIT), "the compaction is there"
-    progress = progress_of(table, table.timeline)
+    progress = find_progress(table, table.timeline)
     assert progress is not None
     assert progress.commit == kept
-    assert kept in commits_kept_active(table, table.timeline), "archival leaves what counts"
+    assert kept in find_commits_to_keep(table, table.timeline), "archival leaves what counts"
     again = JsonStream(stream.location)
     assert (set(again.read()), again.offset) == (set("ab"), 3)
     again.write([{"id": "c", "ts": 1}])

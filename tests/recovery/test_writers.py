@@ -208,7 +208,7 @@ def test_the_only_writer_of_a_table_does_not_undo_a_living_one(local: Storage) -
     make_shared(local)
     living = shared_writer(local)
     written = write_files(living, [Row("a", 1, 1)])
-    with pytest.raises(WriterAlive, match="mode: multiple"):
+    with pytest.raises(WriterAlive, match="mode: multi_writer"):
         writer(local).recover()
     living.commit(written, {})
     writer(local).recover()

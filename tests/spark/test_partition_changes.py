@@ -46,7 +46,7 @@ def test_executors_refuse_rows_that_change_their_partition(
         location,
         columns=COLUMNS,
         partition_by=("region",),
-        partition_change=PartitionChange.REFUSE,
+        partition_change=PartitionChange.REJECT,
         exchange=OnExecutors(spark=spark),
     )
     stream.write([_row(f"k{number}", "north") for number in range(20)])

@@ -18,8 +18,8 @@ from lakemark.errors import Permanent
 from lakemark.execution.runner import Cancelled
 from lakemark.spark.versions import versions
 from sinks.hudi.spark_exchange import SparkExchange
-from streamer.cluster_runner import ClusterRunner, ClusterRunnerBeside
-from streamer.stream_failure import translated
+from streamer.cluster_runner import CancellableClusterRunner, ClusterRunner
+from streamer.stream_failure import translate
 from tests.waiting import until
 
 pytestmark = pytest.mark.spark
@@ -50,7 +50,7 @@ def test_executor_with_other_versions_is_refused_when_it_joins_later(
 ) -> None:
     with pytest.raises((PySparkException, Permanent)) as raised:
         run(spark)
-    error = translated(raised.value)
+    error = translate(raised.value)
     assert type(error) is Permanent, "the run ends: another start would meet the same"
     here = ".".join(map(str, sys.version_info[:2]))
     message = (
@@ -60,7 +60,8 @@ def test_executor_with_other_versions_is_refused_when_it_joins_later(
 
 
 def test_background_jobs_are_a_group_that_can_be_cancelled(spark: SparkSession) -> None:
-    runner, jobs = ClusterRunnerBeside(spark, "background"), spark.sparkContext.statusTracker()
+    runner = CancellableClusterRunner(spark, "background")
+    jobs = spark.sparkContext.statusTracker()
     ended: list[object] = []
 
     def work() -> None:

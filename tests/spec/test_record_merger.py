@@ -200,7 +200,7 @@ def test_the_mode_is_inferred_from_the_ordering_fields(ordering: str, mode: Merg
     stored = {keys.TABLE_NAME: "orders", keys.ORDERING_FIELDS: ordering}
     assert TableProperties(stored).merge_mode is mode
     tree: dict[str, object] = {
-        "source": {"bootstrap": "b:1", "topic": "t"},
+        "source": {"bootstrap_servers": "b:1", "topic": "t"},
         "decode": {"schema": {"id": "string", "ts": "bigint"}},
         "table": {
             "path": "/lake/t",

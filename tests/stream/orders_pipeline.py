@@ -1,4 +1,4 @@
-"""The order stream as a pipeline, and what its table must hold."""
+"""The pipeline of the order stream, and the expected rows of its table."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def pipeline_tree(
 ) -> dict[str, Any]:
     """A pipeline file of the order stream; ``changes`` are merged into its sections."""
     tree: dict[str, Any] = {
-        "source": {"bootstrap": bootstrap, "topic": topic, "max_records_per_batch": 4_000},
+        "source": {"bootstrap_servers": bootstrap, "topic": topic, "max_records_per_batch": 4_000},
         "decode": {"schema": COLUMNS},
         "table": {
             "path": path,

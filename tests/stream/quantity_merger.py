@@ -1,4 +1,4 @@
-"""A merger that the workers import: versions of an order add up what they ordered."""
+"""A merger that the workers import; it adds up the quantities of an order."""
 
 from __future__ import annotations
 

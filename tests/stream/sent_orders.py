@@ -43,7 +43,7 @@ class SentOrders:
         produce(self.kafka.bootstrap, self.topic, self.count, keys=KEYS)
 
     def pipeline_file(self, folder: Path, **changes: Mapping[str, object]) -> Path:
-        """The pipeline, as ``lakemark run`` takes it."""
+        """The pipeline file for ``lakemark run``."""
         tree = pipeline_tree(self.kafka.bootstrap, self.topic, self.location.url, **changes)
         tree["table"]["storage"] = dict(self.location.options)
         file = folder / "orders.yaml"

@@ -39,7 +39,7 @@ ID = ("id", "string")
 
 @pytest.fixture
 def gateway(apicurio: Apicurio) -> Iterator[FaultyRegistry]:
-    """What lies between the product and the registry, and may be away for a while."""
+    """A gateway to the registry that a test may stop."""
     with FaultyRegistry(apicurio.url) as server:
         yield server
 
@@ -55,7 +55,7 @@ def _framed(avro: Any, value: object, schema_id: int) -> bytes:
     return b"\0" + schema_id.to_bytes(4, "big") + body.getvalue()
 
 
-def test_a_registry_tells_what_it_has_and_what_it_has_not(apicurio: Apicurio) -> None:
+def test_registry_reports_known_and_missing_schemas(apicurio: Apicurio) -> None:
     item = {"type": "record", "name": "shop.item", "fields": [{"name": "sku", "type": "string"}]}
     order = _record(ID, ("item", "shop.item"))
     apicurio.register("items/of shop", "int")
@@ -103,10 +103,10 @@ def test_writers_that_change_their_schema_change_the_table(
     old_id = apicurio.register(f"{topic}-value", old)
     config = validated(
         {
-            "source": {"bootstrap": kafka.bootstrap, "topic": topic},
+            "source": {"bootstrap_servers": kafka.bootstrap, "topic": topic},
             "decode": {
                 "format": "avro",
-                "schema_registry": {"url": gateway.url, "patience_s": 120},
+                "schema_registry": {"url": gateway.url, "retry_timeout_s": 120},
                 "unknown_fields": "evolve",
                 "wider_values": "evolve",
                 "tombstone_key": "avro",
@@ -152,14 +152,14 @@ def test_a_registry_that_stays_down_stops_the_run_and_nothing_is_lost(
     value_id = apicurio.register(f"{topic}-value", avro)
     config = validated(
         {
-            "source": {"bootstrap": kafka.bootstrap, "topic": topic},
+            "source": {"bootstrap_servers": kafka.bootstrap, "topic": topic},
             "decode": {
                 "format": "avro",
                 "schema": {"id": "string"},
-                "schema_registry": {"url": gateway.url, "patience_s": 0},
+                "schema_registry": {"url": gateway.url, "retry_timeout_s": 0},
             },
             "table": {"path": str(path), "record_key": "id", "buckets": 1},
-            "run": {"mode": "once", "trigger_interval_s": 0, "on_error": {"max_attempts": 1}},
+            "run": {"mode": "once", "trigger_interval_s": 0, "retry": {"max_attempts": 1}},
         }
     )
     _send(kafka, topic, key_id, [("a", _framed(avro, {"id": "a"}, value_id))])

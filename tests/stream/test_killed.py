@@ -32,7 +32,7 @@ LONGEST_PAUSE_S = 1.0
 
 STARTS_WITHIN_S = 60.0
 
-#: One that has read everything tells nothing more.
+#: A run that has read everything emits no more events.
 LONGEST_LIFE_S = 20.0
 
 
@@ -46,9 +46,9 @@ def test_killed_twenty_times_every_record_is_there_once(kafka: Kafka, tmp_path: 
         run={"mode": "continuous"},
     )
     events = tmp_path / "events.jsonl"
-    pipelines = [tmp_path / f"{when}.yaml" for when in ("inline", "beside")]
+    pipelines = [tmp_path / f"{mode}.yaml" for mode in ("inline", "async")]
     for pipeline in pipelines:
-        tree["compaction"]["when"] = pipeline.stem
+        tree["compaction"]["mode"] = pipeline.stem
         pipeline.write_text(yaml.safe_dump(tree))
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
@@ -87,7 +87,7 @@ def _run(pipeline: Path, events: Path, *more: str) -> subprocess.CompletedProces
 
 
 def _live_and_die(pipeline: Path, events: Path, events_to_see: int, pause_s: float) -> None:
-    """Kill a run a moment after it has told so many events, whatever it is doing then."""
+    """Kill a run at a random moment after a number of events."""
     seen = _events(events)
     command = _command(pipeline, events)
     with subprocess.Popen(command, env=short_lived(), stdout=subprocess.DEVNULL) as process:

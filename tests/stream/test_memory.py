@@ -118,4 +118,4 @@ def _order(key: int, version: int) -> bytes:
 
 
 def _deaf(_: Event) -> None:
-    """Nobody listens."""
+    """Ignore the event."""

@@ -1,4 +1,4 @@
-"""What becomes of records that meet, on the whole way: Kafka, Spark's workers, commits, queries."""
+"""Merging on the whole path: Kafka, Spark's workers, commits, queries."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sinks.hudi.exchange import DriverExchange, Exchange
 from sinks.hudi.spark_exchange import SparkExchange
 from streamer import pipeline
 from streamer.config.pipeline import PipelineConfig
-from streamer.events import CompactionDone, Event, SchemaEvolved
+from streamer.events import CompactionCompleted, Event, SchemaEvolved
 from tests.fixtures.kafka import Kafka
 from tests.stream.orders_pipeline import pipeline_config
 from tests.stream.quantity_merger import QuantityMerger
@@ -85,7 +85,7 @@ def test_a_merger_of_ones_own_merges_in_the_workers_in_compactions_and_in_querie
         orders = [_order(n, quantity=10**k) for n in range(40) for k in range(3)]
         _send(kafka, topic, orders)
         events = _run(config, exchange)
-        compacted += sum(isinstance(event, CompactionDone) for event in events)
+        compacted += sum(isinstance(event, CompactionCompleted) for event in events)
         rows = lakemark.open(str(path), mergers=[QuantityMerger()]).snapshot().read_all()
         assert rows.num_rows == 40
         assert set(rows["quantity"].to_pylist()) == {111 * run}

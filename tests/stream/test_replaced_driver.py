@@ -1,4 +1,4 @@
-"""A driver that is stopped, replaced or told to end in the middle of a batch."""
+"""A driver that is stopped, replaced or terminated in the middle of a batch."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_driver_that_wakes_after_it_was_replaced_publishes_nothing(
 
 @pytest.mark.parametrize("orders", ["disk"], indirect=True)
 @pytest.mark.parametrize("can_end", [True, False])
-def test_a_driver_that_is_told_to_end_in_a_batch_ends_in_time(
+def test_driver_that_is_terminated_in_a_batch_exits_in_time(
     orders: SentOrders, can_end: bool, tmp_path: Path
 ) -> None:
     file = _with_table(orders, tmp_path)

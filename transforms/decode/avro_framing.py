@@ -26,7 +26,7 @@ from transforms.decode.decoded import Indices
 from transforms.decode.registry import SchemaNotFound, SchemaRegistry, known_schemas
 
 #: What happens to records whose schema the registry does not know.
-UnknownSchema = Literal["dead_letter", "stop"]
+UnknownSchema = Literal["reject", "fail"]
 
 #: A null takes the place of a value in its column, so a value must not be large by its type alone.
 _LARGEST_FIXED_BYTES = 4096
@@ -134,7 +134,7 @@ class ConfluentFraming(Framing):
     header_bytes: ClassVar[int] = 5
 
     registry: SchemaRegistry
-    unknown: UnknownSchema = "dead_letter"
+    unknown: UnknownSchema = "reject"
     field: str | None = None
 
     def groups(self, values: ByteStrings, present: Indices) -> Iterator[Group]:
@@ -162,7 +162,7 @@ class ConfluentFraming(Framing):
         try:
             return writer_schema(name, known_schemas(self.registry).schema(schema_id), self.field)
         except SchemaNotFound as error:
-            if self.unknown == "stop":
+            if self.unknown == "fail":
                 raise
             return f"{name}: {error}"
 

@@ -1,4 +1,4 @@
-"""Several streamers of one table: none loses its place to the others, or to what happens to it."""
+"""Several streamers of one table: no streamer loses its progress."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from checkpoints import commit_keys
 from checkpoints.checkpoint import KafkaCheckpoint
 from checkpoints.commit_keys import DamagedCheckpoint
+from checkpoints.lookup import newest_progress, newest_table_progress, select_commits_to_keep
 from checkpoints.progress import DEFAULT_IDENTITY, Progress, TableProgress, encode_progress
-from checkpoints.resume import commits_to_keep, newest_progress, newest_table_progress
 from lakemark.config import keys
 from lakemark.model.action import Action, State
 from lakemark.model.instant import Instant
@@ -44,10 +44,10 @@ def written(
     as_of = max((i.completed_at or "" for i, _ in known), default="")
     checkpoint = None if offset is None else orders(offset)
     progress = Progress(checkpoint, at(began), topic_id=f"topic of {identity}")
-    told = TableProgress(newest_table_progress(known).streamers, as_of).with_progress(
+    reported = TableProgress(newest_table_progress(known).streamers, as_of).with_progress(
         identity, progress
     )
-    return instant(began, completed), encode_progress(told, identity)
+    return instant(began, completed), encode_progress(reported, identity)
 
 
 steps = st.lists(
@@ -62,7 +62,7 @@ steps = st.lists(
 
 
 @given(steps, st.data())
-def test_the_newest_counts_whoever_tells_it_and_whatever_was_archived(
+def test_newest_progress_counts_regardless_of_its_commit_and_of_archival(
     steps: list[tuple[str, int, int, bool]], data: st.DataObject
 ) -> None:
     commits: list[Commit] = []
@@ -83,10 +83,10 @@ def test_the_newest_counts_whoever_tells_it_and_whatever_was_archived(
         elif who == "foreign":
             commits.append((instant(began, 100 * tick), {"schema": "{}"}))
         else:
-            carried = commit_keys.carried_forward(known[-1][1]) if known else {}
+            carried = commit_keys.carry_forward(known[-1][1]) if known else {}
             commits.append((instant(began, 100 * tick, Action.COMMIT), carried))
         ticks.append(tick)
-    kept = commits_to_keep(commits)
+    kept = select_commits_to_keep(commits)
     archived = {
         i.requested_at
         for i, _ in commits
@@ -102,11 +102,11 @@ def test_the_newest_counts_whoever_tells_it_and_whatever_was_archived(
 
 
 def _is_own(commit: Commit, who: str) -> bool:
-    told = newest_table_progress([commit]).streamers.get(who)
-    return told is not None and told.commit == commit[0].requested_at
+    reported = newest_table_progress([commit]).streamers.get(who)
+    return reported is not None and reported.commit == commit[0].requested_at
 
 
-def test_the_default_one_shares_its_place_with_apache_hudis_streamer() -> None:
+def test_default_streamer_shares_its_checkpoint_with_apache_hudis_streamer() -> None:
     ours = written([], 1, 2, DEFAULT_IDENTITY, 10)
     assert commit_keys.decode(ours[1]) == orders(10)
     other = written([ours], 3, 4, "a", 7)
@@ -118,7 +118,7 @@ def test_the_default_one_shares_its_place_with_apache_hudis_streamer() -> None:
     assert progress == Progress(orders(20), at(5), at(6), key=commit_keys.CHECKPOINT_KEY_V2)
 
 
-def test_what_apache_hudis_streamer_has_obeyed_is_handed_back() -> None:
+def test_applied_options_of_apache_hudis_streamer_are_kept() -> None:
     theirs: Commit = (
         instant(1, 2),
         {commit_keys.CHECKPOINT_KEY: "orders,0:5", commit_keys.RESET_KEY: "x"},
@@ -126,8 +126,8 @@ def test_what_apache_hudis_streamer_has_obeyed_is_handed_back() -> None:
     before = newest_progress([theirs])
     assert before is not None
     ours = Progress(orders(6), at(3), applied=before.applied)
-    told = encode_progress(TableProgress({"": ours}), "")
-    assert {k: v for k, v in told.items() if k != keys.CHECKPOINTS} == {
+    reported = encode_progress(TableProgress({"": ours}), "")
+    assert {k: v for k, v in reported.items() if k != keys.CHECKPOINTS} == {
         commit_keys.CHECKPOINT_KEY: "orders,0:6",
         commit_keys.RESET_KEY: "x",
     }
@@ -145,53 +145,53 @@ def test_a_reset_is_newer_than_what_it_dropped() -> None:
     assert progress == Progress(None, at(3), at(4), "topic of a")
 
 
-def test_only_commits_that_tell_something_newest_must_stay() -> None:
+def test_only_commits_with_newest_progress_are_kept() -> None:
     first = written([], 1, 2, DEFAULT_IDENTITY, 10)
     foreign: Commit = (instant(3, 4), {})
-    assert commits_to_keep([first, foreign]) == {at(1)}
+    assert select_commits_to_keep([first, foreign]) == {at(1)}
     second = written([first, foreign], 5, 6, "a", 1)
     third = written([first, foreign, second], 7, 8, "b", 1)
-    assert commits_to_keep([second, third]) == {at(7)}
+    assert select_commits_to_keep([second, third]) == {at(7)}
     commits = [first, foreign, second, third]
-    assert commits_to_keep(commits) == {at(1), at(7)}, "Apache Hudi's streamer reads no other"
-    compaction: Commit = (instant(9, 10, Action.COMMIT), commit_keys.carried_forward(first[1]))
-    assert commits_to_keep([*commits, compaction]) == {at(1), at(7)}
+    assert select_commits_to_keep(commits) == {at(1), at(7)}, "Apache Hudi's streamer reads these"
+    compaction: Commit = (instant(9, 10, Action.COMMIT), commit_keys.carry_forward(first[1]))
+    assert select_commits_to_keep([*commits, compaction]) == {at(1), at(7)}
     reset = written(commits, 11, 12, DEFAULT_IDENTITY, None)
-    assert commits_to_keep([*commits, reset]) == {at(11)}, "nobody goes on from there"
+    assert select_commits_to_keep([*commits, reset]) == {at(11)}, "no streamer resumes from there"
 
 
 def test_a_streamer_of_apache_hudi_that_never_comes_back_holds_no_timeline_for_ever() -> None:
     commits = [written([], 1, 2, DEFAULT_IDENTITY, 10)]
     for tick in range(3, 1003, 2):
         commits.append(written(commits[-1:], tick, tick + 1, "a", tick))
-    assert commits_to_keep(commits[:-1]) == {at(1), at(999)}
-    assert commits_to_keep(commits) == {at(1001)}
+    assert select_commits_to_keep(commits[:-1]) == {at(1), at(999)}
+    assert select_commits_to_keep(commits) == {at(1001)}
 
 
-def test_what_a_compaction_took_over_is_kept_where_apache_hudis_streamer_looks_for_it() -> None:
+def test_copied_checkpoint_is_kept_where_apache_hudis_streamer_reads_it() -> None:
     theirs: Commit = (instant(1, 2), {commit_keys.CHECKPOINT_KEY_V2: "orders,0:20"})
-    compaction: Commit = (instant(3, 4, Action.COMMIT), commit_keys.carried_forward(theirs[1]))
+    compaction: Commit = (instant(3, 4, Action.COMMIT), commit_keys.carry_forward(theirs[1]))
     ours = written([theirs, compaction], 5, 6, "a", 1)
-    assert commits_to_keep([theirs, compaction, ours]) == {at(1), at(5)}
+    assert select_commits_to_keep([theirs, compaction, ours]) == {at(1), at(5)}
 
 
-def test_a_place_that_was_archived_is_found_behind_a_book_that_does_not_know_it() -> None:
+def test_archived_progress_is_found_behind_a_commit_that_lacks_it() -> None:
     first = written([], 1, 2, "a", 10)
     others: Commit = (instant(3, 4), {})
     later = written([others], 5, 6, DEFAULT_IDENTITY, 3)  # by then only the archive knew of "a"
     assert newest_checkpoint([first, others, later], "a") == orders(10)
 
 
-def test_what_a_service_took_over_from_an_undone_commit_is_not_progress() -> None:
+def test_checkpoint_copied_from_a_rolled_back_commit_is_not_progress() -> None:
     first, undone = written([], 1, 2, "a", 10), written([], 4, 5, "a", 20)
-    service: Commit = (instant(3, 6, Action.COMMIT), commit_keys.carried_forward(undone[1]))
+    service: Commit = (instant(3, 6, Action.COMMIT), commit_keys.carry_forward(undone[1]))
     commits = [first, service]
     assert newest_checkpoint(commits, "a") == orders(20)
-    standing = {i.requested_at for i, _ in commits}
-    progress = newest_progress(commits, "a", standing.__contains__)
+    effective = {i.requested_at for i, _ in commits}
+    progress = newest_progress(commits, "a", effective.__contains__)
     assert progress is not None
     assert progress.checkpoint == orders(10)
-    assert newest_table_progress(commits, standing.__contains__).streamers == {"a": progress}
+    assert newest_table_progress(commits, effective.__contains__).streamers == {"a": progress}
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_what_a_service_took_over_from_an_undone_commit_is_not_progress() -> Non
         '{"as_of":"","streamers":{"a":{"checkpoint":"t,x","commit":""}}}',
     ],
 )
-def test_a_damaged_book_stops_the_run(text: str) -> None:
+def test_damaged_progress_stops_the_run(text: str) -> None:
     damaged: Commit = (instant(3, 4), {keys.CHECKPOINTS: text})
     older = written([], 1, 2, "a", 1)
     with pytest.raises(DamagedCheckpoint, match=keys.CHECKPOINTS):
@@ -236,22 +236,25 @@ def test_the_stored_form_is_one_json_value() -> None:
     }
 
 
-def test_the_place_before_an_undone_commit_comes_to_light_again() -> None:
+def test_progress_before_a_rolled_back_commit_counts_again() -> None:
     first = written([], 1, 2, "a", 10)
     undone = written([first], 3, 4, "a", 20)
     later = written([first, undone], 5, 6, "b", 1)
-    standing = {at(1), at(5)}
-    told = newest_table_progress([first, later], standing.__contains__).streamers
-    assert {name: one.checkpoint for name, one in told.items()} == {"a": orders(10), "b": orders(1)}
+    effective = {at(1), at(5)}
+    reported = newest_table_progress([first, later], effective.__contains__).streamers
+    assert {name: one.checkpoint for name, one in reported.items()} == {
+        "a": orders(10),
+        "b": orders(1),
+    }
 
 
-def test_apache_hudis_streamer_goes_on_from_the_commit_that_completed_last() -> None:
+def test_apache_hudis_streamer_resumes_from_the_commit_that_completed_last() -> None:
     first: Commit = (instant(3, 4), {commit_keys.CHECKPOINT_KEY_V2: "orders,0:5"})
     second: Commit = (instant(1, 6), {commit_keys.CHECKPOINT_KEY_V2: "orders,0:9"})
-    assert commits_to_keep([first, second]) == {at(1)}
+    assert select_commits_to_keep([first, second]) == {at(1)}
 
 
-def test_a_checkpoint_of_apache_hudis_streamer_counts_more_than_a_book_that_it_carried() -> None:
+def test_checkpoint_of_apache_hudis_streamer_overrides_progress_that_it_copied() -> None:
     ours = written([], 1, 2, DEFAULT_IDENTITY, 5)
     theirs: Commit = (instant(3, 4), {**ours[1], commit_keys.CHECKPOINT_KEY_V2: "orders,0:9"})
     assert newest_checkpoint([ours, theirs]) == orders(9)

@@ -8,8 +8,8 @@ import pytest
 
 from checkpoints import commit_keys
 from checkpoints.checkpoint import KafkaCheckpoint
+from checkpoints.lookup import newest_table_progress
 from checkpoints.progress import DEFAULT_IDENTITY, decode_progress
-from checkpoints.resume import newest_table_progress
 from lakemark.config import keys
 from lakemark.errors import Fenced
 from lakemark.model.action import Action

@@ -49,7 +49,7 @@ def test_partition_changes_are_written_and_counted() -> None:
 
 
 def test_partition_changes_are_dead_letters_with_both_partitions() -> None:
-    stream = _stream(PartitionChange.REFUSE)
+    stream = _stream(PartitionChange.REJECT)
     stream.write([_row("a", "north"), _row("b", "north")])
     result = stream.write([_row("c", "north"), _row("a", "south"), _row("c", "west")])
     assert (result.records, result.rejected, result.partition_changes) == (3, 2, 0)
@@ -64,7 +64,7 @@ def test_partition_changes_are_dead_letters_with_both_partitions() -> None:
 
 
 def test_batch_with_more_refused_rows_than_allowed_is_not_published() -> None:
-    stream = _stream(PartitionChange.REFUSE, max_share=0.4)
+    stream = _stream(PartitionChange.REJECT, max_share=0.4)
     stream.write([_row("a", "north")])
     with pytest.raises(TooManyRejects, match="exists in partition 'north'"):
         stream.write([_row("a", "south")])

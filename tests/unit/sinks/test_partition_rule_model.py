@@ -255,7 +255,7 @@ FORGOTTEN_DELETE: list[list[Change] | str] = [
 
 
 def run(pipeline: Pipeline, steps: Sequence[list[Change] | str], rule: PartitionChange) -> None:
-    refuses = rule is PartitionChange.REFUSE
+    refuses = rule is PartitionChange.REJECT
     for step in steps:
         if isinstance(step, list):
             (pipeline.refuse if refuses else pipeline.count)(step)
@@ -274,7 +274,7 @@ def run(pipeline: Pipeline, steps: Sequence[list[Change] | str], rule: Partition
 def test_refused_moves_leave_each_key_in_one_partition(
     steps: list[list[Change] | str], table_type: TableType, is_ordered: bool
 ) -> None:
-    rule = PartitionChange.REFUSE
+    rule = PartitionChange.REJECT
     run(Pipeline.start(table_type, is_ordered, rule), steps, rule)
 
 

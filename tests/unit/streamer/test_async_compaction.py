@@ -1,4 +1,4 @@
-"""Compaction beside the batches: neither waits for the other, and what both do is in the table."""
+"""Asynchronous compaction: it and the batches do not wait for each other, and no row is lost."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from lakemark.transaction.rollback import roll_back_named
 from sinks.hudi.compactions import Compaction
 from sinks.hudi.table_writer import TableWriter
 from streamer import async_compaction
-from streamer.async_compaction import AsyncCompactor, BesidePolicy, CompactionGivenUp
+from streamer.async_compaction import AsyncCompactionPolicy, AsyncCompactor, CompactionGivenUp
 from streamer.events import (
-    CompactionBegun,
-    CompactionDone,
+    CompactionCompleted,
     CompactionFailed,
-    CompactionSettled,
+    CompactionResolved,
+    CompactionStarted,
     Event,
-    ServiceDone,
+    ServiceCompleted,
 )
 from streamer.services import ServicePolicies, TableServices
 from tests.clocks import SharedClock, on_clock
@@ -49,7 +49,9 @@ from tests.upkeep import copy_of, new_storage
 from tests.waiting import until
 from tests.writers import SHARING, plan_clustering
 
-POLICY = BesidePolicy(CompactionPolicy(2), wait_budget_s=0.2, backlog_commits=6, backoff_s=0.01)
+POLICY = AsyncCompactionPolicy(
+    CompactionPolicy(2), max_wait_s=0.2, backlog_commits=6, backoff_s=0.01
+)
 OTHERS = ServicePolicies(
     POLICY.compaction, CleaningPolicy(commits=2), ArchivalPolicy(3, 4, delta_commits_to_compact=2)
 )
@@ -60,7 +62,7 @@ LONG_S = 120.0
 
 
 class HeldRunner(LocalRunner):
-    """Begins only when it is let; fails as often as it is told to."""
+    """A runner that waits for permission to start, and fails a given number of times."""
 
     def __init__(self) -> None:
         super().__init__(1)
@@ -74,10 +76,10 @@ class HeldRunner(LocalRunner):
         return super().map(function, tasks)
 
 
-class Beside:
-    """A table, its services with compaction beside, and what they told."""
+class Scenario:
+    """A table, its services with asynchronous compaction, and their events."""
 
-    def __init__(self, storage: Storage, policy: BesidePolicy = POLICY) -> None:
+    def __init__(self, storage: Storage, policy: AsyncCompactionPolicy = POLICY) -> None:
         self.storage, self.to = storage, writer(storage)
         self.runner, self.events = HeldRunner(), list[Event]()
         self.stopping = threading.Event()
@@ -87,13 +89,13 @@ class Beside:
         )
 
     def batch(self, *rows: Row) -> None:
-        """A whole batch, in turn, with what follows it."""
-        with self.services.turn:
+        """Write a batch and run the services after it, with the mutex."""
+        with self.services.mutex:
             commit(self.to, rows)
             self.services.run()
             self.services.wait(self.stopping)
 
-    def told(self, kind: type[Event]) -> int:
+    def reported(self, kind: type[Event]) -> int:
         return sum(isinstance(event, kind) for event in self.events)
 
     def finish(self) -> None:
@@ -102,15 +104,15 @@ class Beside:
 
 
 @contextmanager
-def started(policy: BesidePolicy = POLICY) -> Iterator[Beside]:
+def started(policy: AsyncCompactionPolicy = POLICY) -> Iterator[Scenario]:
     storage = new_storage()
     make(storage)
-    beside = Beside(storage, policy)
+    scenario = Scenario(storage, policy)
     try:
-        yield beside
+        yield scenario
     finally:
-        beside.runner.may_go.set()
-        assert not beside.services.end(LONG_S)
+        scenario.runner.may_go.set()
+        assert not scenario.services.end(LONG_S)
 
 
 def rows_of(storage: Storage, path: str) -> list[dict[str, object]]:
@@ -120,36 +122,36 @@ def rows_of(storage: Storage, path: str) -> list[dict[str, object]]:
     return rows
 
 
-def assert_whole(beside: Beside, expected: dict[str, tuple[int, int]]) -> None:
-    """The rows are there, nothing has to be listed anew, and the metadata table tells the truth."""
-    assert contents(beside.storage) == expected
-    carried, fresh = beside.to.table.carried_view, writer(beside.storage).table
+def assert_whole(scenario: Scenario, expected: dict[str, tuple[int, int]]) -> None:
+    """The rows are complete, the view in memory is current, and the metadata table is correct."""
+    assert contents(scenario.storage) == expected
+    carried, fresh = scenario.to.table.carried_view, writer(scenario.storage).table
     assert carried is not None
     assert carried.latest_slices() == fresh.view().latest_slices()
     assert fresh.metadata_differences() == []
 
 
-def given_way_to_a_clustering(beside: Beside) -> tuple[Instant, Instant]:
+def deferred_for_a_clustering(scenario: Scenario) -> tuple[Instant, Instant]:
     """Three batches, and a compaction that failed since another writer plans to replace its group.
 
     Returns:
         The compaction's plan, and the clustering's.
     """
-    beside.to.table.access = replace(beside.to.table.access, sharing=SHARING)
+    scenario.to.table.access = replace(scenario.to.table.access, sharing=SHARING)
     for number in range(1, 4):
-        beside.batch(Row("a", number, number))
-    until(lambda: beside.told(CompactionBegun) == 1)
-    (plan,) = beside.to.table.timeline.pending(Action.COMPACTION)
-    group = beside.to.table.view().latest_slices()[0].group
-    clustering = plan_clustering(beside.storage, group)
-    beside.finish()
-    until(lambda: beside.compaction._job is None)
+        scenario.batch(Row("a", number, number))
+    until(lambda: scenario.reported(CompactionStarted) == 1)
+    (plan,) = scenario.to.table.timeline.pending(Action.COMPACTION)
+    group = scenario.to.table.view().latest_slices()[0].group
+    clustering = plan_clustering(scenario.storage, group)
+    scenario.finish()
+    until(lambda: scenario.compaction._job is None)
     return plan, clustering
 
 
 @pytest.fixture
 def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    """Makes it so many seconds later for the compaction beside, and for nobody else."""
+    """A clock that is ahead by some seconds, only for the compactor."""
     ahead_s = [0.0]
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + ahead_s[0])
     monkeypatch.setattr(async_compaction, "time", clock)
@@ -160,244 +162,252 @@ def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     return pass_by
 
 
-def test_batches_go_on_while_a_compaction_is_at_work() -> None:
-    with started() as beside:
+def test_batches_continue_while_a_compaction_runs() -> None:
+    with started() as scenario:
         for number in range(1, 5):
-            beside.batch(Row("a", number, number), Row(f"n{number}", 1, 1, region="south"))
-        until(lambda: beside.told(CompactionBegun) == 1)
-        (pending,) = beside.to.table.timeline.pending(Action.COMPACTION)
+            scenario.batch(Row("a", number, number), Row(f"n{number}", 1, 1, region="south"))
+        until(lambda: scenario.reported(CompactionStarted) == 1)
+        (pending,) = scenario.to.table.timeline.pending(Action.COMPACTION)
         assert pending.state.value == "inflight"
         expected = {"a": (4, 4)} | {f"n{number}": (1, 1) for number in range(1, 5)}
-        assert_whole(beside, expected)
-        beside.finish()
-        assert beside.told(CompactionDone) == 1
-        assert beside.told(CompactionFailed) == 0
-        assert_whole(beside, expected)
-        beside.batch(Row("a", 9, 9))
-        beside.finish()
-        assert beside.told(CompactionDone) == 2, "logs of the batches meanwhile are the next plan's"
-        assert_whole(beside, {**expected, "a": (9, 9)})
+        assert_whole(scenario, expected)
+        scenario.finish()
+        assert scenario.reported(CompactionCompleted) == 1
+        assert scenario.reported(CompactionFailed) == 0
+        assert_whole(scenario, expected)
+        scenario.batch(Row("a", 9, 9))
+        scenario.finish()
+        assert scenario.reported(CompactionCompleted) == 2, (
+            "logs of the batches meanwhile are the next plan's"
+        )
+        assert_whole(scenario, {**expected, "a": (9, 9)})
 
 
 def test_a_batch_waits_no_longer_than_the_budget_and_only_when_far_behind() -> None:
-    with started() as beside:
+    with started() as scenario:
         for number in range(6):
-            beside.batch(Row("a", number, number))
-        assert beside.told(ServiceDone) == 0, "nothing was cleaned, archived or waited for"
+            scenario.batch(Row("a", number, number))
+        assert scenario.reported(ServiceCompleted) == 0, (
+            "nothing was cleaned, archived or waited for"
+        )
         for number in range(6, 9):
             began = time.monotonic()
-            beside.batch(Row("a", number, number))
-            assert time.monotonic() - began >= POLICY.wait_budget_s
-        waits = [event for event in beside.events if isinstance(event, ServiceDone)]
+            scenario.batch(Row("a", number, number))
+            assert time.monotonic() - began >= POLICY.max_wait_s
+        waits = [event for event in scenario.events if isinstance(event, ServiceCompleted)]
         assert [wait.service for wait in waits] == ["compaction_wait"] * 3
-        beside.compaction._policy = replace(POLICY, wait_budget_s=LONG_S)
-        with beside.services.turn:  # nothing is published before the batch waits
-            beside.runner.may_go.set()
-            beside.batch(Row("a", 9, 9))
-        assert beside.told(CompactionDone) == 1, "it was waited for"
-        assert_whole(beside, {"a": (9, 9)})
+        scenario.compaction._policy = replace(POLICY, max_wait_s=LONG_S)
+        with scenario.services.mutex:  # nothing is published before the batch waits
+            scenario.runner.may_go.set()
+            scenario.batch(Row("a", 9, 9))
+        assert scenario.reported(CompactionCompleted) == 1, "it was waited for"
+        assert_whole(scenario, {"a": (9, 9)})
 
 
 def test_no_batch_waits_once_the_run_is_to_end() -> None:
-    with started(replace(POLICY, wait_budget_s=LONG_S)) as beside:
+    with started(replace(POLICY, max_wait_s=LONG_S)) as scenario:
         for number in range(6):
-            beside.batch(Row("a", number, number))
+            scenario.batch(Row("a", number, number))
 
         def stop() -> None:
-            with beside.services.turn:  # which a batch only gives while it waits
-                beside.stopping.set()
+            with scenario.services.mutex:  # which a batch only gives while it waits
+                scenario.stopping.set()
 
         stopper = threading.Thread(target=stop)
         began = time.monotonic()
-        with beside.services.turn:
+        with scenario.services.mutex:
             stopper.start()
-            beside.batch(Row("a", 6, 6))
-            assert beside.stopping.is_set(), "it did not wait"
-        beside.batch(Row("a", 7, 7))
+            scenario.batch(Row("a", 6, 6))
+            assert scenario.stopping.is_set(), "it did not wait"
+        scenario.batch(Row("a", 7, 7))
         assert time.monotonic() - began < LONG_S
         stopper.join()
-        assert beside.told(CompactionFailed) == 0
-        beside.finish()
-        assert_whole(beside, {"a": (7, 7)})
+        assert scenario.reported(CompactionFailed) == 0
+        scenario.finish()
+        assert_whole(scenario, {"a": (7, 7)})
 
 
 def test_a_conflict_with_other_writers_may_pass_and_the_plan_is_tried_again(
     later: Callable[[float], None],
 ) -> None:
-    with started() as beside:
-        plan, clustering = given_way_to_a_clustering(beside)
-        failed = [event for event in beside.events if isinstance(event, CompactionFailed)]
+    with started() as scenario:
+        plan, clustering = deferred_for_a_clustering(scenario)
+        failed = [event for event in scenario.events if isinstance(event, CompactionFailed)]
         assert [(f.instant, f.error_type) for f in failed] == [(plan.requested_at, "WriteConflict")]
-        writer(beside.storage).table.store.forget(clustering)  # its writer gives it up
-        beside.batch(Row("a", 4, 4))
-        assert beside.told(CompactionDone) == 0, "it is passed over"
+        writer(scenario.storage).table.store.forget(clustering)  # its writer gives it up
+        scenario.batch(Row("a", 4, 4))
+        assert scenario.reported(CompactionCompleted) == 0, "it is deferred"
         later(60.0)
-        beside.batch(Row("a", 5, 5))
-        beside.finish()
-        done = [event for event in beside.events if isinstance(event, CompactionDone)]
+        scenario.batch(Row("a", 5, 5))
+        scenario.finish()
+        done = [event for event in scenario.events if isinstance(event, CompactionCompleted)]
         assert [one.instant for one in done] == [plan.requested_at]
-        beside.batch(Row("a", 6, 6))
-        assert beside.told(CompactionSettled) == 0, "it was done here"
-        beside.finish()
-        assert_whole(beside, {"a": (6, 6)})
+        scenario.batch(Row("a", 6, 6))
+        assert scenario.reported(CompactionResolved) == 0, "it was done here"
+        scenario.finish()
+        assert_whole(scenario, {"a": (6, 6)})
 
 
-def test_a_plan_that_another_writer_did_is_told_of_once_and_fails_no_more() -> None:
-    with started() as beside:
-        plan, clustering = given_way_to_a_clustering(beside)
-        beside.batch(Row("b", 1, 1, region="south"))
-        assert beside.told(CompactionFailed) == 1
-        assert beside.told(CompactionSettled) == 0, "it is pending"
-        other = writer(beside.storage)
+def test_plan_of_another_writer_is_reported_once_and_no_longer_fails() -> None:
+    with started() as scenario:
+        plan, clustering = deferred_for_a_clustering(scenario)
+        scenario.batch(Row("b", 1, 1, region="south"))
+        assert scenario.reported(CompactionFailed) == 1
+        assert scenario.reported(CompactionResolved) == 0, "it is pending"
+        other = writer(scenario.storage)
         other.table.store.forget(clustering)
         done = other.compact_if_due(CompactionPolicy(100), LocalRunner(1))
         assert [instant.requested_at for instant, _ in done] == [plan.requested_at]
         for number in range(4, 6):
-            beside.batch(Row("a", number, number))
-        assert [e for e in beside.events if isinstance(e, CompactionSettled)] == [
-            CompactionSettled(plan.requested_at)
+            scenario.batch(Row("a", number, number))
+        assert [e for e in scenario.events if isinstance(e, CompactionResolved)] == [
+            CompactionResolved(plan.requested_at)
         ]
-        beside.finish()
-        assert_whole(beside, {"a": (5, 5), "b": (1, 1)})
+        scenario.finish()
+        assert_whole(scenario, {"a": (5, 5), "b": (1, 1)})
 
 
-def test_of_a_plan_at_work_only_its_attempt_tells(later: Callable[[float], None]) -> None:
-    with started() as beside:
-        _, clustering = given_way_to_a_clustering(beside)
-        other = writer(beside.storage)
+def test_running_plan_is_reported_only_by_its_attempt(later: Callable[[float], None]) -> None:
+    with started() as scenario:
+        _, clustering = deferred_for_a_clustering(scenario)
+        other = writer(scenario.storage)
         other.table.store.forget(clustering)
-        beside.runner.may_go.clear()
+        scenario.runner.may_go.clear()
         later(60.0)
-        beside.batch(Row("a", 4, 4))
-        until(lambda: beside.told(CompactionBegun) == 2)
+        scenario.batch(Row("a", 4, 4))
+        until(lambda: scenario.reported(CompactionStarted) == 2)
         other.table.refresh()
         (planned,) = other.table.timeline.pending(Action.COMPACTION)
         # As Apache Hudi, which does not ask whether somebody is executing a plan.
         other.table.storage.delete([f"{HEARTBEAT_FOLDER}/{planned.requested_at}"])
         assert len(other.compact_if_due(CompactionPolicy(100), LocalRunner(1))) == 1
-        beside.batch(Row("a", 5, 5))
-        assert beside.told(CompactionSettled) == 0, "it is at work"
-        beside.finish()
-        until(lambda: beside.compaction._job is None)
-        beside.batch(Row("a", 6, 6))
-        assert beside.told(CompactionSettled) == 1
-        beside.finish()
-        assert_whole(beside, {"a": (6, 6)})
+        scenario.batch(Row("a", 5, 5))
+        assert scenario.reported(CompactionResolved) == 0, "it is at work"
+        scenario.finish()
+        until(lambda: scenario.compaction._job is None)
+        scenario.batch(Row("a", 6, 6))
+        assert scenario.reported(CompactionResolved) == 1
+        scenario.finish()
+        assert_whole(scenario, {"a": (6, 6)})
 
 
-def test_a_failure_is_told_and_tried_again_while_batches_go_on() -> None:
-    with started() as beside:
-        beside.runner.failures = [StorageUnavailable("busy"), ValueError("odd")]
-        beside.runner.may_go.set()
+def test_failed_compaction_is_reported_and_retried_while_batches_continue() -> None:
+    with started() as scenario:
+        scenario.runner.failures = [StorageUnavailable("busy"), ValueError("odd")]
+        scenario.runner.may_go.set()
         for number in range(1, 4):
-            beside.batch(Row("a", number, number))
-        until(lambda: beside.told(CompactionDone) == 1)
-        failed = [event for event in beside.events if isinstance(event, CompactionFailed)]
+            scenario.batch(Row("a", number, number))
+        until(lambda: scenario.reported(CompactionCompleted) == 1)
+        failed = [event for event in scenario.events if isinstance(event, CompactionFailed)]
         assert [(f.failures, f.error_type) for f in failed] == [
             (1, "ValueError"),
             (2, "StorageUnavailable"),
         ]
-        assert_whole(beside, {"a": (3, 3)})
+        assert_whole(scenario, {"a": (3, 3)})
 
 
-def test_a_lock_that_others_keep_is_not_waited_for_in_turn_and_costs_no_second_rewrite() -> None:
-    with started() as beside:
-        beside.to.table.access = replace(beside.to.table.access, sharing=SHARING)
-        others_lock = writer(beside.storage).table.access.lock
-        with beside.services.turn:
+def test_lock_of_another_writer_delays_no_batch_and_causes_no_second_rewrite() -> None:
+    with started() as scenario:
+        scenario.to.table.access = replace(scenario.to.table.access, sharing=SHARING)
+        others_lock = writer(scenario.storage).table.access.lock
+        with scenario.services.mutex:
             for number in range(1, 4):
-                commit(beside.to, [Row("a", number, number)])
-            beside.services.run()
+                commit(scenario.to, [Row("a", number, number)])
+            scenario.services.run()
             lease = others_lock.acquire(1)
-        until(lambda: beside.told(CompactionFailed) >= 1)
-        assert beside.told(CompactionBegun) == 0
+        until(lambda: scenario.reported(CompactionFailed) >= 1)
+        assert scenario.reported(CompactionStarted) == 0
         lease.release()
-        until(lambda: beside.told(CompactionBegun) == 1)
-        until(lambda: beside.compaction.is_progressing)  # what was in its way has passed
-        before = beside.told(CompactionFailed)
+        until(lambda: scenario.reported(CompactionStarted) == 1)
+        until(lambda: scenario.compaction.is_progressing)  # what was in its way has passed
+        before = scenario.reported(CompactionFailed)
         with others_lock.hold(1):
-            beside.runner.may_go.set()
-            until(lambda: beside.told(CompactionFailed) >= before + 2)
-        until(lambda: beside.told(CompactionDone) == 1)
-        assert beside.told(CompactionBegun) == 1, "what was written stood"
-        failed = [event for event in beside.events if isinstance(event, CompactionFailed)]
+            scenario.runner.may_go.set()
+            until(lambda: scenario.reported(CompactionFailed) >= before + 2)
+        until(lambda: scenario.reported(CompactionCompleted) == 1)
+        assert scenario.reported(CompactionStarted) == 1, "the written files were kept"
+        failed = [event for event in scenario.events if isinstance(event, CompactionFailed)]
         assert {event.error_type for event in failed} == {"LockTimeout"}
         assert [event.failures for event in failed[before : before + 2]] == [1, 2]
-        assert_whole(beside, {"a": (3, 3)})
+        assert_whole(scenario, {"a": (3, 3)})
 
 
-def test_a_listener_that_fails_leaves_no_sign_of_life_behind() -> None:
-    with started() as beside:
-        beside.to.table.access = replace(beside.to.table.access, sharing=SHARING)
+def test_failing_listener_stops_keepalives() -> None:
+    with started() as scenario:
+        scenario.to.table.access = replace(scenario.to.table.access, sharing=SHARING)
         troubles = [OSError("no space left")]
 
-        def tell(event: Event) -> None:
-            beside.events.append(event)
-            if isinstance(event, CompactionBegun) and troubles:
+        def emit(event: Event) -> None:
+            scenario.events.append(event)
+            if isinstance(event, CompactionStarted) and troubles:
                 raise troubles.pop()
 
-        beside.compaction._listener = tell
-        beside.runner.may_go.set()
+        scenario.compaction._listener = emit
+        scenario.runner.may_go.set()
         for number in range(1, 4):
-            beside.batch(Row("a", number, number))
-        until(lambda: beside.told(CompactionDone) == 1)
-        assert beside.told(CompactionFailed) == 1
-        assert beside.storage.list_folder(HEARTBEAT_FOLDER)[1] == []
-        assert_whole(beside, {"a": (3, 3)})
+            scenario.batch(Row("a", number, number))
+        until(lambda: scenario.reported(CompactionCompleted) == 1)
+        assert scenario.reported(CompactionFailed) == 1
+        assert scenario.storage.list_folder(HEARTBEAT_FOLDER)[1] == []
+        assert_whole(scenario, {"a": (3, 3)})
 
 
-def test_a_table_whose_compactions_follow_each_other_leaves_others_their_turn() -> None:
-    with started() as beside:
+def test_tables_take_turns_in_compaction() -> None:
+    with started() as scenario:
         storage = new_storage()
         make(storage)
         letters = writer(storage)
-        beside.services = TableServices(
-            [beside.to, letters], OTHERS, LocalRunner(1), beside.events.append, beside.compaction
+        scenario.services = TableServices(
+            [scenario.to, letters],
+            OTHERS,
+            LocalRunner(1),
+            scenario.events.append,
+            scenario.compaction,
         )
         for number in range(1, 4):
             commit(letters, [Row("x", number, number)])
-            beside.batch(Row("a", number, number))
+            scenario.batch(Row("a", number, number))
         for _ in range(2):  # each of the two is due again whenever the place is free
-            beside.finish()
-            beside.runner.may_go.clear()
+            scenario.finish()
+            scenario.runner.may_go.clear()
             for number in (4, 5):
-                beside.batch(Row("a", number, number))
+                scenario.batch(Row("a", number, number))
         assert letters.table.timeline.completed(Action.COMMIT)
 
 
-def test_what_fails_for_too_long_ends_the_run_and_the_plan_stands() -> None:
+def test_compaction_that_fails_too_long_ends_the_run_and_keeps_its_plan() -> None:
     policy = replace(POLICY, give_up_after_s=0.05, backoff_s=0.02, max_backoff_s=0.02)
-    with started(policy) as beside:
-        beside.runner.failures = [StorageUnavailable("gone")] * 10_000
+    with started(policy) as scenario:
+        scenario.runner.failures = [StorageUnavailable("gone")] * 10_000
         for number in range(1, 4):
-            beside.batch(Row("a", number, number))
-        beside.runner.may_go.set()
+            scenario.batch(Row("a", number, number))
+        scenario.runner.may_go.set()
         with pytest.raises(CompactionGivenUp, match="gone"):
             for _ in range(12_000):
-                beside.services.check()
+                scenario.services.check()
                 time.sleep(0.01)
         with pytest.raises(CompactionGivenUp):
-            beside.batch(Row("a", 4, 4))
-        assert contents(beside.storage) == {"a": (4, 4)}, "the batch is committed all the same"
-    again = writer(beside.storage)
+            scenario.batch(Row("a", 4, 4))
+        assert contents(scenario.storage) == {"a": (4, 4)}, "the batch is committed all the same"
+    again = writer(scenario.storage)
     again.recover()
     assert len(again.compact_if_due(CompactionPolicy(100), LocalRunner(1))) == 1
-    assert contents(beside.storage) == {"a": (4, 4)}
+    assert contents(scenario.storage) == {"a": (4, 4)}
 
 
-def test_what_the_run_did_not_wait_for_is_done_by_the_next() -> None:
-    with started() as beside:
+def test_abandoned_compaction_is_executed_by_the_next_run() -> None:
+    with started() as scenario:
         for number in range(1, 4):
-            beside.batch(Row("a", number, number))
-        until(lambda: beside.told(CompactionBegun) == 1)
-        assert beside.services.end(0.01), "it is still at work"
-    assert beside.told(CompactionDone) == 0
-    following = Beside(beside.storage)
+            scenario.batch(Row("a", number, number))
+        until(lambda: scenario.reported(CompactionStarted) == 1)
+        assert scenario.services.end(0.01), "it is still at work"
+    assert scenario.reported(CompactionCompleted) == 0
+    following = Scenario(scenario.storage)
     following.to.recover()
     following.runner.may_go.set()
     following.batch(Row("b", 1, 1))
     following.finish()
-    assert following.told(CompactionDone) == 1
+    assert following.reported(CompactionCompleted) == 1
     assert_whole(following, {"a": (3, 3), "b": (1, 1)})
 
 
@@ -453,36 +463,36 @@ class OtherSoftware(HeldRunner):
 def test_a_plan_is_executed_again_if_a_task_of_it_ran_twice_and_wrote_other_bytes(
     is_beside: bool,
 ) -> None:
-    with started() as beside:
-        beside.runner = beside.compaction._runner = OtherSoftware(beside.storage)
+    with started() as scenario:
+        scenario.runner = scenario.compaction._runner = OtherSoftware(scenario.storage)
         for number in range(1, 4):
-            commit(beside.to, [Row("a", number, number)])
-        ((planned, _),) = beside.to.compactions_to_do(POLICY.compaction)
+            commit(scenario.to, [Row("a", number, number)])
+        ((planned, _),) = scenario.to.compactions_to_do(POLICY.compaction)
         if is_beside:
-            beside.batch(Row("a", 4, 4))
-            until(lambda: beside.told(CompactionDone) == 1)
-            assert beside.told(CompactionFailed) == 1
+            scenario.batch(Row("a", 4, 4))
+            until(lambda: scenario.reported(CompactionCompleted) == 1)
+            assert scenario.reported(CompactionFailed) == 1
         else:
-            commit(beside.to, [Row("a", 4, 4)])
+            commit(scenario.to, [Row("a", 4, 4)])
             with pytest.raises(WriteConflict, match="other software"):
-                beside.to.compact_if_due(CompactionPolicy(100), beside.runner)
-            ((done, _),) = beside.to.compact_if_due(CompactionPolicy(100), beside.runner)
+                scenario.to.compact_if_due(CompactionPolicy(100), scenario.runner)
+            ((done, _),) = scenario.to.compact_if_due(CompactionPolicy(100), scenario.runner)
             assert done.requested_at == planned.requested_at
-        assert contents(beside.storage) == {"a": (4, 4)}
+        assert contents(scenario.storage) == {"a": (4, 4)}
 
 
-def test_a_plan_that_an_operator_rolls_back_under_way_is_done_anew() -> None:
-    with started() as beside:
+def test_plan_that_is_rolled_back_during_execution_is_planned_again() -> None:
+    with started() as scenario:
         for number in range(1, 4):
-            beside.batch(Row("a", number, number))
-        until(lambda: beside.told(CompactionBegun) == 1)
-        (pending,) = beside.to.table.timeline.pending(Action.COMPACTION)
-        roll_back_named(writer(beside.storage).table.access, pending.requested_at)
-        beside.runner.may_go.set()
-        until(lambda: beside.told(CompactionDone) == 1)
-        assert beside.told(CompactionFailed) == 1
-        assert contents(beside.storage) == {"a": (3, 3)}
-        assert writer(beside.storage).table.metadata_differences() == []
+            scenario.batch(Row("a", number, number))
+        until(lambda: scenario.reported(CompactionStarted) == 1)
+        (pending,) = scenario.to.table.timeline.pending(Action.COMPACTION)
+        roll_back_named(writer(scenario.storage).table.access, pending.requested_at)
+        scenario.runner.may_go.set()
+        until(lambda: scenario.reported(CompactionCompleted) == 1)
+        assert scenario.reported(CompactionFailed) == 1
+        assert contents(scenario.storage) == {"a": (3, 3)}
+        assert writer(scenario.storage).table.metadata_differences() == []
 
 
 FIRST = {"a": (3, 3), "b": (3, 3), "c": (1, 1)}
@@ -550,7 +560,7 @@ STEPS = st.lists(
 @settings(max_examples=examples(12), deadline=None, suppress_health_check=list(HealthCheck))
 @given(STEPS)
 def test_steps_of_batches_and_a_compaction_in_any_order_keep_every_row(steps: list[str]) -> None:
-    """A restart forgets what was in flight, as a crash does."""
+    """A restart loses all state in memory, like a crash."""
     storage = new_storage()
     make(storage)
     to = on_clock(writer(storage), CLOCK)

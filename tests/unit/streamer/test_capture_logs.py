@@ -1,4 +1,4 @@
-"""What a part of the project logs is told with the events of a run, or as a line, redacted."""
+"""Logged warnings become events of a run, or lines of other commands, without secrets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from streamer.cli import FAILED, OK, main
 from streamer.commands import table_compact
 
 PIPELINE = """
-source: {bootstrap: "localhost:9092", topic: orders, consumer: {ssl.key.password: geheim}}
+source: {bootstrap_servers: "localhost:9092", topic: orders, consumer: {ssl.key.password: geheim}}
 table: {path: /lake/orders, record_key: id}
 """
 WARNING = "it stays until it expires: no access with geheim"
@@ -34,7 +34,7 @@ def build(*_: object) -> None:
 
 
 @pytest.mark.parametrize("log_format", ["text", "json"])
-def test_a_run_tells_it_among_its_events(
+def test_run_emits_warnings_as_events(
     log_format: str,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -46,25 +46,25 @@ def test_a_run_tells_it_among_its_events(
     arguments = ["run", str(tmp_path / "orders.yaml"), "--events", str(log)]
     assert main([*arguments, "--log-format", log_format]) == FAILED
     warned, failed = map(json.loads, log.read_text().splitlines())
-    assert (warned["event"], failed["event"]) == ("PartWarned", "RunFailed")
-    told = {name: warned[name] for name in ("level", "part", "message")}
+    assert (warned["event"], failed["event"]) == ("WarningLogged", "RunFailed")
+    reported = {name: warned[name] for name in ("level", "module", "message")}
     message = WARNING.replace("geheim", "***")
-    assert told == {
+    assert reported == {
         "level": "warning",
-        "part": "lakemark.transaction.heartbeat",
+        "module": "lakemark.transaction.heartbeat",
         "message": message,
     }
     out, err = capsys.readouterr()
     if log_format == "json":
         lines = [json.loads(line) for line in err.splitlines()]
-        assert [line["event"] for line in lines] == ["PartWarned", "RunFailed"]
+        assert [line["event"] for line in lines] == ["WarningLogged", "RunFailed"]
     else:
         (line,) = out.splitlines()
         assert line.endswith(f" warning (lakemark.transaction.heartbeat): {message}")
         assert err == "lakemark: the store is gone\n"
 
 
-def test_any_other_command_tells_it_in_a_line(
+def test_other_commands_print_warnings_as_lines(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def execute(_: argparse.Namespace) -> int:
@@ -73,8 +73,8 @@ def test_any_other_command_tells_it_in_a_line(
 
     monkeypatch.setattr(table_compact, "execute", execute)
     options = ["--storage", "aws_secret_access_key=geheim"]
-    before = logging.getLogger("table").handlers
+    before = logging.getLogger("lakemark").handlers
     assert main(["table", "compact", "/lake/orders", *options]) == OK
-    told = WARNING.replace("geheim", "***")
-    assert capsys.readouterr() == ("", f"lakemark: warning: {told}\n")
-    assert logging.getLogger("table").handlers is before
+    reported = WARNING.replace("geheim", "***")
+    assert capsys.readouterr() == ("", f"lakemark: warning: {reported}\n")
+    assert logging.getLogger("lakemark").handlers is before

@@ -1,4 +1,4 @@
-"""A JVM that is gone is told as such, whatever the call to it failed with."""
+"""The exit of the JVM is reported, regardless of the error of the failed call."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from pyspark.errors import PySparkException
 from streamer import jvm_exit
 from streamer.jvm_exit import JvmEnded, OutOfMemory, report_jvm_exit
 from streamer.stopping import StopRequested
-from streamer.stream_failure import StreamFailed, translated
+from streamer.stream_failure import StreamFailed, translate
 
 _CUT_OFF = "An error occurred while calling None.None"
 _NO_ANSWER = Py4JNetworkError("Answer from Java side is empty")
 
 
 class Unanswered(PySparkException):
-    """What Java threw, in words that only the JVM knows."""
+    """A Java exception whose message only the JVM has."""
 
     def __str__(self) -> str:
         raise _NO_ANSWER
@@ -30,7 +30,7 @@ class Unanswered(PySparkException):
 
 @pytest.fixture
 def exits(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
-    """In place of the JVM a process that is about to end."""
+    """Replace the JVM by a process that is about to exit."""
     ending = f"import time; time.sleep(0.5); raise SystemExit({request.param})"
     process = subprocess.Popen([sys.executable, "-c", ending])
     monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=process))
@@ -44,16 +44,16 @@ def exits(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> No
     ids=repr,
 )
 @pytest.mark.usefixtures("exits")
-def test_memory_that_ran_out_is_told_with_what_to_set(error: Exception) -> None:
-    told = translated(error)
-    assert type(told) is OutOfMemory
+def test_out_of_memory_is_reported_with_the_settings_to_change(error: Exception) -> None:
+    reported = translate(error)
+    assert type(reported) is OutOfMemory
     for setting in ("spark.driver.memory", "max.poll.records", "max_records_per_batch"):
-        assert setting in str(told)
+        assert setting in str(reported)
 
 
 @pytest.mark.parametrize("exits", [3], indirect=True)
 @pytest.mark.usefixtures("exits")
-def test_a_block_tells_of_the_end_alone(caplog: pytest.LogCaptureFixture) -> None:
+def test_unrelated_errors_of_a_block_are_not_replaced(caplog: pytest.LogCaptureFixture) -> None:
     with (
         pytest.raises(JvmEnded, match=r"ended with exit code 3.* is in its log /"),
         report_jvm_exit(),
@@ -81,7 +81,7 @@ def test_while_it_lives_errors_stay_what_they_are(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(SparkContext, "_gateway", alive)
     with pytest.raises(KeyError), report_jvm_exit():
         raise KeyError
-    assert type(translated(PySparkException("odd"))) is StreamFailed
-    memory = translated(PySparkException("x\nCaused by: java.lang.OutOfMemoryError: Java heap\n"))
+    assert type(translate(PySparkException("odd"))) is StreamFailed
+    memory = translate(PySparkException("x\nCaused by: java.lang.OutOfMemoryError: Java heap\n"))
     assert type(memory) is OutOfMemory
     assert "(java.lang.OutOfMemoryError: Java heap)" in str(memory)

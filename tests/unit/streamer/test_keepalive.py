@@ -7,7 +7,7 @@ from typing import cast
 
 from checkpoints.checkpoint import KafkaCheckpoint
 from streamer.events import Alive, Event
-from streamer.keepalive import telling_of_life
+from streamer.keepalive import emit_keepalives
 from streamer.loop import StreamLoop
 from streamer.sources.errors import SourceError
 from streamer.sources.kafka import KafkaSource
@@ -21,7 +21,7 @@ class Loop:
 
     position: KafkaCheckpoint | None
     committed_at: float | None
-    made_at: float
+    created_at: float
 
 
 class Topic:
@@ -36,25 +36,25 @@ class Topic:
         return dict.fromkeys(checkpoint.offsets, 2)
 
 
-def test_a_run_that_has_nothing_to_do_tells_that_it_is_alive() -> None:
+def test_idle_run_emits_keepalives() -> None:
     loop, topic = Loop(None, None, time.monotonic() - 90), Topic()
-    told: queue.Queue[Event] = queue.Queue()
-    with telling_of_life(cast(StreamLoop, loop), cast(KafkaSource, topic), told.put, 0.01):
+    reported: queue.Queue[Event] = queue.Queue()
+    with emit_keepalives(cast(StreamLoop, loop), cast(KafkaSource, topic), reported.put, 0.01):
         time.sleep(0.1)
-        assert told.empty(), "it has not started from the table"
+        assert reported.empty(), "it has not started from the table"
         loop.position = KafkaCheckpoint("orders", {0: 5, 1: 7})
-        first = told.get(timeout=WITHIN_S)
+        first = reported.get(timeout=WITHIN_S)
         assert isinstance(first, Alive)
         assert (first.checkpoint, first.lag) == ({0: 5, 1: 7}, {0: 2, 1: 2})
         assert 90 <= first.idle_s < 90 + WITHIN_S
         assert not first.has_committed
         loop.committed_at = time.monotonic()
-        later = (told.get(timeout=WITHIN_S) for _ in range(1_000))
+        later = (reported.get(timeout=WITHIN_S) for _ in range(1_000))
         assert any(isinstance(sign, Alive) and sign.has_committed for sign in later)
         topic.is_gone = True
-        signs = (told.get(timeout=WITHIN_S) for _ in range(1_000))
+        signs = (reported.get(timeout=WITHIN_S) for _ in range(1_000))
         assert any(isinstance(sign, Alive) and not sign.lag for sign in signs)
-    while not told.empty():
-        told.get()
+    while not reported.empty():
+        reported.get()
     time.sleep(0.1)
-    assert told.empty(), "the run has ended"
+    assert reported.empty(), "the run has ended"

@@ -37,7 +37,7 @@ class Topic:
     def __init__(self, *records: Mapping[str, object]) -> None:
         self._records = records
 
-    def start_map(self, _: None) -> None:
+    def start_checkpoint(self, _: None) -> None:
         """Nothing is wrong with it."""
 
     def sample(self, _: int) -> pa.Array:
@@ -56,7 +56,7 @@ def opened(
 ) -> HudiSink:
     config = validated(
         {
-            "source": {"bootstrap": "localhost:9092", "topic": "orders"},
+            "source": {"bootstrap_servers": "localhost:9092", "topic": "orders"},
             "decode": decode,
             "table": {"path": str(folder / "rows"), "record_key": "id", **table},
         }
@@ -69,7 +69,7 @@ def files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in found}
 
 
-@pytest.mark.parametrize(("rule", "rejected", "counted"), [("count", 0, 1), ("refuse", 1, 0)])
+@pytest.mark.parametrize(("rule", "rejected", "counted"), [("count", 0, 1), ("reject", 1, 0)])
 def test_sink_treats_partition_changes_as_the_pipeline_says(
     tmp_path: Path, rule: str, rejected: int, counted: int
 ) -> None:
@@ -115,7 +115,7 @@ def test_a_refused_pipeline_leaves_another_ones_tables_as_they_were(
 
 
 @pytest.mark.parametrize("place", ["rows", "rows_dead_letters"])
-def test_no_table_is_made_beside_a_folder_that_is_none(tmp_path: Path, place: str) -> None:
+def test_no_table_is_created_if_the_other_location_is_invalid(tmp_path: Path, place: str) -> None:
     (tmp_path / place).mkdir()
     (tmp_path / place / "notes.txt").write_text("mine")
     with pytest.raises(InvalidConfig, match=rf"{place} is not empty and no Hudi table"):
@@ -160,7 +160,7 @@ TEXT_AND_NUMBER = Topic({"id": "a", "seen": "08:00Z"}, {"id": "b", "seen": "10:0
 def test_text_ordering_is_refused_before_a_table_is_created(
     tmp_path: Path, decode: Mapping[str, object], topic: Topic | None
 ) -> None:
-    with pytest.raises(ConfigError, match=r"table.ordering: 'seen' is of type string, and texts"):
+    with pytest.raises(ConfigError, match=r"table.ordering: 'seen' is of type string, and text"):
         opened(tmp_path, decode, topic, ordering="seen")
     assert files(tmp_path) == {}
     opened(tmp_path, decode, topic, ordering="seen", allow_text_ordering=True)
@@ -258,8 +258,8 @@ def test_undeclared_field_with_the_name_of_a_delete_mark_deletes_nothing(
     sink = opened(tmp_path, {}, Topic(*records))
     assert sink._rows.schema.names == ["id"]
     assert caplog.messages == [
-        "left out of the inferred columns, because their names are Hudi's: _hoodie_operation; "
-        "declare them in decode.schema, or they are treated as unknown fields "
+        "omitted from the inferred columns, because their names are reserved by Hudi: "
+        "_hoodie_operation; declare them in decode.schema, or they are treated as unknown fields "
         "(decode.unknown_fields: ignore); _hoodie_is_deleted: true deletes in any case"
     ]
     sink.recover()
@@ -292,7 +292,7 @@ def test_untyped_field_that_the_table_needs_is_refused_by_name(tmp_path: Path, r
 
 
 def test_topic_of_empty_records_gives_no_schema(tmp_path: Path) -> None:
-    with pytest.raises(InvalidConfig, match=r"from \(null or empty: id\); declare"):
+    with pytest.raises(InvalidConfig, match=r"schema \(null or empty: id\); declare"):
         opened(tmp_path, {}, Topic({"id": None}))
 
 

@@ -1,4 +1,4 @@
-"""What runs between two batches, in which order, and what it costs when nothing is due."""
+"""The services between two batches, their order, and their cost if nothing is due."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.transaction.multi_writer import MultiWriter
 from sinks.hudi.table_services import maintain_metadata_table
 from sinks.hudi.table_writer import TableWriter
-from streamer.events import CompactionDone, Event, ServiceDone
+from streamer.events import CompactionCompleted, Event, ServiceCompleted
 from streamer.services import ServicePolicies, TableServices
 from tests.storages import CountingStorage
 from tests.tables import Row, commit, contents, make, writer
@@ -38,13 +38,13 @@ def table() -> tuple[CountingStorage, TableWriter]:
 
 
 def run(to: TableWriter, policies: ServicePolicies = POLICIES) -> list[str]:
-    """What was done, in order."""
+    """The services that ran, in order."""
     done: list[str] = []
 
     def listen(event: Event) -> None:
-        if isinstance(event, CompactionDone):
+        if isinstance(event, CompactionCompleted):
             done.append("compaction")
-        elif isinstance(event, ServiceDone):
+        elif isinstance(event, ServiceCompleted):
             done.append(event.service)
             assert event.summary
             assert event.seconds >= 0
@@ -90,7 +90,7 @@ def test_nothing_is_read_when_nothing_is_due() -> None:
     assert idle
 
 
-def test_what_is_switched_off_is_left_to_others() -> None:
+def test_disabled_service_does_not_run() -> None:
     _, to = table()
     for number in range(8):
         commit(to, [Row("a", number, number)])
@@ -112,7 +112,7 @@ def test_the_last_checkpoint_stays_in_the_active_timeline() -> None:
     assert (kept.requested_at, "deltacommit") in archived_names(storage)
 
 
-def test_what_the_metadata_table_has_not_compacted_stays_active() -> None:
+def test_instants_not_compacted_in_the_metadata_table_stay_active() -> None:
     storage = CountingStorage(new_storage())
     make(storage)
     to = writer(storage)
@@ -131,7 +131,7 @@ def test_what_the_metadata_table_has_not_compacted_stays_active() -> None:
         assert contents(storage) == {"a": (number, number), "b": (number, number)}
         fresh = writer(storage).table
         assert fresh.view().latest_slices() == to.table.view().latest_slices()
-        assert to.table.keep_metadata_table() is None, "it tells of all that is in the table"
+        assert to.table.keep_metadata_table() is None, "it has all files of the table"
     assert archivals > 1
 
 
@@ -155,7 +155,7 @@ def test_a_table_of_many_commits_stays_small_with_its_metadata_table() -> None:
     assert max(longest[50:]) <= max(longest[30:50]), "it grows no more"
     fresh = TimelineStore(storage, LayoutV2(METADATA_TIMELINE)).load()
     assert fresh.instants == to.table.metadata_timeline.instants  # type: ignore[union-attr]
-    assert to.table.keep_metadata_table() is None, "it tells of all that is in the table"
+    assert to.table.keep_metadata_table() is None, "it has all files of the table"
     assert to.table.metadata_differences() == []
 
 

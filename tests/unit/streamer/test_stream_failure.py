@@ -1,4 +1,4 @@
-"""What Spark throws, in the project's own words."""
+"""Failures of Spark are translated to errors of this project."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pyspark.errors import PySparkException
 
 from lakemark.errors import CorruptData, Permanent, Retriable
 from lakemark.write.write_status import ContentMismatch
-from streamer.stream_failure import DataLoss, StreamFailed, StreamInterrupted, translated
+from streamer.stream_failure import DataLoss, StreamFailed, StreamInterrupted, translate
 
 _TRACEBACK = """
   An exception was thrown from the Python worker. Please see the stack trace below.
@@ -53,10 +53,10 @@ ModuleNotFoundError: No module named 'streamer'
         ("OffsetOutOfRange for x", DataLoss, "removed from the topic before they were read: Off"),
     ],
 )
-def test_a_failure_of_the_stream_is_told_in_one_line(
+def test_stream_failure_is_reported_in_one_line(
     text: str, kind: type[Exception], message: str
 ) -> None:
-    error = translated(PySparkException(text))
+    error = translate(PySparkException(text))
     assert type(error) is kind
     assert message in str(error)
     assert "\n" not in str(error)
@@ -64,4 +64,4 @@ def test_a_failure_of_the_stream_is_told_in_one_line(
 
 def test_an_error_of_our_own_stays_as_it_is() -> None:
     error = CorruptData("file", 0, "one thing", "another")
-    assert translated(error) is error
+    assert translate(error) is error

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamer.submit_properties import JAVA_OPTIONS, launch_files, properties_text
+from streamer.submit_properties import JAVA_OPTIONS, properties_text, submit_properties
 
 SECRET = "geheim-4711"
 
 
 def folder_and_arguments() -> tuple[Path, list[str]]:
-    """Where the files lie, and all arguments, as ``spark-submit`` would get them."""
+    """The folder of the files, and the arguments for ``spark-submit``."""
     words = shlex.split(os.environ["PYSPARK_SUBMIT_ARGS"])
     assert words[0] == "--properties-file"
     return Path(words[1]).parent, words[2:]
@@ -29,7 +29,7 @@ def test_only_this_user_can_read_them_and_they_go_away(
     if given is not None:
         monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", given)
     conf = {"spark.x": SECRET, JAVA_OPTIONS: f"-Dplain=1 -Dmy.password='{SECRET} x' -Xss4m"}
-    with pytest.raises(ZeroDivisionError), launch_files(conf):
+    with pytest.raises(ZeroDivisionError), submit_properties(conf):
         folder, arguments = folder_and_arguments()
         assert arguments == shlex.split(given or "pyspark-shell")
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
@@ -49,7 +49,7 @@ def test_only_this_user_can_read_them_and_they_go_away(
 
 def test_java_options_without_a_secret_stay_as_they_are() -> None:
     options = "-Da='b  c' -XX:+UseG1GC"
-    with launch_files({JAVA_OPTIONS: options}):
+    with submit_properties({JAVA_OPTIONS: options}):
         folder, _ = folder_and_arguments()
         text = (folder / "spark.properties").read_text()
         assert [file.name for file in folder.iterdir()] == ["spark.properties"]

@@ -65,7 +65,7 @@ def test_the_screen_gets_some_rows_and_no_columns_of_the_format(run: Run) -> Non
     assert len(run("query", "--limit", "3", "--columns", "_hoodie_commit_time").splitlines()) == 4
 
 
-def test_a_column_that_is_not_there_is_told_with_those_that_are(
+def test_unknown_column_is_reported_with_the_known_ones(
     golden: GoldenTable, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["query", str(golden.root), "--columns", "id,quantity"]) == MISUSED
@@ -96,13 +96,13 @@ def test_a_row_is_found_by_its_key(run: Run, golden: GoldenTable) -> None:
     assert json.loads(line) == {"_hoodie_record_key": key}
 
 
-def test_changes_are_told_one_by_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_changes_are_listed_one_by_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     golden = unpack("v9_mor_cdc", tmp_path)
     command = ["query", str(golden.root), "--type", "cdc", "--begin", "earliest", "--json"]
     assert main(command) == OK
-    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    reported = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     expected = golden.expected("cdc").to_pylist()
-    assert sorted(told, key=str) == sorted(expected, key=str)
+    assert sorted(reported, key=str) == sorted(expected, key=str)
 
 
 def test_cdc_query_of_a_table_without_change_data_says_what_to_do(
@@ -223,7 +223,7 @@ def test_times_that_do_not_fit_the_query_are_refused(
     assert message in capsys.readouterr().err
 
 
-def test_show_tells_what_the_table_is(run: Run) -> None:
+def test_show_prints_properties_and_sizes_of_the_table(run: Run) -> None:
     facts = json.loads(run("table show", "--json"))
     assert facts["type"] == "MERGE_ON_READ"
     assert facts["merge_mode"] == "EVENT_TIME_ORDERING"

@@ -37,7 +37,7 @@ from transforms.decode.schema_policy import SchemaPolicy
 def pipeline(table: Mapping[str, object]) -> PipelineConfig:
     return validated(
         {
-            "source": {"bootstrap": "localhost:9092", "topic": "orders"},
+            "source": {"bootstrap_servers": "localhost:9092", "topic": "orders"},
             "table": {
                 "path": "orders",
                 "record_key": ["id"],
@@ -117,7 +117,7 @@ def test_another_bucket_count_is_refused() -> None:
         check(existing(), index=BucketIndex(4, ("id",)))
 
 
-def test_the_key_generator_of_the_table_is_continued() -> None:
+def test_key_generator_of_the_table_is_reused() -> None:
     keys_of = check(existing({keys.KEY_GENERATOR_TYPE: "COMPLEX"}))
     assert keys_of.config.kind is KeyGeneratorType.COMPLEX
     assert keys_of.record_keys(pa.table({"id": ["a"]})).to_pylist() == ["a"], "as the rows have it"
@@ -182,15 +182,15 @@ def test_columns_that_would_lose_values_are_refused(columns: pa.Schema, message:
 
 def test_a_default_that_would_be_lost_is_refused_where_defaults_are_filled() -> None:
     table = existing({keys.PARTIAL_UPDATE_MODE: "IGNORE_DEFAULTS"})
-    filling = {"partial_update": "ignore_defaults"}
-    check(table, filling)
+    partial = {"partial_update": "ignore_defaults"}
+    check(table, partial)
     newest = table.newest_metadata()
     assert newest is not None
     schema = json.loads(newest.extra_metadata[keys.SCHEMA])
     schema["fields"][-1] |= {"type": ["long", "null"], "default": 7}
     cast(dict[str, str], newest.extra_metadata)[keys.SCHEMA] = json.dumps(schema)
     with pytest.raises(Unsupported, match=r"column v of table .* has the default 7"):
-        check(table, filling)
+        check(table, partial)
 
 
 def with_type(name: str, data_type: pa.DataType) -> pa.Schema:
@@ -251,7 +251,7 @@ def test_version_6_has_no_partial_rows() -> None:
     location = StorageLocation(f"memory://{uuid4()}")
     table = create_table(location, spec(version=FormatVersion.V6))
     check_partial_rows(table, "none")
-    with pytest.raises(Unsupported, match="which has no partial rows; leave"):
+    with pytest.raises(Unsupported, match="which does not support partial rows; remove"):
         check_partial_rows(table, "absent_fields")
 
 
@@ -280,7 +280,7 @@ def test_an_index_that_is_not_kept_is_refused_until_dropping_it_is_asked_for(ind
     assert dropped.metadata_differences() == []
 
 
-def test_a_folder_that_is_no_table_is_left_alone(tmp_path: Path) -> None:
+def test_folder_without_a_table_is_not_changed(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(InvalidConfig, match=r"no Hudi table \(it holds 'notes.txt'\)"):
         create_table(StorageLocation(str(tmp_path)), spec())

@@ -61,6 +61,6 @@ def test_a_topic_is_created_once_and_can_be_deleted(kafka: Kafka, topic: str) ->
 
 
 def test_a_broker_that_is_not_there_is_named() -> None:
-    nobody = free_ports().bootstrap
-    with pytest.raises(ProduceFailed, match=nobody):
-        produce(nobody, "orders", 1)
+    unused = free_ports().bootstrap
+    with pytest.raises(ProduceFailed, match=unused):
+        produce(unused, "orders", 1)

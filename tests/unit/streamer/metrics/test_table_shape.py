@@ -9,7 +9,7 @@ from streamer.metrics.table_shape import shape_of
 from tests.tables import Row, commit, make, writer
 
 
-def test_small_files_and_services_that_were_left_undone_are_counted() -> None:
+def test_small_files_and_pending_services_are_counted() -> None:
     storage = open_storage(StorageLocation(f"memory://{uuid4().hex}/t"))
     make(storage)
     for ts in (1, 2):

@@ -324,7 +324,7 @@ def test_each_record_is_read_by_the_schema_of_its_id() -> None:
         assert "Confluent wire format" in decoded.reasons[2]
         decoder.decode(pa.array(values[:2]))
         assert sorted(server.asked).count("/schemas/ids/1") == 1, "asked once for each id"
-        stopping = ConfluentFraming(decoder.framing.registry, "stop")  # type: ignore[attr-defined]
+        stopping = ConfluentFraming(decoder.framing.registry, "fail")  # type: ignore[attr-defined]
         with pytest.raises(SchemaNotFound, match="has no schemas/ids/5"):
             AvroDecoder(decoder.schema, framing=stopping).decode(pa.array(values))
 

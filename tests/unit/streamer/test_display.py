@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from streamer import events
+from streamer.display import LiveDisplay, PlainLines, describe, show_run
 from streamer.events import Event
-from streamer.progress import LiveDisplay, PlainLines, describe, display
 from tests.depth import examples
 from tests.unit.streamer.event_samples import CLASSES, of_class
 
@@ -26,7 +26,7 @@ BATCH = events.BatchWritten(
     stage_s={"read": 0.25, "write": 0.5},
     lag={0: 4, 1: 6},
 )
-TOLD: list[tuple[Event, str]] = [
+DESCRIBED: list[tuple[Event, str]] = [
     (
         events.MetricsServed("127.0.0.1", 9464),
         "metrics and health at http://127.0.0.1:9464/metrics, /health, /ready",
@@ -37,8 +37,8 @@ TOLD: list[tuple[Event, str]] = [
     ),
     (events.RunStarted("p", "orders", "/t", {0: 0}, False), "p starts: orders [0:0] -> /t"),
     (
-        events.OffsetsSkipped("orders", ("partition 0 is gone",)),
-        "records of orders are lost and passed over: partition 0 is gone",
+        events.OffsetsLost("orders", ("partition 0 is gone",)),
+        "records of orders are lost, and skipped: partition 0 is gone",
     ),
     (events.Alive({0: 9}, {0: 4, 1: 0}, 61.4, True), "alive: 4 behind, last commit 61 s ago"),
     (events.Alive({0: 9}, {}, 61.4, True), "alive: lag unknown, last commit 61 s ago"),
@@ -47,12 +47,12 @@ TOLD: list[tuple[Event, str]] = [
         "alive: 0 behind, no commit since the start 61 s ago",
     ),
     (
-        events.PartWarned("warning", "lakemark.timeline.locks.table_lock", "it stays"),
+        events.WarningLogged("warning", "lakemark.timeline.locks.table_lock", "it stays"),
         "warning (lakemark.timeline.locks.table_lock): it stays",
     ),
-    (events.StopAwaited("batch"), "stopping after this batch"),
-    (events.StopAwaited("compaction"), "stopping after this compaction"),
-    (events.StopAwaited(""), "stopping"),
+    (events.RunStopping("batch"), "stopping after this batch"),
+    (events.RunStopping("compaction"), "stopping after this compaction"),
+    (events.RunStopping(""), "stopping"),
     (events.BatchPlanned(2, {0: 600, 1: 400}), "batch 2: 1,000 records planned"),
     (
         BATCH,
@@ -73,22 +73,23 @@ TOLD: list[tuple[Event, str]] = [
     ),
     (
         events.PartitionsChanged(2, 3, "record key 'a' exists in partition 'x'"),
-        "batch 2: 3 rows with a key of another partition, "
+        "batch 2: 3 rows whose key is in another partition, "
         "such as: record key 'a' exists in partition 'x'",
     ),
     (
         events.SchemaEvolved(2, ("note string", "n int32 -> int64")),
-        "batch 2: the table's columns: note string, n int32 -> int64",
+        "batch 2: columns changed: note string, n int32 -> int64",
     ),
     (
-        events.CompactionDone("20260501000000001", 4, 900, 3 * 1024**3, 1.5),
+        events.CompactionCompleted("20260501000000001", 4, 900, 3 * 1024**3, 1.5),
         "compaction 20260501000000001: 4 file groups, 900 rows, 3.0 GiB in 1.50 s",
     ),
     (
-        events.CompactionSettled("20260501000000001"),
-        "compaction 20260501000000001 is no longer pending: it was done or removed meanwhile",
+        events.CompactionResolved("20260501000000001"),
+        "compaction 20260501000000001 is no longer pending: another writer has completed "
+        "or removed it",
     ),
-    (events.ServiceDone("cleaning", "3 files", 0.1), "cleaning: 3 files in 0.10 s"),
+    (events.ServiceCompleted("cleaning", "3 files", 0.1), "cleaning: 3 files in 0.10 s"),
     (
         events.Retrying("no broker", 1, 5, 2.0),
         "failed (attempt 1 of 5), retrying in 2 s: no broker",
@@ -104,20 +105,20 @@ TOLD: list[tuple[Event, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("event", "line"), TOLD, ids=lambda v: type(v).__name__)
+@pytest.mark.parametrize(("event", "line"), DESCRIBED, ids=lambda v: type(v).__name__)
 def test_each_event_is_one_line(event: Event, line: str) -> None:
     assert describe(event) == line
 
 
 def test_a_log_has_a_line_for_each_event_and_no_codes() -> None:
     out = io.StringIO()
-    with display(Console(file=out, width=40)) as listener:
+    with show_run(Console(file=out, width=40)) as listener:
         assert isinstance(listener, PlainLines)
-        for event, _ in TOLD:
+        for event, _ in DESCRIBED:
             listener(event)
     lines = out.getvalue().splitlines()
     assert [re.sub(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ ", "", line) for line in lines] == [
-        text for _, text in TOLD
+        text for _, text in DESCRIBED
     ]
 
 
@@ -125,7 +126,7 @@ def test_a_log_has_a_line_for_each_event_and_no_codes() -> None:
 def test_no_secret_is_shown(is_terminal: bool) -> None:
     out = io.StringIO()
     console = Console(file=out, force_terminal=is_terminal, width=120)
-    with display(console, lambda text: text.replace("hidden", "***")) as listener:
+    with show_run(console, lambda text: text.replace("hidden", "***")) as listener:
         listener(events.Retrying("password=hidden", 1, 5, 1.0))
     assert "password=***" in out.getvalue()
     assert "hidden" not in out.getvalue()
@@ -136,7 +137,7 @@ def test_a_failure_is_left_to_the_message_that_ends_the_command() -> None:
     assert describe(failure) == "failed: DataLoss: records are gone"
     for is_terminal in (True, False):
         out = io.StringIO()
-        with display(Console(file=out, force_terminal=is_terminal, width=120)) as listener:
+        with show_run(Console(file=out, force_terminal=is_terminal, width=120)) as listener:
             listener(failure)
         assert "failed" not in out.getvalue()
 
@@ -144,14 +145,14 @@ def test_a_failure_is_left_to_the_message_that_ends_the_command() -> None:
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
 @settings(max_examples=examples(20), deadline=None)
 @given(data=st.data())
-def test_every_event_has_its_words(kind: type[Any], data: st.DataObject) -> None:
+def test_every_event_has_a_description(kind: type[Any], data: st.DataObject) -> None:
     assert describe(data.draw(of_class(kind)))
 
 
-def test_a_terminal_shows_totals_batches_and_what_else_happened() -> None:
+def test_terminal_shows_totals_batches_and_notes() -> None:
     shown = LiveDisplay()
     console = Console(file=io.StringIO(), width=160)
-    for event, _ in TOLD:
+    for event, _ in DESCRIBED:
         shown(event)
         console.print(shown.render())
     assert isinstance(console.file, io.StringIO)
@@ -159,14 +160,14 @@ def test_a_terminal_shows_totals_batches_and_what_else_happened() -> None:
     console.file.truncate()
     console.print(shown.render())
     picture = console.file.getvalue()
-    assert "1,000 records  900 rows  3 rejects  1 commits" in picture
+    assert "1,000 records  900 rows  3 rejects  1 commit " in picture
     assert "20260501000000000" in picture
     assert "retrying in 2 s: no broker" in picture
 
 
 def test_a_terminal_is_used_where_there_is_one() -> None:
     out = io.StringIO()
-    with display(Console(file=out, force_terminal=True, width=120)) as listener:
+    with show_run(Console(file=out, force_terminal=True, width=120)) as listener:
         assert isinstance(listener, LiveDisplay)
         listener(BATCH)
     assert "20260501000000000" in out.getvalue()

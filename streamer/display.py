@@ -1,4 +1,4 @@
-"""What a run shows: a live display on a terminal, one line for each event anywhere else."""
+"""Shows a run: a live display on a terminal, or one line for each event anywhere else."""
 
 from __future__ import annotations
 
@@ -18,26 +18,27 @@ from streamer.events import (
     Alive,
     BatchPlanned,
     BatchWritten,
-    CompactionBegun,
-    CompactionDone,
+    CompactionCompleted,
     CompactionFailed,
-    CompactionSettled,
+    CompactionResolved,
+    CompactionStarted,
     Event,
     GroupCommitFailed,
     Listener,
     MetricsServed,
-    OffsetsSkipped,
+    OffsetsLost,
     PartitionsChanged,
-    PartWarned,
     RecordsRejected,
     Retrying,
     RunFailed,
     RunStarted,
     RunStopped,
+    RunStopping,
     SchemaEvolved,
-    ServiceDone,
-    StopAwaited,
+    ServiceCompleted,
+    WarningLogged,
 )
+from streamer.wording import counted, size_text
 
 _SHOWN_BATCHES = 8
 _SHOWN_NOTES = 4
@@ -45,14 +46,14 @@ _REFRESHES_PER_S = 4
 
 
 @contextmanager
-def display(
+def show_run(
     console: Console | None = None, redacted: Callable[[str], str] = str
 ) -> Iterator[Listener]:
-    """A listener that shows a run for as long as it lasts.
+    """Provide a listener that shows a run until the block ends.
 
     Args:
-        console: None for standard output.
-        redacted: takes secrets out of a text.
+        console: where to print; None for standard output.
+        redacted: removes secrets from a text.
     """
     console = console or Console()
     if not console.is_terminal:
@@ -67,13 +68,13 @@ def display(
 
 
 class PlainLines:
-    """Prints a line for each event, with the time in UTC; for logs."""
+    """Prints a line for each event, with the time in UTC."""
 
     def __init__(self, console: Console, redacted: Callable[[str], str] = str) -> None:
         self._console, self._redacted = console, redacted
 
     def __call__(self, event: Event, /) -> None:
-        """Print the event; not a failure, which ends the command and is its message."""
+        """Print the event, except ``RunFailed``: the command prints its message when it ends."""
         if isinstance(event, RunFailed):
             return
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -96,14 +97,14 @@ class LiveDisplay:
         self._busy_s = 0.0
 
     def __call__(self, event: Event, /) -> None:
-        """Take the event into the picture."""
+        """Add the event to the display."""
         if isinstance(event, RunStarted):
             self._started = event
         elif isinstance(event, BatchPlanned):
             self._planned, self._planned_at = event, time.monotonic()
         elif isinstance(event, BatchWritten):
             self._add(event)
-        elif not isinstance(event, Alive | RunFailed):  # it moves; the command's message at its end
+        elif not isinstance(event, Alive | RunFailed):  # not shown here
             self._notes.append(self._redacted(describe(event)))
 
     def render(self) -> RenderableType:
@@ -134,8 +135,8 @@ class LiveDisplay:
     def _totals(self) -> RenderableType:
         rate = self._records / self._busy_s if self._busy_s else 0.0
         return Text.from_markup(
-            f"[bold]{self._records:,}[/] records  [bold]{self._rows:,}[/] rows  "
-            f"[bold]{self._rejects:,}[/] rejects  [bold]{self._commits:,}[/] commits  "
+            f"{_bold(self._records, 'record')}  {_bold(self._rows, 'row')}  "
+            f"{_bold(self._rejects, 'reject')}  {_bold(self._commits, 'commit')}  "
             f"[bold]{rate:,.0f}[/] records/s while busy  {self._age_s():.0f} s"
         )
 
@@ -161,19 +162,19 @@ def describe(event: Event) -> str:
             how = "resumes" if event.resumed else "starts"
             at = _offsets(event.start)
             return f"{event.pipeline} {how}: {event.topic} [{at}] -> {event.table}"
-        case OffsetsSkipped():
-            return f"records of {event.topic} are lost and passed over: {'; '.join(event.ranges)}"
+        case OffsetsLost():
+            return f"records of {event.topic} are lost, and skipped: {'; '.join(event.ranges)}"
         case GroupCommitFailed():
-            return f"consumer group {event.group} was not told the offsets: {event.reason}"
+            return f"cannot commit offsets to consumer group {event.group}: {event.reason}"
         case Alive():
             lag = f"{sum(event.lag.values()):,} behind" if event.lag else "lag unknown"
             if event.has_committed:
                 return f"alive: {lag}, last commit {event.idle_s:.0f} s ago"
             return f"alive: {lag}, no commit since the start {event.idle_s:.0f} s ago"
-        case PartWarned():
-            return f"{event.level} ({event.part}): {event.message}"
+        case WarningLogged():
+            return f"{event.level} ({event.module}): {event.message}"
         case BatchPlanned():
-            return f"batch {event.batch_id}: {_counted(event.records, 'record')} planned"
+            return f"batch {event.batch_id}: {counted(event.records, 'record')} planned"
         case BatchWritten():
             return _describe_batch(event)
         case RecordsRejected():
@@ -184,44 +185,45 @@ def describe(event: Event) -> str:
             )
         case PartitionsChanged():
             return (
-                f"batch {event.batch_id}: {event.count:,} rows with a key of another partition, "
-                f"such as: {event.first}"
+                f"batch {event.batch_id}: {counted(event.count, 'row')} whose key is in another "
+                f"partition, such as: {event.first}"
             )
         case SchemaEvolved():
-            return f"batch {event.batch_id}: the table's columns: {', '.join(event.changes)}"
-        case CompactionBegun():
+            return f"batch {event.batch_id}: columns changed: {', '.join(event.changes)}"
+        case CompactionStarted():
             return (
-                f"compaction {event.instant} started: {_counted(event.file_groups, 'file group')}, "
-                f"{_size(event.log_bytes)} of logs"
+                f"compaction {event.instant} started: {counted(event.file_groups, 'file group')}, "
+                f"{size_text(event.log_bytes)} of logs"
             )
         case CompactionFailed():
             return (
-                f"compaction {event.instant} failed ({event.failures} in a row), retrying in "
-                f"{event.pause_s:g} s: {event.error_type}: {event.error}"
+                f"compaction {event.instant} failed ({counted(event.failures, 'failure')}), "
+                f"retrying in {event.pause_s:g} s: {event.error_type}: {event.error}"
             )
-        case CompactionDone():
+        case CompactionCompleted():
             return (
-                f"compaction {event.instant}: {_counted(event.file_groups, 'file group')}, "
-                f"{_counted(event.rows_written, 'row')}, {_size(event.bytes_written)} "
+                f"compaction {event.instant}: {counted(event.file_groups, 'file group')}, "
+                f"{counted(event.rows_written, 'row')}, {size_text(event.bytes_written)} "
                 f"in {event.seconds:.2f} s"
             )
-        case CompactionSettled():
+        case CompactionResolved():
             return (
-                f"compaction {event.instant} is no longer pending: it was done or removed meanwhile"
+                f"compaction {event.instant} is no longer pending: another writer has completed or "
+                "removed it"
             )
-        case ServiceDone():
+        case ServiceCompleted():
             return f"{event.service}: {event.summary} in {event.seconds:.2f} s"
         case Retrying():
             attempts = f"attempt {event.attempt} of {event.max_attempts}"
             return f"failed ({attempts}), retrying in {event.pause_s:g} s: {event.error}"
         case RunFailed():
             return f"failed: {event.error_type}: {event.error}"
-        case StopAwaited():
+        case RunStopping():
             return f"stopping after this {event.work}" if event.work else "stopping"
         case RunStopped():
             return (
-                f"stopped ({event.reason}): {_counted(event.batches, 'batch')}, "
-                f"{_counted(event.rows_written, 'row')} in {event.seconds:.1f} s, "
+                f"stopped ({event.reason}): {counted(event.batches, 'batch')}, "
+                f"{counted(event.rows_written, 'row')} in {event.seconds:.1f} s, "
                 f"next [{_offsets(event.checkpoint)}]"
             )
 
@@ -233,16 +235,16 @@ def _describe_batch(batch: BatchWritten) -> str:
     commit = f"commit {batch.instant}" if batch.instant else "nothing to commit"
     skipped = f"{batch.offsets_skipped:,} skipped, " if batch.offsets_skipped else ""
     return (
-        f"batch {batch.batch_id}: {_counted(batch.records_read, 'record')}, {skipped}"
-        f"{_counted(batch.rows_written, 'row')} ({_counted(batch.rows_deleted, 'delete')}), "
-        f"{_counted(batch.rejects, 'reject')}, {ignored}"
-        f"{_size(batch.bytes_written)} in {batch.total_s:.2f} s ({stages}){lag}, {commit}"
+        f"batch {batch.batch_id}: {counted(batch.records_read, 'record')}, {skipped}"
+        f"{counted(batch.rows_written, 'row')} ({counted(batch.rows_deleted, 'delete')}), "
+        f"{counted(batch.rejects, 'reject')}, {ignored}"
+        f"{size_text(batch.bytes_written)} in {batch.total_s:.2f} s ({stages}){lag}, {commit}"
     )
 
 
-def _counted(count: int, noun: str) -> str:
-    plural = "" if count == 1 else "es" if noun.endswith("ch") else "s"
-    return f"{count:,} {noun}{plural}"
+def _bold(count: int, noun: str) -> str:
+    number, name = counted(count, noun).split()
+    return f"[bold]{number}[/] {name}"
 
 
 def _batch_table(batches: deque[BatchWritten]) -> Table:
@@ -260,7 +262,7 @@ def _batch_table(batches: deque[BatchWritten]) -> Table:
             f"{batch.rows_written:,}",
             f"{batch.rows_deleted:,}",
             f"{batch.rejects:,}",
-            _size(batch.bytes_written),
+            size_text(batch.bytes_written),
             f"{batch.total_s:.2f}",
             *(f"{batch.stage_s[name]:.2f}" if name in batch.stage_s else "" for name in stages),
             f"{sum(batch.lag.values()):,}" if batch.lag else "",
@@ -270,12 +272,3 @@ def _batch_table(batches: deque[BatchWritten]) -> Table:
 
 def _offsets(offsets: Mapping[int, int]) -> str:
     return ", ".join(f"{partition}:{offset}" for partition, offset in offsets.items())
-
-
-def _size(size_bytes: int) -> str:
-    size = float(size_bytes)
-    for unit in ("B", "KiB", "MiB"):
-        if size < 1024:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} GiB"

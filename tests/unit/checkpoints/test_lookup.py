@@ -42,13 +42,13 @@ def test_the_newest_by_completion_wins_in_any_order() -> None:
         assert newest_checkpoint(commits) == orders(30)
 
 
-def test_commits_without_one_are_walked_past() -> None:
+def test_commits_without_a_checkpoint_are_skipped() -> None:
     commits = [commit(1, 2, 10), commit(3, 4, None), commit(5, 6, None, Action.REPLACE_COMMIT)]
     assert newest_checkpoint(commits) == orders(10)
 
 
 @pytest.mark.parametrize("service", [Action.COMMIT, Action.REPLACE_COMMIT])
-def test_what_a_long_service_carried_from_its_plan_is_not_progress(service: Action) -> None:
+def test_checkpoint_copied_by_a_long_service_is_not_progress(service: Action) -> None:
     commits = [commit(1, 2, 10), commit(3, 9, 10, service), commit(4, 5, 20)]
     assert newest_checkpoint(commits) == orders(20)
 
@@ -70,12 +70,12 @@ def test_pending_instants_and_services_without_rows_do_not_count() -> None:
 def test_the_second_key_is_read_before_the_first() -> None:
     extra = {CHECKPOINT_KEY: "orders,0:1", CHECKPOINT_KEY_V2: "orders,0:2"}
     assert commit_keys.decode(extra) == orders(2)
-    assert commit_keys.carried_forward(extra) == {CHECKPOINT_KEY: "orders,0:2"}
+    assert commit_keys.carry_forward(extra) == {CHECKPOINT_KEY: "orders,0:2"}
 
 
 def test_resets_of_the_other_streamer_are_carried_too() -> None:
     extra = {CHECKPOINT_KEY_V2: "orders,0:2", commit_keys.RESET_KEY: "orders,0:0", "schema": "{}"}
-    assert commit_keys.carried_forward(extra) == {
+    assert commit_keys.carry_forward(extra) == {
         CHECKPOINT_KEY: "orders,0:2",
         commit_keys.RESET_KEY: "orders,0:0",
     }

@@ -1,8 +1,9 @@
-"""``lakemark table validate``: whether a table's metadata table and its record keys are sound."""
+"""``lakemark table check``: compares the metadata table with the files, and counts keys."""
 
 from __future__ import annotations
 
 import argparse
+import sys
 from dataclasses import asdict
 
 from rich.console import Console
@@ -13,23 +14,28 @@ from lakemark.errors import InvalidConfig, Unsupported
 from lakemark.index.repeated_keys import RepeatedKeys
 from lakemark.metadata.validation import Difference
 from lakemark.table import Table
-from streamer.commands.service_table import open_beside_writers
+from streamer.commands.service_table import open_as_writer
 from streamer.commands.table import Facts, show_rows
+from streamer.wording import counted
 
-#: The exit code when something differs.
+#: The exit code if there are differences.
 DIFFERS = 1
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Print what differs, after the metadata table was rebuilt if that is asked for.
+    """Print the differences; with ``--rebuild --run``, build a new metadata table first.
 
-    Keys that exist in several partitions are printed and are no difference: the table allows them.
+    Keys that exist in several partitions are not differences, because the table allows them.
 
     Raises:
-        HudiError: the table cannot be read, or not be written.
+        InvalidConfig: ``--run`` without ``--rebuild``.
+        HudiError: the table cannot be read or written.
     """
-    table = open_beside_writers(arguments, arguments.merger)
-    if arguments.rebuild:
+    if arguments.step == "run" and not arguments.rebuild:
+        message = "table check changes nothing without --rebuild; remove --run, or add --rebuild"
+        raise InvalidConfig(message)
+    table = open_as_writer(arguments, arguments.merger)
+    if arguments.rebuild and arguments.step == "run":
         bare = table.properties.without_metadata_table()
         check_allows(bare, Purpose.MAINTAIN, table.location.url)
         table.rebuild_metadata_table()
@@ -37,9 +43,12 @@ def execute(arguments: argparse.Namespace) -> int:
     if found:
         show_rows([_row(one) for one in found], Console(), arguments.json)
     if not arguments.json:
-        print(_verdict(table, found))
+        print(_summary(table, found))
     if not arguments.skip_keys:
         _show_keys(table, arguments.json)
+    if arguments.rebuild and arguments.step == "plan":
+        text = "nothing was changed; add --run to replace the metadata table by a new one"
+        print(text, file=sys.stderr)
     return DIFFERS if found else 0
 
 
@@ -47,12 +56,13 @@ def _row(difference: Difference) -> Facts:
     return asdict(difference)
 
 
-def _verdict(table: Table, found: list[Difference]) -> str:
+def _summary(table: Table, found: list[Difference]) -> str:
     partitions = ", ".join(table.properties.metadata_partitions)
     if not partitions:
         return "the table has no metadata table; readers list storage"
     if found:
-        return f"{len(found)} differences in {partitions}; --rebuild writes a new metadata table"
+        text = f"{counted(len(found), 'difference')} in {partitions}"
+        return f"{text}; --rebuild --run builds a new metadata table"
     return f"{partitions} agree with the files"
 
 
@@ -61,7 +71,7 @@ def _show_keys(table: Table, as_json: bool) -> None:
         repeated = table.repeated_keys()
     except (InvalidConfig, Unsupported) as reason:
         if not as_json:
-            print(f"record keys were not compared across partitions: {reason}")
+            print(f"record keys are not compared across partitions: {reason}")
         return
     if not as_json:
         print(_sentence(repeated))

@@ -1,10 +1,11 @@
-"""The reference of the pipeline file (``docs/pipeline.md``), printed from the settings."""
+"""The configuration as text: reference page, resolved pipeline file, JSON schema."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import Literal, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin
 
+import yaml
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
@@ -31,9 +32,21 @@ the host of a URL (`https://token@host`).
 """
 
 
-def reference() -> str:
-    """The whole page, in Markdown."""
+def render_reference() -> str:
+    """Render the reference of the pipeline file (``docs/pipeline.md``), in Markdown."""
     return "\n".join([_HEAD, *_section("", PipelineConfig), *_types()])
+
+
+def render_yaml(config: PipelineConfig) -> str:
+    """Render the whole pipeline as YAML, with defaults and with masked secrets."""
+    tree = config.model_dump(mode="json", by_alias=True)
+    return yaml.safe_dump(tree, sort_keys=False, allow_unicode=True)
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of a pipeline file, with which editors complete and check it."""
+    schema = PipelineConfig.model_json_schema(by_alias=True)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
 def _types() -> Iterator[str]:
@@ -50,13 +63,13 @@ def _types() -> Iterator[str]:
 def _section(
     path: str, model: type[BaseModel], title: str = "", shown: Collection[str] = ()
 ) -> Iterator[str]:
-    """A section and those below it.
+    """Render a section and the sections below it.
 
     Args:
         path: of the section.
         model: its settings.
-        title: more of its heading.
-        shown: names of settings that were shown for another format.
+        title: text after the path in the heading.
+        shown: settings that were already shown for another format.
     """
     plain = {n: f for n, f in model.model_fields.items() if not _nested(f) and n not in shown}
     nested = {n: _nested(f) for n, f in model.model_fields.items() if _nested(f)}
@@ -90,7 +103,7 @@ def _default(field: FieldInfo) -> str:
 
 
 def _words(field: FieldInfo) -> str:
-    """The words that a setting accepts, as a sentence; "" if it takes no words of its own."""
+    """The words that a setting accepts, as a sentence; "" if it accepts any value."""
     words = list(dict.fromkeys(_literals(field.annotation)))
     if not words:
         return ""
@@ -108,7 +121,7 @@ def _literals(annotation: object) -> Iterator[object]:
 
 
 def _takes_others(annotation: object) -> bool:
-    """Whether a type accepts something that is not one of its words, apart from nothing."""
+    """Whether a type accepts a value that is neither one of its words nor None."""
     kind, inner = get_origin(annotation), get_args(annotation)
     if kind is Literal or annotation in (None, type(None), Ellipsis):
         return False

@@ -1,4 +1,4 @@
-"""Progress as a table's timeline tells it, whoever archived what."""
+"""The progress that a table's timeline records, also after archival by any writer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from checkpoints.checkpoint import KafkaCheckpoint
 from checkpoints.edit import write_checkpoint
-from checkpoints.of_table import progress_of, table_progress_of
+from checkpoints.lookup import find_progress, find_table_progress
 from checkpoints.progress import Progress, TableProgress, encode_progress
 from lakemark.config import keys
 from lakemark.config.table_spec import TableSpec
@@ -28,8 +28,8 @@ def publish(table: Table, identity: str, known: TableProgress) -> str:
     """A commit of a streamer that knows this of the others; its requested time."""
     one, _ = Transaction.begin(table.access, Action.DELTA_COMMIT, table.refresh)
     name = one.instant.requested_at
-    told = encode_progress(known.with_progress(identity, Progress(None, name)), identity)
-    one.commit(CommitMetadata(extra_metadata=told), lambda _: None)
+    reported = encode_progress(known.with_progress(identity, Progress(None, name)), identity)
+    one.commit(CommitMetadata(extra_metadata=reported), lambda _: None)
     return name
 
 
@@ -37,7 +37,7 @@ def test_no_streamer_goes_back_when_another_writer_archives_its_newest_commit() 
     stream = JsonStream(StorageLocation(f"memory://{uuid4().hex}/orders"), identity="a")
     stream.write([{"id": "x", "ts": 1}])
     table = open_table(stream.location)
-    before = table_progress_of(table, table.timeline)
+    before = find_table_progress(table, table.timeline)
     newest = stream.write([{"id": "y", "ts": 1}])
 
     table.refresh()
@@ -48,10 +48,10 @@ def test_no_streamer_goes_back_when_another_writer_archives_its_newest_commit() 
 
     table = open_table(stream.location)
     assert [i.requested_at for i in table.timeline.instants] == [name]
-    progress = progress_of(table, table.timeline, "a")
+    progress = find_progress(table, table.timeline, "a")
     assert progress is not None
     assert progress.commit == newest.instant
-    assert table_progress_of(table, table.timeline).streamers["a"] == progress
+    assert find_table_progress(table, table.timeline).streamers["a"] == progress
     again = JsonStream(stream.location, identity="a")
     again.write([{"id": "z", "ts": 1}])
     assert set(again.read()) == set("xyz")
@@ -73,7 +73,7 @@ def test_a_commit_that_waited_for_the_lock_counts_in_version_6(
 
     def known() -> TableProgress:
         table = opened()
-        return table_progress_of(table, table.timeline)
+        return find_table_progress(table, table.timeline)
 
     met: list[TableProgress] = []
 
@@ -88,7 +88,7 @@ def test_a_commit_that_waited_for_the_lock_counts_in_version_6(
     publish(opened(), "b", met[0])
 
     table = opened()
-    progress = progress_of(table, table.timeline, "a")
+    progress = find_progress(table, table.timeline, "a")
     assert progress is not None
     assert progress.commit == waited
     assert known().streamers["a"] == progress
@@ -105,12 +105,12 @@ def test_progress_that_only_the_archive_knows_is_found() -> None:
     table.store.archive(archived, lambda: None)
 
     table = open_table(stream.location)
-    progress = progress_of(table, table.timeline, "a")
+    progress = find_progress(table, table.timeline, "a")
     assert progress is not None
     assert progress.checkpoint == stream.sink.checkpoint()
 
 
-def test_checkpoint_set_by_hand_says_again_what_the_table_is() -> None:
+def test_checkpoint_commit_repeats_schema_and_bucket_count() -> None:
     stream = JsonStream(StorageLocation(f"memory://{uuid4().hex}/orders"), identity="a")
     stream.write([{"id": "x", "ts": 1}])
     table = open_table(stream.location)
