@@ -13,8 +13,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakemark.codec.hfile.hfile_data_block import parse_entries
 from lakemark.codec.hfile.file_info import parse_file_info
+from lakemark.codec.hfile.hfile_data_block import parse_entries
 from lakemark.config.table_properties import parse_properties
 from lakemark.log.log_block import HeaderKey, LogBlock
 from lakemark.metadata.payload import read_payload

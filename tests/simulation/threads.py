@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from checkpoints.of_table import _ExtraMetadata
+from checkpoints.lookup import _ExtraMetadata
 from tests.simulation.memo import keep_results
 from tests.simulation.scheduler import Scheduler
 
