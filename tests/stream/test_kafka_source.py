@@ -32,8 +32,8 @@ from tests.fixtures.kafka import Kafka
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 
-def config(bootstrap: str, topic: str, **settings: object) -> SourceConfig:
-    source = {"bootstrap_servers": bootstrap, "topic": topic, **settings}
+def config(bootstrap_servers: str, topic: str, **settings: object) -> SourceConfig:
+    source = {"bootstrap_servers": bootstrap_servers, "topic": topic, **settings}
     return validated({"source": source, "table": {"path": "p", "record_key": "k"}}).source
 
 
