@@ -5,7 +5,9 @@ give its rows a second time, and a bucket a second file group. Its writer delete
 able to (``roll_back``). Until then the history tells it from a file of a commit. Asking the history
 takes requests, so only instants are asked for whose files were written long after the instant was
 requested: that is how a late file looks, and so do those of a slow commit, of a service that was
-planned long before, and of a copied table. What the history says of them is remembered.
+planned long before, and of a copied table. The history is also asked about every archived instant
+that is newer than a pending write, because an archival does not leave that. What the history says
+is remembered.
 """
 
 from __future__ import annotations
@@ -54,7 +56,7 @@ def late_instants(
         and instant.startswith(_REAL_TIMES)
         and timeline.find(instant) is None
         and timeline.is_archived(instant)
-        and _is_suspicious(instant, moment, store.clock)
+        and (timeline.is_in_doubt(instant) or _is_suspicious(instant, moment, store.clock))
     }
     if not suspicious:
         return set()

@@ -21,6 +21,7 @@ from lakemark.execution.runner import LocalRunner
 from lakemark.model.action import Action
 from lakemark.model.format_version import FormatVersion
 from lakemark.services.archival_plan import ArchivalPolicy
+from lakemark.services.cleaning_plan import CleaningPolicy, Retention
 from lakemark.services.compaction import CompactionPolicy
 from lakemark.services.restore import restore
 from lakemark.storage import Storage
@@ -29,7 +30,7 @@ from lakemark.transaction.attempt import AttemptLost
 from lakemark.transaction.rollback import roll_back_named
 from lakemark.write.markers import drop_markers
 from sinks.hudi.compactions import Compaction, Planned, pending_compactions, request_compaction
-from sinks.hudi.table_services import archive
+from sinks.hudi.table_services import archive, clean
 from sinks.hudi.table_writer import TableWriter
 from tests.clocks import SharedClock, on_clock
 from tests.depth import sample
@@ -41,6 +42,8 @@ CLOCK = SharedClock()
 A_LEASE_AND_MORE_S = 61.0
 ARCHIVAL = ArchivalPolicy(1, 2, delta_commits_to_compact=1)
 EXPECTED = {"a": (2, 2), "b": (2, 2)}
+#: After ``complete_and_archive``.
+ARCHIVED = {**EXPECTED, "c": (8, 8)}
 
 #: What one of them does to the table; maybe it returns what it does in the end.
 Finish = Callable[[], object] | None
@@ -246,7 +249,7 @@ def test_an_archival_deletes_the_files_of_attempts_that_did_not_complete(
         deleted |= set(archived.leftovers) if archived else set()
     assert deleted == {*late}
     assert not [path for path in late if storage.head(path)]
-    assert contents(storage) == {**EXPECTED, "c": (8, 8)}
+    assert contents(storage) == ARCHIVED
 
 
 def test_an_attempt_of_apache_hudi_that_died_leaves_no_file(storage: Storage) -> None:
@@ -283,6 +286,7 @@ def test_an_attempt_that_begins_late_and_dies_is_forgotten_and_no_file_deleted(
     planned, _ = plan_of(storage)
     complete_and_archive(storage)
     opened(storage).table.store.create(planned.inflight(), b"")
+    assert contents(storage) == ARCHIVED, "the files of the compaction are read meanwhile"
     assert opened(storage).begin_compaction(plan_of(storage)) is None
     _check_archived(storage)
 
@@ -291,6 +295,7 @@ def complete_and_archive(storage: Storage) -> None:
     wait()
     compact(storage)
     to = opened(storage)
+    clean(to.table, CleaningPolicy(Retention.FILE_VERSIONS, file_versions=1))
     for number in range(3, 9):
         commit(to, [Row("c", number, number, region="west")])
         archive(to.table, ARCHIVAL, None)
@@ -300,7 +305,7 @@ def _check_archived(storage: Storage) -> None:
     timeline = opened(storage).table.timeline
     assert not timeline.pending()
     assert not timeline.completed(Action.COMMIT), "the compaction was archived"
-    assert contents(storage) == {**EXPECTED, "c": (8, 8)}
+    assert contents(storage) == ARCHIVED
 
 
 def _die() -> None:
