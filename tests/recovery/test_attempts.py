@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 
 import pyarrow as pa
 import pytest
 
 from checkpoints.commit_keys import CHECKPOINT_KEY
 from lakemark.config import keys
+from lakemark.config.table_properties import TableType
 from lakemark.errors import HudiError, Retriable
 from lakemark.execution.runner import LocalRunner
 from lakemark.model.action import Action
@@ -34,6 +35,9 @@ from sinks.hudi.table_services import archive, clean
 from sinks.hudi.table_writer import TableWriter
 from tests.clocks import SharedClock, on_clock
 from tests.depth import sample
+from tests.protocol import actors
+from tests.protocol.clocked_store import ClockedStore
+from tests.protocol.virtual_time import on_virtual_time
 from tests.storages.interrupted_storage import InterruptedStorage
 from tests.tables import SCHEMA, Row, commit, contents, data_files, writer
 from tests.upkeep import copy_of, make_plain, new_storage
@@ -289,6 +293,40 @@ def test_an_attempt_that_begins_late_and_dies_is_forgotten_and_no_file_deleted(
     assert contents(storage) == ARCHIVED, "the files of the compaction are read meanwhile"
     assert opened(storage).begin_compaction(plan_of(storage)) is None
     _check_archived(storage)
+
+
+def test_a_late_attempt_deletes_its_files_although_its_heartbeat_has_expired(
+    version: FormatVersion,
+) -> None:
+    """It writes its last file after the next attempt has deleted its others and has completed."""
+    with on_virtual_time() as clock:
+        store = ClockedStore(clock)
+        opened_by_any = partial(actors.open_writer, clock=clock, has_metadata=True)
+        merge_on_read = TableType.MERGE_ON_READ
+        actors.lay_down(store, clock, merge_on_read, version, has_metadata=True)
+        for value in (1, 2):
+            rows = [Row("a", value, value), Row("b", value, value, region="south")]
+            actors.commit_rows(opened_by_any(store), rows)
+
+        def complete_another() -> None:
+            clock.sleep(actors.A_HEARTBEAT_AND_MORE_S)
+            assert actors.finish_compactions(opened_by_any(store)).rewritten
+
+        stopped = InterruptedStorage(store, complete_another)
+        closed: list[str] = []
+
+        def is_before(_: int, method: str, path: str) -> bool:
+            closed.extend([path] if method == "close" else [])
+            return len(closed) == 2
+
+        stopped.is_before = is_before
+        assert not actors.compact(opened_by_any(stopped)).rewritten
+        table = opened_by_any(store).table
+        (done,) = table.timeline.completed(Action.COMMIT)
+        named = sorted(stat.path or "" for stat in table.store.read_commit(done).write_stats)
+        assert [p for p in data_files(store) if done.requested_at in p] == named
+        assert closed[1] not in named
+        assert table.metadata_differences() == []
 
 
 def complete_and_archive(storage: Storage) -> None:
