@@ -2,10 +2,12 @@
 
 import os
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.collection import check_marks_are_named, may_hold_wanted
 from tests.depth import DEPTH, SEED, examples
 
 pytest_plugins = [
@@ -56,8 +58,17 @@ def pytest_report_header() -> str:
     return f"to repeat: LAKEMARK_SEED={SEED} LAKEMARK_DEPTH={DEPTH}"
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import no file of which ``-m`` leaves nothing."""
+    if collection_path.suffix != ".py" or may_hold_wanted(collection_path, config.option.markexpr):
+        return None
+    return True
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What may last longest begins first, so that no worker is left with it at the end."""
+    check_marks_are_named(items)
     items.sort(key=_longest_s, reverse=True)
 
 

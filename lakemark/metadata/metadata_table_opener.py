@@ -167,10 +167,10 @@ class PartitionFiles:
         Raises:
             SnapshotChanged: as for ``latest_slices``.
         """
-        listed = self._view(partition).files(partition)
-        if not listed:
+        view = self._view(partition)
+        if not view.latest_slices(partition):
             return f"its partition {partition} has no files"
-        return self.recorded.find_mismatch(partition, listed)
+        return self.recorded.find_mismatch(partition, view.files(partition))
 
     def _view(self, partition: str) -> FileSystemView:
         if partition not in self.known:

@@ -89,10 +89,16 @@ class Timeline:
 
         An instant requested before the first write of the active timeline was archived, so it has
         completed (``CompletionTimeQueryViewV2.isCompleted``). If nothing was ever archived, it was
-        rolled back, and files that a late writer still writes for it are ignored.
+        rolled back, and files that a late writer still writes for it are ignored. A late writer may
+        also make a compaction inflight again that has completed and was archived (``start``).
+
+        Raises:
+            SnapshotChanged, CorruptData: as ``completed_at``, if the instant is pending and late.
         """
         instant = self.find(requested_at)
-        return instant.is_completed if instant else self.is_archived(requested_at)
+        if instant is None:
+            return self.is_archived(requested_at)
+        return instant.is_completed or self._late_time(requested_at) is not None
 
     def is_archived(self, requested_at: str) -> bool:
         """Whether the instant is old enough to be archived; also if it never existed."""
@@ -110,10 +116,14 @@ class Timeline:
         """
         instant = self.find(requested_at)
         if instant is not None:
-            return instant.completed_at
+            return instant.completed_at or self._late_time(requested_at)
         if not self.is_archived(requested_at):
             return None
         return self.archived_time(requested_at) or requested_at
+
+    def _late_time(self, requested_at: str) -> str | None:
+        """When the archive says a pending instant completed; None unless the instant is late."""
+        return self.archived_time(requested_at) if self.is_archived(requested_at) else None
 
     @cached_property
     def newest_time(self) -> str | None:
@@ -123,13 +133,29 @@ class Timeline:
 
     @cached_property
     def start(self) -> str | None:
-        """Requested time of the first write, in any state; older writes were archived.
+        """Requested time of the first write; older writes were archived.
+
+        An archival keeps the newest commit before a pending write. So if there is a history,
+        pending writes that come before every completed one are late: a writer that had lost the
+        lock created them after others had archived newer writes. They do not count, because those
+        newer writes would seem never to have completed. Apache Hudi counts them.
 
         Cleans and rollbacks are ignored, because they may stay active after the commits around them
         were archived. Source: ``BaseHoodieTimeline.getFirstNonSavepointCommit`` of the write
         timeline.
         """
-        return next((i.requested_at for i in self.instants if i.action.is_write), None)
+        writes = [i for i in self.instants if i.action.is_write]
+        completed = (i.requested_at for i in writes if i.is_completed and self.has_history)
+        return next(completed, writes[0].requested_at if writes else None)
+
+    def is_in_doubt(self, requested_at: str) -> bool:
+        """Whether an archived instant is newer than a write that is still pending.
+
+        Either that write is late, or it only seems so: the commit that an archival had kept for its
+        sake was rolled back since. Then the instant was rolled back, too, and not archived.
+        """
+        pending = next((i.requested_at for i in self.pending() if i.action.is_write), None)
+        return pending is not None and requested_at > pending and self.is_archived(requested_at)
 
     @cached_property
     def _by_name(self) -> dict[str, Instant]:

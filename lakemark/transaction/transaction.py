@@ -232,8 +232,7 @@ class Transaction:
         content = self._content(metadata)
         self._access.timeline.make_durable()  # of many files, so not while others wait for the lock
         with self._turn() as (lease, timeline):
-            self._check_alive()  # model: check commit
-            self._check_standing(timeline)
+            self._check_ours(timeline)  # model: check commit
             self._check_ground(timeline)
             self._access.delete_files(leftovers)
             check_conflicts(
@@ -328,6 +327,21 @@ class Transaction:
             Fenced: another writer rolled the instant back.
         """
         self._check_standing(self._access.timeline.load())
+
+    def _check_ours(self, timeline: Timeline) -> None:
+        """Our heartbeat has not expired, and the instant is still inflight and ours.
+
+        If the heartbeat of an attempt has expired, the next attempt may have completed. It deleted
+        the files that were there when it began, and nobody deletes what we have written since. So
+        an attempt that is lost deletes its files, whether its heartbeat has expired or not.
+        """
+        try:
+            self._check_alive()
+        except HeartbeatExpired:
+            if self.instant.attempt:
+                self._check_standing(timeline)
+            raise
+        self._check_standing(timeline)
 
     def _check_standing(self, timeline: Timeline) -> None:
         reason = self._taken_from_us(timeline)

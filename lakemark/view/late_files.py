@@ -5,7 +5,9 @@ return its rows again, and give a bucket a second file group. Its writer deletes
 still can (``roll_back``). Until then the history of the table shows that the instant was rolled
 back. Reading the history costs requests, so it is read only for suspicious instants: those whose
 files were written long after the request. Besides late files these are files of slow commits, of
-services that were planned long before, and of copied tables. The result is cached.
+services that were planned long before, and of copied tables. The history is also read for each
+archived instant that is newer than a pending write, because an archival does not leave such a
+write. The result is cached.
 """
 
 from __future__ import annotations
@@ -54,7 +56,7 @@ def find_late_instants(
         and instant.startswith(_REAL_TIMES)
         and timeline.find(instant) is None
         and timeline.is_archived(instant)
-        and _is_suspicious(instant, moment, store.clock)
+        and (timeline.is_in_doubt(instant) or _is_suspicious(instant, moment, store.clock))
     }
     if not suspicious:
         return set()

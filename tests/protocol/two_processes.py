@@ -310,6 +310,7 @@ class _Run:
         history: what callers were told so far.
         cursors: of readers that look whenever something is done.
         under_way: commits that the first process may have undone as it stood still.
+        late_file: of the first process; "" unless that died and its last request wrote a file.
     """
 
     case: Case
@@ -318,6 +319,7 @@ class _Run:
     history: History
     cursors: list[Cursor]
     under_way: set[str] = field(default_factory=set)
+    late_file: str = ""
 
     def check(self) -> None:
         """All of it."""
@@ -338,6 +340,8 @@ class _Run:
         )
         if is_told:
             self.history.maybe_undone -= self.under_way
+        if case.stall is Stall.DEATH and store.stopped_at is not None:
+            self.late_file = store.stopped_at.partition(" ")[2]
 
     def _meanwhile(self, first: Process) -> None:
         self.clock.sleep(self.case.stall.lasts_s)
@@ -427,9 +431,19 @@ class _Run:
             self.history.note(act(to))
         for savepoint in to.table.store.load().pending(Action.SAVEPOINT):
             delete_savepoint(to.table.access, savepoint.requested_at)  # by who asked for it
+        self._delete_late_file()
         check_nothing_pending(self.store)
         check_savepoints(self.store)
         check_all(self.store, self.history, self.cursors)
+
+    def _delete_late_file(self) -> None:
+        """The operator deletes a data file that only storage has, as ``validate`` reports it.
+
+        The process that wrote it is dead, and the rollback of its instant is archived by then.
+        """
+        found = self._opened().table.metadata_differences() if self.late_file else []
+        if any((d.place, d.what, d.stored) == (self.late_file, "size", "absent") for d in found):
+            self.store.delete([self.late_file])
 
     def _go_on(self) -> None:
         """The next process can do all that processes do."""

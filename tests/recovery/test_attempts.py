@@ -9,18 +9,20 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 
 import pyarrow as pa
 import pytest
 
 from checkpoints.commit_keys import CHECKPOINT_KEY
 from lakemark.config import keys
+from lakemark.config.table_properties import TableType
 from lakemark.errors import HudiError, Retriable
 from lakemark.execution.runner import LocalRunner
 from lakemark.model.action import Action
 from lakemark.model.format_version import FormatVersion
 from lakemark.services.archival_plan import ArchivalPolicy
+from lakemark.services.cleaning_plan import CleaningPolicy, Retention
 from lakemark.services.compaction import CompactionPolicy
 from lakemark.services.restore import restore
 from lakemark.storage import Storage
@@ -29,10 +31,13 @@ from lakemark.transaction.attempt import AttemptLost
 from lakemark.transaction.rollback import roll_back_named
 from lakemark.write.markers import drop_markers
 from sinks.hudi.compactions import Compaction, Planned, pending_compactions, request_compaction
-from sinks.hudi.table_services import archive
+from sinks.hudi.table_services import archive, clean
 from sinks.hudi.table_writer import TableWriter
 from tests.clocks import SharedClock, on_clock
 from tests.depth import sample
+from tests.protocol import actors
+from tests.protocol.clocked_store import ClockedStore
+from tests.protocol.virtual_time import on_virtual_time
 from tests.storages.interrupted_storage import InterruptedStorage
 from tests.tables import SCHEMA, Row, commit, contents, data_files, writer
 from tests.upkeep import copy_of, make_plain, new_storage
@@ -41,6 +46,8 @@ CLOCK = SharedClock()
 A_LEASE_AND_MORE_S = 61.0
 ARCHIVAL = ArchivalPolicy(1, 2, delta_commits_to_compact=1)
 EXPECTED = {"a": (2, 2), "b": (2, 2)}
+#: After ``complete_and_archive``.
+ARCHIVED = {**EXPECTED, "c": (8, 8)}
 
 #: What one of them does to the table; maybe it returns what it does in the end.
 Finish = Callable[[], object] | None
@@ -246,7 +253,7 @@ def test_an_archival_deletes_the_files_of_attempts_that_did_not_complete(
         deleted |= set(archived.leftovers) if archived else set()
     assert deleted == {*late}
     assert not [path for path in late if storage.head(path)]
-    assert contents(storage) == {**EXPECTED, "c": (8, 8)}
+    assert contents(storage) == ARCHIVED
 
 
 def test_an_attempt_of_apache_hudi_that_died_leaves_no_file(storage: Storage) -> None:
@@ -283,14 +290,50 @@ def test_an_attempt_that_begins_late_and_dies_is_forgotten_and_no_file_deleted(
     planned, _ = plan_of(storage)
     complete_and_archive(storage)
     opened(storage).table.store.create(planned.inflight(), b"")
+    assert contents(storage) == ARCHIVED, "the files of the compaction are read meanwhile"
     assert opened(storage).begin_compaction(plan_of(storage)) is None
     _check_archived(storage)
+
+
+def test_a_late_attempt_deletes_its_files_although_its_heartbeat_has_expired(
+    version: FormatVersion,
+) -> None:
+    """It writes its last file after the next attempt has deleted its others and has completed."""
+    with on_virtual_time() as clock:
+        store = ClockedStore(clock)
+        opened_by_any = partial(actors.open_writer, clock=clock, has_metadata=True)
+        merge_on_read = TableType.MERGE_ON_READ
+        actors.lay_down(store, clock, merge_on_read, version, has_metadata=True)
+        for value in (1, 2):
+            rows = [Row("a", value, value), Row("b", value, value, region="south")]
+            actors.commit_rows(opened_by_any(store), rows)
+
+        def complete_another() -> None:
+            clock.sleep(actors.A_HEARTBEAT_AND_MORE_S)
+            assert actors.finish_compactions(opened_by_any(store)).rewritten
+
+        stopped = InterruptedStorage(store, complete_another)
+        closed: list[str] = []
+
+        def is_before(_: int, method: str, path: str) -> bool:
+            closed.extend([path] if method == "close" else [])
+            return len(closed) == 2
+
+        stopped.is_before = is_before
+        assert not actors.compact(opened_by_any(stopped)).rewritten
+        table = opened_by_any(store).table
+        (done,) = table.timeline.completed(Action.COMMIT)
+        named = sorted(stat.path or "" for stat in table.store.read_commit(done).write_stats)
+        assert [p for p in data_files(store) if done.requested_at in p] == named
+        assert closed[1] not in named
+        assert table.metadata_differences() == []
 
 
 def complete_and_archive(storage: Storage) -> None:
     wait()
     compact(storage)
     to = opened(storage)
+    clean(to.table, CleaningPolicy(Retention.FILE_VERSIONS, file_versions=1))
     for number in range(3, 9):
         commit(to, [Row("c", number, number, region="west")])
         archive(to.table, ARCHIVAL, None)
@@ -300,7 +343,7 @@ def _check_archived(storage: Storage) -> None:
     timeline = opened(storage).table.timeline
     assert not timeline.pending()
     assert not timeline.completed(Action.COMMIT), "the compaction was archived"
-    assert contents(storage) == {**EXPECTED, "c": (8, 8)}
+    assert contents(storage) == ARCHIVED
 
 
 def _die() -> None:

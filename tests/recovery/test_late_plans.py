@@ -12,6 +12,7 @@ from lakemark.config.table_properties import TableType
 from lakemark.execution.runner import LocalRunner
 from lakemark.model.action import COMMITS
 from lakemark.model.format_version import FormatVersion
+from lakemark.services.archival_plan import ArchivalPolicy
 from lakemark.services.cleaning_plan import CleaningPolicy, Retention
 from lakemark.services.compaction import CompactionPolicy
 from lakemark.services.restore import restore
@@ -19,18 +20,22 @@ from lakemark.services.savepoint import create_savepoint
 from lakemark.storage import Storage
 from lakemark.timeline.locks.table_lock import LeaseLost
 from lakemark.transaction.rollback import roll_back_named
+from lakemark.write.file_group_write import write_file_group
+from lakemark.write.partitioner import divide
 from sinks.hudi.compactions import request_compaction
-from sinks.hudi.table_services import clean
+from sinks.hudi.table_services import archive, clean
 from sinks.hudi.table_writer import TableWriter
 from tests.clocks import SharedClock, on_clock
 from tests.storages import SimulatedCrash
 from tests.storages.wrapped_storage import WrappedStorage
-from tests.tables import Row, commit, contents, data_files, writer
-from tests.upkeep import make_plain, new_storage
+from tests.tables import Row, changes, commit, contents, data_files, writer
+from tests.upkeep import archived_names, make_plain, new_storage, since
 
 T = TypeVar("T")
 
 ONE_COMMIT = CleaningPolicy(commits=1)
+ONE_VERSION = CleaningPolicy(Retention.FILE_VERSIONS, file_versions=1)
+ARCHIVAL = ArchivalPolicy(1, 2, delta_commits_to_compact=1)
 LONGER_THAN_A_LEASE_S = 61
 
 CLOCK = SharedClock()
@@ -161,7 +166,7 @@ def compact_and_clean(storage: Storage) -> None:
     compact_all(storage)
     commit(started(storage), [Row("a", 2, 5)])
     compact_all(storage)
-    clean(started(storage).table, CleaningPolicy(Retention.FILE_VERSIONS, file_versions=1))
+    clean(started(storage).table, ONE_VERSION)
 
 
 def restore_the_first(storage: Storage) -> None:
@@ -211,3 +216,70 @@ def test_a_compaction_planned_before_another_commit_has_the_rows_of_that_commit(
     assert contents(storage) == {"a": (3, 3)}
     assert started(storage).compact_if_due(CompactionPolicy(100), LocalRunner(1))
     assert contents(storage) == {"a": (3, 3)}
+
+
+def three_commits(version: FormatVersion) -> Storage:
+    storage = new_storage()
+    make_plain(storage, version=version)
+    for number in (1, 2, 3):
+        commit(started(storage), [Row("a", number, number)])
+    return storage
+
+
+def compact_and_archive(storage: Storage) -> None:
+    compact_all(storage)
+    clean(started(storage).table, ONE_VERSION)
+    write_and_archive(storage)
+
+
+def write_and_archive(storage: Storage) -> None:
+    """Until all that came before is in the history."""
+    for number in range(4, 10):
+        commit(started(storage), [Row("b", number, number, region="south")])
+        archive(started(storage).table, ARCHIVAL, None)
+
+
+@pytest.mark.parametrize("version", [FormatVersion.V9, FormatVersion.V6])
+@pytest.mark.parametrize("suffix", [".compaction.requested", ".deltacommit.requested"])
+def test_rows_are_read_while_an_instant_is_pending_that_appeared_after_an_archival(
+    suffix: str, version: FormatVersion
+) -> None:
+    storage = three_commits(version)
+    late = LatePlan(storage, suffix, compact_and_archive, dies=True)
+    to = started(late)
+    with pytest.raises(SimulatedCrash):
+        commit(to, [Row("c", 1, 1)]) if "delta" in suffix else request_compaction(to.table)
+    timeline = started(storage).table.timeline
+    (pending,) = timeline.pending()
+    newer = [name for name, _ in archived_names(storage) if name > pending.requested_at]
+    assert newer, "an archived instant is newer than the pending one"
+    assert contents(storage) == {"a": (3, 3), "b": (9, 9)}
+    if version is not FormatVersion.V6:  # there an incremental query waits for the pending commit
+        assert ("b", 9) in since(started(storage).table, pending.requested_at)
+    commit(started(storage), [Row("a", 4, 4)])
+    assert contents(storage) == {"a": (4, 4), "b": (9, 9)}
+    started(storage).recover()
+    assert not started(storage).compact_if_due(CompactionPolicy(10**6), LocalRunner(1))
+    assert not started(storage).table.timeline.pending()
+    assert contents(storage) == {"a": (4, 4), "b": (9, 9)}
+
+
+def test_a_file_of_an_undone_instant_is_not_read_while_such_a_plan_is_pending() -> None:
+    storage = three_commits(FormatVersion.V9)
+    undone = []
+
+    def begin_undo_and_archive(other: Storage) -> None:
+        compact_all(other)
+        slow = started(other)
+        undone.append((slow, slow.begin(), slow.placement()))
+        assert started(other).recover() == [slow.pending_instant]
+        write_and_archive(other)
+
+    late = LatePlan(storage, ".compaction.requested", begin_undo_and_archive, dies=True)
+    with pytest.raises(SimulatedCrash):
+        request_compaction(started(late).table)
+    (slow, context, placement) = undone[0]
+    for bucket, part in divide(changes([Row("a", 8, 8)]), slow.settings.index):
+        write_file_group(context, placement.task(bucket), [part])
+    assert [path for path in data_files(storage) if context.instant in path]
+    assert contents(storage) == {"a": (3, 3), "b": (9, 9)}

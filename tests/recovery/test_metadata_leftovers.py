@@ -34,6 +34,7 @@ from sinks.hudi.table_services import (
 from sinks.hudi.table_writer import TableWriter
 from tests.clocks import SharedClock, on_clock
 from tests.storages import SimulatedCrash
+from tests.storages.interrupted_storage import InterruptedStorage
 from tests.storages.wrapped_storage import WrappedStorage
 from tests.tables import Row, commit, contents, spec, writer
 from tests.upkeep import new_storage
@@ -199,3 +200,32 @@ def test_nothing_is_undone_under_a_lock_that_was_lost() -> None:
     with pytest.raises(LeaseLost):
         maintain_metadata_table(table, POLICIES)
     assert metadata_timeline(storage).pending() == (pending,)
+
+
+@pytest.mark.parametrize("name", ["00000000000000010.deltacommit", "00000000000000011.deltacommit"])
+def test_a_late_archival_of_the_metadata_table_deletes_instants_of_the_next_one(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """The first instants of all metadata tables of version 6 have the same names."""
+    monkeypatch.setattr("lakemark.metadata.metadata_compaction.EVERY_DELTA_COMMITS", 2)
+    storage = new_table(FormatVersion.V6)
+    for number in range(2, 9):
+        commit(started(storage), [Row("z", number, number)])
+    expected = {"z": (8, 8)}
+
+    def build_another() -> None:
+        CLOCK.sleep(61)
+        started(storage).table.rebuild_metadata_table()
+
+    stopped = InterruptedStorage(storage, build_another)
+    stopped.is_before = lambda _, method, path: method == "delete" and path.endswith(f"/{name}")
+    policies = MetadataPolicies(CLEANING, ArchivalPolicy(2, 3, 1))
+    maintain_metadata_table_now(started(stopped).table, policies)
+    assert stopped.stopped_at
+    assert contents(storage) == expected, "queries list storage"
+    to = started(storage)
+    to.recover()
+    assert not to.table.metadata_differences()
+    commit(to, [Row("new", 9, 9)])
+    assert contents(storage) == {**expected, "new": (9, 9)}
+    assert not to.table.metadata_differences()

@@ -1,7 +1,7 @@
 """Two processes on one table, in every interleaving of the one's requests with what the other does.
 
-``make test`` tries a sample, which the seed decides, without the known faults; ``make test-matrix``
-tries all. A failure prints the line with which it can be run again.
+``make test`` tries a sample, which the seed decides; ``make test-matrix`` tries all. A failure
+prints the line with which it can be run again.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from collections.abc import Iterable
 import pytest
 
 from tests.depth import DEPTH, SEED
-from tests.protocol.known_faults import known_fault
 from tests.protocol.two_processes import ACTS, KINDS, Case, Kind, Stall, requests_of, run
 
 #: One case to run, as a failure names it.
@@ -24,7 +23,7 @@ WHOLE = "LAKEMARK_MATRIX" in os.environ
 
 #: Of each kind of table.
 SAMPLE = 4 * DEPTH
-MOST_NEW_FAILURES = 5
+MOST_FAILURES = 5
 
 
 @pytest.mark.skipif(bool(ONE) or WHOLE, reason="other cases were asked for")
@@ -32,8 +31,7 @@ MOST_NEW_FAILURES = 5
 def test_a_sample_of_all_interleavings(kind: Kind) -> None:
     choice = random.Random(f"{SEED} {kind}")
     first = [act for act in ACTS if requests_of(kind, act)]
-    drawn = (_drawn(kind, choice, first) for _ in range(SAMPLE))
-    check_each(case for case in drawn if known_fault(case) is None)
+    check_each(_drawn(kind, choice, first) for _ in range(SAMPLE))
 
 
 @pytest.mark.parametrize("first", ACTS if WHOLE else ())
@@ -51,18 +49,15 @@ def test_one_interleaving() -> None:
 
 def check_each(cases: Iterable[Case]) -> None:
     """Run them, and say how each that fails can be run alone."""
-    failures, new = [], 0
+    failures = list[str]()
     for case in cases:
         try:
             run(case)
         except Exception as error:
             command = "pytest tests/recovery/test_two_writers.py"
             what = f"{type(error).__name__}: {error}".splitlines()[0]
-            known = known_fault(case)
-            new += known is None
-            reason = f"\n    known: {known.reason}" if known else ""
-            failures.append(f"LAKEMARK_CASE='{case}' {command}\n    {what}{reason}")
-        if new == MOST_NEW_FAILURES:
+            failures.append(f"LAKEMARK_CASE='{case}' {command}\n    {what}")
+        if len(failures) == MOST_FAILURES:
             break
     assert not failures, "\n" + "\n".join(failures)
 

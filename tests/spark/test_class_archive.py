@@ -9,6 +9,7 @@ import pytest
 
 from streamer.class_archive import make
 from streamer.toolchain import find_java, find_spark
+from tests.short_lived import short_lived
 
 pytestmark = pytest.mark.spark
 
@@ -28,6 +29,10 @@ def test_session_maps_the_class_archive() -> None:
     archive = make(find_java(), find_spark())
     assert archive is not None
     output = subprocess.run(
-        [sys.executable, "-c", _MAPPED], capture_output=True, text=True, check=True
+        [sys.executable, "-c", _MAPPED],
+        env=short_lived(),
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert str(archive) in output.stdout

@@ -8,6 +8,7 @@ import json
 import tarfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -151,6 +152,7 @@ def unpack(name: str, folder: Path) -> ApachesTable:
     return ApachesTable.at(folder / name / "table")
 
 
+@cache
 def names_with_metadata() -> list[str]:
     """Archives of tables that have a metadata table."""
     archives = sorted(ARCHIVES.glob("*.tar.gz"))

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from streamer.jvm_exit import log_file
 from streamer.session import driver_memory_bytes, local_settings
 from streamer.toolchain import cache_home, find_java
+from tests.short_lived import short_lived
 from tests.waiting import until
 
 GIB = 1024**3
@@ -109,7 +110,9 @@ def test_signal_while_the_jvm_is_launched_ends_process_and_jvm(
 
 @pytest.mark.spark
 def test_jvm_that_is_killed_while_spark_starts_is_reported_with_its_log() -> None:
-    reported = subprocess.run([sys.executable, "-c", KILLED], capture_output=True, text=True)
+    reported = subprocess.run(
+        [sys.executable, "-c", KILLED], env=short_lived(), capture_output=True, text=True
+    )
     assert reported.stdout.startswith("JvmEnded Spark's JVM ended with exit code -9"), reported
     assert str(log_file()) in reported.stdout
 
@@ -187,7 +190,7 @@ def test_no_secret_is_on_a_command_line(tmp_path: Path) -> None:
         reported = subprocess.run(
             [sys.executable, "-c", START],
             input=yaml.safe_dump(pipeline),
-            env={**os.environ, **own},
+            env={**short_lived(), **own},
             capture_output=True,
             text=True,
         )
@@ -211,7 +214,7 @@ def test_no_secret_is_on_a_command_line(tmp_path: Path) -> None:
 @pytest.mark.spark
 @pytest.mark.parametrize("variable", ["SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS"])
 def test_temporary_folder_given_to_the_jvm_is_used(variable: str, tmp_path: Path) -> None:
-    environ = {**os.environ, variable: f"-Djava.io.tmpdir={tmp_path}"}
+    environ = {**short_lived(), variable: f"-Djava.io.tmpdir={tmp_path}"}
     reported = subprocess.run(
         [sys.executable, "-c", WHERE], env=environ, capture_output=True, text=True, check=True
     )
