@@ -442,7 +442,7 @@ class _Run:
         The process that wrote it is dead, and the rollback of its instant is archived by then.
         """
         found = self._opened().table.metadata_differences() if self.late_file else []
-        if any((d.place, d.what, d.stored) == (self.late_file, "size", "absent") for d in found):
+        if any((d.path, d.aspect, d.stored) == (self.late_file, "size", "absent") for d in found):
             self.store.delete([self.late_file])
 
     def _go_on(self) -> None:
