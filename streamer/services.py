@@ -9,14 +9,16 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from lakemark.execution.runner import Runner
+from lakemark.operations.archive import archive
+from lakemark.operations.clean import Cleaned, clean
+from lakemark.operations.metadata_table import maintain_metadata_table
+from lakemark.operations.open_table import OpenTable
+from lakemark.operations.table_writer import TableWriter
 from lakemark.services.archival import Archived
 from lakemark.services.archival_plan import ArchivalPolicy
 from lakemark.services.cleaning_plan import CleaningPolicy
-from lakemark.services.compaction import CompactionPolicy
+from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.services.metadata_table_services import Maintained, MetadataPolicies
-from lakemark.table import Table
-from sinks.hudi.table_services import Cleaned, archive, clean, maintain_metadata_table
-from sinks.hudi.table_writer import TableWriter
 from streamer.async_compaction import AsyncCompactor
 from streamer.events import CompactionDone, Listener, ServiceDone
 
@@ -118,14 +120,14 @@ class TableServices:
             seconds = time.monotonic() - started
             self._listener(CompactionDone.of(instant.requested_at, metadata.write_stats, seconds))
 
-    def _clean(self, table: Table) -> None:
+    def _clean(self, table: OpenTable) -> None:
         if self._policies.cleaning is None:
             return
         started = time.monotonic()
         for cleaned in clean(table, self._policies.cleaning):
             self._done("cleaning", _cleaned(cleaned), started)
 
-    def _archive(self, table: Table) -> None:
+    def _archive(self, table: OpenTable) -> None:
         policy = self._policies.archival
         if policy is None:
             return
@@ -134,7 +136,7 @@ class TableServices:
         if archived is not None:
             self._done("archival", _archived(archived), started)
 
-    def _tend_metadata(self, table: Table) -> None:
+    def _tend_metadata(self, table: OpenTable) -> None:
         started = time.monotonic()
         beside = MetadataPolicies.beside(self._policies.cleaning, self._policies.archival)
         maintained = maintain_metadata_table(table, beside)

@@ -19,10 +19,10 @@ from typing import Final
 
 from lakemark.config.table_spec import TableSpec
 from lakemark.errors import InvalidConfig
+from lakemark.operations.open_table import OpenTable
 from lakemark.storage import StorageLocation, open_storage, place_of
 from lakemark.storage.open_storage import RETRY_TIMEOUT_S
 from lakemark.storage.probe import check_conditional_puts
-from lakemark.table import Table
 from lakemark.timeline.lock import open_lock
 from streamer.config import settings
 from streamer.config.column_roles import timestamp_partition_problems
@@ -143,7 +143,7 @@ def _check_table(
     spec: TableSpec,
     partial_update: str = "none",
     timezone: str | None = None,
-) -> Table | None:
+) -> OpenTable | None:
     """Return the table if it fits, or None if one can be created there."""
     _check_folder(location)
     hurried = StorageLocation(location.url, {**_hurried(location), **location.options})
@@ -163,7 +163,7 @@ def _hurried(location: StorageLocation) -> Mapping[str, str]:
     return {} if place_of(location.url).startswith(_LOCAL) else _HURRIED
 
 
-def _check_properties(config: PipelineConfig, table: Table, spec: TableSpec) -> None:
+def _check_properties(config: PipelineConfig, table: OpenTable, spec: TableSpec) -> None:
     """What a table says of itself; what only its files show is checked when the run opens it."""
     properties = table.properties
     if config.table.drops_metadata_table:

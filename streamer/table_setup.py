@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pyarrow as pa
 
-from lakemark.config import keys
-from lakemark.config.merge_settings import PartialUpdateMode, merge_settings
 from lakemark.config.merger_name import MergerName
-from lakemark.config.property_check import check_allows
-from lakemark.config.property_rule import Purpose
 from lakemark.config.table_properties import TableType
 from lakemark.config.table_spec import TableSpec
 from lakemark.errors import InvalidConfig, TableNotFound, Unsupported
@@ -20,15 +15,14 @@ from lakemark.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
 from lakemark.merge.custom.loading import load_merger
 from lakemark.model.format_version import FormatVersion
 from lakemark.model.meta_columns import without_meta_columns
-from lakemark.read.renamed_columns import LATEST_SCHEMA
+from lakemark.operations.create import check_empty
+from lakemark.operations.open_table import Coordination, OpenTable, open_table
+from lakemark.operations.write_checks import check_hashing, check_stored_rows, check_stored_schema
 from lakemark.schema.evolution import changes_between, common_type, united
 from lakemark.schema.field_path import column_at
 from lakemark.storage import StorageLocation, open_storage
-from lakemark.table import Table, check_empty, open_table
-from lakemark.timeline.lock import open_lock
 from lakemark.timeline.zone import check_new_zone
 from sinks.dead_letters import dead_letter_spec
-from sinks.hudi.row_check import check_hashing, check_stored_rows
 from streamer.config.concurrency import ConcurrencyConfig
 from streamer.config.pipeline import PipelineConfig
 from transforms.decode.schema_policy import SchemaPolicy
@@ -81,19 +75,24 @@ def dead_letters_table(config: PipelineConfig) -> tuple[StorageLocation, TableSp
     return location, replace(spec, metadata_table=table.metadata_table, version=version)
 
 
-def find_table(location: StorageLocation, timezone: str | None = None) -> Table | None:
+def find_table(
+    location: StorageLocation,
+    timezone: str | None = None,
+    coordination: Coordination | None = None,
+) -> OpenTable | None:
     """The table at a place, or None when the place is empty.
 
     Args:
         location: the place.
         timezone: the zone of its instants, for a table whose timeline is in local time.
+        coordination: with other writers, if the table is to be changed.
 
     Raises:
         InvalidConfig: something that is no table lies there; or a table is to be created, whose
             timeline is in UTC, and ``timezone`` names another zone.
     """
     try:
-        return open_table(location, timezone=timezone)
+        return open_table(location, timezone=timezone, coordination=coordination)
     except TableNotFound:
         check_empty(open_storage(location))
         check_new_zone(location.url, timezone)
@@ -101,7 +100,7 @@ def find_table(location: StorageLocation, timezone: str | None = None) -> Table 
 
 
 def check_table(
-    table: Table,
+    table: OpenTable,
     spec: TableSpec,
     index: BucketIndex,
     columns: pa.Schema,
@@ -136,22 +135,23 @@ def check_table(
     table.store.clock.check()
     if table.schema is None:
         return KeyGenerator(KeyGeneratorConfig.of(properties, table.location.url))
-    _check_evolution(table)
-    _check_defaults(table)
+    check_stored_schema(table)
     generator = check_stored_rows(table, index)
     _check_columns(table, columns, policy)
     _check_settled(table, columns, (*spec.record_key, *spec.partition_by, *spec.ordering))
     return generator
 
 
-def agree_with_others(table: Table, concurrency: ConcurrencyConfig) -> None:
-    """Give the table the lock, and the regard for others, that its writers agreed on."""
-    expire_minutes = concurrency.lock.expire_minutes
-    lock = open_lock(table.storage, provider=concurrency.provider(), expire_minutes=expire_minutes)
-    table.access = replace(table.access, lock=lock, sharing=concurrency.sharing())
+def coordination_of(concurrency: ConcurrencyConfig) -> Coordination:
+    """The lock and the heartbeats that the table's writers have configured."""
+    return Coordination(
+        lock_provider=concurrency.provider(),
+        lock_expire_minutes=concurrency.lock.expire_minutes,
+        multi_writer=concurrency.sharing(),
+    )
 
 
-def check_partial_rows(table: Table, partial_update: str) -> None:
+def check_partial_rows(table: OpenTable, partial_update: str) -> None:
     """Pass when the table may have rows that carry only some columns, if there are to be any.
 
     Raises:
@@ -165,19 +165,7 @@ def check_partial_rows(table: Table, partial_update: str) -> None:
         raise Unsupported(message)
 
 
-def check_kept(table: Table) -> None:
-    """Pass when table services of this project may rewrite the table's files.
-
-    Raises:
-        Unsupported: a table that this project does not write.
-    """
-    check_allows(table.properties, Purpose.MAINTAIN, table.location.url)
-    if table.schema is not None:
-        _check_evolution(table)
-        _check_defaults(table)
-
-
-def columns_with(table: Table, columns: pa.Schema) -> pa.Schema:
+def columns_with(table: OpenTable, columns: pa.Schema) -> pa.Schema:
     """The columns that the table has from the first batch on: its own, then those it lacks.
 
     Args:
@@ -194,34 +182,7 @@ def _merger_name(class_path: str) -> MergerName:
     return MergerName(class_path, load_merger(class_path).merging_strategy)
 
 
-def _check_evolution(table: Table) -> None:
-    newest = table.newest_metadata()
-    if newest is not None and newest.extra_metadata.get(LATEST_SCHEMA):
-        message = (
-            f"table {table.location.url} keeps an evolved schema beside its commits "
-            "(hoodie.schema.on.read.enable), which this version does not carry on; write to "
-            "another path"
-        )
-        raise Unsupported(message)
-
-
-def _check_defaults(table: Table) -> None:
-    """Columns written here have no default but null, and what is filled depends on it."""
-    newest = table.newest_metadata()
-    fills_defaults = PartialUpdateMode.IGNORE_DEFAULTS
-    if newest is None or merge_settings(table.properties).partial_update is not fills_defaults:
-        return
-    for field in json.loads(newest.extra_metadata[keys.SCHEMA])["fields"]:
-        if field.get("default") is not None:
-            message = (
-                f"column {field['name']} of table {table.location.url} has the default "
-                f"{field['default']!r}, which its partial updates ({fills_defaults}) fill; columns "
-                "written here have no default but null; write to another path"
-            )
-            raise Unsupported(message)
-
-
-def _check_columns(table: Table, columns: pa.Schema, policy: SchemaPolicy) -> None:
+def _check_columns(table: OpenTable, columns: pa.Schema, policy: SchemaPolicy) -> None:
     """Columns may be added. One that is missing, or of another type, would lose values.
 
     Where unknown fields evolve the table, columns that the pipeline lacks stay; where wider values
@@ -264,7 +225,7 @@ def _may_differ(stored: pa.DataType, own: pa.DataType | None, policy: SchemaPoli
     )
 
 
-def _check_settled(table: Table, columns: pa.Schema, names: tuple[str, ...]) -> None:
+def _check_settled(table: OpenTable, columns: pa.Schema, names: tuple[str, ...]) -> None:
     """What keys, partitions and orders rows never changes its type."""
     schema = table.schema
     assert schema is not None

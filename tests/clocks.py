@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
+from lakemark.operations.table_writer import TableWriter
 from lakemark.timeline.lock import open_lock
-from sinks.hudi.table_writer import TableWriter
 
 
 class SharedClock:
@@ -25,5 +25,5 @@ class SharedClock:
 def on_clock(to: TableWriter, clock: SharedClock) -> TableWriter:
     """The same writer, with a lock that knows this clock."""
     lock = open_lock(to.table.storage, clock=clock)
-    to.table.access = replace(to.table.access, lock=lock)
+    to.table.context = replace(to.table.context, lock=lock)
     return to

@@ -124,16 +124,22 @@ class MetadataWriter:
         is_kept: whether whoever calls makes a metadata table anew when it starts, if need be.
     """
 
-    def __init__(self, storage: Storage, instants: TimelineStore) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        instants: TimelineStore,
+        opener: MetadataTableOpener | None = None,
+    ) -> None:
         """Nothing is read before the first call.
 
         Args:
             storage: the data table's root.
             instants: the data table's timeline.
+            opener: shared with readers of this process, so that each commit is read once.
         """
         self._storage, self._instants = storage, instants
         self._known: _Known | None = None
-        self.opener = MetadataTableOpener(storage)
+        self.opener = opener or MetadataTableOpener(storage)
         self.is_kept = False
 
     def on_commit(self, instant: Instant, metadata: CommitMetadata, timeline: Timeline) -> None:

@@ -19,7 +19,7 @@ from lakemark.read.file_group_reader import FileGroupReader
 from lakemark.read.row_filter import columns_of
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Scan(ArrowStream):
     """The rows of some file slices that meet a condition.
 
@@ -34,6 +34,12 @@ class Scan(ArrowStream):
     slices: tuple[FileSlice, ...]
     columns: tuple[str, ...]
     condition: pc.Expression | None = None
+
+    def __repr__(self) -> str:
+        count = len(self.slices)
+        where = "" if self.condition is None else f", where {self.condition}"
+        columns = ", ".join(self.columns)
+        return f"Scan({count} file slice{'' if count == 1 else 's'}, columns {columns}{where})"
 
     @property
     def schema(self) -> pa.Schema:

@@ -17,8 +17,8 @@ import yaml
 from rich.console import Console
 from rich.markup import escape
 
+from lakemark.operations.open_table import OpenTable, open_table
 from lakemark.storage import StorageLocation
-from lakemark.table import Table, open_table
 from streamer import broker, pipeline, progress, row_output
 from streamer.commands import table as table_command
 from streamer.commands.broker import FOLDER as BROKER_FOLDER
@@ -141,10 +141,12 @@ def show(config: PipelineConfig, lag: Mapping[int, int], console: Console) -> No
     console.print(f"not read yet: {unread or 'nothing known'}", highlight=False)
 
 
-def _show_rows(table: Table, console: Console) -> None:
+def _show_rows(table: OpenTable, console: Console) -> None:
     console.rule("the orders changed last")
     columns = ["order_id", "customer", "status", "amount", "quantity", "updated_at"]
-    newest = table.snapshot(columns).read_all().sort_by([("updated_at", "descending")])
+    newest = (
+        table.scan(columns=columns).to_reader().read_all().sort_by([("updated_at", "descending")])
+    )
     shown = newest.slice(0, _SHOWN_ROWS)
     row_output.print_rows(shown.to_batches(), console)
 
@@ -154,7 +156,7 @@ def _show_rejects(path: str, console: Console) -> None:
     if table.schema is None:
         console.print("none")
         return
-    rejects = table.snapshot(["reason", "offset"]).read_all()
+    rejects = table.scan(columns=["reason", "offset"]).to_reader().read_all()
     # Reasons quote the value: without it, equal ones can be counted.
     general = pc.replace_substring_regex(rejects.column("reason"), r"'[^']*'|\d+", "…")
     counted = pa.table({"reason": general}).group_by("reason").aggregate([([], "count_all")])

@@ -11,11 +11,11 @@ from rich.console import Console
 
 from lakemark.errors import InvalidConfig, Refused
 from lakemark.model.meta_columns import without_meta_columns
+from lakemark.operations.open_table import OpenTable
 from lakemark.read.cdc_scan import CdcScan
 from lakemark.read.queries import Incremental, Query, ReadOptimized, Snapshot
 from lakemark.read.scan import Scan
 from lakemark.read.where import check_syntax
-from lakemark.table import Table
 from streamer import row_output
 from streamer.commands.location import open_named_table
 
@@ -44,7 +44,7 @@ def execute(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _scan(table: Table, query: Query | None, arguments: argparse.Namespace) -> Scan | CdcScan:
+def _scan(table: OpenTable, query: Query | None, arguments: argparse.Namespace) -> Scan | CdcScan:
     """What the query reads; before the first commit nothing, but the query is checked alike."""
     if query is None:
         return table.changes(arguments.begin, arguments.end)

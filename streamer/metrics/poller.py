@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from lakemark.table import Table
+from lakemark.operations.open_table import OpenTable
 from streamer.background_thread import background_thread
 from streamer.metrics.run_metrics import RunMetrics
 from streamer.metrics.table_shape import shape_of
@@ -16,13 +16,13 @@ from streamer.sources.kafka_peek import KafkaPeek
 
 @contextmanager
 def looking(
-    source: KafkaSource, tables: Mapping[str, Table], metrics: RunMetrics, every_s: float
+    source: KafkaSource, tables: Mapping[str, OpenTable], metrics: RunMetrics, every_s: float
 ) -> Iterator[None]:
     """A block during which a thread keeps the metrics of topic and tables true.
 
     Args:
         source: is asked for the lag.
-        tables: by name; their carried views are measured, nothing is listed.
+        tables: by name; their loaded views are measured, nothing is listed.
         metrics: is told.
         every_s: seconds between two looks.
     """
@@ -33,7 +33,7 @@ def looking(
 
 class _LagWatch:
     def __init__(
-        self, source: KafkaSource, tables: Mapping[str, Table], metrics: RunMetrics
+        self, source: KafkaSource, tables: Mapping[str, OpenTable], metrics: RunMetrics
     ) -> None:
         self._source, self._tables, self._metrics = source, tables, metrics
         self._records: KafkaPeek | None = None
@@ -51,7 +51,7 @@ class _LagWatch:
 
     def _look(self) -> None:
         for name, table in self._tables.items():
-            view = table.carried_view
+            view = table.snapshot.loaded_view
             if view is not None:
                 self._metrics.note_table(name, shape_of(view))
         position = self._metrics.position

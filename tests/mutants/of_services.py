@@ -15,7 +15,7 @@ _LSM_WRITER = "lakemark/timeline/lsm_writer.py"
 _UNDOABLE = "lakemark/transaction/rollback_checks.py"
 _TAKEN_BACK = "lakemark/timeline/taken_back.py"
 _UPGRADE = "lakemark/upgrade/change.py"
-_TABLE = "lakemark/table.py"
+_METADATA_TABLE = "lakemark/operations/metadata_table.py"
 _BOOTSTRAP = "lakemark/metadata/bootstrap.py"
 _PROPERTIES = "lakemark/storage/properties_file.py"
 _METADATA = "lakemark/metadata/metadata_writer.py"
@@ -290,8 +290,8 @@ _RESTORES = (
 _COMPACTIONS = (
     Mutant(
         _COMPACTION,
-        "        lease.check()\n",
-        "",
+        "        lease.check()\n        # model: request compaction\n",
+        "        # model: request compaction\n",
         "a compaction is planned without the lock, and lacks a commit",
         _OF_CHECKS,
     ),
@@ -311,14 +311,14 @@ _COMPACTIONS = (
         ("tests/unit/services/test_under_the_lock.py",),
     ),
     Mutant(
-        "sinks/hudi/compactions.py",
-        "return {**own_metadata(), **carried}",
-        "return {**own_metadata()}",
+        "lakemark/operations/compact.py",
+        "return {**table_facts(), **carried}",
+        "return {**table_facts()}",
         "a compaction carries no checkpoint: the next run begins anew once commits are archived",
         _UNDOING,
     ),
     Mutant(
-        "sinks/hudi/table_writer.py",
+        "lakemark/operations/table_writer.py",
         "            self.check_columns(timeline)\n",
         "            pass\n",
         "a commit hides the column that another one added meanwhile",
@@ -561,23 +561,23 @@ _VERSIONS = (
 
 _METADATA_TABLES = (
     Mutant(
-        _TABLE,
-        "                self._make_metadata_table(timeline, lease.check)\n",
-        "                self._make_metadata_table(timeline, lambda: None)\n",
+        _METADATA_TABLE,
+        "            _build(table, timeline, lease.check)\n",
+        "            _build(table, timeline, lambda: None)\n",
         "a metadata table that is made without the lock lacks a commit: rows are hidden",
         ("tests/unit/services/test_under_the_lock.py",),
     ),
     Mutant(
-        _TABLE,
-        "            self._make_metadata_table(self.store.load(), lease.check)\n",
-        "            self._make_metadata_table(self.store.load(), lambda: None)\n",
+        _METADATA_TABLE,
+        "        _build(table, table.store.load(), lease.check)\n",
+        "        _build(table, table.store.load(), lambda: None)\n",
         "a metadata table that is made anew without the lock lacks a commit: rows are hidden",
         ("tests/unit/services/test_under_the_lock.py",),
     ),
     Mutant(
-        _TABLE,
-        "            self._metadata_writer.compact(self.store.load(), lease.check)\n",
-        "            self._metadata_writer.compact(self.store.load(), lambda: None)\n",
+        _METADATA_TABLE,
+        "        table.metadata_writer.compact(table.store.load(), lease.check)\n",
+        "        table.metadata_writer.compact(table.store.load(), lambda: None)\n",
         "a compaction of the metadata table without the lock lacks a commit",
         ("tests/unit/services/test_under_the_lock.py",),
     ),

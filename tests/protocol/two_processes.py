@@ -30,9 +30,9 @@ from lakemark.errors import (
 )
 from lakemark.model.action import Action
 from lakemark.model.format_version import FormatVersion
+from lakemark.operations.table_writer import TableWriter
 from lakemark.services.savepoint import delete_savepoint
 from lakemark.storage import Storage
-from sinks.hudi.table_writer import TableWriter
 from tests.protocol import actors
 from tests.protocol.actors import (
     A_HEARTBEAT_AND_MORE_S,
@@ -426,7 +426,7 @@ class _Run:
         for act in (actors.recover, actors.finish_compactions, actors.clean_up):
             self.history.note(act(to))
         for savepoint in to.table.store.load().pending(Action.SAVEPOINT):
-            delete_savepoint(to.table.access, savepoint.requested_at)  # by who asked for it
+            delete_savepoint(to.table.context, savepoint.requested_at)  # by who asked for it
         check_nothing_pending(self.store)
         check_savepoints(self.store)
         check_all(self.store, self.history, self.cursors)

@@ -12,16 +12,16 @@ from lakemark.config.table_properties import TableType
 from lakemark.execution.runner import LocalRunner
 from lakemark.model.action import COMMITS
 from lakemark.model.format_version import FormatVersion
+from lakemark.operations.clean import clean
+from lakemark.operations.compact import request_compaction
+from lakemark.operations.table_writer import TableWriter
 from lakemark.services.cleaning_plan import CleaningPolicy, Retention
-from lakemark.services.compaction import CompactionPolicy
+from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.services.restore import restore
 from lakemark.services.savepoint import create_savepoint
 from lakemark.storage import Storage
 from lakemark.timeline.lock import LeaseLost
 from lakemark.transaction.rollback import roll_back_named
-from sinks.hudi.compactions import request_compaction
-from sinks.hudi.table_services import clean
-from sinks.hudi.table_writer import TableWriter
 from tests.clocks import SharedClock, on_clock
 from tests.storages import SimulatedCrash
 from tests.storages.wrapped_storage import WrappedStorage
@@ -79,11 +79,11 @@ def commits(storage: Storage) -> list[str]:
 
 
 def restore_to_the_second(storage: Storage) -> None:
-    restore(started(storage).table.access, commits(storage)[1], False)
+    restore(started(storage).table.context, commits(storage)[1], False)
 
 
 def undo_the_newest(storage: Storage) -> None:
-    roll_back_named(started(storage).table.access, commits(storage)[-1])
+    roll_back_named(started(storage).table.context, commits(storage)[-1])
 
 
 def write_another_row(storage: Storage) -> None:
@@ -93,7 +93,7 @@ def write_another_row(storage: Storage) -> None:
 def keep_the_first(storage: Storage) -> None:
     table = started(storage).table
     slices_as_of = lambda _, instant: table.view().as_of(instant).latest_slices()  # noqa: E731
-    create_savepoint(table.access, commits(storage)[0], slices_as_of, "ann", "")
+    create_savepoint(table.context, commits(storage)[0], slices_as_of, "ann", "")
 
 
 @pytest.mark.parametrize("dies", [False, True], ids=["wakes", "dies"])
@@ -123,9 +123,9 @@ def test_a_restore_planned_before_another_commit_undoes_that_commit_too(dies: bo
     second = commits(storage)[1]
     late = LatePlan(storage, ".restore.requested", write_another_row, dies)
     with pytest.raises(SimulatedCrash if dies else LeaseLost):
-        restore(started(late).table.access, second, False)
+        restore(started(late).table.context, second, False)
     assert late.has_stood_still
-    restore(started(storage).table.access, None, False)
+    restore(started(storage).table.context, None, False)
     assert contents(storage) == {"a": (1, 1)}
     assert not started(storage).table.timeline.pending()
     assert commits(storage)[-1] == second
@@ -146,7 +146,7 @@ def test_a_rollback_planned_before_others_wrote_over_its_target_is_given_up(
         commit(started(storage), [Row("a", number, number)])
     late = LatePlan(storage, ".rollback.requested", meanwhile, dies)
     with pytest.raises(SimulatedCrash if dies else LeaseLost):
-        roll_back_named(started(late).table.access, commits(storage)[-1])
+        roll_back_named(started(late).table.context, commits(storage)[-1])
     assert late.has_stood_still
     before = contents(storage)
     assert before["a"] == (2, 2)
@@ -165,7 +165,7 @@ def compact_and_clean(storage: Storage) -> None:
 
 
 def restore_the_first(storage: Storage) -> None:
-    restore(started(storage).table.access, commits(storage)[0], True)
+    restore(started(storage).table.context, commits(storage)[0], True)
 
 
 @pytest.mark.parametrize("dies", [False, True], ids=["wakes", "dies"])

@@ -14,9 +14,19 @@ from lakemark.model.action import Action, State
 from lakemark.model.format_version import FormatVersion
 from lakemark.model.instant import Instant
 from lakemark.model.rollback_plan import RollbackPlan
+from lakemark.operations.archive import archive
+from lakemark.operations.clean import clean
+from lakemark.operations.metadata_table import (
+    compact_and_maintain_metadata_table,
+    compact_metadata_table,
+    keep_metadata_table,
+    maintain_metadata_table,
+    metadata_differences,
+)
+from lakemark.operations.table_writer import TableWriter
 from lakemark.services.archival_plan import ArchivalPolicy
 from lakemark.services.cleaning_plan import CleaningPolicy
-from lakemark.services.compaction import CompactionPolicy
+from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.services.metadata_table_services import MetadataPolicies
 from lakemark.storage import Storage
 from lakemark.storage.folder_storage import FolderStorage
@@ -24,13 +34,6 @@ from lakemark.storage.properties_file import read_properties
 from lakemark.timeline.lock import LeaseLost
 from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import TimelineStore, rollback_plan_content
-from sinks.hudi.table_services import (
-    archive,
-    clean,
-    maintain_metadata_table,
-    maintain_metadata_table_now,
-)
-from sinks.hudi.table_writer import TableWriter
 from tests.clocks import SharedClock, on_clock
 from tests.storages import SimulatedCrash
 from tests.storages.wrapped_storage import WrappedStorage
@@ -80,7 +83,7 @@ def started(storage: Storage) -> TableWriter:
 def new_table(version: FormatVersion) -> Storage:
     storage = new_storage()
     storage.create(PROPERTIES_PATH, spec(version=version).to_properties().to_bytes())
-    started(storage).table.keep_metadata_table()
+    keep_metadata_table(started(storage).table)
     commit(started(storage), [Row("z", 1, 1)])
     return storage
 
@@ -112,7 +115,7 @@ def live_on(storage: Storage, commits: int) -> None:
         to.compact_if_due(CompactionPolicy(3), LocalRunner(1))
         clean(to.table, CLEANING)
         archive(to.table, ARCHIVAL, CLEANING)
-        maintain_metadata_table_now(to.table, POLICIES)
+        compact_and_maintain_metadata_table(to.table, POLICIES)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -122,7 +125,7 @@ def test_a_commit_that_appears_after_its_rollback_is_undone(
 ) -> None:
     storage = new_table(version)
     pending = leave_commit(storage, suffix)
-    maintained = maintain_metadata_table_now(started(storage).table, POLICIES)
+    maintained = compact_and_maintain_metadata_table(started(storage).table, POLICIES)
     assert maintained is not None
     assert [i.requested_at for i in maintained.undone] == [pending.requested_at]
     assert not maintained.timeline.pending()
@@ -130,7 +133,7 @@ def test_a_commit_that_appears_after_its_rollback_is_undone(
     paths = [info.path for info in storage.list_tree(METADATA_FOLDER)]
     assert not [path for path in paths if pending.requested_at in path]
     assert contents(storage) == {"z": (1, 1), "new": (9, 9)}
-    assert not started(storage).table.metadata_differences()
+    assert not metadata_differences(started(storage).table)
 
 
 def test_the_metadata_table_is_cleaned_and_archived_after_a_late_commit() -> None:
@@ -152,7 +155,7 @@ def test_the_rollback_of_apache_hudi_is_not_anticipated() -> None:
     at = store.clock.next_instant(store.load().newest_time)
     plan = RollbackPlan(pending.requested_at, Action.DELTA_COMMIT, {})
     store.create(Instant(at, Action.ROLLBACK, State.REQUESTED), rollback_plan_content(plan))
-    maintain_metadata_table_now(started(storage).table, POLICIES)
+    compact_and_maintain_metadata_table(started(storage).table, POLICIES)
     assert metadata_timeline(storage).find(pending.requested_at) == pending
 
 
@@ -168,7 +171,7 @@ def test_a_commit_whose_data_instant_is_pending_stays() -> None:
     with pytest.raises(SimulatedCrash):
         commit(started(Dies(storage)), [Row("old", 9, 9)])
     (pending,) = metadata_timeline(storage).pending()
-    assert maintain_metadata_table_now(started(storage).table, POLICIES) is None
+    assert compact_and_maintain_metadata_table(started(storage).table, POLICIES) is None
     assert metadata_timeline(storage).pending() == (pending,)
     started(storage).recover()
     assert not metadata_timeline(storage).pending()
@@ -186,14 +189,14 @@ def test_nothing_is_undone_under_a_lock_that_was_lost() -> None:
             if method == "list_folder" and path == ".hoodie/timeline" and armed:
                 armed.clear()
                 CLOCK.sleep(61)
-                with started(storage).table.access.lock.hold(1):
+                with started(storage).table.context.lock.hold(1):
                     pass
             return result
 
     armed: list[bool] = []
     table = started(Stalls(storage)).table
     assert table.timeline.completed(), "it is loaded before the lock is taken"
-    table.compact_metadata_table()
+    compact_metadata_table(table)
     armed.append(True)
     with pytest.raises(LeaseLost):
         maintain_metadata_table(table, POLICIES)

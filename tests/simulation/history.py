@@ -10,8 +10,8 @@ from functools import partial
 from lakemark.config.table_properties import TableType
 from lakemark.model.action import Action
 from lakemark.model.format_version import FormatVersion
+from lakemark.operations.table_writer import TableWriter
 from lakemark.services.savepoint import delete_savepoint
-from sinks.hudi.table_writer import TableWriter
 from tests.protocol import actors
 from tests.protocol.clocked_store import ClockedStore
 from tests.protocol.invariants import (
@@ -202,7 +202,7 @@ class History:
             self._note("end", act.__name__, "")
             self._oracle.note(act(to))
         for savepoint in to.table.store.load().pending(Action.SAVEPOINT):
-            delete_savepoint(to.table.access, savepoint.requested_at)
+            delete_savepoint(to.table.context, savepoint.requested_at)
         self._check()
         check_metadata(self._store)
 

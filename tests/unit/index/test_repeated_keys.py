@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from lakemark.index.repeated_keys import RepeatedKey, RepeatedKeys, find_repeated_keys
 from lakemark.model.changes import ChangeKind
 from lakemark.model.meta_columns import RECORD_KEY
+from lakemark.operations.stored_rows import repeated_keys
 from lakemark.read.record_keys import RecordKeys
 from lakemark.storage import StorageLocation, open_storage
 from tests.depth import examples
@@ -68,8 +69,8 @@ def test_keys_of_rows_that_do_not_carry_them_are_made_of_their_fields(
     tmp_path: Path, name: str
 ) -> None:
     table = unpack(name, tmp_path).table
-    assert table.repeated_keys() == RepeatedKeys()
-    rows = table.snapshot(["ok", "region"]).read_all().to_pylist()
+    assert repeated_keys(table) == RepeatedKeys()
+    rows = table.scan(columns=["ok", "region"]).to_reader().read_all().to_pylist()
     regions: dict[object, set[object]] = defaultdict(set)
     for row in rows:
         if row["ok"] is not None:

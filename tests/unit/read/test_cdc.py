@@ -15,11 +15,12 @@ from lakemark.config import keys
 from lakemark.config.table_properties import TableProperties, TableType
 from lakemark.errors import InvalidConfig
 from lakemark.model.changes import ChangeKind
+from lakemark.operations.metadata_table import drop_metadata_table
+from lakemark.operations.open_table import OpenTable, open_table
 from lakemark.read import cdc
 from lakemark.read.cdc import Inference
 from lakemark.read.instant_range import Span
 from lakemark.storage import Storage, StorageLocation, open_storage
-from lakemark.table import Table, open_table
 from lakemark.timeline.timeline_store import commit_content
 from tests.depth import examples
 from tests.tables import Row, commit, make, writer
@@ -100,7 +101,7 @@ def test_changes_are_told_of_tables_that_keep_them_alone() -> None:
 
 def _without(history: History, paths: Sequence[str]) -> History:
     """The same, opened again when these files were cleaned."""
-    history.table.drop_metadata_table()  # which knows nothing of what is done by hand
+    drop_metadata_table(history.table)  # which knows nothing of what is done by hand
     history.table.storage.delete(paths)
     return replace(history, table=open_table(history.table.location))
 
@@ -117,7 +118,7 @@ def _emptied() -> History:
     return History(_as_delete(storage, location), [inserted, deleted], instants)
 
 
-def _as_delete(storage: Storage, location: StorageLocation) -> Table:
+def _as_delete(storage: Storage, location: StorageLocation) -> OpenTable:
     table = open_table(location)
     last = table.timeline.completed()[-1]
     metadata = replace(table.store.read_commit(last), operation="DELETE")
@@ -125,7 +126,7 @@ def _as_delete(storage: Storage, location: StorageLocation) -> Table:
     return open_table(location)
 
 
-def _with_cdc(table: Table) -> TableProperties:
+def _with_cdc(table: OpenTable) -> TableProperties:
     return TableProperties({**table.properties.values, keys.CDC_ENABLED: "true"})
 
 

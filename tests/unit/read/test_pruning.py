@@ -20,6 +20,7 @@ from lakemark.config.table_spec import TableSpec
 from lakemark.merge.custom import BufferedRecord, BufferedRecordMerger, RecordContext
 from lakemark.model.file_names import BaseFileName, LogFileName
 from lakemark.model.file_slice import BaseFile, FileGroupId, FileSlice, LogFile
+from lakemark.operations.metadata_table import keep_metadata_table
 from lakemark.read.file_statistics import statistics_schema
 from lakemark.read.pruning import Pruning
 from lakemark.read.row_filter import matching
@@ -167,11 +168,11 @@ def test_a_row_that_merging_has_made_is_found_by_its_value(tmp_path: Path) -> No
     spec = TableSpec("sums", ("id",), TableType.MERGE_ON_READ, ordering=("ts",), merger=name)
     schema = pa.schema([("id", pa.string()), ("ts", pa.int64()), ("amount", pa.int64())])
     table = WrittenTable.create(tmp_path, schema, spec.to_properties(), merger_class)
-    table.open().keep_metadata_table()
+    keep_metadata_table(table.open())
     table.upsert({"id": "a", "ts": 1, "amount": 5})
     table.compact()
     table.upsert({"id": "a", "ts": 2, "amount": 7})
-    found = table.open().snapshot(["amount"], where="amount > 10").read_all()
+    found = table.open().scan(columns=["amount"], where="amount > 10").to_reader().read_all()
     assert found["amount"].to_pylist() == [12]
 
 
@@ -194,7 +195,7 @@ def test_a_partition_value_that_begins_with_the_name_of_its_column_is_found(tmp_
     commit(writer(storage), [Row("a", region="region=north"), Row("b", region="north")])
     table = writer(storage).table
     for value, key in (("region=north", "a"), ("north", "b")):
-        found = table.snapshot(["id"], where=f"region = '{value}'").read_all()
+        found = table.scan(columns=["id"], where=f"region = '{value}'").to_reader().read_all()
         assert found["id"].to_pylist() == [key]
 
 

@@ -21,14 +21,15 @@ from lakemark.model.action import Action
 from lakemark.model.commit_metadata import WriteStat
 from lakemark.model.instant import Instant
 from lakemark.model.meta_columns import FILE_NAME
+from lakemark.operations.compact import Compaction
+from lakemark.operations.metadata_table import keep_metadata_table, metadata_differences
+from lakemark.operations.table_writer import TableWriter
 from lakemark.services.archival_plan import ArchivalPolicy
 from lakemark.services.cleaning_plan import CleaningPolicy
-from lakemark.services.compaction import CompactionPolicy
+from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.storage import Storage
 from lakemark.transaction.heartbeat import HEARTBEAT_FOLDER
 from lakemark.transaction.rollback import roll_back_named
-from sinks.hudi.compactions import Compaction
-from sinks.hudi.table_writer import TableWriter
 from streamer import async_compaction
 from streamer.async_compaction import AsyncCompactor, BesidePolicy, CompactionGivenUp
 from streamer.events import (
@@ -123,10 +124,10 @@ def rows_of(storage: Storage, path: str) -> list[dict[str, object]]:
 def assert_whole(beside: Beside, expected: dict[str, tuple[int, int]]) -> None:
     """The rows are there, nothing has to be listed anew, and the metadata table tells the truth."""
     assert contents(beside.storage) == expected
-    carried, fresh = beside.to.table.carried_view, writer(beside.storage).table
+    carried, fresh = beside.to.table.snapshot.loaded_view, writer(beside.storage).table
     assert carried is not None
     assert carried.latest_slices() == fresh.view().latest_slices()
-    assert fresh.metadata_differences() == []
+    assert metadata_differences(fresh) == []
 
 
 def given_way_to_a_clustering(beside: Beside) -> tuple[Instant, Instant]:
@@ -135,7 +136,7 @@ def given_way_to_a_clustering(beside: Beside) -> tuple[Instant, Instant]:
     Returns:
         The compaction's plan, and the clustering's.
     """
-    beside.to.table.access = replace(beside.to.table.access, sharing=SHARING)
+    beside.to.table.context = replace(beside.to.table.context, sharing=SHARING)
     for number in range(1, 4):
         beside.batch(Row("a", number, number))
     until(lambda: beside.told(CompactionBegun) == 1)
@@ -302,8 +303,8 @@ def test_a_failure_is_told_and_tried_again_while_batches_go_on() -> None:
 
 def test_a_lock_that_others_keep_is_not_waited_for_in_turn_and_costs_no_second_rewrite() -> None:
     with started() as beside:
-        beside.to.table.access = replace(beside.to.table.access, sharing=SHARING)
-        others_lock = writer(beside.storage).table.access.lock
+        beside.to.table.context = replace(beside.to.table.context, sharing=SHARING)
+        others_lock = writer(beside.storage).table.context.lock
         with beside.services.turn:
             for number in range(1, 4):
                 commit(beside.to, [Row("a", number, number)])
@@ -328,7 +329,7 @@ def test_a_lock_that_others_keep_is_not_waited_for_in_turn_and_costs_no_second_r
 
 def test_a_listener_that_fails_leaves_no_sign_of_life_behind() -> None:
     with started() as beside:
-        beside.to.table.access = replace(beside.to.table.access, sharing=SHARING)
+        beside.to.table.context = replace(beside.to.table.context, sharing=SHARING)
         troubles = [OSError("no space left")]
 
         def tell(event: Event) -> None:
@@ -477,12 +478,12 @@ def test_a_plan_that_an_operator_rolls_back_under_way_is_done_anew() -> None:
             beside.batch(Row("a", number, number))
         until(lambda: beside.told(CompactionBegun) == 1)
         (pending,) = beside.to.table.timeline.pending(Action.COMPACTION)
-        roll_back_named(writer(beside.storage).table.access, pending.requested_at)
+        roll_back_named(writer(beside.storage).table.context, pending.requested_at)
         beside.runner.may_go.set()
         until(lambda: beside.told(CompactionDone) == 1)
         assert beside.told(CompactionFailed) == 1
         assert contents(beside.storage) == {"a": (3, 3)}
-        assert writer(beside.storage).table.metadata_differences() == []
+        assert metadata_differences(writer(beside.storage).table) == []
 
 
 FIRST = {"a": (3, 3), "b": (3, 3), "c": (1, 1)}
@@ -536,8 +537,8 @@ def test_a_crash_amid_both_leaves_whole_batches_and_a_plan(when: When) -> None:
         assert not timeline.pending(), nth
         completed = [instant.requested_at for instant in timeline.completed()]
         assert all(any(one in path for one in completed) for path in data_files(storage)), nth
-        assert restarted.table.keep_metadata_table() is None
-    assert restarted.table.metadata_differences() == []
+        assert keep_metadata_table(restarted.table) is None
+    assert metadata_differences(restarted.table) == []
 
 
 STEPS = st.lists(
@@ -583,4 +584,4 @@ def test_steps_of_batches_and_a_compaction_in_any_order_keep_every_row(steps: li
             to, batch, compaction = on_clock(writer(storage), CLOCK), None, None
             to.recover()
         assert contents(storage) == model, step
-    assert writer(storage).table.metadata_differences() == []
+    assert metadata_differences(writer(storage).table) == []
