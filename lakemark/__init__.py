@@ -176,7 +176,7 @@ def open(
         only_writer: whether no other process writes. Writes are faster then, and pending commits of
             any other writer are rolled back.
         multi_writer: heartbeats and the clock skew that the writers have agreed on.
-        runner: deletes many files; None deletes in one thread.
+        runner: runs tasks (files to write, merge and delete); None for threads of this process.
         storage_options: of the object store's client, such as ``aws_endpoint``.
 
     Raises:

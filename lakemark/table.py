@@ -230,7 +230,7 @@ class Table:
             except WriteConflict:
                 table.refresh()
                 continue
-            instant, metadata = compaction.run(LocalRunner())
+            instant, metadata = compaction.run(table.runner or LocalRunner())
             instants.append(instant.requested_at)
             files += [stat.path for stat in metadata.write_stats if stat.path]
         return ServiceResult(instants=tuple(instants), files=tuple(files))
@@ -365,7 +365,9 @@ class Table:
         """
         wanted = FormatVersion.of(version, self.location)
         table = self._maintained()
-        change = change_table_version(table, wanted, LocalRunner(), merger_class(table))
+        change = change_table_version(
+            table, wanted, table.runner or LocalRunner(), merger_class(table)
+        )
         self._table = table.with_properties(read_properties(table.storage))
         self.__dict__.pop("_rows", None)
         return change

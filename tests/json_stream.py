@@ -21,7 +21,7 @@ from lakemark.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
 from lakemark.model.format_version import FormatVersion
 from lakemark.model.meta_columns import without_meta_columns
 from lakemark.operations.create import create_table
-from lakemark.operations.open_table import OpenTable, open_table
+from lakemark.operations.open_table import Coordination, OpenTable, open_table
 from lakemark.operations.table_writer import TableWriter
 from lakemark.operations.writer_settings import WriterSettings
 from lakemark.schema.evolution import united
@@ -62,11 +62,14 @@ class InThisProcess:
         return run_here(records, prepare, open_write, LocalRunner(1))
 
 
-def _opened(location: StorageLocation, spec: TableSpec) -> OpenTable:
+def _opened(
+    location: StorageLocation, spec: TableSpec, multi_writer: MultiWriter | None
+) -> OpenTable:
+    coordination = Coordination(multi_writer=multi_writer)
     try:
-        return open_table(location)
+        return open_table(location, coordination=coordination)
     except TableNotFound:
-        return create_table(location, spec)
+        return create_table(location, spec, coordination)
 
 
 @dataclass
@@ -109,7 +112,7 @@ class JsonStream:
     partition_change: PartitionChange = PartitionChange.ALLOW
     limit: RejectLimit = field(default_factory=lambda: RejectLimit(1.0))
     ignores_tombstones: bool = False
-    opened: Callable[[StorageLocation, TableSpec], OpenTable] = _opened
+    opened: Callable[[StorageLocation, TableSpec, MultiWriter | None], OpenTable] = _opened
     exchange: InThisProcess = field(default_factory=InThisProcess)
 
     def __post_init__(self) -> None:
@@ -128,7 +131,7 @@ class JsonStream:
             logs_deletes=self.table_type is TableType.MERGE_ON_READ,
         )
         spec = replace(spec, metadata_table=self.metadata_table, version=self.version)
-        table = self.opened(self.location, spec)
+        table = self.opened(self.location, spec, self.sharing)
         if table.schema is not None:
             own = without_meta_columns(table.schema)
             to_changes = to_changes.onto(united(own, to_changes.table_schema, ""))
@@ -136,12 +139,10 @@ class JsonStream:
         self.rows = TableWriter(table, to_changes.table_schema, settings)
         place = StorageLocation(f"{self.location.url}_rejects", self.location.options)
         spec = replace(dead_letter_spec("rejects"), metadata_table=self.metadata_table)
-        letters = self.opened(place, spec)
+        letters = self.opened(place, spec, self.sharing)
         settings = WriterSettings(DEAD_LETTER_INDEX, metadata_table=self.metadata_table)
         self.rejects = TableWriter(letters, REJECTS_SCHEMA, settings)
         prepare = PrepareChunk(to_changes, INDEX, DEAD_LETTER_INDEX)
-        for one in (table, letters):
-            one.context = replace(one.context, sharing=self.sharing)
         self.sink = HudiSink(
             self.rows, self.rejects, prepare, self.limit, self.identity, self.partition_change
         )

@@ -76,6 +76,27 @@ def writer(
     return TableWriter(table, SCHEMA, WriterSettings(INDEX, log_format))
 
 
+def reopened(
+    to: TableWriter,
+    *,
+    lock: TableLock | None = None,
+    multi_writer: MultiWriter | None = None,
+    participant: Participant | None = None,
+) -> TableWriter:
+    """A new writer like another, opened with some other arguments."""
+    old = to.table
+    table = OpenTable(
+        old.storage,
+        old.properties,
+        mergers=old.mergers,
+        clock=old.store.clock,
+        lock=lock or old.context.lock,
+        multi_writer=multi_writer or old.context.sharing,
+        participant=participant,
+    )
+    return TableWriter(table, to.schema, to.settings)
+
+
 def changes(rows: Iterable[Row]) -> pa.Table:
     """Rows in the layout of changes."""
     listed = list(rows)

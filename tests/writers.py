@@ -114,10 +114,9 @@ def shared_writer(
     lease_s: float = LEASE_S,
 ) -> TableWriter:
     """A writer of a shared table, as a process that just started has it."""
-    to = writer(storage)
-    to.settings = replace(to.settings, metadata_table=has_metadata)
     lock = open_lock(storage, lease_s=lease_s, clock=_BusyLock(), provider=provider)
-    to.table.context = replace(to.table.context, lock=lock, sharing=sharing)
+    to = writer(storage, lock=lock, multi_writer=sharing)
+    to.settings = replace(to.settings, metadata_table=has_metadata)
     return to
 
 

@@ -91,6 +91,7 @@ class OpenTable:
         version: of the table format.
         store: of its timeline.
         metadata_opener: opens its metadata table for reading.
+        runner: what runs tasks; None for threads of this process.
         snapshot: properties, timeline and view as of the last ``refresh`` or own change.
     """
 
@@ -117,7 +118,7 @@ class OpenTable:
             clock: of its timeline, if it is known.
             lock: of the table; None opens the default one when it is needed.
             multi_writer: how other writers are respected; None if this is the only writer.
-            runner: deletes many files; None deletes in one thread.
+            runner: runs tasks; None runs them in threads of this process.
             participant: is informed of each change; None for the metadata table's writer.
         """
         self.storage = storage
@@ -127,7 +128,7 @@ class OpenTable:
         self.metadata_opener = MetadataTableOpener(storage)
         self.snapshot = CachedSnapshot(storage, properties, self.store, self.metadata_opener)
         self._lock, self._multi_writer = lock, multi_writer
-        self._runner, self._participant = runner, participant
+        self.runner, self._participant = runner, participant
 
     def __repr__(self) -> str:
         return f"OpenTable({self.location.url!r}, version {int(self.version)})"
@@ -146,7 +147,7 @@ class OpenTable:
             self._lock or open_lock(self.storage),
             self._participant or self.metadata_writer,
             self._multi_writer,
-            self._runner or LocalRunner(1),
+            self.runner or LocalRunner(1),
         )
 
     def with_properties(self, properties: TableProperties) -> OpenTable:
@@ -158,7 +159,7 @@ class OpenTable:
             clock=self.store.clock,
             lock=self._lock,
             multi_writer=self._multi_writer,
-            runner=self._runner,
+            runner=self.runner,
         )
 
     @property
@@ -310,7 +311,7 @@ def open_table(
         timezone: the IANA name of the zone of its instants, for a table whose timeline is in local
             time (``hoodie.table.timeline.timezone=LOCAL``).
         coordination: with other writers; None for the only writer, with the default lock.
-        runner: deletes many files; None deletes in one thread.
+        runner: runs tasks; None runs them in threads of this process.
 
     Raises:
         InvalidConfig: ``timezone`` is not a time zone; or the lock provider does not work there.

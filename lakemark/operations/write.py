@@ -87,7 +87,7 @@ class RowWriter:
         Args:
             table: the open table.
             buckets: in each partition; None takes the count that a commit records.
-            runner: writes files.
+            runner: writes files; None for the table's.
 
         Raises:
             Unsupported: a table that this project does not write.
@@ -109,7 +109,7 @@ class RowWriter:
             raise InvalidConfig(message)
         self._table = table
         self._writer = TableWriter(table, without_meta_columns(known), settings)
-        self._runner = runner or LocalRunner()
+        self._runner = runner or table.runner or LocalRunner()
         self._has_recovered = False
 
     def upsert(self, rows: Rows, *, add_columns: bool = False) -> WriteResult:

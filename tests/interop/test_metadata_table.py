@@ -32,6 +32,7 @@ from tests.interop import hudi_rs, lakemark
 from tests.interop.lakemark import LakemarkWriter
 from tests.interop.oracle import CLEANS_AND_ARCHIVES, ApacheTable, Oracle
 from tests.interop.same_rows import assert_same_rows
+from tests.tables import reopened
 
 pytestmark = pytest.mark.oracle
 
@@ -107,7 +108,7 @@ def test_apache_skips_files_by_its_statistics(oracle: Oracle, tmp_path: Path) ->
     writer = LakemarkWriter.open(path, TABLE, SCHEMA)
     table = writer.writer.table
     liar = Liar(table.storage, table.store)
-    table.context = replace(table.context, participant=liar)
+    writer = replace(writer, writer=reopened(writer.writer, participant=liar))
     writer.upsert(_rows(0, 24, 1))
     assert oracle.read(path).num_rows == 24
     differences = metadata_differences(open_table(StorageLocation(str(path))))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
@@ -155,10 +155,13 @@ def open_writer(
     """A writer as a process that just started has it; nothing is recovered yet."""
     properties = TableProperties.parse(storage.read(PROPERTIES_PATH))
     timeline_clock = VirtualTimelineClock(UTC_CLOCK.zone, virtual=clock)
-    table = OpenTable(storage, properties, clock=timeline_clock)
-    lock = open_lock(storage, lease_s=lease_s, clock=clock)
-    sharing = SHARING if mode is Mode.MULTIPLE else None
-    table.context = replace(table.context, lock=lock, sharing=sharing)
+    table = OpenTable(
+        storage,
+        properties,
+        clock=timeline_clock,
+        lock=open_lock(storage, lease_s=lease_s, clock=clock),
+        multi_writer=SHARING if mode is Mode.MULTIPLE else None,
+    )
     settings = WriterSettings(INDEX, "parquet", metadata_table=has_metadata)
     return TableWriter(table, SCHEMA, settings)
 

@@ -14,6 +14,7 @@ from functools import cache, partial
 from typing import Protocol, TypeAlias
 from uuid import uuid4
 
+import pyarrow as pa
 import pytest
 
 from checkpoints.checkpoint import KafkaCheckpoint
@@ -35,6 +36,7 @@ from lakemark.operations.create import create_on
 from lakemark.operations.metadata_table import keep_metadata_table, rebuild_metadata_table
 from lakemark.operations.open_table import OpenTable
 from lakemark.operations.table_writer import TableWriter
+from lakemark.operations.write import RowWriter
 from lakemark.services.archival import metadata_compacted_at
 from lakemark.services.archival_plan import ArchivalPolicy
 from lakemark.services.cleaning_plan import CleaningPolicy, Retention
@@ -59,7 +61,7 @@ from tests.clocks import SharedClock, on_clock
 from tests.json_stream import JsonStream, Record
 from tests.recovery.places import storage_at
 from tests.storages import SimulatedCrash, WatchedStorage
-from tests.tables import Row, commit, contents, make, write_files, writer
+from tests.tables import SCHEMA, Row, commit, contents, make, write_files, writer
 from tests.upkeep import HISTORY, active_names, archived_names, copy_of, make_plain
 
 TABLE = "table"
@@ -211,11 +213,10 @@ class OfTable:
         yield _opened(unchanged, root.child(TABLE))
 
     def _started(self, root: StorageLocation, wrap: Wrap) -> TableWriter:
-        to = on_clock(writer(wrap(storage_at(root.child(TABLE)))), CLOCK)
+        sharing = MultiWriter(_SinceItsStart(), clock_skew_ms=0) if self.is_shared else None
+        to = writer(wrap(storage_at(root.child(TABLE))), multi_writer=sharing)
+        to = on_clock(to, CLOCK)
         to.settings = replace(to.settings, metadata_table=self.has_metadata)
-        if self.is_shared:
-            sharing = MultiWriter(_SinceItsStart(), clock_skew_ms=0)
-            to.table.context = replace(to.table.context, sharing=sharing)
         if not to.table.timeline.pending(Action.RESTORE):
             to.recover()
         return to
@@ -295,17 +296,21 @@ _RECORDS: tuple[Record, ...] = (
 )
 
 
-def _opened(wrap: Wrap, location: StorageLocation, spec: TableSpec | None = None) -> OpenTable:
+def _opened(
+    wrap: Wrap,
+    location: StorageLocation,
+    spec: TableSpec | None = None,
+    multi_writer: MultiWriter | None = None,
+) -> OpenTable:
     """A table, made where there is none and a spec is given."""
     storage = wrap(storage_at(location))
+    lock = open_lock(storage, clock=CLOCK)
     try:
-        table = OpenTable(storage, read_properties(storage))
+        return OpenTable(storage, read_properties(storage), lock=lock, multi_writer=multi_writer)
     except TableNotFound:
         if spec is None:
             raise
-        table = create_on(storage, spec)
-    table.context = replace(table.context, lock=open_lock(storage, clock=CLOCK))
-    return table
+        return create_on(storage, spec, lock=lock, multi_writer=multi_writer)
 
 
 # Tables
@@ -462,6 +467,14 @@ def nothing(_: TableWriter) -> None:
 
 def commit_second(to: TableWriter) -> object:
     return commit(to, COMMITTED[1])
+
+
+def upsert_and_delete(to: TableWriter) -> None:
+    """What a Python program does: two commits, one after the other."""
+    rows = [{"id": row.id, "region": row.region, "ts": row.ts, "v": row.v} for row in COMMITTED[1]]
+    program = RowWriter(to.table, runner=LocalRunner(1))
+    program.upsert(pa.Table.from_pylist(rows, schema=SCHEMA))
+    program.delete(["c"], None)
 
 
 def compact(to: TableWriter) -> object:
@@ -677,6 +690,12 @@ def is_tended(table: OpenTable) -> bool:
 _COW = TableType.COPY_ON_WRITE
 _V6, _V8, _V9 = FormatVersion
 _UNDONE = count_of(Action.ROLLBACK)
+#: The rows before, between and after the two commits of a program.
+_OF_PROGRAM: tuple[Rows, ...] = (
+    STATES[0],
+    STATES[1],
+    {key: row for key, row in STATES[1].items() if key != "c"},
+)
 
 _SOON_S = 300.0
 
@@ -706,6 +725,20 @@ SCENARIOS: dict[str, Scenario] = {
         has_ingested(2),
         (STATES[0], STATES[1]),
         has_metadata=False,
+    ),
+    "upsert and delete by a program": OfTable(
+        committed(1), upsert_and_delete, has_ingested(3), _OF_PROGRAM
+    ),
+    "upsert and delete by a program, copy-on-write": OfTable(
+        plain(1, _COW), upsert_and_delete, has_ingested(3), _OF_PROGRAM, has_metadata=False
+    ),
+    "upsert and delete by one of several programs": OfTable(
+        plain(1),
+        upsert_and_delete,
+        has_ingested(3),
+        _OF_PROGRAM,
+        has_metadata=False,
+        is_shared=True,
     ),
     "compaction": OfTable(committed(2), compact, is_compacted, is_shared=True),
     "compaction beside a batch": OfTable(

@@ -27,7 +27,7 @@ from lakemark.transaction.rollback import roll_back_named
 from tests.clocks import SharedClock, on_clock
 from tests.storages import CountingStorage, SimulatedCrash
 from tests.storages.wrapped_storage import WrappedStorage
-from tests.tables import Row, commit, contents, data_files, spec, writer
+from tests.tables import Row, commit, contents, data_files, reopened, spec, writer
 from tests.upkeep import new_storage
 
 T = TypeVar("T")
@@ -137,8 +137,7 @@ def test_a_writer_of_a_shared_table_undoes_it_after_its_own_batch() -> None:
     storage = new_table()
     copy = undone_copy(storage)
     counting = CountingStorage(storage)
-    to = started(counting, False)
-    to.table.context = replace(to.table.context, sharing=SHARING)
+    to = reopened(started(counting, False), multi_writer=SHARING)
     to.recover()
     commit(to, [Row("c", 3, 3)])
     assert to.clear_dead() == []

@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import partial
 from pathlib import Path
@@ -44,7 +43,7 @@ from lakemark.transaction.rollback import plan_rollback
 from lakemark.transaction.table_context import LOCK_WAIT_S
 from tests.fixtures.quick_s3 import QuickS3
 from tests.storages import CountingStorage
-from tests.tables import Row, commit, contents, data_files, write_files, writer
+from tests.tables import Row, commit, contents, data_files, reopened, write_files, writer
 from tests.upkeep import active_names
 from tests.waiting import until
 from tests.writers import (
@@ -197,8 +196,7 @@ def test_who_was_silent_for_too_long_publishes_nothing_and_may_start_again(
             silent.commit(written, {})
         silent.abandon()
     assert not data_files(local)
-    silent.table.context = replace(silent.table.context, sharing=SHARING)
-    commit(silent, [Row("a", 2, 2)])
+    commit(reopened(silent, multi_writer=SHARING), [Row("a", 2, 2)])
     assert contents(local) == {"a": (2, 2)}
 
 

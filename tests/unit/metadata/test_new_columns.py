@@ -93,7 +93,7 @@ def test_other_partitions_have_no_value_of_a_new_column_after_a_crash(tmp_path: 
             has_died = False
         except SimulatedCrash:
             again = LakemarkWriter.open(path, TABLE, WIDER)
-            on_clock(again.writer, CLOCK)
+            again = replace(again, writer=on_clock(again.writer, CLOCK))
             CLOCK.sleep(61)
             again.writer.recover()
             if len(again.writer.table.timeline.completed(*COMMITS)) == 1:

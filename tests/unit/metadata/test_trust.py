@@ -102,8 +102,7 @@ def test_a_plan_takes_the_logs_of_a_commit_that_it_lacks() -> None:
 
 def test_a_commit_of_which_nobody_told_costs_no_rows() -> None:
     storage, to = table(1, 2)
-    foreign = writer(storage)
-    foreign.table.context = replace(foreign.table.context, participant=NoParticipant())
+    foreign = writer(storage, participant=NoParticipant())
     commit(foreign, [Row("a", 3, 3), Row("b", 3, 3, region="south")])
     to.table.refresh()
     with pytest.raises(Unsupported, match="lacks deltacommit"):

@@ -29,6 +29,7 @@ from lakemark.services.cleaning_plan import CleaningPolicy
 from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.storage import Storage
 from lakemark.transaction.heartbeat import HEARTBEAT_FOLDER
+from lakemark.transaction.multi_writer import MultiWriter
 from lakemark.transaction.rollback import roll_back_named
 from streamer import async_compaction
 from streamer.async_compaction import AsyncCompactor, BesidePolicy, CompactionGivenUp
@@ -78,8 +79,13 @@ class HeldRunner(LocalRunner):
 class Beside:
     """A table, its services with compaction beside, and what they told."""
 
-    def __init__(self, storage: Storage, policy: BesidePolicy = POLICY) -> None:
-        self.storage, self.to = storage, writer(storage)
+    def __init__(
+        self,
+        storage: Storage,
+        policy: BesidePolicy = POLICY,
+        multi_writer: MultiWriter | None = None,
+    ) -> None:
+        self.storage, self.to = storage, writer(storage, multi_writer=multi_writer)
         self.runner, self.events = HeldRunner(), list[Event]()
         self.stopping = threading.Event()
         self.compaction = AsyncCompactor(policy, self.runner, self.events.append)
@@ -103,10 +109,12 @@ class Beside:
 
 
 @contextmanager
-def started(policy: BesidePolicy = POLICY) -> Iterator[Beside]:
+def started(
+    policy: BesidePolicy = POLICY, multi_writer: MultiWriter | None = None
+) -> Iterator[Beside]:
     storage = new_storage()
     make(storage)
-    beside = Beside(storage, policy)
+    beside = Beside(storage, policy, multi_writer)
     try:
         yield beside
     finally:
@@ -136,7 +144,6 @@ def given_way_to_a_clustering(beside: Beside) -> tuple[Instant, Instant]:
     Returns:
         The compaction's plan, and the clustering's.
     """
-    beside.to.table.context = replace(beside.to.table.context, sharing=SHARING)
     for number in range(1, 4):
         beside.batch(Row("a", number, number))
     until(lambda: beside.told(CompactionBegun) == 1)
@@ -225,7 +232,7 @@ def test_no_batch_waits_once_the_run_is_to_end() -> None:
 def test_a_conflict_with_other_writers_may_pass_and_the_plan_is_tried_again(
     later: Callable[[float], None],
 ) -> None:
-    with started() as beside:
+    with started(multi_writer=SHARING) as beside:
         plan, clustering = given_way_to_a_clustering(beside)
         failed = [event for event in beside.events if isinstance(event, CompactionFailed)]
         assert [(f.instant, f.error_type) for f in failed] == [(plan.requested_at, "WriteConflict")]
@@ -244,7 +251,7 @@ def test_a_conflict_with_other_writers_may_pass_and_the_plan_is_tried_again(
 
 
 def test_a_plan_that_another_writer_did_is_told_of_once_and_fails_no_more() -> None:
-    with started() as beside:
+    with started(multi_writer=SHARING) as beside:
         plan, clustering = given_way_to_a_clustering(beside)
         beside.batch(Row("b", 1, 1, region="south"))
         assert beside.told(CompactionFailed) == 1
@@ -263,7 +270,7 @@ def test_a_plan_that_another_writer_did_is_told_of_once_and_fails_no_more() -> N
 
 
 def test_of_a_plan_at_work_only_its_attempt_tells(later: Callable[[float], None]) -> None:
-    with started() as beside:
+    with started(multi_writer=SHARING) as beside:
         _, clustering = given_way_to_a_clustering(beside)
         other = writer(beside.storage)
         other.table.store.forget(clustering)
@@ -302,8 +309,7 @@ def test_a_failure_is_told_and_tried_again_while_batches_go_on() -> None:
 
 
 def test_a_lock_that_others_keep_is_not_waited_for_in_turn_and_costs_no_second_rewrite() -> None:
-    with started() as beside:
-        beside.to.table.context = replace(beside.to.table.context, sharing=SHARING)
+    with started(multi_writer=SHARING) as beside:
         others_lock = writer(beside.storage).table.context.lock
         with beside.services.turn:
             for number in range(1, 4):
@@ -328,8 +334,7 @@ def test_a_lock_that_others_keep_is_not_waited_for_in_turn_and_costs_no_second_r
 
 
 def test_a_listener_that_fails_leaves_no_sign_of_life_behind() -> None:
-    with started() as beside:
-        beside.to.table.context = replace(beside.to.table.context, sharing=SHARING)
+    with started(multi_writer=SHARING) as beside:
         troubles = [OSError("no space left")]
 
         def tell(event: Event) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from checkpoints import commit_keys
 from checkpoints.checkpoint import KafkaCheckpoint
 from lakemark.execution.runner import LocalRunner
@@ -164,18 +162,18 @@ def test_a_table_of_many_commits_stays_small_with_its_metadata_table() -> None:
 
 
 def test_times_of_a_shared_tables_metadata_table_pass_on_all_clocks_as_well() -> None:
-    storage = new_storage()
-    make(storage)
-    to = writer(storage)
-    for number in range(3 * EVERY_DELTA_COMMITS + 1):
-        commit(to, [Row("a", number, number)])
     waits: list[float] = []
 
     class Noted(MultiWriter):
         def let_clocks_pass(self) -> None:
             waits.append(self.clock_skew_ms)
 
-    to.table.context = replace(to.table.context, sharing=Noted())
+    storage = new_storage()
+    make(storage)
+    to = writer(storage, multi_writer=Noted())
+    for number in range(3 * EVERY_DELTA_COMMITS + 1):
+        commit(to, [Row("a", number, number)])
+    waits.clear()
     maintained = maintain_metadata_table(to.table, MetadataPolicies.beside())
     assert maintained is not None
     assert len(maintained.timeline.completed(Action.CLEAN)) == 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -370,8 +369,7 @@ def test_a_command_shows_a_heartbeat_and_heeds_those_of_others(
     assert beats == [done["instant"]]
     assert storage.list_folder(HEARTBEAT_FOLDER)[1] == []
 
-    other = writer(storage)
-    other.table.context = replace(other.table.context, sharing=MultiWriter(clock_skew_ms=0))
+    other = writer(storage, multi_writer=MultiWriter(clock_skew_ms=0))
     written = write_files(other, [Row("c", 4, 4)])
     undo = ["table", "rollback", str(tmp_path / "t"), other.pending_instant, "--run"]
     assert main(undo) == FAILED

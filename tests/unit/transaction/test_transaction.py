@@ -27,7 +27,7 @@ from tests.protocol.actors import A_HEARTBEAT_AND_MORE_S, SHARING, Mode, open_wr
 from tests.protocol.virtual_time import VirtualTime, on_virtual_time
 from tests.storages.interrupted_storage import InterruptedStorage
 from tests.storages.wrapped_storage import WrappedStorage
-from tests.tables import Row, commit, data_files, write_files
+from tests.tables import Row, commit, data_files, reopened, write_files
 from tests.unit.transaction.shared_table import (
     PART_OF_A_HEARTBEAT_S,
     Table,
@@ -104,8 +104,7 @@ def test_the_lock_is_kept_until_other_clocks_have_passed_the_new_instant(
 ) -> None:
     """Apache Hudi generates its time under the lock, without a look at the timeline."""
     table = Table(clock)
-    ours = table.open()
-    ours.table.context = replace(ours.table.context, sharing=replace(SHARING, clock_skew_ms=5_000))
+    ours = reopened(table.open(), multi_writer=replace(SHARING, clock_skew_ms=5_000))
     ours.begin()
     passed = clock.now() - UTC_CLOCK.parse(ours.pending_instant)
     assert passed.total_seconds() >= 5
