@@ -119,7 +119,7 @@ def create(
         metadata_table: whether it keeps one.
     """
     spec = TableSpec(
-        NAME,
+        name=NAME,
         record_key=(orders.KEY,),
         partition_by=(orders.PARTITION,),
         ordering=(orders.ORDERING,),

@@ -117,8 +117,16 @@ class JsonStream:
 
     def __post_init__(self) -> None:
         mode = MergeMode.EVENT_TIME if self.ordering else MergeMode.COMMIT_TIME
-        fields = ("id",), self.table_type, self.partition_by, self.ordering, mode
-        spec = TableSpec("orders", *fields)
+        spec = TableSpec(
+            name="orders",
+            record_key=("id",),
+            table_type=self.table_type,
+            partition_by=self.partition_by,
+            ordering=self.ordering,
+            merge_mode=mode,
+            metadata_table=self.metadata_table,
+            version=self.version,
+        )
         decoder = JsonDecoder(parse_schema(self.columns), self.rescue_column, policy=self.policy)
         keys = KeyGenerator(KeyGeneratorConfig(("id",), self.partition_by))
         ignoring = self.ignores_tombstones
@@ -130,7 +138,6 @@ class JsonStream:
             ignores_tombstones=ignoring,
             logs_deletes=self.table_type is TableType.MERGE_ON_READ,
         )
-        spec = replace(spec, metadata_table=self.metadata_table, version=self.version)
         table = self.opened(self.location, spec, self.sharing)
         if table.schema is not None:
             own = without_meta_columns(table.schema)

@@ -50,8 +50,15 @@ def spec(
     version: FormatVersion = FormatVersion.V9,
 ) -> TableSpec:
     """An event-time table in partitions."""
-    fields = name, ("id",), table_type, ("region",), ("ts",), MergeMode.EVENT_TIME
-    return TableSpec(*fields, version=version)
+    return TableSpec(
+        name=name,
+        record_key=("id",),
+        table_type=table_type,
+        partition_by=("region",),
+        ordering=("ts",),
+        merge_mode=MergeMode.EVENT_TIME,
+        version=version,
+    )
 
 
 def make(storage: Storage, table_type: TableType = TableType.MERGE_ON_READ) -> None:

@@ -102,7 +102,14 @@ class Batch:
 
 def make_shared(storage: Storage, table_type: TableType = TableType.MERGE_ON_READ) -> None:
     """Lay a table down in which the later commit wins."""
-    spec = TableSpec("shared", ("id",), table_type, ("region",), (), MergeMode.COMMIT_TIME)
+    spec = TableSpec(
+        name="shared",
+        record_key=("id",),
+        table_type=table_type,
+        partition_by=("region",),
+        ordering=(),
+        merge_mode=MergeMode.COMMIT_TIME,
+    )
     storage.create(PROPERTIES_PATH, spec.to_properties().to_bytes())
 
 

@@ -26,7 +26,7 @@ from lakemark.model.changes import DeleteMarker
 from lakemark.model.format_version import FormatVersion
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TableSpec:
     """Settings that are fixed when a table is created.
 

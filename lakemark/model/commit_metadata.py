@@ -25,7 +25,7 @@ class Operation(StrEnum):
 _SERVICES = frozenset({"COMPACT", "LOG_COMPACT", "CLUSTER", "INDEX"})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WriteStat:
     """One file of a commit (``HoodieWriteStat``); field names are the stored ones in snake_case.
 

@@ -103,11 +103,11 @@ class Way:
     def spec(self, table_type: TableType, version: int = 9) -> TableSpec:
         """How lakemark is to write it."""
         return TableSpec(
-            "t",
-            (KEY,),
-            table_type,
-            (),
-            tuple(self.ordering),
+            name="t",
+            record_key=(KEY,),
+            table_type=table_type,
+            partition_by=(),
+            ordering=tuple(self.ordering),
             merge_mode=self.mode,
             payload=self.payload.rpartition(".")[2] if self.payload else None,
             version=FormatVersion(version),

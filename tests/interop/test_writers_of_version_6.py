@@ -81,7 +81,9 @@ def test_a_commit_that_meets_a_compaction_by_apache_is_written_again(
 
 def _table(folder: Path) -> Storage:
     storage = open_storage(StorageLocation(str(folder / "t")))
-    spec = TableSpec("shared", ("id",), partition_by=("region",), version=FormatVersion.V6)
+    spec = TableSpec(
+        name="shared", record_key=("id",), partition_by=("region",), version=FormatVersion.V6
+    )
     storage.create(PROPERTIES_PATH, spec.to_properties().to_bytes())
     return storage
 

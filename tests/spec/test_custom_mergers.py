@@ -57,7 +57,9 @@ def table_of(
     schema: pa.Schema = SCHEMA,
 ) -> WrittenTable:
     name = MergerName(path_of(merger), merger.merging_strategy)
-    spec = TableSpec("orders", (KEY,), table_type, ordering=("ts",), merger=name)
+    spec = TableSpec(
+        name="orders", record_key=(KEY,), table_type=table_type, ordering=("ts",), merger=name
+    )
     path = folder / f"table-{len(list(folder.iterdir()))}"
     return WrittenTable.create(path, schema, spec.to_properties(), name.class_path)
 
@@ -138,7 +140,7 @@ def test_the_order_of_the_mergers_matters(tmp_path: Path) -> None:
 def test_custom_logic_needs_strategy_and_class(tmp_path: Path) -> None:
     """Merge Mode Configs: with custom logic both the id and the class have to be specified."""
     with pytest.raises(InvalidConfig, match="merger"):
-        TableSpec("t", (KEY,), merge_mode=MergeMode.CUSTOM).to_properties()
+        TableSpec(name="t", record_key=(KEY,), merge_mode=MergeMode.CUSTOM).to_properties()
     with pytest.raises(InvalidConfig, match="UUID"):
         MergerName("shop.mergers:Orders", "latest")
 

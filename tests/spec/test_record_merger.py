@@ -267,7 +267,9 @@ def test_several_ordering_fields_compare_one_after_the_other(tmp_path: Path) -> 
 
 def test_an_explicit_mode_is_kept_in_the_table(tmp_path: Path) -> None:
     """Merge Modes: the mode that is asked for is persisted as hoodie.record.merge.mode."""
-    spec = TableSpec("t", ("id",), ordering=("ts",), merge_mode=MergeMode.COMMIT_TIME)
+    spec = TableSpec(
+        name="t", record_key=("id",), ordering=("ts",), merge_mode=MergeMode.COMMIT_TIME
+    )
     stored = TableProperties.parse(spec.to_properties().to_bytes())
     assert stored.values[keys.MERGE_MODE] == "COMMIT_TIME_ORDERING"
     assert stored.merge_mode is MergeMode.COMMIT_TIME, "though it has an ordering field"
@@ -299,8 +301,10 @@ def test_a_later_writer_may_not_ask_for_another_mode(stored: MergeMode, wanted: 
     Apache Hudi lets a write config override it; then a compaction and the queries before it merge
     differently. Here the writer is refused.
     """
-    found = TableSpec("t", ("id",), ordering=("ts",), merge_mode=stored).to_properties()
-    asked = TableSpec("t", ("id",), ordering=("ts",), merge_mode=wanted)
+    found = TableSpec(
+        name="t", record_key=("id",), ordering=("ts",), merge_mode=stored
+    ).to_properties()
+    asked = TableSpec(name="t", record_key=("id",), ordering=("ts",), merge_mode=wanted)
     with pytest.raises(InvalidConfig, match="merge_mode"):
         asked.check(found, "/lake/t")
 

@@ -28,7 +28,9 @@ both_table_types = pytest.mark.parametrize("table_type", [MERGE_ON_READ, COPY_ON
 
 
 def spec_of(payload: str, table_type: TableType, *ordering: str) -> TableSpec:
-    return TableSpec("prices", (KEY,), table_type, ordering=ordering, payload=payload)
+    return TableSpec(
+        name="prices", record_key=(KEY,), table_type=table_type, ordering=ordering, payload=payload
+    )
 
 
 def table_of(

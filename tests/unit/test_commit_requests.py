@@ -138,8 +138,8 @@ def _claim_files(to: TableWriter, groups: int) -> None:
     nothing = ColumnRanges.of_nulls(indexed, 1)
     stats = [
         WriteStat(
-            name.file_id,
-            f"north/{name}",
+            file_id=name.file_id,
+            path=f"north/{name}",
             partition_path="north",
             file_size_in_bytes=1,
             column_ranges=nothing,

@@ -63,7 +63,9 @@ def test_a_commit_that_waited_for_the_lock_counts_in_version_6(
     tmp_path: Path, is_local: bool
 ) -> None:
     url = str(tmp_path / "orders") if is_local else f"memory://{uuid4().hex}/orders"
-    spec = TableSpec("orders", ("id",), metadata_table=False, version=FormatVersion.V6)
+    spec = TableSpec(
+        name="orders", record_key=("id",), metadata_table=False, version=FormatVersion.V6
+    )
     made = create_table(StorageLocation(url), spec)
     storage = made.storage if is_local else WholeSeconds(made.storage)
 

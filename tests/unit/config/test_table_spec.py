@@ -23,8 +23,8 @@ from lakemark.model.format_version import FormatVersion
 from tests.golden.golden_table import unpack
 
 MODELS = "org.apache.hudi.common.model."
-PLAIN = TableSpec("trips", ("id",))
-ORDERED = TableSpec("trips", ("id",), ordering=("ts",))
+PLAIN = TableSpec(name="trips", record_key=("id",))
+ORDERED = TableSpec(name="trips", record_key=("id",), ordering=("ts",))
 OWN = MergerName("shop.merging:Totals", "1897ef5f-18bc-4557-939c-9d6a8afd1519")
 OTHER = MergerName("shop.merging:Other", "5b9b1b8e-40ae-4c4f-8a1f-5f7b1e1b7c11")
 OP_IS_D = DeleteMarker("op", "d")

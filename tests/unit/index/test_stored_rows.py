@@ -50,7 +50,9 @@ class Others(WriterSettings):
 
 def table_of(record_key: Sequence[str], partition_by: Sequence[str] = ()) -> Storage:
     storage = open_storage(StorageLocation(f"memory://{uuid4().hex}/t"))
-    spec = TableSpec("t", tuple(record_key), partition_by=tuple(partition_by), ordering=("n",))
+    spec = TableSpec(
+        name="t", record_key=tuple(record_key), partition_by=tuple(partition_by), ordering=("n",)
+    )
     create_on(storage, spec)
     return storage
 

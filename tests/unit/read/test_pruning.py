@@ -165,7 +165,13 @@ def test_values_that_merging_makes_are_in_no_statistics() -> None:
 def test_a_row_that_merging_has_made_is_found_by_its_value(tmp_path: Path) -> None:
     merger_class = f"{Summing.__module__}:{Summing.__qualname__}"
     name = MergerName(merger_class, Summing.merging_strategy)
-    spec = TableSpec("sums", ("id",), TableType.MERGE_ON_READ, ordering=("ts",), merger=name)
+    spec = TableSpec(
+        name="sums",
+        record_key=("id",),
+        table_type=TableType.MERGE_ON_READ,
+        ordering=("ts",),
+        merger=name,
+    )
     schema = pa.schema([("id", pa.string()), ("ts", pa.int64()), ("amount", pa.int64())])
     table = WrittenTable.create(tmp_path, schema, spec.to_properties(), merger_class)
     keep_metadata_table(table.open())

@@ -53,7 +53,7 @@ class Case:
 
     def write_over(self, instant: Instant) -> None:
         """A commit that rewrote the base file."""
-        stat = WriteStat(GROUP, partition_path="north", prev_base_file=self.base)
+        stat = WriteStat(file_id=GROUP, partition_path="north", prev_base_file=self.base)
         self.at.complete(instant, CommitMetadata((stat,)))
 
     def plan_over_logs(self) -> None:

@@ -95,7 +95,7 @@ class TimelineInMaking:
 def written(*groups: Group, compacted: bool = False) -> CommitMetadata:
     """A commit, or a compaction, that wrote one file of each group."""
     stats = (
-        WriteStat(file_id, f"{partition}/{file_id}", partition_path=partition)
+        WriteStat(file_id=file_id, path=f"{partition}/{file_id}", partition_path=partition)
         for partition, file_id in groups
     )
     return CommitMetadata(tuple(stats), compacted=compacted)

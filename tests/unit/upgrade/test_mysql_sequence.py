@@ -31,7 +31,7 @@ ROWS = pa.table(
 @pytest.mark.parametrize("has_sequence", [True, False])
 def test_version_8_needs_the_sequence_column(has_sequence: bool) -> None:
     storage = open_storage(StorageLocation(f"memory://{uuid4().hex}/t"))
-    create_on(storage, TableSpec("t", ("id",), payload="MySqlDebeziumAvroPayload"))
+    create_on(storage, TableSpec(name="t", record_key=("id",), payload="MySqlDebeziumAvroPayload"))
     rows = ROWS if has_sequence else ROWS.drop_columns(["_event_seq"])
     write(storage, BucketIndex(1, ("id",)), rows=rows)
     table = opened(storage)

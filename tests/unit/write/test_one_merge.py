@@ -38,7 +38,7 @@ SCHEMA = pa.schema(
     ]
 )
 MODELS = "org.apache.hudi.common.model."
-COMMITTED = TableSpec("trips", ("id",))
+COMMITTED = TableSpec(name="trips", record_key=("id",))
 ORDERED = replace(COMMITTED, ordering=("ts",))
 
 
