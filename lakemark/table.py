@@ -256,7 +256,7 @@ class Table:
         policy = _cleaning_policy(retain_commits, retain_hours, retain_versions)
         table = self._maintained()
         done = clean(table, policy)
-        compact_and_maintain_metadata_table(table, MetadataPolicies.beside(policy))
+        compact_and_maintain_metadata_table(table, MetadataPolicies.for_data_table(policy))
         return ServiceResult(
             instants=tuple(one.instant.requested_at for one in done),
             files=tuple(path for one in done for path in one.plan.paths),
@@ -282,7 +282,9 @@ class Table:
         cleaning = CleaningPolicy(commits=retain_commits)
         table = self._maintained()
         archived = archive(table, policy, cleaning)
-        compact_and_maintain_metadata_table(table, MetadataPolicies.beside(cleaning, policy))
+        compact_and_maintain_metadata_table(
+            table, MetadataPolicies.for_data_table(cleaning, policy)
+        )
         if archived is None:
             return ServiceResult()
         instants = tuple(one.requested_at for one in archived.instants)

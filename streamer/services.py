@@ -138,7 +138,7 @@ class TableServices:
 
     def _tend_metadata(self, table: OpenTable) -> None:
         started = time.monotonic()
-        beside = MetadataPolicies.beside(self._policies.cleaning, self._policies.archival)
+        beside = MetadataPolicies.for_data_table(self._policies.cleaning, self._policies.archival)
         maintained = maintain_metadata_table(table, beside)
         if maintained is not None:
             self._done("metadata", _tended(maintained), started)

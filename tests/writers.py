@@ -256,7 +256,9 @@ def clean_up(to: TableWriter) -> Sized:
 def put_away(to: TableWriter) -> Sized:
     """Instants into the history; the metadata table's as well."""
     archived = archive(to.table, ARCHIVAL, CLEANING)
-    compact_and_maintain_metadata_table(to.table, MetadataPolicies.beside(CLEANING, ARCHIVAL))
+    compact_and_maintain_metadata_table(
+        to.table, MetadataPolicies.for_data_table(CLEANING, ARCHIVAL)
+    )
     return archived.instants if archived else ()
 
 

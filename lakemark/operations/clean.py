@@ -65,7 +65,7 @@ def _execute(table: OpenTable, pending: Instant, plan: CleanPlan) -> Cleaned:
 
 def _finish(table: OpenTable, pending: Instant) -> Cleaned | None:
     """Execute a pending clean; None if it was removed instead, or has completed."""
-    plan = cleaning.take_up(table.context, pending)
+    plan = cleaning.claim(table.context, pending)
     if plan is not None:
         return _execute(table, pending, plan)
     table.refresh()

@@ -87,8 +87,8 @@ def check_stored_schema(table: OpenTable) -> None:
         return
     if newest.extra_metadata.get(LATEST_SCHEMA):
         message = (
-            f"table {table.location.url} keeps an evolved schema beside its commits "
-            "(hoodie.schema.on.read.enable), which this version does not carry on; write to "
+            f"table {table.location.url} keeps an evolved schema next to its commits "
+            "(hoodie.schema.on.read.enable), which lakemark does not continue; write to "
             "another path"
         )
         raise Unsupported(message)

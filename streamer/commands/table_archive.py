@@ -36,7 +36,7 @@ def execute(arguments: argparse.Namespace) -> int:
         done = archive(table, policy, cleaning)
         instants = done.instants if done else ()
         maintained = compact_and_maintain_metadata_table(
-            table, MetadataPolicies.beside(cleaning, policy)
+            table, MetadataPolicies.for_data_table(cleaning, policy)
         )
         rows = [*map(_row, instants), *_metadata_rows(maintained.archived if maintained else ())]
     else:

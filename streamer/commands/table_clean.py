@@ -43,7 +43,7 @@ def execute(arguments: argparse.Namespace) -> int:
                 for row in rows_of_files(one.instant.requested_at, one.plan.files)
             ]
             rows += _metadata_rows(
-                compact_and_maintain_metadata_table(table, MetadataPolicies.beside(policy))
+                compact_and_maintain_metadata_table(table, MetadataPolicies.for_data_table(policy))
             )
     show_work(rows, arguments, "nothing to clean")
     return 0

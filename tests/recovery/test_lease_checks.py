@@ -22,7 +22,7 @@ from lakemark.operations.clean import clean
 from lakemark.operations.metadata_table import drop_metadata_table, keep_metadata_table
 from lakemark.operations.table_writer import TableWriter
 from lakemark.services.archival_plan import ArchivalPolicy
-from lakemark.services.cleaning import take_up
+from lakemark.services.cleaning import claim
 from lakemark.services.cleaning_plan import CleaningPolicy, Retention
 from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.services.restore import restore
@@ -90,7 +90,7 @@ def delete_late_files(to: TableWriter) -> None:
 def drop_lost_plan(to: TableWriter) -> None:
     requested = Instant("20200101000000000", Action.CLEAN, State.REQUESTED)
     to.table.store.create(requested)
-    assert take_up(to.table.context, requested) is None
+    assert claim(to.table.context, requested) is None
 
 
 def roll_back_last(to: TableWriter) -> None:

@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 CLOCK = SharedClock()
 CLEANING, ARCHIVAL = CleaningPolicy(commits=2), ArchivalPolicy(4, 6, 2)
-POLICIES = MetadataPolicies.beside(CLEANING, ARCHIVAL)
+POLICIES = MetadataPolicies.for_data_table(CLEANING, ARCHIVAL)
 
 VERSIONS = [FormatVersion.V6, FormatVersion.V9]
 

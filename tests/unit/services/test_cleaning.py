@@ -16,7 +16,7 @@ from lakemark.operations.archive import archive
 from lakemark.operations.clean import clean
 from lakemark.operations.table_writer import TableWriter
 from lakemark.services.archival_plan import ArchivalPolicy
-from lakemark.services.cleaning import request, take_up
+from lakemark.services.cleaning import claim, request
 from lakemark.services.cleaning_plan import CleaningPolicy
 from lakemark.services.savepoint import check_not_cleaned
 from lakemark.timeline.timeline_store import restore_plan_content
@@ -83,9 +83,9 @@ def test_a_plan_of_another_writer_that_is_being_written_is_not_removed() -> None
     pending = Instant(at, Action.CLEAN, State.REQUESTED)
     table.store.create(pending)
     shared = replace(table.context, sharing=MultiWriter())
-    assert take_up(shared, pending) is None
+    assert claim(shared, pending) is None
     assert table.store.load().find(at) == pending
-    assert take_up(table.context, pending) is None
+    assert claim(table.context, pending) is None
     assert table.store.load().find(at) is None
 
 

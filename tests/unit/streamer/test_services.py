@@ -174,7 +174,7 @@ def test_times_of_a_shared_tables_metadata_table_pass_on_all_clocks_as_well() ->
     for number in range(3 * EVERY_DELTA_COMMITS + 1):
         commit(to, [Row("a", number, number)])
     waits.clear()
-    maintained = maintain_metadata_table(to.table, MetadataPolicies.beside())
+    maintained = maintain_metadata_table(to.table, MetadataPolicies.for_data_table())
     assert maintained is not None
     assert len(maintained.timeline.completed(Action.CLEAN)) == 1
     assert len(waits) == 2, "its request and its completion"
