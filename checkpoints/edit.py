@@ -13,16 +13,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from checkpoints.checkpoint import KafkaCheckpoint
-from checkpoints.commit_keys import DamagedCheckpoint
 from checkpoints.lookup import find_table_progress, newest_progress
 from checkpoints.plan import CheckpointPlan, plan_checkpoint
-from checkpoints.progress import (
-    DEFAULT_IDENTITY,
-    Progress,
-    TableProgress,
-    check_identity,
-    encode_progress,
-)
+from checkpoints.progress import Progress, TableProgress, check_identity, encode_progress
 from lakemark.config import keys
 from lakemark.errors import (
     CorruptData,
@@ -36,10 +29,11 @@ from lakemark.errors import (
 from lakemark.model.action import COMMITS, Action, State
 from lakemark.model.commit_metadata import CommitMetadata
 from lakemark.model.instant import Instant
-from lakemark.table import Table
+from lakemark.operations.open_table import OpenTable
 from lakemark.timeline.timeline import Timeline
 from lakemark.transaction.rollback import roll_back
 from lakemark.transaction.rollback_checks import check_no_restore
+from lakemark.transaction.streamer_progress import DEFAULT_IDENTITY, DamagedCheckpoint
 from lakemark.transaction.table_context import TableContext
 from lakemark.transaction.transaction import Transaction
 
@@ -59,7 +53,9 @@ class WriterPending(Permanent):
         self.table, self.instant = table, instant
 
 
-def plan_edit(table: Table, identity: str, checkpoint: KafkaCheckpoint | None) -> CheckpointPlan:
+def plan_edit(
+    table: OpenTable, identity: str, checkpoint: KafkaCheckpoint | None
+) -> CheckpointPlan:
     """Plan the change that ``write_checkpoint`` would make now; writes nothing.
 
     Raises:
@@ -69,7 +65,9 @@ def plan_edit(table: Table, identity: str, checkpoint: KafkaCheckpoint | None) -
     return _CheckpointEdit.begin(table, identity, table.store.load()).plan(checkpoint)
 
 
-def write_checkpoint(table: Table, identity: str, checkpoint: KafkaCheckpoint | None) -> Instant:
+def write_checkpoint(
+    table: OpenTable, identity: str, checkpoint: KafkaCheckpoint | None
+) -> Instant:
     """Record a checkpoint, at which the streamer's next run starts.
 
     Args:
@@ -91,9 +89,9 @@ def write_checkpoint(table: Table, identity: str, checkpoint: KafkaCheckpoint | 
     check_identity(identity)
     action = Action.DELTA_COMMIT if table.properties.is_merge_on_read else Action.COMMIT
     decide = partial(_CheckpointEdit.begin, table, identity)
-    transaction, edit = Transaction.begin(table.access, action, decide)
+    transaction, edit = Transaction.begin(table.context, action, decide)
     metadata = edit.metadata(transaction.instant.requested_at, checkpoint)
-    completed = _commit_or_withdraw(table.access, transaction, metadata, edit.check)
+    completed = _commit_or_withdraw(table.context, transaction, metadata, edit.check)
     table.refresh()
     return completed
 
@@ -110,14 +108,14 @@ class _CheckpointEdit:
         table_keys: keys that the commit copies from the commit before it.
     """
 
-    table: Table
+    table: OpenTable
     identity: str
     began_with: Timeline
     known: TableProgress
     table_keys: Mapping[str, str]
 
     @classmethod
-    def begin(cls, table: Table, identity: str, timeline: Timeline) -> _CheckpointEdit:
+    def begin(cls, table: OpenTable, identity: str, timeline: Timeline) -> _CheckpointEdit:
         """Begin the change from a timeline that was just loaded.
 
         Raises:
@@ -136,7 +134,7 @@ class _CheckpointEdit:
             )
             raise InvalidConfig(message)
         table_keys = {k: v for k, v in newest.extra_metadata.items() if k in _TABLE_KEYS}
-        known = find_table_progress(table, timeline, passes_damaged=True)
+        known = find_table_progress(table, timeline, skips_damaged=True)
         return cls(table, identity, timeline, known, table_keys)
 
     def plan(self, checkpoint: KafkaCheckpoint | None) -> CheckpointPlan:
@@ -213,7 +211,7 @@ def _commit_or_withdraw(
     return completed
 
 
-def _check_no_other_engine(table: Table, timeline: Timeline, identity: str) -> None:
+def _check_no_other_engine(table: OpenTable, timeline: Timeline, identity: str) -> None:
     """Refuse if Apache Hudi's streamer, which is always the default one, may be running.
 
     Commits of this project are recognised by their writer id.
@@ -225,7 +223,7 @@ def _check_no_other_engine(table: Table, timeline: Timeline, identity: str) -> N
             raise WriterPending(table.location.url, pending.requested_at)
 
 
-def _is_of_this_project(table: Table, inflight: Instant) -> bool:
+def _is_of_this_project(table: OpenTable, inflight: Instant) -> bool:
     try:
         return keys.WRITER_ID in table.store.read_commit(inflight).extra_metadata
     except CorruptData:

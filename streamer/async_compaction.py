@@ -23,10 +23,10 @@ from lakemark.errors import LockTimeout, Permanent, WriteConflict
 from lakemark.execution.runner import CancellableRunner, Cancelled
 from lakemark.model.action import Action
 from lakemark.model.commit_metadata import WriteStat
-from lakemark.services.compaction import CompactionPolicy, delta_commits_uncompacted
+from lakemark.operations.compact import Compaction, Planned
+from lakemark.operations.table_writer import TableWriter
+from lakemark.services.compaction_plan import CompactionPolicy, delta_commits_uncompacted
 from lakemark.write.write_status import ContentMismatch
-from sinks.hudi.compactions import Compaction, Planned
-from sinks.hudi.table_writer import TableWriter
 from streamer.backoff import pause_after
 from streamer.events import (
     CompactionCompleted,
@@ -118,7 +118,7 @@ class _Job:
     @property
     def is_shared(self) -> bool:
         """Whether other writers share the table, whose commits may conflict with the plan."""
-        return self.writer.table.access.sharing is not None
+        return self.writer.table.context.sharing is not None
 
     @property
     def instant(self) -> str:

@@ -23,20 +23,22 @@ from lakemark.model.meta_columns import (
     is_reserved,
     without_meta_columns,
 )
-from lakemark.services.compaction import CompactionPolicy
+from lakemark.operations.create import create_table
+from lakemark.operations.metadata_table import drop_metadata_table
+from lakemark.operations.open_table import OpenTable
+from lakemark.operations.table_writer import TableWriter
+from lakemark.operations.writer_settings import WriterSettings
+from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.storage import StorageLocation
 from lakemark.storage.probe import check_conditional_puts
-from lakemark.table import Table, create_table
 from sinks.dead_letters import INDEX as DEAD_LETTER_INDEX
 from sinks.hudi.adaptive_exchange import AdaptiveExchange
 from sinks.hudi.collect import collect_budget_bytes
 from sinks.hudi.exchange import DriverExchange, Exchange
 from sinks.hudi.partition_rule import PartitionChange
 from sinks.hudi.prepare import PrepareChunk
-from sinks.hudi.settings import SinkSettings
 from sinks.hudi.sink import NO_REJECTS, HudiSink, RejectLimit
 from sinks.hudi.spark_exchange import SparkExchange
-from sinks.hudi.table_writer import TableWriter
 from streamer.async_compaction import AsyncCompactionPolicy, AsyncCompactor
 from streamer.cluster_runner import CancellableClusterRunner, ClusterRunner
 from streamer.config.column_roles import text_ordering_problems, timestamp_partition_problems
@@ -53,10 +55,10 @@ from streamer.session import spark_session
 from streamer.sources.kafka import KafkaSource
 from streamer.start_checks import check_start
 from streamer.table_setup import (
-    agree_with_others,
     check_partial_rows,
     check_table,
     columns_with,
+    coordination_of,
     dead_letters_table,
     find_table,
     table_spec,
@@ -87,7 +89,7 @@ class Pipeline:
     loop: StreamLoop
     sink: HudiSink
     source: KafkaSource
-    tables: Sequence[Table] = ()
+    tables: Sequence[OpenTable] = ()
 
 
 @contextmanager
@@ -154,7 +156,8 @@ def open_sink(config: PipelineConfig, source: KafkaSource) -> tuple[HudiSink, li
     """
     location, spec = config.table.location(), table_spec(config)
     index = BucketIndex(config.table.buckets, spec.record_key)
-    found = find_table(location, config.table.timeline_timezone)
+    coordination = coordination_of(config.concurrency)
+    found = find_table(location, config.table.timeline_timezone, coordination)
     to_changes = _to_changes(config, spec, _value_schema(config, source, found))
     _check_roles(config, to_changes.table_schema, found)
     if found is None:
@@ -169,7 +172,7 @@ def open_sink(config: PipelineConfig, source: KafkaSource) -> tuple[HudiSink, li
     table = _ready(config, location, spec, found)
     rejects = None if letters is None else _dead_letters(config, *letters)
     to_changes = to_changes.onto(columns_with(table, to_changes.table_schema))
-    settings = SinkSettings(
+    settings = WriterSettings(
         index, config.table.log_format, config.table.merger, config.table.metadata_table
     )
     rows = TableWriter(table, to_changes.table_schema, settings)
@@ -181,7 +184,7 @@ def open_sink(config: PipelineConfig, source: KafkaSource) -> tuple[HudiSink, li
     return sink, [rows, *([rejects] if rejects else [])]
 
 
-def _check_roles(config: PipelineConfig, columns: pa.Schema, found: Table | None) -> None:
+def _check_roles(config: PipelineConfig, columns: pa.Schema, found: OpenTable | None) -> None:
     """Check the types of ordering and partition columns; an existing table keeps its partitions.
 
     Raises:
@@ -200,26 +203,26 @@ def _check_roles(config: PipelineConfig, columns: pa.Schema, found: Table | None
 
 def _find_dead_letters(
     config: PipelineConfig,
-) -> tuple[StorageLocation, TableSpec, Table | None]:
+) -> tuple[StorageLocation, TableSpec, OpenTable | None]:
     """The location and the specification of the dead-letter table, and the table if it exists."""
     location, spec = dead_letters_table(config)
-    found = find_table(location)
+    found = find_table(location, coordination=coordination_of(config.concurrency))
     if found is not None:
         _check_found(config, found, spec, DEAD_LETTER_INDEX, REJECTS_SCHEMA, SchemaPolicy())
     return location, spec, found
 
 
 def _dead_letters(
-    config: PipelineConfig, location: StorageLocation, spec: TableSpec, found: Table | None
+    config: PipelineConfig, location: StorageLocation, spec: TableSpec, found: OpenTable | None
 ) -> TableWriter:
     table = _ready(config, location, spec, found)
-    settings = SinkSettings(DEAD_LETTER_INDEX, metadata_table=config.table.metadata_table)
+    settings = WriterSettings(DEAD_LETTER_INDEX, metadata_table=config.table.metadata_table)
     return TableWriter(table, REJECTS_SCHEMA, settings)
 
 
 def _check_found(
     config: PipelineConfig,
-    table: Table,
+    table: OpenTable,
     spec: TableSpec,
     index: BucketIndex,
     columns: pa.Schema,
@@ -231,18 +234,19 @@ def _check_found(
 
 
 def _ready(
-    config: PipelineConfig, location: StorageLocation, spec: TableSpec, found: Table | None
-) -> Table:
+    config: PipelineConfig, location: StorageLocation, spec: TableSpec, found: OpenTable | None
+) -> OpenTable:
     """Create the table if it does not exist; drop its metadata table if this is configured."""
-    table = found or create_table(location, spec)
-    agree_with_others(table, config.concurrency)
+    table = found or create_table(location, spec, coordination_of(config.concurrency))
     is_dropped = config.table.drops_metadata_table and table.properties.names_metadata_table
     if found is not None and is_dropped:
-        table.drop_metadata_table()
+        drop_metadata_table(table)
     return table
 
 
-def _value_schema(config: PipelineConfig, source: KafkaSource, table: Table | None) -> pa.Schema:
+def _value_schema(
+    config: PipelineConfig, source: KafkaSource, table: OpenTable | None
+) -> pa.Schema:
     """The declared columns, or those of the table, of the writers' schema, or inferred ones."""
     declared = config.decode.declared()
     if declared is not None:

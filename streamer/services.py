@@ -9,14 +9,16 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from lakemark.execution.runner import Runner
+from lakemark.operations.archive import archive
+from lakemark.operations.clean import Cleaned, clean
+from lakemark.operations.metadata_table import maintain_metadata_table
+from lakemark.operations.open_table import OpenTable
+from lakemark.operations.table_writer import TableWriter
 from lakemark.services.archival import Archived
 from lakemark.services.archival_plan import ArchivalPolicy
 from lakemark.services.cleaning_plan import CleaningPolicy
-from lakemark.services.compaction import CompactionPolicy
+from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.services.metadata_table_services import Maintained, MetadataPolicies
-from lakemark.table import Table
-from sinks.hudi.table_services import Cleaned, archive, clean, maintain_metadata_table
-from sinks.hudi.table_writer import TableWriter
 from streamer.async_compaction import AsyncCompactor
 from streamer.events import CompactionCompleted, Listener, ServiceCompleted
 from streamer.wording import counted
@@ -121,14 +123,14 @@ class TableServices:
                 CompactionCompleted.of(instant.requested_at, metadata.write_stats, seconds)
             )
 
-    def _clean(self, table: Table) -> None:
+    def _clean(self, table: OpenTable) -> None:
         if self._policies.cleaning is None:
             return
         started = time.monotonic()
         for cleaned in clean(table, self._policies.cleaning):
             self._report("cleaning", _clean_summary(cleaned), started)
 
-    def _archive(self, table: Table) -> None:
+    def _archive(self, table: OpenTable) -> None:
         policy = self._policies.archival
         if policy is None:
             return
@@ -137,9 +139,9 @@ class TableServices:
         if archived is not None:
             self._report("archival", _archive_summary(archived), started)
 
-    def _maintain_metadata_table(self, table: Table) -> None:
+    def _maintain_metadata_table(self, table: OpenTable) -> None:
         started = time.monotonic()
-        policies = MetadataPolicies.beside(self._policies.cleaning, self._policies.archival)
+        policies = MetadataPolicies.for_data_table(self._policies.cleaning, self._policies.archival)
         maintained = maintain_metadata_table(table, policies)
         if maintained is not None:
             self._report("metadata", _metadata_summary(maintained), started)

@@ -19,10 +19,10 @@ from typing import Final
 
 from lakemark.config.table_spec import TableSpec
 from lakemark.errors import InvalidConfig
+from lakemark.operations.open_table import OpenTable
 from lakemark.storage import StorageLocation, canonical_url, open_storage
 from lakemark.storage.open_storage import RETRY_TIMEOUT_S
 from lakemark.storage.probe import check_conditional_puts
-from lakemark.table import Table
 from lakemark.timeline.locks.open_lock import open_lock
 from streamer.config import settings
 from streamer.config.column_roles import timestamp_partition_problems
@@ -143,7 +143,7 @@ def _check_table(
     spec: TableSpec,
     partial_update: str = "none",
     timezone: str | None = None,
-) -> Table | None:
+) -> OpenTable | None:
     """Return the table if it exists and fits, or None if it can be created."""
     _check_folder(location)
     quick = StorageLocation(location.url, {**_short_timeouts(location), **location.options})
@@ -165,7 +165,7 @@ def _short_timeouts(location: StorageLocation) -> Mapping[str, str]:
     return {} if canonical_url(location.url).startswith(_LOCAL) else _SHORT_TIMEOUTS
 
 
-def _check_properties(config: PipelineConfig, table: Table, spec: TableSpec) -> None:
+def _check_properties(config: PipelineConfig, table: OpenTable, spec: TableSpec) -> None:
     """Check the table's properties; its files are checked when the run opens it."""
     properties = table.properties
     if config.table.drops_metadata_table:

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pyarrow as pa
 
-from lakemark.config import keys
-from lakemark.config.merge_settings import PartialUpdateMode, merge_settings
 from lakemark.config.merger_name import MergerName
-from lakemark.config.property_check import check_allows
-from lakemark.config.property_rule import Purpose
 from lakemark.config.table_properties import TableType
 from lakemark.config.table_spec import TableSpec
 from lakemark.errors import InvalidConfig, TableNotFound, Unsupported
@@ -20,15 +15,14 @@ from lakemark.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
 from lakemark.merge.custom.load import load_merger
 from lakemark.model.format_version import FormatVersion
 from lakemark.model.meta_columns import without_meta_columns
-from lakemark.read.renamed_columns import LATEST_SCHEMA
+from lakemark.operations.create import check_empty
+from lakemark.operations.open_table import Coordination, OpenTable, open_table
+from lakemark.operations.write_checks import check_hashing, check_stored_rows, check_stored_schema
 from lakemark.schema.evolution import changes_between, common_type, unite_schemas
 from lakemark.schema.field_path import column_at
 from lakemark.storage import StorageLocation, open_storage
-from lakemark.table import Table, check_empty, open_table
-from lakemark.timeline.locks.open_lock import open_lock
 from lakemark.timeline.zone import check_new_zone
 from sinks.dead_letters import dead_letter_spec
-from sinks.hudi.row_check import check_hashing, check_stored_rows
 from streamer.config.concurrency import ConcurrencyConfig
 from streamer.config.pipeline import PipelineConfig
 from transforms.decode.schema_policy import SchemaPolicy
@@ -81,19 +75,24 @@ def dead_letters_table(config: PipelineConfig) -> tuple[StorageLocation, TableSp
     return location, replace(spec, metadata_table=table.metadata_table, version=version)
 
 
-def find_table(location: StorageLocation, timezone: str | None = None) -> Table | None:
+def find_table(
+    location: StorageLocation,
+    timezone: str | None = None,
+    coordination: Coordination | None = None,
+) -> OpenTable | None:
     """Open the table at a location; None if the location is empty.
 
     Args:
         location: of the table.
         timezone: the zone of its instants, if its timeline is in local time.
+        coordination: the lock and multi-writer settings, to change the table.
 
     Raises:
         InvalidConfig: the location has files that are not a table; or the table would be new, with
             a timeline in UTC, but ``timezone`` is another zone.
     """
     try:
-        return open_table(location, timezone=timezone)
+        return open_table(location, timezone=timezone, coordination=coordination)
     except TableNotFound:
         check_empty(open_storage(location))
         check_new_zone(location.url, timezone)
@@ -101,7 +100,7 @@ def find_table(location: StorageLocation, timezone: str | None = None) -> Table 
 
 
 def check_table(
-    table: Table,
+    table: OpenTable,
     spec: TableSpec,
     index: BucketIndex,
     columns: pa.Schema,
@@ -136,22 +135,23 @@ def check_table(
     table.store.clock.check()
     if table.schema is None:
         return KeyGenerator(KeyGeneratorConfig.of(properties, table.location.url))
-    _check_evolution(table)
-    _check_defaults(table)
+    check_stored_schema(table)
     generator = check_stored_rows(table, index)
     _check_columns(table, columns, policy)
     _check_fixed_types(table, columns, (*spec.record_key, *spec.partition_by, *spec.ordering))
     return generator
 
 
-def agree_with_others(table: Table, concurrency: ConcurrencyConfig) -> None:
-    """Use the lock and the multi-writer settings of a pipeline for the table."""
-    expire_minutes = concurrency.lock.expire_minutes
-    lock = open_lock(table.storage, provider=concurrency.provider(), expire_minutes=expire_minutes)
-    table.access = replace(table.access, lock=lock, sharing=concurrency.sharing())
+def coordination_of(concurrency: ConcurrencyConfig) -> Coordination:
+    """The lock and the multi-writer settings of a pipeline."""
+    return Coordination(
+        lock_provider=concurrency.provider(),
+        lock_expire_minutes=concurrency.lock.expire_minutes,
+        multi_writer=concurrency.sharing(),
+    )
 
 
-def check_partial_rows(table: Table, partial_update: str) -> None:
+def check_partial_rows(table: OpenTable, partial_update: str) -> None:
     """Check that the table supports partial rows, if the pipeline writes any.
 
     Raises:
@@ -165,19 +165,7 @@ def check_partial_rows(table: Table, partial_update: str) -> None:
         raise Unsupported(message)
 
 
-def check_kept(table: Table) -> None:
-    """Check that table services may rewrite the table's files.
-
-    Raises:
-        Unsupported: this project does not maintain such a table.
-    """
-    check_allows(table.properties, Purpose.MAINTAIN, table.location.url)
-    if table.schema is not None:
-        _check_evolution(table)
-        _check_defaults(table)
-
-
-def columns_with(table: Table, columns: pa.Schema) -> pa.Schema:
+def columns_with(table: OpenTable, columns: pa.Schema) -> pa.Schema:
     """The columns of the table after the first batch: its own, then new ones.
 
     Args:
@@ -194,34 +182,7 @@ def _merger_name(class_path: str) -> MergerName:
     return MergerName(class_path, load_merger(class_path).merging_strategy)
 
 
-def _check_evolution(table: Table) -> None:
-    newest = table.newest_metadata()
-    if newest is not None and newest.extra_metadata.get(LATEST_SCHEMA):
-        message = (
-            f"table {table.location.url} has an evolved schema in addition to its commits "
-            "(hoodie.schema.on.read.enable), which lakemark does not support; write to another "
-            "path"
-        )
-        raise Unsupported(message)
-
-
-def _check_defaults(table: Table) -> None:
-    """Refuse columns with defaults other than null, on which partial updates depend."""
-    newest = table.newest_metadata()
-    fills_defaults = PartialUpdateMode.IGNORE_DEFAULTS
-    if newest is None or merge_settings(table.properties).partial_update is not fills_defaults:
-        return
-    for field in json.loads(newest.extra_metadata[keys.SCHEMA])["fields"]:
-        if field.get("default") is not None:
-            message = (
-                f"column {field['name']} of table {table.location.url} has the default "
-                f"{field['default']!r}, on which its partial updates ({fills_defaults}) "
-                "depend; lakemark supports only null as default; write to another path"
-            )
-            raise Unsupported(message)
-
-
-def _check_columns(table: Table, columns: pa.Schema, policy: SchemaPolicy) -> None:
+def _check_columns(table: OpenTable, columns: pa.Schema, policy: SchemaPolicy) -> None:
     """Refuse missing columns and changed types, which would lose values; new columns are allowed.
 
     If unknown fields evolve the table, the pipeline may lack columns. If wider values do, the wider
@@ -264,7 +225,7 @@ def _may_differ(stored: pa.DataType, own: pa.DataType | None, policy: SchemaPoli
     )
 
 
-def _check_fixed_types(table: Table, columns: pa.Schema, names: tuple[str, ...]) -> None:
+def _check_fixed_types(table: OpenTable, columns: pa.Schema, names: tuple[str, ...]) -> None:
     """Check that record key, partition and ordering columns have the types of the table."""
     schema = table.schema
     assert schema is not None

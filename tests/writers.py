@@ -19,17 +19,19 @@ from lakemark.model.action import COMMITS, Action, State
 from lakemark.model.file_slice import FileGroupId
 from lakemark.model.format_version import FormatVersion
 from lakemark.model.instant import Instant
+from lakemark.operations.archive import archive
+from lakemark.operations.clean import clean
+from lakemark.operations.metadata_table import compact_and_maintain_metadata_table
+from lakemark.operations.table_writer import TableWriter
 from lakemark.services.archival_plan import ArchivalPolicy
 from lakemark.services.cleaning_plan import CleaningPolicy
-from lakemark.services.compaction import CompactionPolicy
+from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.services.metadata_table_services import MetadataPolicies
 from lakemark.storage import Storage
 from lakemark.timeline.locks.open_lock import LockProviderName, open_lock
 from lakemark.timeline.locks.table_lock import SystemClock
 from lakemark.transaction.heartbeat import HEARTBEAT_FOLDER, HeartbeatPolicy
 from lakemark.transaction.multi_writer import MultiWriter
-from sinks.hudi.table_services import archive, clean, maintain_metadata_table_now
-from sinks.hudi.table_writer import TableWriter
 from tests.storages import FaultyStorage, SimulatedCrash
 from tests.storages.faulty_storage import When
 from tests.tables import Row, commit, contents, data_files, writer
@@ -120,10 +122,9 @@ def shared_writer(
     lease_s: float = LEASE_S,
 ) -> TableWriter:
     """A writer of a shared table, as a process that just started has it."""
-    to = writer(storage)
-    to.settings = replace(to.settings, metadata_table=has_metadata)
     lock = open_lock(storage, lease_s=lease_s, clock=_BusyLock(), provider=provider)
-    to.table.access = replace(to.table.access, lock=lock, sharing=sharing)
+    to = writer(storage, lock=lock, multi_writer=sharing)
+    to.settings = replace(to.settings, metadata_table=has_metadata)
     return to
 
 
@@ -256,7 +257,9 @@ def clean_up(to: TableWriter) -> Sized:
 def put_away(to: TableWriter) -> Sized:
     """Instants into the history; the metadata table's as well."""
     archived = archive(to.table, ARCHIVAL, CLEANING)
-    maintain_metadata_table_now(to.table, MetadataPolicies.beside(CLEANING, ARCHIVAL))
+    compact_and_maintain_metadata_table(
+        to.table, MetadataPolicies.for_data_table(CLEANING, ARCHIVAL)
+    )
     return archived.instants if archived else ()
 
 
@@ -327,8 +330,8 @@ def check_history(storage: Storage, counts: Mapping[str, int]) -> None:
 
 def check_nothing_is_left(storage: Storage, to: TableWriter) -> None:
     """Once the dead have expired, the living undo all that they left."""
-    assert to.table.access.sharing is not None
-    time.sleep(to.table.access.sharing.heartbeats.expires_after_s + 0.1)
+    assert to.table.context.sharing is not None
+    time.sleep(to.table.context.sharing.heartbeats.expires_after_s + 0.1)
     to.recover()
     to.compact_if_due(CompactionPolicy(10**6), LocalRunner(1))
     clean_up(to)

@@ -14,13 +14,14 @@ import pyarrow.compute as pc
 
 from lakemark.codec.ordering_wrappers import find_too_wide_for_deletes
 from lakemark.keygen.key_generator import EMPTY_PART, NULL_PART
-from lakemark.model.changes import CHANGE_KIND, WRITTEN_COLUMNS, ChangeKind
-from lakemark.model.meta_columns import META_COLUMNS, PARTITION_PATH, RECORD_KEY
+from lakemark.model.changes import ChangeKind
+from lakemark.model.meta_columns import META_COLUMNS
 from lakemark.model.written_columns import Written, all_written, pack
 from lakemark.schema.evolution import ValueKind, evolve
 from lakemark.schema.field_path import column_at, top_column
+from lakemark.write.change_table import change_table
+from lakemark.write.delete_marks import OPERATION, OPERATIONS
 from transforms.decode.decoded import Decoded, Indices
-from transforms.delete_marks import OPERATION, OPERATIONS
 from transforms.kafka_records import kafka_columns
 from transforms.rejects import Rejects, Stage
 from transforms.schema_request import RefusedRecord, SchemaRequest
@@ -304,28 +305,12 @@ class ChangeBatch:
         kinds: npt.NDArray[np.int8],
         written: Written | None,
     ) -> pa.Table:
-        schema = self._config.changes_schema
-        rows = self._blank_deletes(rows, kinds)
-        columns = {name: rows.column(name) for name in rows.column_names}
-        columns |= {RECORD_KEY: keys, PARTITION_PATH: paths, CHANGE_KIND: pa.array(kinds)}
+        bits = None
         if self._config.fills_absent_fields:
             column_count = len(META_COLUMNS) + len(self._table_schema)
             everything = all_written(len(kinds), column_count)
-            columns[WRITTEN_COLUMNS] = everything if written is None else pack(written)
-        nulls = pa.nulls(rows.num_rows, pa.string())
-        return pa.table([columns.get(field.name, nulls) for field in schema], schema=schema)
-
-    def _blank_deletes(self, rows: pa.Table, kinds: npt.NDArray[np.int8]) -> pa.Table:
-        """Null in all columns of deletes but those that order them."""
-        if not kinds.any():
-            return rows
-        stays = pa.array(kinds == ChangeKind.UPSERT)
-        ordering = {name.partition(".")[0] for name in self._config.ordering_fields}
-        blanked = [
-            column if name in ordering else pc.if_else(stays, column, pa.scalar(None, column.type))
-            for name, column in zip(rows.column_names, rows.columns, strict=True)
-        ]
-        return pa.table(blanked, schema=rows.schema)
+            bits = everything if written is None else pack(written)
+        return change_table(rows, keys, paths, kinds, self._config.ordering_fields, bits)
 
     def _reject(self, indices: Indices, reasons: Sequence[str], stage: Stage) -> None:
         if len(indices):

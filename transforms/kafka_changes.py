@@ -20,11 +20,11 @@ from lakemark.model.changes import CHANGE_KIND_FIELD, DeleteMarker
 from lakemark.model.meta_columns import with_meta_columns
 from lakemark.model.written_columns import written_field
 from lakemark.schema.field_path import column_at, top_column
+from lakemark.schema.table_columns import check_columns
+from lakemark.write.delete_marks import DeleteMarks
 from transforms.change_batch import ChangeBatch, Prepared
 from transforms.decode.decoder import ColumnDecoder
-from transforms.delete_marks import DeleteMarks
 from transforms.kafka_records import KafkaColumn, in_order_of_arrival, kafka_fields
-from transforms.schema_text import check_columns
 from transforms.tombstone_keys import TombstoneKey, TombstoneKeys
 from transforms.tombstone_ordering import TombstoneOrdering
 from transforms.written_fields import WrittenFields
@@ -38,7 +38,7 @@ class ToChanges:
 
     A null value with a key is a tombstone: it deletes, whatever the time of what it meets, or by an
     ordering value of its own (``tombstone_ordering``). A row that is marked as deleted (see
-    ``transforms.delete_marks``) deletes by its ordering value, or, as in Apache Hudi, like a
+    ``lakemark.write.delete_marks``) deletes by its ordering value, or, as in Apache Hudi, like a
     tombstone when it has none. A mark is a column of the table only if it is declared.
 
     Attributes:

@@ -18,8 +18,9 @@ from benchmarks.peers.compact_contract import CompactTask, compacted
 from benchmarks.peers.read_contract import ReadAnswer, Sums, peak_memory_bytes
 from benchmarks.tables import sums
 from lakemark.model.meta_columns import RECORD_KEY
+from lakemark.operations.open_table import open_table
+from lakemark.read.queries import ReadOptimized
 from lakemark.storage import StorageLocation
-from lakemark.table import open_table
 
 _ORDER = [(KEY, "ascending"), (ORDERING, "ascending")]
 
@@ -41,7 +42,7 @@ def _rows(path: str) -> pa.Table:
     table = open_table(StorageLocation(path))
     (file_slice,) = table.view().latest_slices()
     reader = table.scan().reader
-    base = table.read_optimized().read_all()
+    base = table.scan(ReadOptimized()).to_reader().read_all()
     changes = [each.select(base.column_names) for each in reader.read_changes(file_slice)]
     return pa.concat_tables([base, *changes])
 

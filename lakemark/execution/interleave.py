@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 Item = TypeVar("Item")
 
-#: How soon a thread that waits for room sees that nobody reads any more.
+#: How soon a thread that waits for space in the queue sees that reading has stopped.
 _LOOK_S = 0.05
 
 

@@ -1,6 +1,6 @@
-"""Where tasks run: threads of this process, or a Spark cluster (``lakemark.spark.runner``).
+"""What runs tasks: threads of this process, or a Spark cluster (``lakemark.spark.runner``).
 
-Workers return small values; only the driver touches the timeline.
+Workers return small values. Only the driver reads and changes the timeline.
 """
 
 from __future__ import annotations
@@ -38,6 +38,26 @@ class CancellableRunner(Runner, Protocol):
 
 class Cancelled(Exception):
     """The runner was asked to stop before all tasks were done."""
+
+
+class LazyRunner:
+    """Starts another runner when the first tasks arrive.
+
+    Args:
+        start: makes the runner, which may take long.
+    """
+
+    def __init__(self, start: Callable[[], Runner]) -> None:
+        self._start = start
+        self._runner: Runner | None = None
+
+    def map(self, function: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
+        """See ``Runner.map``."""
+        if not tasks:
+            return []
+        if self._runner is None:
+            self._runner = self._start()
+        return self._runner.map(function, tasks)
 
 
 class LocalRunner:

@@ -44,15 +44,21 @@ _COLUMNS = PartitionKind.COLUMN_STATS.stored_name
 class MetadataWriter:
     """The ``Participant`` of a table, with a metadata table or without."""
 
-    def __init__(self, storage: Storage, instants: TimelineStore) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        instants: TimelineStore,
+        opener: MetadataTableOpener | None = None,
+    ) -> None:
         """Nothing is read before the first call.
 
         Args:
             storage: the data table's root.
             instants: the data table's timeline.
+            opener: shared with readers of this process, so that each commit is read once.
         """
         self._storage, self._instants = storage, instants
-        self._loader = WriterStateLoader(storage, instants)
+        self._loader = WriterStateLoader(storage, instants, opener)
         self._statistics = CommitStatistics(self._loader)
 
     @property

@@ -82,15 +82,21 @@ class WriterStateLoader:
             cannot be continued.
     """
 
-    def __init__(self, storage: Storage, instants: TimelineStore) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        instants: TimelineStore,
+        opener: MetadataTableOpener | None = None,
+    ) -> None:
         """Nothing is read before the first call.
 
         Args:
             storage: the data table's root.
             instants: the data table's timeline.
+            opener: shared with readers of this process, so that each commit is read once.
         """
         self.storage, self.instants = storage, instants
-        self.opener = MetadataTableOpener(storage)
+        self.opener = opener or MetadataTableOpener(storage)
         self.current: WriterState | None = None
         self.rebuilds_at_start = False
 

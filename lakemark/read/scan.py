@@ -55,7 +55,7 @@ class ArrowStream(ABC):
         """One function per part, which reads it."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Scan(ArrowStream):
     """The rows of some file slices that meet a condition.
 
@@ -70,6 +70,12 @@ class Scan(ArrowStream):
     slices: tuple[FileSlice, ...]
     columns: tuple[str, ...]
     condition: pc.Expression | None = None
+
+    def __repr__(self) -> str:
+        count = len(self.slices)
+        where = "" if self.condition is None else f", where {self.condition}"
+        columns = ", ".join(self.columns)
+        return f"Scan({count} file slice{'' if count == 1 else 's'}, columns {columns}{where})"
 
     @property
     def schema(self) -> pa.Schema:

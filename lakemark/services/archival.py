@@ -1,11 +1,12 @@
 """Archival: old instants move from the active timeline into its history.
 
-The order is safe at every step. First go files of instants that were rolled back, and that a late
-writer has left: once the timeline starts later, they would count as committed. Then the instants
-are added to the history; until its manifest names the new file nobody sees that. Only then they
-leave the active timeline, pending states before completed ones and the oldest first, so that
-nothing seems pending again and the timeline has no holes. In between an instant is in both, with
-the same content; whoever archives next finds it in the history and only deletes. Source:
+The order is safe at every step. First, files are deleted that late writers left for instants that
+were rolled back: once the timeline starts later, they would count as committed. Then the instants
+are added to the history. Readers do not see that before its manifest names the new file. Then the
+instants are removed from the active timeline, pending states before completed ones and the oldest
+first, so that nothing seems pending again and no instant is missing in between. Until then an
+instant is in both, with the same content. After a crash, the next archival finds it in the history
+and only removes it from the active timeline. Source:
 ``TimelineArchiverV2`` of Apache Hudi 1.2.0.
 """
 
@@ -33,7 +34,7 @@ from lakemark.transaction.rollback_checks import check_no_restore
 from lakemark.transaction.table_context import LOCK_WAIT_S, TableContext
 from lakemark.write.markers import drop_markers_before
 
-#: Requested times from the earliest of which on nothing may be archived.
+#: Requested times; nothing from the earliest of them on may be archived.
 KeepFrom = Callable[[Timeline], Iterable[str]]
 
 _REPLACING = (Action.REPLACE_COMMIT, Action.CLUSTERING)
@@ -44,9 +45,9 @@ class Archived:
     """What an archival did.
 
     Attributes:
-        instants: that left the active timeline, oldest first.
-        timeline: the one that is left.
-        leftovers: paths of files of rolled back instants, deleted on the way.
+        instants: removed from the active timeline, oldest first.
+        timeline: the active timeline that remains.
+        leftovers: paths of files of rolled back instants that were deleted.
     """
 
     instants: tuple[Instant, ...]
@@ -61,7 +62,7 @@ def propose(
     cleaning: CleaningPolicy | None,
     keep_from: KeepFrom,
 ) -> tuple[Instant, ...]:
-    """The instants that are to be archived now; maybe none.
+    """The instants to archive now, if any.
 
     Reads nothing while the active timeline is short enough.
 
@@ -69,16 +70,16 @@ def propose(
         store: reads the timeline's instants.
         timeline: the active one.
         policy: how long it may be.
-        cleaning: the policy of the table's cleans, whose commits stay; None without cleans.
-        keep_from: says what else must stay.
+        cleaning: the policy of the table's cleans, which need some commits; None without cleans.
+        keep_from: what else must stay active.
     """
-    beside = policy.beside(cleaning, timeline, store.clock)
-    if not is_due(timeline, beside):
+    wanted = policy.with_commits_of_cleaning(cleaning, timeline, store.clock)
+    if not is_due(timeline, wanted):
         return ()
     limits = list(_replaced_and_not_cleaned(store, timeline))
-    if not plan(timeline, beside, limits):
+    if not plan(timeline, wanted, limits):
         return ()
-    return plan(timeline, beside, [*limits, *keep_from(timeline)])
+    return plan(timeline, wanted, [*limits, *keep_from(timeline)])
 
 
 def archive(
@@ -87,13 +88,13 @@ def archive(
     cleaning: CleaningPolicy | None,
     keep_from: KeepFrom,
 ) -> Archived | None:
-    """Archive what is due, or finish what a dead archiver began; None when there is nothing.
+    """Archive what is due, or complete what a dead archiver began; None if nothing is due.
 
     Args:
         access: the table.
         policy: how long the active timeline may be.
-        cleaning: the policy of the table's cleans, whose commits stay; None without cleans.
-        keep_from: says what else must stay; asked under the lock.
+        cleaning: the policy of the table's cleans, which need some commits; None without cleans.
+        keep_from: what else must stay active; called under the lock.
 
     Raises:
         Refused: a restore is pending.
@@ -114,7 +115,7 @@ def archive(
 
 
 def metadata_compacted_at(storage: Storage, clock: TimelineClock) -> str:
-    """When a data table's metadata table was compacted last; "" for never. Lists its timeline.
+    """When a data table's metadata table was last compacted; "" for never. Lists its timeline.
 
     Args:
         storage: the data table's root.
@@ -126,10 +127,10 @@ def metadata_compacted_at(storage: Storage, clock: TimelineClock) -> str:
 
 
 def metadata_table_limit(compacted_at: str, timeline: Timeline) -> list[str]:
-    """From where on a data table keeps its instants for the sake of its metadata table.
+    """The first instant that a data table keeps because of its metadata table.
 
-    Instants that completed after the metadata table's newest compaction say which of its log
-    blocks count. Without a compaction all stay.
+    Instants that completed after the metadata table's newest compaction decide which of its log
+    blocks count. Without a compaction, all instants are kept.
 
     Args:
         compacted_at: the metadata table's newest compaction; one before it keeps more.
@@ -163,10 +164,10 @@ def _replaced_and_not_cleaned(store: TimelineStore, timeline: Timeline) -> Itera
 def _delete_leftovers(
     access: TableContext, before: Timeline, after: Timeline, lease: Lease
 ) -> tuple[str, ...]:
-    """Delete what late writers left in the names of instants that were taken back.
+    """Delete files that late writers left for instants that were rolled back or restored away.
 
-    Only names that a rollback or a restore took back count, so that a history that others have
-    lost costs no data; and the folders are listed only when there are such names.
+    Only instants that a rollback or a restore names count, so that no data is deleted if others
+    have lost the history. The folders are listed only if there are such instants.
     """
     names = _taken_back(access.timeline, before, after)
     files = files_by_instant(access, names) if names else {}
@@ -186,7 +187,7 @@ def _lost_attempts(access: TableContext, before: Timeline, after: Timeline) -> l
     """Base files that the commits of compactions between the two starts do not name.
 
     Attempts that were rolled back wrote them late. Only compactions that were rolled back and then
-    executed again are looked at.
+    executed again are considered.
     """
     store, end = access.timeline, after.start or ""
     undone = {store.read_rollback(one).instant for one in before.completed(Action.ROLLBACK)}

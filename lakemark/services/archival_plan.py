@@ -1,9 +1,9 @@
 """What to archive: a pure choice from a timeline.
 
-Once there are more completed commits than the most that are to be active, the oldest go, until the
-fewest are left, with the cleans and rollbacks between them; but nothing from the first instant on
-that somebody still needs. Source: ``TimelineArchiverV2``, ``ArchivalUtils``, ``CompactionUtils`` of
-Apache Hudi 1.2.0, which do not keep what completed beside a pending write.
+If more commits have completed than may be active, the oldest are archived until the minimum is
+left, with the cleans and rollbacks between them. Nothing is archived from the first instant on that
+is still needed. Source: ``TimelineArchiverV2``, ``ArchivalUtils``, ``CompactionUtils`` of Apache
+Hudi 1.2.0, which do not keep commits that completed during a pending write.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lakemark.services.cleaning_plan import CleaningPolicy, commits_by_request, 
 from lakemark.timeline.clock import TimelineClock
 from lakemark.timeline.timeline import Timeline
 
-#: What leaves the active timeline together with the commits around it.
+#: Actions that are archived together with the commits around them.
 _FOLLOWING = (Action.CLEAN, Action.ROLLBACK)
 
 
@@ -27,13 +27,13 @@ class ArchivalPolicy:
     """How long the active timeline may be; the defaults are Apache's.
 
     Attributes:
-        min_commits: how many completed commits stay (``hoodie.keep.min.commits``).
-        max_commits: with more than so many, archival begins (``hoodie.keep.max.commits``).
-        delta_commits_to_compact: so many delta commits since the last compaction stay, as the
-            trigger of compactions counts them (``hoodie.compact.inline.max.delta.commits``).
+        min_commits: how many completed commits stay active (``hoodie.keep.min.commits``).
+        max_commits: archival begins if more are active (``hoodie.keep.max.commits``).
+        delta_commits_to_compact: this many delta commits since the last compaction stay, because
+            the trigger of compactions counts them (``hoodie.compact.inline.max.delta.commits``).
 
     Raises:
-        InvalidConfig: fewer at most than at least.
+        InvalidConfig: ``min_commits`` is not below ``max_commits``.
     """
 
     min_commits: int = 20
@@ -48,10 +48,10 @@ class ArchivalPolicy:
             )
             raise InvalidConfig(message)
 
-    def beside(
+    def with_commits_of_cleaning(
         self, cleaning: CleaningPolicy | None, timeline: Timeline, clock: TimelineClock
     ) -> ArchivalPolicy:
-        """The policy that keeps what a cleaning policy still looks at, and one commit more."""
+        """The policy that also keeps the commits that a cleaning policy needs, and one more."""
         commits = commits_by_request(timeline)
         if cleaning is None or not commits:
             return self
@@ -67,19 +67,19 @@ class ArchivalPolicy:
 
 
 def is_due(timeline: Timeline, policy: ArchivalPolicy) -> bool:
-    """Whether there are more completed commits than are to be active."""
+    """Whether more commits have completed than may be active."""
     return len(commits_by_request(timeline)) > policy.max_commits
 
 
 def plan(
     timeline: Timeline, policy: ArchivalPolicy, keep_from: Iterable[str] = ()
 ) -> tuple[Instant, ...]:
-    """The completed instants that leave the active timeline, oldest first; maybe none.
+    """The completed instants to archive, oldest first, if any.
 
     Args:
         timeline: the active one.
-        policy: how many commits stay.
-        keep_from: requested times; nothing from the earliest of them on goes.
+        policy: how many commits stay active.
+        keep_from: requested times; nothing from the earliest of them on is archived.
     """
     commits = commits_by_request(timeline)
     if not is_due(timeline, policy):
@@ -95,7 +95,7 @@ def plan(
 
 
 def limit_of_metadata_table(data_timeline: Timeline) -> list[str]:
-    """From where on a metadata table keeps its instants: as far back as its data table's timeline.
+    """The first instant that a metadata table keeps: it reaches as far back as its data table.
 
     Args:
         data_timeline: the data table's, active.
@@ -105,18 +105,19 @@ def limit_of_metadata_table(data_timeline: Timeline) -> list[str]:
 
 
 def _limits(timeline: Timeline, policy: ArchivalPolicy) -> Iterator[str]:
-    """What the timeline itself says must stay."""
+    """What must stay active because of the timeline itself."""
     yield from _before_pending(timeline)
     yield from (i.requested_at for i in timeline.completed(Action.SAVEPOINT))
     yield from _for_compaction(timeline, policy.delta_commits_to_compact)
 
 
 def _before_pending(timeline: Timeline) -> Iterator[str]:
-    """What stays for a pending write.
+    """What stays active for a pending write.
 
-    The newest commit before it, since the timeline must not start with a pending one; and what
-    completed since it was requested: its writer looks for conflicts on the active timeline alone.
-    Without the latter Apache Hudi was seen to make a second file group of a bucket.
+    The newest commit before it, because the timeline must not start with a pending instant. And
+    what completed since it was requested, because its writer looks for conflicts on the active
+    timeline only. Without the latter, Apache Hudi was seen to create a second file group of a
+    bucket.
     """
     pending = next((i for i in timeline.pending() if i.action.is_write), None)
     if pending is None:

@@ -1,9 +1,9 @@
-"""Cleaning: files that no query within the retention can ask for are deleted.
+"""Cleaning: delete files that no query within the retention reads.
 
-``propose`` is pure but for what it must read of the timeline. ``request`` writes a plan down under
-the lock. ``execute`` may be done by whoever finds the plan, Apache Hudi included, and again after a
-crash: the files go first, and the clean is published once they are gone. Source:
-``CleanPlanActionExecutor``, ``CleanActionExecutor`` of Apache Hudi 1.2.0.
+``propose`` only reads the timeline and the view. ``request`` writes a plan to the timeline under
+the lock. Any writer may ``execute`` a plan, Apache Hudi included, and again after a crash: the
+files are deleted first, then the clean is published. Source: ``CleanPlanActionExecutor``,
+``CleanActionExecutor`` of Apache Hudi 1.2.0.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ def propose(
     policy: CleaningPolicy,
     now: datetime | None = None,
 ) -> CleanPlan | None:
-    """What a clean would delete now; None when there is nothing to write down.
+    """What a clean would delete now; None if no plan is needed.
 
-    Reads the newest clean, commits since, and savepoints, the first two once; nothing at all while
+    Reads the newest clean and the commits since, once, and the savepoints. Reads nothing while
     there are fewer commits than the policy retains.
 
     Args:
@@ -86,7 +86,7 @@ def request(
     view_at: Callable[[Timeline], FileSystemView],
     policy: CleaningPolicy,
 ) -> tuple[Instant, CleanPlan] | None:
-    """Write a plan down; None when there is nothing to delete, or a plan has not ended.
+    """Write a plan to the timeline; None if nothing has expired, or if a clean is pending.
 
     Args:
         access: the table.
@@ -94,8 +94,8 @@ def request(
         policy: what stays.
 
     Raises:
-        Refused: a restore is pending, which needs files that are not the newest.
-        LeaseLost: the lock was lost before the plan was there; ``take_up`` judges it.
+        Refused: a restore is pending, which needs older files.
+        LeaseLost: the lock was lost before the plan existed; ``claim`` removes it if it came late.
     """
     with access.lock.hold(LOCK_WAIT_S) as lease:
         timeline = access.timeline.load()
@@ -110,40 +110,40 @@ def request(
         lease.check()
         root = access.storage.location.url
         access.timeline.create(requested, encode_clean_plan(proposed, root))
-        lease.check()  # created late, it is for ``take_up`` to judge
+        lease.check()  # if it came late, ``claim`` removes it
         return requested, proposed
 
 
 def execute(access: TableContext, pending: Instant, planned: CleanPlan) -> tuple[Instant, Timeline]:
-    """Delete a plan's files and publish that they are gone.
+    """Delete the files of a plan, and publish the clean.
 
     Returns:
         The completed instant, and the timeline that holds it.
 
     Raises:
-        Fenced: the instant is gone from the timeline.
+        Fenced: the instant is no longer on the timeline.
     """
     with access.alive(pending.requested_at):
         return _execute(access, pending, planned)
 
 
-def take_up(access: TableContext, pending: Instant) -> CleanPlan | None:
-    """The plan of a pending clean, if it may be executed; None if it was removed or has ended.
+def claim(access: TableContext, pending: Instant) -> CleanPlan | None:
+    """The plan of a pending clean, if it may be executed; None if it was removed or has completed.
 
     A plan is removed if its content is lost. It is also removed if, after its time, the table was
     restored, an older instant was rolled back, or a savepoint began to keep some of the files.
-    Restores, savepoints and rollbacks of completed commits refuse to begin beside a plan that they
-    see, so the plan was created by a writer that had lost the lock, and may name files that are
-    needed again. The rollback of an instant that was requested after the plan removes nothing: the
-    plan does not count on that instant, and may have been executed in part, which only its
-    completion records. A plan that the metadata table records was executed in full; without its
-    completion the metadata table would be ahead of the timeline. Source for lost plans:
-    ``CleanActionExecutor.execute``, ``deleteEmptyInstantIfExists`` of Apache Hudi 1.2.0.
+    Restores, savepoints and rollbacks of completed commits refuse to begin while they see a plan.
+    So a writer that had lost the lock created it, and it may name files that are needed again. The
+    rollback of an instant that was requested after the plan removes nothing: the plan does not
+    count on that instant, and may have been executed in part, which only its completion records. A
+    plan that the metadata table records was executed in full; without its completion the metadata
+    table would be ahead of the timeline. Source for lost plans: ``CleanActionExecutor.execute``,
+    ``deleteEmptyInstantIfExists`` of Apache Hudi 1.2.0.
     """
     with access.lock.hold(LOCK_WAIT_S) as lease:
         timeline = access.timeline.load()
-        standing = next((i for i in timeline.pending(Action.CLEAN) if _is_same(i, pending)), None)
-        if standing is None:
+        current = next((i for i in timeline.pending(Action.CLEAN) if _is_same(i, pending)), None)
+        if current is None:
             return None
         planned = access.timeline.read_clean_plan(pending.requested_at)
         reason = _obsolete(planned, pending, timeline, access.timeline)
@@ -155,7 +155,7 @@ def take_up(access: TableContext, pending: Instant) -> CleanPlan | None:
             return None
         _log.warning("%s is removed, and deletes nothing: %s", pending, reason)
         lease.check()
-        access.timeline.forget(standing)
+        access.timeline.forget(current)
         forget_heartbeat(access.storage, pending.requested_at)  # of a writer that died
     return None
 
@@ -166,7 +166,7 @@ def _is_recorded(access: TableContext, pending: Instant) -> bool:
 
 
 def is_free(access: TableContext, pending: Instant) -> bool:
-    """Whether no other writer of a shared table is at work on a planned clean."""
+    """Whether no other writer of a shared table executes a planned clean."""
     return access.sharing is None or not has_heartbeat(access.storage, pending, access.sharing)
 
 
@@ -212,8 +212,8 @@ def _touched(
 ) -> Collection[str] | None:
     """Partitions in which slices may have expired since the last clean; None for all of them.
 
-    All of them, too, when commits that the last clean did not look at were archived since, and
-    when a savepoint is gone, whose files that clean passed over.
+    All of them also if commits that the last clean did not read were archived since, or if a
+    savepoint was deleted, whose files that clean kept.
     """
     start = timeline.start
     if not last.earliest_retained or start is None or earliest is None:
@@ -243,11 +243,11 @@ def _publish(
 ) -> tuple[Instant, Timeline]:
     with access.lock.hold(LOCK_WAIT_S) as lease:
         timeline = access.timeline.load()
-        standing = next((i for i in timeline.instants if _is_same(i, inflight)), None)
-        if standing is None:
+        current = next((i for i in timeline.instants if _is_same(i, inflight)), None)
+        if current is None:
             raise Fenced(inflight.requested_at, "its plan was removed; clean again")
-        if standing.is_completed:  # another executor of the same plan was faster
-            return standing, timeline
+        if current.is_completed:  # another executor of the same plan was faster
+            return current, timeline
         publication = Publication(access.timeline, lease, inflight)
         publication.prepare(content)
         with publication.telling():
@@ -286,7 +286,7 @@ def _is_same(instant: Instant, other: Instant) -> bool:
 
 
 def _drop_if_empty(storage: Storage, partition: str) -> None:
-    """Delete the metafile of a partition in which nothing else lies."""
+    """Delete the metafile of a partition that has no other file."""
     _, objects = storage.list_folder(partition)
     names = [info.name for info in objects]
     if partition and names and all(name.startswith(PARTITION_METAFILE) for name in names):

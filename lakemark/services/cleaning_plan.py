@@ -1,10 +1,10 @@
 """What to clean: a pure choice from a view.
 
-A file slice may go when no query within the retention asks for it. By commits or hours there is an
-earliest commit to retain, and whoever reads the table as of it, or of a later one, must find all:
-of each file group the slices from there on stay, and the one before. By file versions the newest
-slices of each group stay. Whatever the policy says, these stay: the newest slice, slices that a
-pending service is to read, slices of which a savepoint has a file. Source: ``CleanPlanner``,
+A file slice may be deleted if no query within the retention reads it. A policy in commits or hours
+has an earliest commit to retain. Queries as of this commit, or a later one, must find all rows: of
+each file group the slices from there on are kept, and the one before. A policy in file versions
+keeps the newest slices of each group. Every policy keeps the newest slice, slices that a pending
+service reads, and slices of which a savepoint has a file. Source: ``CleanPlanner``,
 ``CleanerUtils`` of Apache Hudi 1.2.0.
 """
 
@@ -39,17 +39,17 @@ class Retention(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CleaningPolicy:
-    """How much of the past stays readable; the defaults are Apache's.
+    """How much of the past can be queried; the defaults are Apache's.
 
     Attributes:
-        retention: which of the three counts.
-        commits: so many commits (``hoodie.clean.commits.retained``).
-        hours: so many hours (``hoodie.clean.hours.retained``).
-        file_versions: so many slices of each file group (``hoodie.clean.fileversions.retained``).
-        every_commits: plan after so many commits since the last clean
+        retention: which of the next three counts.
+        commits: keep this many commits (``hoodie.clean.commits.retained``).
+        hours: keep this many hours (``hoodie.clean.hours.retained``).
+        file_versions: keep this many slices of each group (``hoodie.clean.fileversions.retained``).
+        every_commits: plan after this many commits since the last clean
             (``hoodie.clean.trigger.max.commits``).
-        empty_clean_after_h: where nothing has been deleted for so many hours, note down that all
-            is clean, so that the next plan need not look at all partitions; None never does
+        empty_clean_after_h: if nothing was deleted for this many hours, record an empty clean, so
+            that the next plan does not read all partitions. None: never
             (``hoodie.write.empty.clean.interval.hours``).
     """
 
@@ -82,10 +82,10 @@ def commits_by_request(timeline: Timeline) -> list[Instant]:
 def earliest_retained(
     timeline: Timeline, policy: CleaningPolicy, now: datetime, clock: TimelineClock
 ) -> Instant | None:
-    """The oldest commit as of which the table must stay readable; None to keep all, or by versions.
+    """The oldest commit that queries may ask for; None to keep all, or for file versions.
 
-    Never later than the newest commit before one that is still pending: what that is going to
-    replace is then looked at by a later plan, which begins here.
+    It is never later than the newest commit before a pending one. A later plan, which begins there,
+    deletes the files that the pending commit replaces.
 
     Args:
         timeline: of the table.
@@ -110,7 +110,7 @@ def plan(
     partitions: Collection[str] | None = None,
     savepointed: Savepointed | None = None,
 ) -> CleanPlan:
-    """The files that may go; maybe none.
+    """The files to delete, if any.
 
     Args:
         timeline: of the table.
@@ -118,7 +118,7 @@ def plan(
         policy: what is counted.
         earliest: as ``earliest_retained`` found it.
         partitions: where to look; None for everywhere.
-        savepointed: what stays for the sake of savepoints.
+        savepointed: what savepoints keep.
     """
     kept = savepointed or Savepointed()
     by_versions = policy.retention is Retention.FILE_VERSIONS
@@ -157,7 +157,7 @@ def _expired(
     earliest: Instant | None,
     partitions: Collection[str] | None,
 ) -> Iterator[tuple[FileGroup, Sequence[FileSlice]]]:
-    """File groups with the slices that the policy lets go; savepoints are not considered."""
+    """File groups with the slices that the policy expires; savepoints are not considered."""
     for group in _groups(view, partitions):
         if group.id not in view.clusterings:
             yield group, _expired_slices(group, policy, earliest)
@@ -176,7 +176,7 @@ def _groups(view: FileSystemView, partitions: Collection[str] | None) -> Iterabl
 def _expired_slices(
     group: FileGroup, policy: CleaningPolicy, earliest: Instant | None
 ) -> Sequence[FileSlice]:
-    """The slices of a group in sight that go, whatever savepoints say."""
+    """The expired slices of a visible group; savepoints are not considered."""
     free = _before_planned(group)
     if earliest is None:
         # What a pending compaction reads and writes counts as one version.
@@ -205,7 +205,7 @@ def _names(
         yield from (str(log.name) for log in file_slice.logs)
     starts = [s.base_instant for s in group.slices]
     for name, file in group.files.items():
-        # Also the base file of another attempt, which the slice does not show.
+        # Also the base file of another attempt, which is not in the slice.
         is_base = isinstance(file, BaseFile) and file.name.instant in chosen
         if is_base or (isinstance(file, LogFile) and _cdc_start(file, starts, view) in chosen):
             yield name

@@ -1,8 +1,9 @@
 """Keeps the metadata table itself small: old slices are deleted, old instants archived.
 
-It is a table like any other, one folder down; whoever changes it holds its data table's lock. How
-much of it stays follows from what stays of the data table, and its timeline reaches back as far as
-that one's does. Source: ``HoodieBackedTableMetadataWriter.performTableServices`` and
+The metadata table is a table like any other, one folder down. A writer changes it under the lock of
+its data table. How much of it is kept follows from the policies of the data table, and its timeline
+reaches back as far as the data table's. Source:
+``HoodieBackedTableMetadataWriter.performTableServices`` and
 ``HoodieMetadataWriteUtils.createMetadataWriteConfig`` of Apache Hudi 1.2.0.
 """
 
@@ -43,7 +44,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class MetadataPolicies:
-    """How much of a metadata table stays.
+    """How much of a metadata table is kept.
 
     Attributes:
         cleaning: which of its files.
@@ -54,18 +55,18 @@ class MetadataPolicies:
     archival: ArchivalPolicy
 
     @classmethod
-    def beside(
+    def for_data_table(
         cls, cleaning: CleaningPolicy | None = None, archival: ArchivalPolicy | None = None
     ) -> MetadataPolicies:
-        """Those of a data table's metadata table.
+        """The policies that follow from those of a data table.
 
-        A fifth more than of the data table, but no fewer than twenty commits
-        (``hoodie.metadata.derive.from.datatable.clean.policy``); one instant more stays active than
-        there, and one more than cleans look at.
+        The metadata table keeps a fifth more than the data table, but at least twenty commits
+        (``hoodie.metadata.derive.from.datatable.clean.policy``). One more instant stays active than
+        in the data table, and one more than its cleans need.
 
         Args:
-            cleaning: of the data table; None when it is left to others, which may have any.
-            archival: the same.
+            cleaning: of the data table; None if another engine cleans it, with any policy.
+            archival: the same for archival.
         """
         of_data, active = cleaning or CleaningPolicy(), archival or ArchivalPolicy()
         own = CleaningPolicy(
@@ -82,11 +83,11 @@ class MetadataPolicies:
 
 
 class _MetadataAccess(TableContext):
-    """To a metadata table. Times pass on all clocks; who is at work on it, nobody asks."""
+    """Of a metadata table: written only under the data table's lock, so without heartbeats."""
 
     @contextmanager
     def alive(self, instant: str) -> Iterator[None]:
-        """Shows nothing."""
+        """Keep no heartbeat."""
         yield
 
 
@@ -98,7 +99,7 @@ class Maintained:
         deleted: paths of old files, from its own root.
         archived: instants that left its active timeline.
         timeline: its own, afterwards.
-        undone: pending commits of dead writers that were undone.
+        undone: pending commits of dead writers that were rolled back.
     """
 
     deleted: tuple[str, ...]
@@ -110,23 +111,24 @@ class Maintained:
 def maintain(
     access: TableContext, own: Timeline, data: Timeline, policies: MetadataPolicies | None = None
 ) -> Maintained | None:
-    """Clean and archive a metadata table; None when neither is due, and then nothing is read.
+    """Clean and archive a metadata table; None if neither is due, and then nothing is read.
 
-    First undoes the pending commits that nobody will complete: they would end both for ever.
+    Pending commits that no writer will complete are rolled back first. They would block cleaning
+    and archival for ever.
 
     Args:
         access: the data table.
         own: the metadata table's timeline, as last known.
         data: the data table's, as last known; an older one keeps more.
-        policies: how much stays; beside Apache's defaults for the data table when left out.
+        policies: how much is kept; None for those of Apache's defaults for the data table.
     """
-    policies = policies or MetadataPolicies.beside()
+    policies = policies or MetadataPolicies.for_data_table()
     clock = access.timeline.clock
     undone: tuple[Instant, ...] = ()
     if abandoned_commits(own, data):
         own, undone = _undo_abandoned(access)
     is_clean_due = _is_clean_due(own, policies.cleaning, clock)
-    archival_policy = policies.archival.beside(policies.cleaning, own, clock)
+    archival_policy = policies.archival.with_commits_of_cleaning(policies.cleaning, own, clock)
     is_long = bool(plan(own, archival_policy, _keep_from(own, data)))
     if not (is_clean_due or is_long):
         return Maintained((), (), own, undone) if undone else None
@@ -137,7 +139,7 @@ def maintain(
 
 
 def _undo_abandoned(access: TableContext) -> tuple[Timeline, tuple[Instant, ...]]:
-    """Undo commits of the metadata table that nobody will complete.
+    """Roll back commits of the metadata table that no writer will complete.
 
     Returns:
         The metadata table's timeline afterwards, and the commits.
@@ -157,7 +159,7 @@ def _undo_abandoned(access: TableContext) -> tuple[Timeline, tuple[Instant, ...]
 
 
 def _is_clean_due(own: Timeline, policy: CleaningPolicy, clock: TimelineClock) -> bool:
-    """Whether a compaction has made versions that need not stay, or a clean was left undone."""
+    """Whether a compaction has made versions that may be deleted, or a clean is pending."""
     if own.pending(Action.CLEAN):
         return True
     compactions, last = own.completed(Action.COMMIT), cleaning.last_clean(own)
@@ -174,7 +176,7 @@ def _is_clean_due(own: Timeline, policy: CleaningPolicy, clock: TimelineClock) -
 
 
 def _retained_from(own: Timeline, policy: CleaningPolicy, clock: TimelineClock) -> str:
-    """The commit as of which all stays, as of the newest one; "" when that is everything."""
+    """The earliest commit to retain, as of the newest commit; "" to retain everything."""
     newest = max((i.requested_at for i in own.completed(*COMMITS)), default=INITIAL)
     if newest.startswith(INITIAL):
         return ""
@@ -183,10 +185,10 @@ def _retained_from(own: Timeline, policy: CleaningPolicy, clock: TimelineClock) 
 
 
 def _keep_from(own: Timeline, data: Timeline) -> Iterator[str]:
-    """What the data table's timeline still speaks of.
+    """The instants that the data table's timeline still refers to.
 
-    The instant that made the metadata table stays while there is something from before it: it says
-    that this need not be told of.
+    The instant that built the metadata table is kept while the data table has older instants on its
+    timeline, because it shows that they are included.
     """
     yield from limit_of_metadata_table(data)
     made = first_initial(own)
@@ -197,7 +199,7 @@ def _keep_from(own: Timeline, data: Timeline) -> Iterator[str]:
 
 
 def _as_table(access: TableContext) -> TableContext:
-    """The metadata table, under its data table's lock; nobody is to be told of its changes."""
+    """The metadata table, under its data table's lock; no participant is informed of changes."""
     storage = FolderStorage(access.storage, METADATA_FOLDER)
     clock = access.timeline.clock
     instants = TimelineStore.of_table(storage, read_properties(storage), clock=clock)
@@ -205,9 +207,9 @@ def _as_table(access: TableContext) -> TableContext:
 
 
 def _clean(metadata: TableContext, own: Timeline, policy: CleaningPolicy) -> tuple[str, ...]:
-    """Finish what was planned, or plan; returns what was deleted."""
-    taken_up = ((one, cleaning.take_up(metadata, one)) for one in own.pending(Action.CLEAN))
-    todo = [(one, plan) for one, plan in taken_up if plan is not None]
+    """Execute pending cleans, or plan one; returns what was deleted."""
+    claimed = ((one, cleaning.claim(metadata, one)) for one in own.pending(Action.CLEAN))
+    todo = [(one, plan) for one, plan in claimed if plan is not None]
     if not todo:
         requested = cleaning.request(metadata, partial(_view_at, metadata), policy)
         todo = [requested] if requested else []

@@ -1,22 +1,22 @@
 """Restore: every write after a commit is undone, the newest first.
 
-Queries see the table lose its newest commits one by one; writers are refused until the restore has
-ended. One that died is gone on with, whoever began it, Apache Hudi included. The steps, and what a
-crash right after each leaves:
+Queries see the table lose its newest commits one by one. Writers are refused until the restore has
+completed. Any writer may complete a restore whose writer died, also one of Apache Hudi. The steps,
+and what a crash right after each leaves:
 
-1. requested                              a plan that stands
+1. requested                              a pending plan
 2. the metadata table is dropped, inflight
                                           the same, of a table that is read by listing
-3. of each instant: unpublish, files, forget
+3. of each instant: unpublish, delete files, forget
                                           some are undone, the others are in the plan
 4. publish                                the restore is completed
-5. rollbacks that were pending            rollbacks of instants that are gone
+5. forget rollbacks that were pending     rollbacks of instants that no longer exist
 
-The metadata table is not rolled back with the commits, so it goes before anything else does; it is
-built again afterwards (``Table.rebuild_metadata_table``), or by the next writer that keeps one.
-Source: ``RestorePlanActionExecutor``, ``BaseRestoreActionExecutor``,
-``RestoreInstantComparatorFactory`` of Apache Hudi 1.2.0, which also deletes completed rollbacks;
-they stay here, since they tell late writers that they were fenced.
+The metadata table is not rolled back with the commits, so it is dropped first. It is built again
+afterwards (``operations.metadata_table``), or by the next writer that keeps one. Source:
+``RestorePlanActionExecutor``, ``BaseRestoreActionExecutor``, ``RestoreInstantComparatorFactory`` of
+Apache Hudi 1.2.0, which also deletes completed rollbacks; they are kept here, because late writers
+see from them that they were fenced.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _log = logging.getLogger(__name__)
 
 
 def pending_restore(timeline: Timeline, store: TimelineStore) -> tuple[Instant, RestorePlan] | None:
-    """The restore that was begun and has not ended, if there is one."""
+    """The restore that has begun and not completed, if there is one."""
     for instant in timeline.pending(Action.RESTORE):
         return instant, store.read_restore_plan(instant.requested_at)
     return None
@@ -58,8 +58,9 @@ def pending_restore(timeline: Timeline, store: TimelineStore) -> tuple[Instant, 
 def plan_restore(timeline: Timeline, restore_to: str, is_merge_on_read: bool) -> RestorePlan:
     """The writes that come after a completed commit, in the order in which they are undone.
 
-    After is what completed later, or has not completed. A compaction counts by its request: what
-    was written since belongs to the slices that it opened. Clusterings that are pending go first.
+    A write comes after if it completed later, or has not completed. A compaction counts by its
+    request, because rows written since belong to the slices that it opened. Pending clusterings are
+    undone first.
 
     Args:
         timeline: the active one.
@@ -86,7 +87,7 @@ def plan_restore(timeline: Timeline, restore_to: str, is_merge_on_read: bool) ->
 
 
 def check_restorable(plan: RestorePlan, timeline: Timeline, access: TableContext) -> None:
-    """Pass when undoing these instants brings the whole state back.
+    """Pass if undoing these instants brings the whole state back.
 
     Raises:
         Refused: a later savepoint, a pending clean, files that were cleaned, or writes that were
@@ -104,18 +105,18 @@ def restore(
     restore_to: str | None,
     is_merge_on_read: bool,
 ) -> tuple[Instant, list[RollbackPlan]]:
-    """Bring the state as of a commit back; a restore that is pending is finished instead.
+    """Bring back the state as of a commit; a pending restore is completed instead.
 
     Args:
         access: the table.
-        restore_to: requested time of the commit, or of its savepoint; None only finishes.
+        restore_to: requested time of the commit, or of its savepoint; None only completes.
         is_merge_on_read: see ``plan_restore``.
 
     Returns:
         The completed restore, and what was deleted of each instant.
 
     Raises:
-        InvalidConfig: no such commit, or another restore is pending, or nothing to finish.
+        InvalidConfig: no such commit; or another restore is pending, or none to complete.
         Refused: see ``check_restorable``.
     """
     with access.lock.hold(LOCK_WAIT_S) as lease:
@@ -169,10 +170,10 @@ def _obstacles(
 def _logs_of_later_commits(
     kept: Mapping[str, Iterable[str]], restore_to: str, timeline: Timeline, store: TimelineStore
 ) -> set[str]:
-    """Logs that a savepoint lists beyond its commit's state: an earlier restore took them back.
+    """Logs that a savepoint lists beyond its commit's state: an earlier restore deleted them.
 
-    In table version 6 it lists all logs of a slice. Which of them belong to the state is known of
-    the commits on the active timeline; of archived ones none is missed.
+    In table version 6 it lists all logs of a slice. Only commits on the active timeline show which
+    logs belong to the state, so logs of archived commits are not required.
     """
     if not store.version.logs_name_their_slice:
         return set()
@@ -200,28 +201,28 @@ def _request(
     requested = Instant(at, Action.RESTORE, State.REQUESTED)
     lease.check()
     access.timeline.create(requested, encode_restore_plan(plan))
-    lease.check()  # created late, it may lack a commit: ``_with_later_commits``
+    lease.check()  # if it came late, it may lack a commit: ``_with_later_commits``
     return requested, plan
 
 
 def _with_later_commits(
     plan: RestorePlan, pending: Instant, timeline: Timeline, is_merge_on_read: bool
 ) -> RestorePlan:
-    """A plan that was found, with the writes that came between its time and its creation.
+    """A plan that was found, with the writes between its time and its creation.
 
-    Its writer may have lost the lock before it created the plan. What others completed until then
-    came before the restore, so the restore undoes it, too.
+    Its writer may have lost the lock before it created the plan. Commits that completed until then
+    came before the restore, so the restore undoes them, too.
     """
     if plan.restore_to not in {i.requested_at for i in timeline.completed(*COMMITS)}:
         return plan  # of another format, or of a commit that was archived since
     known = {one.requested_at for one in plan.instants}
     now = plan_restore(timeline, plan.restore_to or "", is_merge_on_read).instants
-    standing = {i.requested_at: i for i in timeline.instants if i.action.is_write}
+    on_timeline = {i.requested_at: i for i in timeline.instants if i.action.is_write}
     missing = [
         one
         for one in now
         if one.requested_at not in known
-        and (standing[one.requested_at].completed_at or one.requested_at) > pending.requested_at
+        and (on_timeline[one.requested_at].completed_at or one.requested_at) > pending.requested_at
     ]
     for one in missing:
         _log.warning("%s also undoes %s, which its plan does not name", pending, one.requested_at)
@@ -253,19 +254,19 @@ def _execute(
 def _undo(
     access: TableContext, instant: UndoneInstant, files: Sequence[str], lease: Lease
 ) -> RollbackPlan:
-    """Take one instant off the timeline, with its files; done in part, it is done again."""
+    """Remove one instant and its files; it may have been removed in part before."""
     name = instant.requested_at
-    standing = _write_of(access.timeline.load(), name)
-    if standing is not None:
+    current = _write_of(access.timeline.load(), name)
+    if current is not None:
         access.timeline.withdraw_all(name, lease.check)
     lease.check()
-    if standing is not None and standing.is_completed:
-        access.timeline.unpublish(standing)
-        standing = _write_of(access.timeline.load(), name)
+    if current is not None and current.is_completed:
+        access.timeline.unpublish(current)
+        current = _write_of(access.timeline.load(), name)
     lease.check()
     access.delete_files(files)
-    if standing is not None:
-        access.timeline.forget(standing)
+    if current is not None:
+        access.timeline.forget(current)
     drop_markers(access.storage, name)
     return RollbackPlan(name, instant.action, as_planned(access.storage, files))
 
@@ -276,7 +277,7 @@ def _write_of(timeline: Timeline, requested_at: str) -> Instant | None:
 
 
 def _forget_rollbacks(access: TableContext, timeline: Timeline, plan: RestorePlan) -> None:
-    """Forget pending rollbacks of what is gone; Apache Hudi leaves one for each instant."""
+    """Forget pending rollbacks of undone instants; Apache Hudi leaves one for each instant."""
     undone = {instant.requested_at for instant in plan.instants}
     for rollback in timeline.pending(Action.ROLLBACK):
         if access.timeline.read_rollback_plan(rollback.requested_at).instant in undone:

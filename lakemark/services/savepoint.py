@@ -1,4 +1,4 @@
-"""Savepoints: the files of one commit's state, which cleaning leaves alone until it is deleted.
+"""Savepoints: the files of one commit's state, which cleaning keeps until it is deleted.
 
 A savepoint has the requested time of the commit that it keeps. Source: ``SavepointActionExecutor``,
 ``SavepointHelpers`` of Apache Hudi 1.2.0.
@@ -46,7 +46,7 @@ def plan_savepoint(
 def create_savepoint(
     access: TableContext, requested_at: str, slices_as_of: SlicesAsOf, user: str, comment: str
 ) -> SavepointMetadata:
-    """Keep the state as of a completed commit; one that was begun and not ended is ended.
+    """Keep the state as of a completed commit; a pending savepoint is completed.
 
     Raises:
         InvalidConfig: no such commit is on the active timeline.
@@ -67,20 +67,20 @@ def create_savepoint(
 
 
 def plan_deletion(access: TableContext, requested_at: str) -> SavepointMetadata:
-    """What ``delete_savepoint`` would let go: nothing of one that is pending. Errors as there."""
-    found = _standing(access.timeline.load(), requested_at)
+    """The files that ``delete_savepoint`` would release; errors as there."""
+    found = _find(access.timeline.load(), requested_at)
     return access.timeline.read_savepoint(found) if found.is_completed else SavepointMetadata()
 
 
 def delete_savepoint(access: TableContext, requested_at: str) -> None:
-    """Let cleaning have the files again; a savepoint that was begun and not ended goes, too.
+    """Let cleaning delete the files again; a pending savepoint is removed, too.
 
     Raises:
         InvalidConfig: there is no savepoint of that instant.
         Refused: a restore is pending.
     """
     with access.lock.hold(LOCK_WAIT_S) as lease:
-        found = _standing(access.timeline.load(), requested_at)
+        found = _find(access.timeline.load(), requested_at)
         lease.check()
         if found.is_completed:
             access.timeline.unpublish(found)
@@ -100,8 +100,8 @@ def _plan(
     return SavepointMetadata.of(slices, user, comment, time.time_ns() // 1_000_000)
 
 
-def _standing(timeline: Timeline, requested_at: str) -> Instant:
-    """The savepoint of that instant, ended or not."""
+def _find(timeline: Timeline, requested_at: str) -> Instant:
+    """The savepoint of that instant, completed or pending."""
     check_no_restore(timeline)
     for instant in timeline.instants:
         if instant.action is Action.SAVEPOINT and instant.requested_at == requested_at:
@@ -111,7 +111,7 @@ def _standing(timeline: Timeline, requested_at: str) -> Instant:
 
 
 def check_may_keep(timeline: Timeline, store: TimelineStore, requested_at: str) -> None:
-    """Pass when the state as of the instant is there as a whole, and stays while it is kept.
+    """Pass if the state as of the instant is complete, and nothing pending will change it.
 
     Errors as for ``create_savepoint``.
     """
@@ -123,19 +123,21 @@ def check_may_keep(timeline: Timeline, store: TimelineStore, requested_at: str) 
         )
         raise InvalidConfig(message)
     if any(i.requested_at == requested_at for i in timeline.completed(Action.SAVEPOINT)):
-        message = f"savepoint {requested_at} exists; delete it first to make it anew"
+        message = f"savepoint {requested_at} exists; delete it first to create it again"
         raise Refused(message)
     for clean in timeline.pending(Action.CLEAN):
-        message = f"{clean} may be deleting these files; end it first: lakemark table clean --run"
+        message = (
+            f"{clean} may be deleting these files; complete it first: lakemark table clean --run"
+        )
         raise Refused(message)
     check_not_cleaned(timeline, store, requested_at)
 
 
 def check_not_cleaned(timeline: Timeline, store: TimelineStore, requested_at: str) -> None:
-    """Pass when no clean can have removed files of the state as of the instant.
+    """Pass if no clean can have deleted files of the state as of the instant.
 
     Raises:
-        Refused: one can: it retained later commits only, or counted file versions.
+        Refused: a clean retained later commits only, or counted file versions.
         CorruptData: a clean is damaged.
     """
     for clean in timeline.completed(Action.CLEAN):

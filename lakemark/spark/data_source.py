@@ -19,12 +19,12 @@ from pyspark.sql.types import StructType
 
 from lakemark.errors import InvalidConfig
 from lakemark.model.file_slice import FileSlice
+from lakemark.operations.open_table import open_table
 from lakemark.read.queries import Incremental, Query, ReadOptimized, Snapshot
 from lakemark.read.scan import Scan
 from lakemark.spark.read import read_slice
 from lakemark.spark.types import spark_schema
 from lakemark.storage import StorageLocation
-from lakemark.table import open_table
 
 try:
     from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition

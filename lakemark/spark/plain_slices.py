@@ -15,13 +15,13 @@ from lakemark.config import keys
 from lakemark.errors import SnapshotChanged
 from lakemark.model.file_slice import FileSlice
 from lakemark.model.meta_columns import without_meta_columns
+from lakemark.operations.open_table import OpenTable
 from lakemark.read.scan import Scan
 from lakemark.schema import avro
 from lakemark.spark.types import is_read_alike
-from lakemark.table import Table
 
 
-def plain_slices(table: Table, scan: Scan) -> list[FileSlice]:
+def plain_slices(table: OpenTable, scan: Scan) -> list[FileSlice]:
     """The slices of a scan that Spark reads exactly as lakemark does.
 
     Reads the metadata of each commit that wrote one of the files, once.
@@ -60,7 +60,7 @@ def is_streaming_sink_file(path: str) -> bool:
     return "_spark_metadata" in path.split("/")
 
 
-def _schema_of_commit(table: Table, requested_at: str) -> pa.Schema | None:
+def _schema_of_commit(table: OpenTable, requested_at: str) -> pa.Schema | None:
     """The columns of the files of a commit; None if they are unknown."""
     commit = table.timeline.find(requested_at)
     if commit is None or not (commit.is_completed and commit.action.is_ingest):

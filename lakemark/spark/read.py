@@ -26,13 +26,13 @@ from pyspark.sql import DataFrame, SparkSession
 from lakemark.errors import InvalidConfig, SnapshotChanged
 from lakemark.merge.custom.api import CustomMerger
 from lakemark.model.file_slice import FileSlice
+from lakemark.operations.open_table import LATEST, open_table
 from lakemark.read.queries import Incremental, Query
 from lakemark.read.scan import Scan
 from lakemark.spark.conditions import column_named, spark_condition
 from lakemark.spark.plain_slices import is_streaming_sink_file, plain_slices
 from lakemark.spark.types import arrow_for_spark, spark_schema
 from lakemark.storage import StorageLocation, canonical_url
-from lakemark.table import LATEST, open_table
 
 #: Spark's scheme for each scheme of ``canonical_url``; Azure's also needs the account in the URL.
 _SPARK_SCHEMES = {"file": "file", "s3": "s3a", "gs": "gs"}
@@ -85,7 +85,8 @@ def read_table(
         SnapshotChanged: the table changed meanwhile; call again.
         CorruptData, Unsupported: as ``Table.scan``.
     """
-    table = open_table(StorageLocation(os.fspath(path), dict(storage_options or {})), mergers)
+    location = StorageLocation(os.fspath(path), dict(storage_options or {}))
+    table = open_table(location, mergers=mergers)
     scan = table.scan(query, columns, where)
     root = _spark_root(table.location.url) if spark_reads_files else None
     # Rows of an incremental query are selected by commit, which only lakemark does.

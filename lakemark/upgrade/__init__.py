@@ -1,1 +1,1 @@
-"""A table of one version becomes one of another, on request."""
+"""Changes the version of a table, on request."""

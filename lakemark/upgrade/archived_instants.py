@@ -1,4 +1,4 @@
-"""The instants of an archive with all that it keeps of them, to be written to another archive."""
+"""The instants of an archive with all their metadata, to be written to another archive."""
 
 from __future__ import annotations
 

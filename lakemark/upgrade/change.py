@@ -1,18 +1,18 @@
 """Changes the version of a table, whole or not at all.
 
-The table is what ``hoodie.properties`` says it is, so that one file is the line between the two
-versions. The steps, and what a crash right after each leaves, all of it under the table's lock:
+``hoodie.properties`` decides which version a table has, so replacing this one file is the change.
+The steps, all under the table's lock, and what a crash right after each leaves:
 
 1. metadata table dropped, and the new properties announced: a writer that takes the lock over and
    finds them makes step 4 fail (on a store that compares before it replaces)
-                                 a table without one; the next writer makes it anew
-2. what an older attempt left in the place of the new timeline is deleted
+                                 a table without one; the next writer builds it again
+2. files that an older attempt left at the path of the new timeline are deleted
                                  the same
-3. archive and timeline written in the new layout, beside the old ones
-                                 files that nobody reads; step 2 of the next attempt
+3. archive and timeline written in the new layout, next to the old ones
+                                 files that are not read; step 2 of the next attempt
 4. **properties replaced**       the table has the new version
 5. old timeline and archive deleted
-                                 files that nobody reads; ``change_version`` again deletes them,
+                                 files that are not read; ``change_version`` again deletes them,
                                  but for an archive of version 6
 
 Apache Hudi moves file by file and replaces the properties last; a crash in between leaves a
@@ -51,7 +51,7 @@ from lakemark.upgrade.timeline_files import Move, content_of, moves
 from lakemark.view.file_lister import StorageFileLister, data_file, list_data_objects
 from lakemark.view.view_loader import load_view
 
-#: What a version change ends itself: it rolls back, or compacts.
+#: Pending actions that a version change completes itself: it rolls back, or compacts.
 _ENDED = (*COMMITS, Action.ROLLBACK, Action.COMPACTION)
 
 #: The old archive of a table that Apache Hudi upgraded tells readers how to read the new one.
@@ -60,13 +60,13 @@ _NOWHERE = ".hoodie/.none"
 
 @dataclass(frozen=True, slots=True)
 class VersionChange:
-    """What a change of version does to what is there.
+    """What a change of version does to the table.
 
     Attributes:
         before: the table's properties.
         after: the same in the new version.
-        moves: the files of the active timeline that are written anew; none where the layout stays.
-        archived: the instants whose archive is written anew.
+        moves: the files of the active timeline to rewrite; empty if the layout stays the same.
+        archived: the instants whose archive is rewritten.
         metadata_partitions: of the metadata table, which is dropped.
     """
 
@@ -90,7 +90,7 @@ def needs_compaction(before: FormatVersion, after: FormatVersion) -> bool:
 def plan_change(
     access: TableContext, version: FormatVersion, partition_fields: Sequence[str] | None = None
 ) -> VersionChange:
-    """What ``change_version`` would do as of now, once nothing is pending.
+    """What ``change_version`` would do now, once nothing is pending.
 
     Args:
         access: of the table.
@@ -98,8 +98,8 @@ def plan_change(
         partition_fields: see ``properties_of``.
 
     Raises:
-        Refused: something stands in the way; the message says what to do first.
-        InvalidConfig: the version has no words for how the table merges.
+        Refused: the change is not possible now; the message says what to do first.
+        InvalidConfig: the version has no settings for how the table merges.
         Unsupported: a metadata table, or a payload, that is not written here.
     """
     timeline = access.timeline.load()
@@ -110,7 +110,7 @@ def plan_change(
 def change_version(
     access: TableContext, version: FormatVersion, partition_fields: Sequence[str] | None = None
 ) -> VersionChange:
-    """Make the table one of another version; of one that is, delete what a dead attempt left.
+    """Change the version; if the table has it already, delete files of a dead attempt.
 
     Args:
         access: of the table.
@@ -118,7 +118,7 @@ def change_version(
         partition_fields: see ``properties_of``.
 
     Returns:
-        What was done. Errors as for ``plan_change``, and ``Refused`` for whatever is pending.
+        What was done. Errors as for ``plan_change``, and ``Refused`` if anything is pending.
     """
     with access.lock.hold(LOCK_WAIT_S) as lease:
         timeline = access.timeline.load()
@@ -173,9 +173,9 @@ def _planned(
     is_moved = old.names_completion != new.names_completion
     if is_moved and old.folder == new.folder:
         message = (
-            f"{storage.location.url}: its timeline lies in {old.folder}, where that of version "
-            f"{version} has its place ({keys.TIMELINE_PATH} is empty), so the two cannot stand "
-            "side by side; leave the table in its version, or let Apache Hudi change it"
+            f"{storage.location.url}: its timeline is in {old.folder}, which is also the folder of "
+            f"version {version} ({keys.TIMELINE_PATH} is empty), so both timelines cannot exist at "
+            "the same time; leave the table in its version, or let Apache Hudi change it"
         )
         raise Refused(message)
     return VersionChange(
@@ -188,7 +188,7 @@ def _planned(
 
 
 def _check_logs(storage: Storage, change: VersionChange) -> None:
-    """In version 6 a commit completed when its file was written: that says what its logs change."""
+    """Pass if the store keeps file times: in version 6 they are completion times of commits."""
     is_downgrade = change.after.version < FormatVersion.V8 <= change.before.version
     if not is_downgrade or _keeps_times(storage):
         return
@@ -202,7 +202,7 @@ def _check_logs(storage: Storage, change: VersionChange) -> None:
 
 
 def _check_merged(access: TableContext, change: VersionChange, timeline: Timeline) -> None:
-    """A commit since the compaction has logs that the new version would read otherwise."""
+    """Pass if no log is left that the new version would read differently."""
     before, after = FormatVersion(change.before.version), FormatVersion(change.after.version)
     if not change.before.is_merge_on_read or not needs_compaction(before, after):
         return
@@ -258,7 +258,7 @@ def _keep_modified_at(storage: Storage, move: Move) -> None:
 def _delete_leftovers(
     storage: Storage, layout: TimelineLayout, kept: set[str], lease: Lease
 ) -> None:
-    """Delete what lies in the place of a timeline that the table does not have."""
+    """Delete files at the path of a timeline that the table does not have."""
     _, objects = storage.list_folder(layout.folder)
     instants = (o.path for o in objects if layout.parse(o.name) is not None)
     leftovers = sorted({*instants, *_archive_paths(storage, layout)} - kept)
@@ -267,11 +267,11 @@ def _delete_leftovers(
 
 
 def _archive_paths(storage: Storage, layout: TimelineLayout) -> list[str]:
-    """Files of an archive, which may lie in version 6 in ``.hoodie`` itself, beside all else."""
+    """Files of an archive; in version 6 it may be in ``.hoodie`` itself, next to other files."""
     is_apart = layout.archive_folder != layout.folder
     found = storage.list_tree(layout.archive_folder) if is_apart else ()
-    beside = () if is_apart else storage.list_folder(layout.folder)[1]
-    return [info.path for info in (*found, *(o for o in beside if is_archive_log(o.name)))]
+    mixed = () if is_apart else storage.list_folder(layout.folder)[1]
+    return [info.path for info in (*found, *(o for o in mixed if is_archive_log(o.name)))]
 
 
 def _delete_timeline(storage: Storage, change: VersionChange, lease: Lease) -> None:

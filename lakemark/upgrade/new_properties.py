@@ -36,7 +36,7 @@ from lakemark.config.table_properties import (
 )
 from lakemark.model.format_version import FormatVersion
 
-#: What is said anew; all else stays.
+#: Keys that are written again in the new version; all others stay.
 _VERSIONED = frozenset(
     {
         keys.TABLE_VERSION,

@@ -14,13 +14,13 @@ from lakemark.config.table_properties import TableType
 from lakemark.index.bucket import BucketIndex
 from lakemark.index.partition_changes import deciding_columns, find_partition_changes
 from lakemark.model.meta_columns import RECORD_KEY
+from lakemark.operations.file_group_assigner import FileGroupAssignment
 from lakemark.write.file_group_write import write_file_group
 from lakemark.write.partitioner import Bucket, divide
 from lakemark.write.write_context import WriteContext
 from sinks.audit import RecordsRead
 from sinks.dead_letters import changes_of, first_reject
 from sinks.hudi.exchange import Portion, Target, Written
-from sinks.hudi.file_group_assigner import FileGroupAssignment
 from sinks.hudi.partition_rule import ChangedRows
 from transforms.kafka_changes import Prepared, ToChanges
 from transforms.schema_request import SchemaRequest
@@ -85,7 +85,7 @@ class WriteBuckets:
     """Writes one bucket's file into the commit of its table."""
 
     contexts: Mapping[Target, WriteContext]
-    placements: Mapping[Target, FileGroupAssignment]
+    assignments: Mapping[Target, FileGroupAssignment]
 
     def __call__(self, target: Target, bucket: Bucket, changes: Iterable[pa.Table]) -> Written:
         """Takes the changes in order of arrival, once."""
@@ -101,13 +101,13 @@ class WriteBuckets:
         if context is None:
             deque(arriving, maxlen=0)  # nowhere to write them: they are counted, and the run stops
             return Written(target, arriving.rows, None, arriving.first_reject)
-        stat = write_file_group(context, self.placements[target].task(bucket), arriving)
+        stat = write_file_group(context, self.assignments[target].task(bucket), arriving)
         return Written(target, arriving.rows, stat, arriving.first_reject)
 
     def _look_up(self, number: int, changes: Iterable[pa.Table]) -> Written:
-        context, placement = self.contexts[Target.ROWS], self.placements[Target.ROWS]
+        context, assignment = self.contexts[Target.ROWS], self.assignments[Target.ROWS]
         appends = context.table_type is TableType.MERGE_ON_READ
-        groups = placement.groups_in(number)
+        groups = assignment.groups_in(number)
         found = find_partition_changes(context.reader, groups, changes, appends=appends)
         return Written(Target.KEYS, 0, None, partition_changes=found)
 

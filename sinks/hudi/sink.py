@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from checkpoints.checkpoint import KafkaCheckpoint
 from checkpoints.lookup import find_progress, find_table_progress
-from checkpoints.progress import DEFAULT_IDENTITY, Progress, encode_progress
+from checkpoints.progress import Progress, encode_progress
 from lakemark.config import keys
 from lakemark.config.merge_settings import merge_settings
 from lakemark.errors import (
@@ -37,7 +37,10 @@ from lakemark.errors import (
     Retriable,
     WriteConflict,
 )
+from lakemark.model.commit_metadata import WriteStat
 from lakemark.model.instant import Instant
+from lakemark.operations.open_table import OpenTable
+from lakemark.operations.table_writer import TableWriter
 from lakemark.schema.evolution import (
     MAX_EVOLVED_COLUMNS,
     Proposal,
@@ -45,15 +48,14 @@ from lakemark.schema.evolution import (
     column_count,
     evolve,
 )
-from lakemark.table import Table
 from lakemark.timeline.timeline import Timeline
+from lakemark.transaction.streamer_progress import DEFAULT_IDENTITY
 from lakemark.write.write_context import WriteContext
 from sinks.audit import NOTHING_READ, Audit, RecordsRead, audit
 from sinks.batch import BatchResult, KafkaBatch
 from sinks.hudi.exchange import Exchange, Target, Written
 from sinks.hudi.partition_rule import ChangedRows, PartitionChange
 from sinks.hudi.prepare import FindBuckets, PrepareChunk, WriteBuckets
-from sinks.hudi.table_writer import TableWriter
 from transforms.schema_request import SchemaRequest
 
 
@@ -157,7 +159,7 @@ class HudiSink:
         self._recent: list[tuple[int, int]] = []
 
     @property
-    def table(self) -> Table:
+    def table(self) -> OpenTable:
         """The pipeline's table."""
         return self._rows.table
 
@@ -358,11 +360,11 @@ class HudiSink:
 
         def open_write(may_reject: bool) -> WriteBuckets:
             contexts = {Target.ROWS: context}
-            placements = {Target.ROWS: self._rows.placement()}
+            assignments = {Target.ROWS: self._rows.assign_file_groups()}
             if may_reject and self._rejects is not None:
                 contexts[Target.REJECTS] = self._rejects.begin()
-                placements[Target.REJECTS] = self._rejects.placement()
-            return WriteBuckets(contexts, placements)
+                assignments[Target.REJECTS] = self._rejects.assign_file_groups()
+            return WriteBuckets(contexts, assignments)
 
         return open_write
 
@@ -388,7 +390,7 @@ class HudiSink:
         if rejects:
             # Columns that another writer widened meanwhile may make rows of them.
             self._rows.check_columns(self.table.store.load())
-            self._rejects.commit(rejects, {})
+            self._rejects.commit(_stats(rejects), {})
         else:
             self._rejects.cancel()
 
@@ -406,7 +408,7 @@ class HudiSink:
         if lost:
             facts[keys.SOURCE_LOST] = json.dumps(list(lost))
         progress = self._progress_metadata(end, topic_id)
-        instant = self._rows.commit(rows, {**facts, **progress}, self._check_checkpoint)
+        instant = self._rows.commit(_stats(rows), {**facts, **progress}, self._check_checkpoint)
         self._known = end
         return instant
 
@@ -448,7 +450,7 @@ def _recent(counts: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 def _audited(batch: KafkaBatch, read: RecordsRead, written: list[Written], rejected: int) -> Audit:
     rows = [w for w in written if w.target is Target.ROWS]
-    stats = [w.stat for w in rows if w.stat is not None]
+    stats = _stats(rows)
     return audit(
         batch.start,
         batch.end,
@@ -481,6 +483,11 @@ def _result(
         ignored=ignored,
         skipped=skipped,
     )
+
+
+def _stats(written: list[Written]) -> list[WriteStat]:
+    """The files that were written."""
+    return [one.stat for one in written if one.stat is not None]
 
 
 def _changed_rows(written: list[Written]) -> ChangedRows:

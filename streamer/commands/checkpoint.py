@@ -13,9 +13,10 @@ from checkpoints.checkpoint import KafkaCheckpoint
 from checkpoints.edit import plan_edit, write_checkpoint
 from checkpoints.lookup import find_progress, find_table_progress
 from checkpoints.plan import CheckpointPlan
-from checkpoints.progress import DEFAULT_IDENTITY, Progress
+from checkpoints.progress import Progress
 from lakemark.errors import InvalidConfig
-from lakemark.table import Table
+from lakemark.operations.open_table import OpenTable
+from lakemark.transaction.streamer_progress import DEFAULT_IDENTITY
 from streamer.commands.service_table import open_as_writer, open_for_service, show_work
 from streamer.commands.table import Facts
 from streamer.row_output import print_facts
@@ -50,7 +51,7 @@ def execute(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def describe(table: Table, identity: str = DEFAULT_IDENTITY) -> dict[str, object]:
+def describe(table: OpenTable, identity: str = DEFAULT_IDENTITY) -> dict[str, object]:
     """The checkpoint of a streamer, and the commit that recorded it."""
     progress = find_progress(table, table.timeline, identity)
     others = sorted(find_table_progress(table, table.timeline).streamers.keys() - {identity})

@@ -15,8 +15,8 @@ import yaml
 from rich.console import Console
 from rich.markup import escape
 
+from lakemark.operations.open_table import OpenTable, open_table
 from lakemark.storage import StorageLocation
-from lakemark.table import Table, open_table
 from streamer import broker, display, pipeline, row_output
 from streamer.commands import table as table_command
 from streamer.commands.broker import FOLDER as BROKER_FOLDER
@@ -140,10 +140,12 @@ def show(config: PipelineConfig, lag: Mapping[int, int], console: Console) -> No
     console.print(f"unread records: {unread or 'not known'}", highlight=False)
 
 
-def _show_rows(table: Table, console: Console) -> None:
+def _show_rows(table: OpenTable, console: Console) -> None:
     console.rule("the latest orders")
     columns = ["order_id", "customer", "status", "amount", "quantity", "updated_at"]
-    newest = table.snapshot(columns).read_all().sort_by([("updated_at", "descending")])
+    newest = (
+        table.scan(columns=columns).to_reader().read_all().sort_by([("updated_at", "descending")])
+    )
     shown = newest.slice(0, _SHOWN_ROWS)
     row_output.print_rows(shown.to_batches(), console)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lakemark.errors import InvalidConfig
+from lakemark.execution.runner import Runner
 from lakemark.merge.custom.load import load_merger
+from lakemark.operations.open_table import Coordination, OpenTable, open_table
 from lakemark.storage import StorageLocation
-from lakemark.table import Table, open_table
 
 
 def open_named_table(
@@ -15,7 +16,9 @@ def open_named_table(
     options: Sequence[str],
     mergers: Sequence[str] = (),
     timezone: str | None = None,
-) -> Table:
+    coordination: Coordination | None = None,
+    runner: Runner | None = None,
+) -> OpenTable:
     """Open the table at a path or URL, with ``NAME=VALUE`` options for its store.
 
     Args:
@@ -23,6 +26,8 @@ def open_named_table(
         options: of the store.
         mergers: class paths of mergers, for a table with a custom merger.
         timezone: the zone of its instants, if its timeline is in local time.
+        coordination: the lock and multi-writer settings, to change the table.
+        runner: executes the tasks; None for threads of this process.
 
     Raises:
         InvalidConfig: an option has no ``=``, or a class is not a merger.
@@ -33,4 +38,10 @@ def open_named_table(
         message = "--storage expects NAME=VALUE, each name once"
         raise InvalidConfig(message)
     loaded = [load_merger(path) for path in mergers]
-    return open_table(StorageLocation(table, pairs), loaded, timezone)
+    return open_table(
+        StorageLocation(table, pairs),
+        mergers=loaded,
+        timezone=timezone,
+        coordination=coordination,
+        runner=runner,
+    )

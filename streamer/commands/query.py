@@ -11,11 +11,11 @@ from rich.console import Console
 
 from lakemark.errors import InvalidConfig, Refused
 from lakemark.model.meta_columns import without_meta_columns
+from lakemark.operations.open_table import OpenTable
 from lakemark.read.cdc.scan import CdcScan
 from lakemark.read.queries import Incremental, Query, ReadOptimized, Snapshot
 from lakemark.read.scan import Scan
 from lakemark.read.where import check_syntax
-from lakemark.table import Table
 from streamer import row_output
 from streamer.commands.location import open_named_table
 from streamer.wording import counted
@@ -45,7 +45,7 @@ def execute(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _scan(table: Table, query: Query | None, arguments: argparse.Namespace) -> Scan | CdcScan:
+def _scan(table: OpenTable, query: Query | None, arguments: argparse.Namespace) -> Scan | CdcScan:
     """Plan the query; before the first commit it reads nothing, but is checked as usual."""
     if query is None:
         return table.changes(arguments.begin, arguments.end)

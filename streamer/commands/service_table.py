@@ -5,35 +5,33 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from rich.console import Console
 
 from lakemark.config.property_check import check_allows
 from lakemark.config.property_rule import Purpose
 from lakemark.errors import InvalidConfig
-from lakemark.execution.runner import LocalRunner, Runner
+from lakemark.execution.runner import LazyRunner, LocalRunner, Runner
 from lakemark.model.rollback_plan import RollbackPlan
+from lakemark.operations.open_table import OpenTable
+from lakemark.operations.write_checks import check_maintainable
 from lakemark.services.cleaning_plan import CleaningPolicy, Retention
 from lakemark.storage import canonical_url
-from lakemark.table import Table
 from lakemark.timeline.locks.open_lock import LockProviderName
-from lakemark.timeline.timeline import Timeline
 from lakemark.transaction.instant_files import names_of
 from lakemark.transaction.multi_writer import LONGEST_CLOCK_SKEW_MS
-from lakemark.view.file_system_view import FileSystemView
 from streamer.commands.location import open_named_table
 from streamer.commands.table import Facts, show_rows
 from streamer.config.concurrency import ConcurrencyConfig
 from streamer.config.load import load
 from streamer.config.pipeline import PipelineConfig
 from streamer.config.secrets import build_redactor
-from streamer.table_setup import agree_with_others, check_kept
+from streamer.table_setup import coordination_of
 
 _COMMITS_RETAINED = 10
 
 
-def open_for_service(arguments: argparse.Namespace, mergers: Sequence[str] = ()) -> Table:
+def open_for_service(arguments: argparse.Namespace, mergers: Sequence[str] = ()) -> OpenTable:
     """Open the named table for a table service.
 
     Raises:
@@ -42,12 +40,12 @@ def open_for_service(arguments: argparse.Namespace, mergers: Sequence[str] = ())
         TimelineZoneUnknown: its timeline is in local time, and its zone is not known.
     """
     table = open_as_writer(arguments, mergers)
-    check_kept(table)
+    check_maintainable(table)
     _check_zone(table, arguments)
     return table
 
 
-def open_ignoring_metadata_table(arguments: argparse.Namespace) -> Table:
+def open_ignoring_metadata_table(arguments: argparse.Namespace) -> OpenTable:
     """Open the table for a command that drops the metadata table, or does not change it."""
     table = open_as_writer(arguments)
     bare = table.properties.without_metadata_table()
@@ -56,7 +54,7 @@ def open_ignoring_metadata_table(arguments: argparse.Namespace) -> Table:
     return table
 
 
-def open_as_writer(arguments: argparse.Namespace, mergers: Sequence[str] = ()) -> Table:
+def open_as_writer(arguments: argparse.Namespace, mergers: Sequence[str] = ()) -> OpenTable:
     """Open the named table, with the lock of its writers, as one of several writers.
 
     A command always works in multi-writer mode: it takes the lock, waits for the clock skew, and
@@ -66,10 +64,14 @@ def open_as_writer(arguments: argparse.Namespace, mergers: Sequence[str] = ()) -
     given = {option.partition("=")[0] for option in arguments.storage}
     known = {} if config is None else config.table.location().options
     options = [f"{name}={value}" for name, value in known.items() if name not in given]
-    zone = _timezone(arguments, config)
-    table = open_named_table(arguments.table, [*options, *arguments.storage], mergers, zone)
-    agree_with_others(table, _concurrency(arguments, config))
-    return table
+    return open_named_table(
+        arguments.table,
+        [*options, *arguments.storage],
+        mergers,
+        _timezone(arguments, config),
+        coordination_of(_concurrency(arguments, config)),
+        LazyRunner(lambda: chosen_runner(arguments)),
+    )
 
 
 def _timezone(arguments: argparse.Namespace, config: PipelineConfig | None) -> str | None:
@@ -81,7 +83,7 @@ def _timezone(arguments: argparse.Namespace, config: PipelineConfig | None) -> s
     return config.table.timeline_timezone if is_main else None
 
 
-def _check_zone(table: Table, arguments: argparse.Namespace) -> None:
+def _check_zone(table: OpenTable, arguments: argparse.Namespace) -> None:
     """Check that the command can generate instant times, unless it only plans.
 
     Raises:
@@ -142,34 +144,19 @@ def _possible_skew_ms(skew_ms: int) -> int:
     return skew_ms
 
 
-def use_chosen_runner(table: Table, arguments: argparse.Namespace) -> None:
-    """Delete files with the runner that ``--runner`` names.
-
-    Raises:
-        SessionFailed: Spark did not start.
-    """
-    table.access = replace(table.access, runner=chosen_runner(arguments))
-
-
 def chosen_runner(arguments: argparse.Namespace) -> Runner:
     """The runner that ``--runner`` names.
 
     Raises:
         SessionFailed: Spark did not start.
     """
-    if arguments.runner == "local":
+    if getattr(arguments, "runner", "local") == "local":
         return LocalRunner()
     # Imported here, because only --runner spark needs Spark.
     from streamer.cluster_runner import ClusterRunner
     from streamer.session import plain_session
 
     return ClusterRunner(plain_session("lakemark table service"))
-
-
-def view_at(table: Table, timeline: Timeline) -> FileSystemView:
-    """The view of the table as of a timeline that was just loaded."""
-    table.refresh(timeline)
-    return table.view()
 
 
 def cleaning_policy(arguments: argparse.Namespace) -> CleaningPolicy:

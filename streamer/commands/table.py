@@ -16,8 +16,8 @@ from lakemark.model.action import Action
 from lakemark.model.commit_metadata import CommitMetadata
 from lakemark.model.instant import Instant
 from lakemark.model.meta_columns import without_meta_columns
-from lakemark.services.compaction import delta_commits_uncompacted
-from lakemark.table import Table
+from lakemark.operations.open_table import OpenTable
+from lakemark.services.compaction_plan import delta_commits_uncompacted
 from lakemark.timeline.clock import TimelineClock
 from sinks.audit import Audit
 from streamer.commands.location import open_named_table
@@ -44,7 +44,7 @@ def execute(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def describe(table: Table) -> Facts:
+def describe(table: OpenTable) -> Facts:
     """The properties, columns, newest commit, checkpoint and sizes of a table."""
     properties, slices = table.properties, table.view().latest_slices()
     commits = [i for i in table.timeline.completed() if i.action.is_ingest]
@@ -76,12 +76,12 @@ def describe(table: Table) -> Facts:
     }
 
 
-def timeline_rows(table: Table) -> list[Facts]:
+def timeline_rows(table: OpenTable) -> list[Facts]:
     """One row for each instant, oldest first."""
     return [_instant_row(table, instant) for instant in table.timeline.instants]
 
 
-def file_rows(table: Table) -> list[Facts]:
+def file_rows(table: OpenTable) -> list[Facts]:
     """One row for each file slice that a snapshot query reads."""
     return [
         {
@@ -127,7 +127,7 @@ def _for_programs(facts: Facts) -> Facts:
     return {name.replace(" ", "_"): fact for name, fact in facts.items()}
 
 
-def _instant_row(table: Table, instant: Instant) -> Facts:
+def _instant_row(table: OpenTable, instant: Instant) -> Facts:
     has_metadata = instant.is_completed and instant.action.is_ingest
     commit = table.store.read_commit(instant) if has_metadata else CommitMetadata()
     stats = commit.write_stats

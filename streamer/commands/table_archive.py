@@ -6,16 +6,16 @@ import argparse
 from collections.abc import Iterable
 
 from lakemark.model.instant import Instant
+from lakemark.operations.archive import archive, plan_archival
+from lakemark.operations.metadata_table import compact_and_maintain_metadata_table
 from lakemark.services.archival_plan import ArchivalPolicy
 from lakemark.services.metadata_table_services import MetadataPolicies
 from lakemark.transaction.rollback_checks import check_no_restore
-from sinks.hudi.table_services import archivable, archive, maintain_metadata_table_now
 from streamer.commands.service_table import (
     cleaning_policy,
     open_for_service,
     pipeline_of,
     show_work,
-    use_chosen_runner,
 )
 from streamer.commands.table import Facts
 from streamer.config.archival import ArchivalConfig
@@ -33,13 +33,14 @@ def execute(arguments: argparse.Namespace) -> int:
     policy = _policy(arguments)
     check_no_restore(table.timeline)
     if arguments.step == "run":
-        use_chosen_runner(table, arguments)
         done = archive(table, policy, cleaning)
         instants = done.instants if done else ()
-        maintained = maintain_metadata_table_now(table, MetadataPolicies.beside(cleaning, policy))
+        maintained = compact_and_maintain_metadata_table(
+            table, MetadataPolicies.for_data_table(cleaning, policy)
+        )
         rows = [*map(_row, instants), *_metadata_rows(maintained.archived if maintained else ())]
     else:
-        rows = [*map(_row, archivable(table, policy, cleaning))]
+        rows = [*map(_row, plan_archival(table, policy, cleaning))]
     show_work(rows, arguments, "nothing to archive")
     return 0
 

@@ -13,7 +13,9 @@ from lakemark.config.property_rule import Purpose
 from lakemark.errors import InvalidConfig, Unsupported
 from lakemark.index.repeated_keys import RepeatedKeys
 from lakemark.metadata.validation import Difference
-from lakemark.table import Table
+from lakemark.operations.metadata_table import metadata_differences, rebuild_metadata_table
+from lakemark.operations.open_table import OpenTable
+from lakemark.operations.stored_rows import repeated_keys
 from streamer.commands.service_table import open_as_writer
 from streamer.commands.table import Facts, show_rows
 from streamer.wording import counted
@@ -38,8 +40,8 @@ def execute(arguments: argparse.Namespace) -> int:
     if arguments.rebuild and arguments.step == "run":
         bare = table.properties.without_metadata_table()
         check_allows(bare, Purpose.MAINTAIN, table.location.url)
-        table.rebuild_metadata_table()
-    found = table.metadata_differences()
+        rebuild_metadata_table(table)
+    found = metadata_differences(table)
     if found:
         show_rows([_row(one) for one in found], Console(), arguments.json)
     if not arguments.json:
@@ -56,7 +58,7 @@ def _row(difference: Difference) -> Facts:
     return asdict(difference)
 
 
-def _summary(table: Table, found: list[Difference]) -> str:
+def _summary(table: OpenTable, found: list[Difference]) -> str:
     partitions = ", ".join(table.properties.metadata_partitions)
     if not partitions:
         return "the table has no metadata table; readers list storage"
@@ -66,9 +68,9 @@ def _summary(table: Table, found: list[Difference]) -> str:
     return f"{partitions} agree with the files"
 
 
-def _show_keys(table: Table, as_json: bool) -> None:
+def _show_keys(table: OpenTable, as_json: bool) -> None:
     try:
-        repeated = table.repeated_keys()
+        repeated = repeated_keys(table)
     except (InvalidConfig, Unsupported) as reason:
         if not as_json:
             print(f"record keys are not compared across partitions: {reason}")

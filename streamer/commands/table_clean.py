@@ -6,19 +6,17 @@ import argparse
 
 from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
 from lakemark.model.action import Action
-from lakemark.services.cleaning import propose, request
+from lakemark.operations.clean import clean, plan_clean, request_clean
+from lakemark.operations.metadata_table import compact_and_maintain_metadata_table
+from lakemark.operations.open_table import OpenTable
 from lakemark.services.cleaning_plan import CleaningPolicy
 from lakemark.services.metadata_table_services import Maintained, MetadataPolicies
-from lakemark.table import Table
 from lakemark.transaction.rollback_checks import check_no_restore
-from sinks.hudi.table_services import clean, maintain_metadata_table_now
 from streamer.commands.service_table import (
     cleaning_policy,
     open_for_service,
     rows_of_files,
     show_work,
-    use_chosen_runner,
-    view_at,
 )
 from streamer.commands.table import Facts
 
@@ -35,10 +33,9 @@ def execute(arguments: argparse.Namespace) -> int:
         case "plan":
             rows = _planned_rows(table, policy)
         case "schedule":
-            requested = request(table.access, lambda timeline: view_at(table, timeline), policy)
+            requested = request_clean(table, policy)
             rows = rows_of_files(requested[0].requested_at, requested[1].files) if requested else []
         case _:
-            use_chosen_runner(table, arguments)
             done = clean(table, policy)
             rows = [
                 row
@@ -46,20 +43,20 @@ def execute(arguments: argparse.Namespace) -> int:
                 for row in rows_of_files(one.instant.requested_at, one.plan.files)
             ]
             rows += _metadata_rows(
-                maintain_metadata_table_now(table, MetadataPolicies.beside(policy))
+                compact_and_maintain_metadata_table(table, MetadataPolicies.for_data_table(policy))
             )
     show_work(rows, arguments, "nothing to clean")
     return 0
 
 
-def _planned_rows(table: Table, policy: CleaningPolicy) -> list[Facts]:
+def _planned_rows(table: OpenTable, policy: CleaningPolicy) -> list[Facts]:
     """The files of pending cleans, then those of a new plan."""
     rows: list[Facts] = []
     for pending in table.timeline.pending(Action.CLEAN):
         name = pending.requested_at
         plan = table.store.read_clean_plan(name)
         rows += rows_of_files(name, plan.files) if plan else []
-    proposed = propose(table.store, table.timeline, table.view, policy)
+    proposed = plan_clean(table, policy)
     return rows if proposed is None else rows + rows_of_files(None, proposed.files)
 
 

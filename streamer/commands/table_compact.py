@@ -8,15 +8,15 @@ import sys
 from lakemark.errors import Unsupported, WriteConflict
 from lakemark.execution.runner import Runner
 from lakemark.model.compaction_plan import CompactionPlan
-from lakemark.table import Table
-from lakemark.transaction.rollback_checks import check_no_restore
-from sinks.hudi.compactions import (
+from lakemark.operations.compact import (
     Compaction,
     Planned,
     pending_compactions,
     plan_compaction,
     request_compaction,
 )
+from lakemark.operations.open_table import OpenTable
+from lakemark.transaction.rollback_checks import check_no_restore
 from streamer.commands.service_table import chosen_runner, open_for_service, show_work
 from streamer.commands.table import Facts
 
@@ -45,7 +45,7 @@ def execute(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _planned_rows(table: Table) -> list[Facts]:
+def _planned_rows(table: OpenTable) -> list[Facts]:
     """The operations of pending compactions, then those of a new plan."""
     pending = [
         row
@@ -69,7 +69,7 @@ def _operations(instant: str | None, plan: CompactionPlan) -> list[Facts]:
     ]
 
 
-def _run(table: Table, arguments: argparse.Namespace) -> list[Facts]:
+def _run(table: OpenTable, arguments: argparse.Namespace) -> list[Facts]:
     planned = pending_compactions(table)
     if not planned:
         requested = request_compaction(table)
@@ -81,7 +81,9 @@ def _run(table: Table, arguments: argparse.Namespace) -> list[Facts]:
     return [row for row in executed if row is not None]
 
 
-def _compact(table: Table, planned: Planned, runner: Runner, merger: str | None) -> Facts | None:
+def _compact(
+    table: OpenTable, planned: Planned, runner: Runner, merger: str | None
+) -> Facts | None:
     """Execute one compaction; None if another writer executes it, or has completed it."""
     try:
         compaction = Compaction.begin(table, planned, merger)

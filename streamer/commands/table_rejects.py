@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from rich.console import Console
 
 from lakemark.errors import InvalidConfig
-from lakemark.table import Table
+from lakemark.operations.open_table import OpenTable
 from streamer.commands.location import open_named_table
 from streamer.commands.table import Facts, show_rows
 
@@ -29,7 +29,7 @@ def execute(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def reject_rows(table: Table) -> list[Facts]:
+def reject_rows(table: OpenTable) -> list[Facts]:
     """Count the rejected records by reason, with the origin of one of them.
 
     Raises:
@@ -43,7 +43,7 @@ def reject_rows(table: Table) -> list[Facts]:
             "of a pipeline (by default, the path of its table followed by _dead_letters)"
         )
         raise InvalidConfig(message)
-    rejects = table.snapshot(["topic", "partition", "offset", "reason"]).read_all()
+    rejects = table.scan(columns=["topic", "partition", "offset", "reason"]).to_reader().read_all()
     general = pc.replace_substring_regex(rejects.column("reason"), _QUOTED_OR_NUMBER, "…")
     origin = pc.binary_join_element_wise(
         rejects.column("topic"),

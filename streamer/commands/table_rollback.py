@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 
-from lakemark.transaction.rollback import plan_rollback, roll_back_named
+from lakemark.operations.rollback import plan_rollback, roll_back_instant
 from streamer.commands.service_table import (
     file_rows,
     open_for_service,
     show_work,
-    use_chosen_runner,
 )
 
 
@@ -22,9 +21,8 @@ def execute(arguments: argparse.Namespace) -> int:
     """
     table = open_for_service(arguments)
     if arguments.step == "run":
-        use_chosen_runner(table, arguments)
-        undone = roll_back_named(table.access, arguments.instant)
+        undone = roll_back_instant(table, arguments.instant)
     else:
-        undone = plan_rollback(table.access, arguments.instant)
+        undone = plan_rollback(table, arguments.instant)
     show_work(file_rows(undone), arguments, "no files to delete")
     return 0

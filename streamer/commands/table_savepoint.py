@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from rich.console import Console
 
-from lakemark.model.file_slice import FileSlice
 from lakemark.model.savepoint_metadata import SavepointMetadata
-from lakemark.services.savepoint import (
-    SlicesAsOf,
+from lakemark.operations.open_table import OpenTable
+from lakemark.operations.savepoint import (
     create_savepoint,
     delete_savepoint,
-    plan_deletion,
+    list_savepoints,
     plan_savepoint,
-    savepoints,
+    plan_savepoint_deletion,
 )
-from lakemark.table import Table
-from lakemark.timeline.timeline import Timeline
 from streamer.commands.service_table import (
     open_ignoring_metadata_table,
     rows_of_files,
     show_work,
-    view_at,
 )
 from streamer.commands.table import Facts, show_rows
 
@@ -47,30 +42,20 @@ def execute(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _planned(table: Table, arguments: argparse.Namespace) -> SavepointMetadata:
+def _planned(table: OpenTable, arguments: argparse.Namespace) -> SavepointMetadata:
     if arguments.create is None:
-        return plan_deletion(table.access, arguments.delete)
-    user, comment = arguments.user, arguments.comment
-    return plan_savepoint(table.access, arguments.create, _slices_of(table), user, comment)
+        return plan_savepoint_deletion(table, arguments.delete)
+    return plan_savepoint(table, arguments.create, arguments.user, arguments.comment)
 
 
-def _change(table: Table, arguments: argparse.Namespace) -> None:
+def _change(table: OpenTable, arguments: argparse.Namespace) -> None:
     if arguments.create is not None:
-        user, comment = arguments.user, arguments.comment
-        create_savepoint(table.access, arguments.create, _slices_of(table), user, comment)
+        create_savepoint(table, arguments.create, arguments.user, arguments.comment)
     elif arguments.delete is not None:
-        delete_savepoint(table.access, arguments.delete)
-    table.refresh()
+        delete_savepoint(table, arguments.delete)
 
 
-def _slices_of(table: Table) -> SlicesAsOf:
-    def slices_as_of(timeline: Timeline, instant: str) -> Iterable[FileSlice]:
-        return view_at(table, timeline).as_of(instant).latest_slices()
-
-    return slices_as_of
-
-
-def _rows(table: Table) -> list[Facts]:
+def _rows(table: OpenTable) -> list[Facts]:
     return [
         {
             "instant": instant,
@@ -82,5 +67,5 @@ def _rows(table: Table) -> list[Facts]:
             "partitions": len(kept.files),
             "files": sum(map(len, kept.files.values())),
         }
-        for instant, kept in savepoints(table.timeline, table.store).items()
+        for instant, kept in list_savepoints(table).items()
     ]

@@ -8,9 +8,13 @@ from lakemark.errors import InvalidConfig
 from lakemark.model.compaction_plan import CompactionOperation
 from lakemark.model.file_slice import join
 from lakemark.model.format_version import FormatVersion
-from lakemark.table import Table
+from lakemark.operations.change_version import (
+    PlannedChange,
+    change_table_version,
+    plan_version_change,
+)
+from lakemark.operations.open_table import OpenTable
 from lakemark.upgrade.new_properties import changed_properties
-from sinks.hudi.version_change import PlannedChange, plan_version, take_to_version
 from streamer.commands.service_table import chosen_runner, open_for_service, show_work
 from streamer.commands.table import Facts
 from streamer.wording import counted
@@ -29,14 +33,14 @@ def execute(arguments: argparse.Namespace) -> int:
     _check_direction(table, version, arguments.view)
     if arguments.step == "run":
         merger = (arguments.merger or [None])[0]
-        change = take_to_version(table, version, chosen_runner(arguments), merger)
+        change = change_table_version(table, version, chosen_runner(arguments), merger)
     else:
-        change = plan_version(table, version)
+        change = plan_version_change(table, version)
     show_work(_rows(change), arguments, f"nothing to change: the table has version {version}")
     return 0
 
 
-def _check_direction(table: Table, version: FormatVersion, command: str) -> None:
+def _check_direction(table: OpenTable, version: FormatVersion, command: str) -> None:
     is_wrong = table.version > version if command == "upgrade" else table.version < version
     if is_wrong:
         other = "downgrade" if command == "upgrade" else "upgrade"

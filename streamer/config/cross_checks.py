@@ -14,6 +14,7 @@ from lakemark.model.format_version import FormatVersion
 from lakemark.model.meta_columns import IS_DELETED
 from lakemark.schema.field_path import column_at, top_column
 from lakemark.storage import canonical_url
+from lakemark.write.delete_marks import OPERATION, DeleteMarks, check_marker
 from streamer.config.column_roles import text_ordering_problems
 from streamer.config.decode import AvroDecodeConfig, DecodeConfig
 from streamer.config.errors import Problem
@@ -22,7 +23,6 @@ from streamer.config.source import METADATA_PREFIX, SourceConfig
 from streamer.config.table import TableConfig
 from transforms.decode.avro_framing import writer_schema
 from transforms.decode.avro_references import StoredSchema
-from transforms.delete_marks import OPERATION, DeleteMarks, check_marker
 from transforms.schema_text import parse_schema, parse_type
 from transforms.tombstone_ordering import RECORD_TIMESTAMP, TombstoneOrdering
 

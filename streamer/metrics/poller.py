@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from lakemark.table import Table
+from lakemark.operations.open_table import OpenTable
 from streamer.background_thread import background_thread
 from streamer.metrics.run_metrics import RunMetrics
 from streamer.metrics.table_shape import shape_of
@@ -16,7 +16,7 @@ from streamer.sources.kafka_peek import KafkaPeek
 
 @contextmanager
 def poll_in_background(
-    source: KafkaSource, tables: Mapping[str, Table], metrics: RunMetrics, interval_s: float
+    source: KafkaSource, tables: Mapping[str, OpenTable], metrics: RunMetrics, interval_s: float
 ) -> Iterator[None]:
     """Update the metrics of the topic and the tables until the block ends.
 
@@ -33,7 +33,7 @@ def poll_in_background(
 
 class _Poller:
     def __init__(
-        self, source: KafkaSource, tables: Mapping[str, Table], metrics: RunMetrics
+        self, source: KafkaSource, tables: Mapping[str, OpenTable], metrics: RunMetrics
     ) -> None:
         self._source, self._tables, self._metrics = source, tables, metrics
         self._peek: KafkaPeek | None = None
@@ -51,7 +51,7 @@ class _Poller:
 
     def _poll(self) -> None:
         for name, table in self._tables.items():
-            view = table.carried_view
+            view = table.snapshot.loaded_view
             if view is not None:
                 self._metrics.record_table(name, shape_of(view))
         position = self._metrics.position

@@ -9,7 +9,10 @@ from itertools import product
 
 from lakemark.model.action import Action
 from lakemark.model.file_slice import FileSlice
-from lakemark.services.compaction import delta_commits_since_compaction, delta_commits_uncompacted
+from lakemark.services.compaction_plan import (
+    delta_commits_since_compaction,
+    delta_commits_uncompacted,
+)
 from lakemark.view.file_system_view import FileSystemView
 
 #: The tables of a pipeline.

@@ -15,11 +15,11 @@ import pyarrow.parquet as pq
 
 from lakemark.config.table_properties import TableProperties
 from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY
+from lakemark.operations.open_table import OpenTable, open_table
 from lakemark.read.cdc.scan import CdcScan
 from lakemark.read.queries import Incremental, ReadOptimized, Snapshot
 from lakemark.read.scan import Scan
 from lakemark.storage import Storage, StorageLocation
-from lakemark.table import Table, open_table
 from lakemark.view.file_system_view import FileSystemView
 
 ARCHIVES = Path(__file__).parent
@@ -43,7 +43,7 @@ class GoldenTable:
     """
 
     root: Path
-    table: Table
+    table: OpenTable
 
     @property
     def storage(self) -> Storage:
@@ -80,7 +80,7 @@ def unpack(name: str, folder: Path) -> GoldenTable:
     return GoldenTable(root, open_table(StorageLocation(str(root))))
 
 
-def ask(table: Table, query: str, options: Mapping[str, str]) -> Scan | CdcScan:
+def ask(table: OpenTable, query: str, options: Mapping[str, str]) -> Scan | CdcScan:
     """What Apache was asked; the query's name begins with its kind."""
     if query.startswith("cdc"):
         return table.changes(options["begin"], options.get("end"))

@@ -21,6 +21,7 @@ from lakemark.log.data_block import encode_avro
 from lakemark.log.log_block import BlockType, HeaderKey, encode
 from lakemark.model.action import Action
 from lakemark.model.meta_columns import COMMIT_TIME, PARTITION_PATH, RECORD_KEY
+from lakemark.operations.open_table import OpenTable
 from lakemark.read import cdc, incremental
 from lakemark.read.cdc import LoggingMode
 from lakemark.read.cdc.logged_changes import read_logged_changes
@@ -28,7 +29,6 @@ from lakemark.read.file_group_reader import FileGroupReader
 from lakemark.read.instant_range import InstantRange
 from lakemark.read.queries import Snapshot
 from lakemark.storage.properties_file import replace_properties
-from lakemark.table import Table
 from tests import plans
 from tests.golden.golden_table import (
     GoldenTable,
@@ -235,7 +235,7 @@ def _opened_again(golden: GoldenTable) -> GoldenTable:
     """By listing storage, where the metadata table does not know what was done by hand."""
     listed = golden.properties.without_metadata_table()
     replace_properties(golden.storage, golden.properties, listed)
-    return replace(golden, table=Table(golden.storage, listed))
+    return replace(golden, table=OpenTable(golden.storage, listed))
 
 
 def _reader(golden: GoldenTable) -> FileGroupReader:

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from lakemark.model.changes import ChangeKind
+from lakemark.operations.open_table import open_table
 from lakemark.storage import StorageLocation
-from lakemark.table import open_table
 from tests.interop.lakemark import LakemarkWriter
 from tests.interop.oracle import ApacheTable, Oracle
 

@@ -21,8 +21,8 @@ from lakemark.config.table_properties import MergeMode, TableType
 from lakemark.config.table_spec import TableSpec
 from lakemark.model.changes import ChangeKind
 from lakemark.model.format_version import FormatVersion
+from lakemark.operations.open_table import open_table
 from lakemark.storage import StorageLocation
-from lakemark.table import open_table
 from tests.interop import lakemark
 from tests.interop.oracle import ApacheTable, Oracle, WriteOperation
 from tests.interop.same_rows import assert_same_rows

@@ -7,9 +7,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from lakemark.operations.open_table import open_table
 from lakemark.read.queries import Incremental
 from lakemark.storage import StorageLocation
-from lakemark.table import open_table
 from tests.interop.lakemark import LakemarkWriter
 from tests.interop.oracle import ApacheTable, Oracle
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from lakemark.operations.open_table import open_table
 from lakemark.storage import StorageLocation
-from lakemark.table import open_table
 from lakemark.timeline.clock import TimelineZoneUnknown
 from tests.fixtures.oracle import started_oracle
 from tests.interop import lakemark

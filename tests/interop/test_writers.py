@@ -17,6 +17,9 @@ from lakemark.errors import WriteConflict
 from lakemark.index.bucket import bucket_of
 from lakemark.model.action import COMMITS, Action, State
 from lakemark.model.instant import Instant
+from lakemark.operations.archive import archive
+from lakemark.operations.metadata_table import metadata_differences
+from lakemark.operations.table_writer import TableWriter
 from lakemark.services.archival_plan import ArchivalPolicy
 from lakemark.storage import Storage, StorageLocation, open_storage
 from lakemark.timeline.locks.file_system_lock import APACHE_LOCK_PATH
@@ -24,8 +27,6 @@ from lakemark.timeline.locks.open_lock import LockProviderName, open_lock
 from lakemark.transaction.heartbeat import HeartbeatPolicy
 from lakemark.transaction.multi_writer import MultiWriter
 from lakemark.transaction.table_context import LOCK_WAIT_S
-from sinks.hudi.table_services import archive
-from sinks.hudi.table_writer import TableWriter
 from tests.interop import lakemark
 from tests.interop.oracle import ApacheTable, Oracle, OracleError
 from tests.interop.same_rows import assert_same_rows
@@ -210,7 +211,7 @@ def test_some_hundred_commits_by_all_who_change_a_table_are_a_history(
     _check_both_agree(oracle, storage)
     table = writer(storage).table
     assert table.properties.metadata_partitions
-    assert table.metadata_differences() == []
+    assert metadata_differences(table) == []
     assert all(s.failed for s in streamers)
     if table_type is TableType.COPY_ON_WRITE:
         assert not servants[0].done, "there is nothing to compact"

@@ -22,14 +22,13 @@ from lakemark.merge.merge_stream import MergeStream
 from lakemark.model.changes import CHANGE_KIND_FIELD, WRITTEN_COLUMNS, ChangeKind
 from lakemark.model.commit_metadata import WriteStat
 from lakemark.model.meta_columns import META_COLUMNS, PARTITION_PATH, RECORD_KEY, with_meta_columns
-from lakemark.services.compaction import CompactionPolicy
+from lakemark.operations.open_table import OpenTable, open_table
+from lakemark.operations.table_writer import TableWriter
+from lakemark.operations.writer_settings import WriterSettings
+from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.storage import StorageLocation, open_storage
-from lakemark.table import Table, open_table
 from lakemark.write.file_group_write import write_file_group
 from lakemark.write.partitioner import Bucket, divide
-from sinks.hudi.exchange import Target, Written
-from sinks.hudi.settings import SinkSettings
-from sinks.hudi.table_writer import TableWriter
 
 Row: TypeAlias = Mapping[str, Any]
 
@@ -65,7 +64,7 @@ class WrittenTable:
         storage.create(PROPERTIES_PATH, properties.to_bytes())
         return cls(path, schema, merger_class)
 
-    def open(self) -> Table:
+    def open(self) -> OpenTable:
         """The table, as a process that has just started opens it."""
         mergers = [load_merger(self.merger_class)] if self.merger_class else []
         return open_table(StorageLocation(str(self.path)), mergers=mergers)
@@ -86,18 +85,18 @@ class WrittenTable:
     def commit(self, *arriving: pa.Table) -> Commit:
         """One commit of changes, which may arrive in several tables."""
         writer = self._writer()
-        context, placement = writer.begin(), writer.placement()
+        context, assignment = writer.begin(), writer.assign_file_groups()
         parts: dict[Bucket, list[pa.Table]] = {}
         for changes in arriving:
             for bucket, part in divide(changes, writer.settings.index):
                 parts.setdefault(bucket, []).append(part)
-        stats = [
-            (sum(p.num_rows for p in some), write_file_group(context, placement.task(bucket), some))
+        written = (
+            write_file_group(context, assignment.task(bucket), some)
             for bucket, some in parts.items()
-        ]
-        written = [Written(Target.ROWS, count, stat) for count, stat in stats]
-        instant = writer.commit(written, {})
-        return Commit(instant.requested_at, [stat for _, stat in stats if stat is not None])
+        )
+        stats = [stat for stat in written if stat is not None]
+        instant = writer.commit(stats, {})
+        return Commit(instant.requested_at, stats)
 
     def compact(self) -> bool:
         """Compact file groups with logs; returns whether there were any."""
@@ -109,7 +108,9 @@ class WrittenTable:
         table = self.open()
         if table.schema is None:
             return []
-        read: pa.Table = table.snapshot([*dict.fromkeys([RECORD_KEY, *names])]).read_all()
+        read: pa.Table = (
+            table.scan(columns=[*dict.fromkeys([RECORD_KEY, *names])]).to_reader().read_all()
+        )
         return read.sort_by(RECORD_KEY).select(names).to_pylist()  # type: ignore[no-any-return]
 
     def merge(self) -> MergeStream:
@@ -118,7 +119,7 @@ class WrittenTable:
         return self.open().scan().reader.merge(file_slice)
 
     def _writer(self) -> TableWriter:
-        settings = SinkSettings(
+        settings = WriterSettings(
             BucketIndex(1, (KEY,)), log_format=self.log_format, merger_class=self.merger_class
         )
         return TableWriter(self.open(), self.schema, settings)

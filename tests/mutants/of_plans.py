@@ -165,7 +165,7 @@ OF_PLANS = (
         _ARCHIVAL,
     ),
     Mutant(
-        "lakemark/services/compaction.py",
+        "lakemark/services/compaction_plan.py",
         "operation if there is None or _has_all(operation, there) else there",
         "operation",
         "a compaction loses the rows of a log that its plan did not name",
@@ -179,21 +179,21 @@ OF_PLANS = (
         ("tests/recovery/test_version_6.py",),
     ),
     Mutant(
-        "lakemark/services/compaction.py",
+        "lakemark/services/compaction_plan.py",
         "compactions = [*timeline.pending(Action.COMPACTION), *timeline.completed(Action.COMMIT)]",
         "compactions = [*timeline.completed(Action.COMMIT)]",
         "while a compaction is pending, another is planned after every commit",
         ("tests/unit/streamer/test_services.py", *_COMPACTION),
     ),
     Mutant(
-        "lakemark/services/slice_rewrite.py",
+        "lakemark/services/compaction.py",
         "file = data_file(group.partition_path, name, info.size_bytes) if info else None",
         "file = data_file(group.partition_path, name, 0) if info else None",
         "a compaction reads logs as empty, and their rows are lost",
         _COMPACTION,
     ),
     Mutant(
-        "lakemark/services/slice_rewrite.py",
+        "lakemark/services/compaction.py",
         "for name in (*names, *operation.log_files)]",
         "for name in (*names, *operation.log_files[:1])]",
         "a compaction merges the first log of a slice, and the rows of the others are lost",

@@ -15,7 +15,7 @@ _LSM_WRITER = "lakemark/timeline/lsm_writer.py"
 _UNDOABLE = "lakemark/transaction/rollback_checks.py"
 _UNDONE = "lakemark/timeline/undone_instants.py"
 _UPGRADE = "lakemark/upgrade/change.py"
-_TABLE = "lakemark/table.py"
+_METADATA_TABLE = "lakemark/operations/metadata_table.py"
 _BOOTSTRAP = "lakemark/metadata/bootstrap.py"
 _PROPERTIES = "lakemark/storage/properties_file.py"
 _METADATA = "lakemark/metadata/metadata_writer.py"
@@ -53,15 +53,15 @@ _CLEANS = (
     ),
     Mutant(
         _CLEANING,
-        "        lease.check()  # created late, it is for ``take_up`` to judge\n",
+        "        lease.check()  # if it came late, ``claim`` removes it\n",
         "",
         "a clean whose plan appeared late deletes files that a savepoint keeps",
         _OF_CHECKS + _LATE_PLANS,
     ),
     Mutant(
         _CLEANING,
-        "        lease.check()\n        access.timeline.forget(standing)\n",
-        "        access.timeline.forget(standing)\n",
+        "        lease.check()\n        access.timeline.forget(current)\n",
+        "        access.timeline.forget(current)\n",
         "a process without the lock removes the plan of a clean that others execute",
         _OF_CHECKS,
     ),
@@ -123,14 +123,14 @@ _CLEANS = (
     ),
     Mutant(
         _CLEANING,
-        "        if standing is None:\n            raise Fenced(",
+        "        if current is None:\n            raise Fenced(",
         "        if False:\n            raise Fenced(",
         "a clean is published whose plan was removed",
         _OF_CLEANING,
     ),
     Mutant(
         _CLEANING,
-        "        if standing.is_completed:  # another executor of the same plan was faster\n",
+        "        if current.is_completed:  # another executor of the same plan was faster\n",
         "        if False:\n",
         "a clean that another process completed is completed twice",
         _OF_CLEANING,
@@ -154,15 +154,15 @@ _RESTORES = (
     ),
     Mutant(
         _RESTORE,
-        "    lease.check()  # created late, it may lack a commit: ``_with_later_commits``\n",
+        "    lease.check()  # if it came late, it may lack a commit: ``_with_later_commits``\n",
         "",
         "a restore whose plan appeared late keeps a commit that it should undo",
         _OF_CHECKS + _LATE_PLANS,
     ),
     Mutant(
         _RESTORE,
-        "    lease.check()\n    if standing is not None and",
-        "    if standing is not None and",
+        "    lease.check()\n    if current is not None and",
+        "    if current is not None and",
         "a restore that lost the lock deletes commits that came after it",
         _OF_CHECKS,
     ),
@@ -182,8 +182,8 @@ _RESTORES = (
     ),
     Mutant(
         _RESTORE,
-        "        access.timeline.unpublish(standing)\n        standing",
-        "        standing",
+        "        access.timeline.unpublish(current)\n        current",
+        "        current",
         "a restore deletes files of commits that queries still see",
         _UNDOING,
     ),
@@ -290,8 +290,8 @@ _RESTORES = (
 _COMPACTIONS = (
     Mutant(
         _COMPACTION,
-        "        lease.check()\n",
-        "",
+        "        lease.check()\n        # model: request compaction\n",
+        "        # model: request compaction\n",
         "a compaction is planned without the lock, and lacks a commit",
         _OF_CHECKS,
     ),
@@ -311,14 +311,14 @@ _COMPACTIONS = (
         ("tests/unit/services/test_under_the_lock.py",),
     ),
     Mutant(
-        "sinks/hudi/compactions.py",
-        "return {**own_metadata(), **carried}",
-        "return {**own_metadata()}",
+        "lakemark/operations/compact.py",
+        "return {**table_facts(), **carried}",
+        "return {**table_facts()}",
         "a compaction carries no checkpoint: the next run begins anew once commits are archived",
         _UNDOING,
     ),
     Mutant(
-        "sinks/hudi/table_writer.py",
+        "lakemark/operations/table_writer.py",
         "            self.check_columns(timeline)\n",
         "            pass\n",
         "a commit hides the column that another one added meanwhile",
@@ -561,23 +561,23 @@ _VERSIONS = (
 
 _METADATA_TABLES = (
     Mutant(
-        _TABLE,
-        "                self._make_metadata_table(timeline, lease.check)\n",
-        "                self._make_metadata_table(timeline, lambda: None)\n",
+        _METADATA_TABLE,
+        "            _build(table, timeline, lease.check)\n",
+        "            _build(table, timeline, lambda: None)\n",
         "a metadata table that is made without the lock lacks a commit: rows are hidden",
         ("tests/unit/services/test_under_the_lock.py",),
     ),
     Mutant(
-        _TABLE,
-        "            self._make_metadata_table(self.store.load(), lease.check)\n",
-        "            self._make_metadata_table(self.store.load(), lambda: None)\n",
+        _METADATA_TABLE,
+        "        _build(table, table.store.load(), lease.check)\n",
+        "        _build(table, table.store.load(), lambda: None)\n",
         "a metadata table that is made anew without the lock lacks a commit: rows are hidden",
         ("tests/unit/services/test_under_the_lock.py",),
     ),
     Mutant(
-        _TABLE,
-        "            self._metadata_writer.compact(self.store.load(), lease.check)\n",
-        "            self._metadata_writer.compact(self.store.load(), lambda: None)\n",
+        _METADATA_TABLE,
+        "        table.metadata_writer.compact(table.store.load(), lease.check)\n",
+        "        table.metadata_writer.compact(table.store.load(), lambda: None)\n",
         "a compaction of the metadata table without the lock lacks a commit",
         ("tests/unit/services/test_under_the_lock.py",),
     ),
@@ -604,7 +604,7 @@ _METADATA_TABLES = (
     ),
     Mutant(
         _METADATA_COMPACTION,
-        " or not all(_has_completed(i, data) for i in since)",
+        " and all(_has_completed(i, data) for i in since)",
         "",
         "a base file of the metadata table holds a commit that may be rolled back",
         _UNDOING,

@@ -78,8 +78,8 @@ OF_SLICES = (
     ),
     Mutant(
         "lakemark/view/file_group.py",
-        "slices = (s for s in self.slices if s.base_instant <= instant)",
-        "slices = (s for s in self.slices if s.base_instant < instant)",
+        "slices = [s for s in self.slices if s.base_instant <= instant]",
+        "slices = [s for s in self.slices if s.base_instant < instant]",
         "the state as of a commit lacks the rows of that commit",
         _TRAVEL,
     ),
@@ -155,8 +155,8 @@ OF_SLICES = (
     ),
     Mutant(
         "lakemark/timeline/timeline.py",
-        "return instant.is_completed if instant else self.is_archived(requested_at)",
-        "return instant.is_completed if instant else False",
+        "            return self.is_archived(requested_at)\n",
+        "            return False\n",
         "rows of archived commits are not read",
         _TIMELINE,
     ),
@@ -169,8 +169,8 @@ OF_SLICES = (
     ),
     Mutant(
         "lakemark/timeline/timeline.py",
-        "(i.requested_at for i in self.instants if i.action.is_write)",
-        "(i.requested_at for i in self.instants)",
+        "writes = [i for i in self.instants if i.action.is_write]",
+        "writes = list(self.instants)",
         "a clean that stayed on the timeline hides the rows of archived commits",
         _TIMELINE,
     ),

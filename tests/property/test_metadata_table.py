@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from lakemark.config.table_properties import TableType
 from lakemark.execution.runner import LocalRunner
 from lakemark.model.changes import ChangeKind
-from lakemark.services.compaction import CompactionPolicy
+from lakemark.operations.metadata_table import drop_metadata_table, metadata_differences
+from lakemark.operations.table_writer import TableWriter
+from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.storage import Storage, StorageLocation, open_storage
-from sinks.hudi.table_writer import TableWriter
 from tests.depth import examples
 from tests.storages import FaultyStorage, SimulatedCrash
 from tests.tables import Row, commit, contents, data_files, make, write_files, writer
@@ -56,12 +57,12 @@ def test_any_history(steps: list[tuple[str, object]], table_type: TableType) -> 
         table = _DO[step](table, storage, given_)
         _assert_true(table)
     seen = contents(storage)
-    writer(storage).table.drop_metadata_table()
+    drop_metadata_table(writer(storage).table)
     assert contents(storage) == seen
 
 
 def _assert_true(to: TableWriter) -> None:
-    assert to.table.metadata_differences() == []
+    assert metadata_differences(to.table) == []
     listed = {
         file.path
         for group in writer(to.table.storage).table.view().file_groups()

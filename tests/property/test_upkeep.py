@@ -13,12 +13,13 @@ from lakemark.config.table_properties import TableType
 from lakemark.execution.runner import LocalRunner
 from lakemark.model.format_version import FormatVersion
 from lakemark.model.instant import Instant
+from lakemark.operations.archive import archive
+from lakemark.operations.clean import clean
+from lakemark.operations.table_writer import TableWriter
 from lakemark.services.archival_plan import ArchivalPolicy
 from lakemark.services.cleaning_plan import CleaningPolicy, Retention
-from lakemark.services.compaction import CompactionPolicy
+from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.storage import Storage
-from sinks.hudi.table_services import archive, clean
-from sinks.hudi.table_writer import TableWriter
 from tests.depth import examples
 from tests.tables import Row, commit, contents, writer
 from tests.upkeep import active_names, archived_names, as_of, make_plain, new_storage, since

@@ -15,6 +15,7 @@ from lakemark.index.bucket import bucket_of
 from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
 from lakemark.model.action import COMMITS
 from lakemark.model.file_slice import join
+from lakemark.operations.metadata_table import metadata_differences
 from lakemark.services.savepoint import savepoints
 from lakemark.storage import Storage
 from lakemark.storage.folder_storage import FolderStorage
@@ -206,7 +207,7 @@ def check_savepoints(storage: Storage) -> None:
 def check_metadata(storage: Storage) -> None:
     """The metadata table says what a listing says."""
     table = writer(storage).table
-    differences = table.metadata_differences()
+    differences = metadata_differences(table)
     assert not differences, f"the metadata table differs: {differences[:3]}"
 
 

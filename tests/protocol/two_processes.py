@@ -30,9 +30,10 @@ from lakemark.errors import (
 )
 from lakemark.model.action import Action
 from lakemark.model.format_version import FormatVersion
+from lakemark.operations.metadata_table import metadata_differences
+from lakemark.operations.table_writer import TableWriter
 from lakemark.services.savepoint import delete_savepoint
 from lakemark.storage import Storage
-from sinks.hudi.table_writer import TableWriter
 from tests.protocol import actors
 from tests.protocol.actors import (
     A_HEARTBEAT_AND_MORE_S,
@@ -430,7 +431,7 @@ class _Run:
         for act in (actors.recover, actors.finish_compactions, actors.clean_up):
             self.history.note(act(to))
         for savepoint in to.table.store.load().pending(Action.SAVEPOINT):
-            delete_savepoint(to.table.access, savepoint.requested_at)  # by who asked for it
+            delete_savepoint(to.table.context, savepoint.requested_at)  # by who asked for it
         self._delete_late_file()
         check_nothing_pending(self.store)
         check_savepoints(self.store)
@@ -441,7 +442,7 @@ class _Run:
 
         The process that wrote it is dead, and the rollback of its instant is archived by then.
         """
-        found = self._opened().table.metadata_differences() if self.late_file else []
+        found = metadata_differences(self._opened().table) if self.late_file else []
         if any((d.path, d.aspect, d.stored) == (self.late_file, "size", "absent") for d in found):
             self.store.delete([self.late_file])
 

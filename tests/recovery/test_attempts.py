@@ -14,25 +14,27 @@ from functools import cache, partial
 import pyarrow as pa
 import pytest
 
-from checkpoints.commit_keys import CHECKPOINT_KEY
 from lakemark.config import keys
 from lakemark.config.table_properties import TableType
 from lakemark.errors import HudiError, Retriable
 from lakemark.execution.runner import LocalRunner
 from lakemark.model.action import Action
 from lakemark.model.format_version import FormatVersion
+from lakemark.operations.archive import archive
+from lakemark.operations.clean import clean
+from lakemark.operations.compact import Compaction, Planned, pending_compactions, request_compaction
+from lakemark.operations.metadata_table import keep_metadata_table, metadata_differences
+from lakemark.operations.table_writer import TableWriter
 from lakemark.services.archival_plan import ArchivalPolicy
 from lakemark.services.cleaning_plan import CleaningPolicy, Retention
-from lakemark.services.compaction import CompactionPolicy
+from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.services.restore import restore
 from lakemark.storage import Storage
 from lakemark.timeline.locks.table_lock import LeaseLost
 from lakemark.transaction.attempt import AttemptLost
+from lakemark.transaction.carried_metadata import CHECKPOINT_KEY
 from lakemark.transaction.rollback import roll_back_named
 from lakemark.write.markers import drop_markers
-from sinks.hudi.compactions import Compaction, Planned, pending_compactions, request_compaction
-from sinks.hudi.table_services import archive, clean
-from sinks.hudi.table_writer import TableWriter
 from tests.clocks import SharedClock, on_clock
 from tests.depth import sample
 from tests.protocol import actors
@@ -65,7 +67,7 @@ def _planned(version: FormatVersion, has_metadata: bool) -> Storage:
     storage = new_storage()
     make_plain(storage, version=version)
     if has_metadata:
-        opened(storage).table.keep_metadata_table()
+        keep_metadata_table(opened(storage).table)
     for value in (1, 2):
         commit(opened(storage), [Row("a", value, value), Row("b", value, value, region="south")])
     assert request_compaction(opened(storage).table) is not None
@@ -102,7 +104,7 @@ def compact(storage: Storage) -> None:
 
 
 def undo(storage: Storage) -> None:
-    roll_back_named(opened(storage).table.access, plan_of(storage)[0].requested_at)
+    roll_back_named(opened(storage).table.context, plan_of(storage)[0].requested_at)
 
 
 def check_whole(storage: Storage, at: object = None, *, may_be_undone: bool = False) -> None:
@@ -128,7 +130,7 @@ def check_whole(storage: Storage, at: object = None, *, may_be_undone: bool = Fa
     assert contents(storage) == EXPECTED, at
     commit(to, [Row("a", 3, 3)])
     assert contents(storage) == {**EXPECTED, "a": (3, 3)}, at
-    assert to.table.metadata_differences() == [], at
+    assert metadata_differences(to.table) == [], at
 
 
 @pytest.mark.parametrize("is_rolled_back", [False, True], ids=["found dead", "rolled back"])
@@ -198,7 +200,7 @@ def test_an_attempt_whose_table_was_restored_meanwhile_is_lost_and_not_the_table
 ) -> None:
     late, other = begun(storage), opened(storage)
     first = other.table.timeline.completed(Action.DELTA_COMMIT)[0]
-    restore(other.table.access, first.requested_at, is_merge_on_read=True)
+    restore(other.table.context, first.requested_at, is_merge_on_read=True)
     with pytest.raises(AttemptLost):
         other.publish_compaction(late, late.rewrite(LocalRunner(1)))
 
@@ -326,7 +328,7 @@ def test_a_late_attempt_deletes_its_files_although_its_heartbeat_has_expired(
         named = sorted(stat.path or "" for stat in table.store.read_commit(done).write_stats)
         assert [p for p in data_files(store) if done.requested_at in p] == named
         assert closed[1] not in named
-        assert table.metadata_differences() == []
+        assert metadata_differences(table) == []
 
 
 def complete_and_archive(storage: Storage) -> None:

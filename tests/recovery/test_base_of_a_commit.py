@@ -13,12 +13,12 @@ from checkpoints.edit import write_checkpoint
 from lakemark.config.table_properties import TableType
 from lakemark.errors import Refused
 from lakemark.model.format_version import FormatVersion
+from lakemark.operations.archive import archive
+from lakemark.operations.table_writer import TableWriter
 from lakemark.services.archival_plan import ArchivalPolicy
 from lakemark.storage import Storage
 from lakemark.timeline.locks.lock_provider import LOCK_PATH
 from lakemark.timeline.locks.table_lock import LeaseLost
-from sinks.hudi.table_services import archive
-from sinks.hudi.table_writer import TableWriter
 from tests.clocks import SharedClock, on_clock
 from tests.storages.interrupted_storage import InterruptedStorage
 from tests.tables import Row, commit, contents, write_files, writer

@@ -9,6 +9,7 @@ import pytest
 
 from lakemark.errors import CorruptData, SnapshotChanged
 from lakemark.metadata.bootstrap import drop_metadata_table
+from lakemark.operations.metadata_table import keep_metadata_table
 from lakemark.storage import Storage
 from lakemark.storage.properties_file import read_properties
 from tests.storages.wrapped_storage import WrappedStorage
@@ -49,9 +50,9 @@ def test_reader_lists_storage_if_the_metadata_table_is_dropped(storage: Storage)
 def test_writer_may_start_again_if_the_metadata_table_is_dropped(storage: Storage) -> None:
     starting = writer(DroppedWhileOpened(storage, opened_before=1)).table
     with pytest.raises(SnapshotChanged, match="start again"):
-        starting.keep_metadata_table()
+        keep_metadata_table(starting)
     again = writer(storage)
-    assert again.table.keep_metadata_table() is not None
+    assert keep_metadata_table(again.table) is not None
     commit(again, [Row("a", 2, 2)])
     assert contents(storage) == {"a": (2, 2)}
 

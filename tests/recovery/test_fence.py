@@ -8,9 +8,9 @@ from typing import TypeVar
 import pytest
 
 from lakemark.errors import Fenced, HudiError
+from lakemark.operations.table_writer import TableWriter
 from lakemark.storage import Storage
 from lakemark.timeline.clock import TimelineClock
-from sinks.hudi.table_writer import TableWriter
 from tests.clocks import SharedClock, on_clock
 from tests.depth import sample
 from tests.storages import WatchedStorage

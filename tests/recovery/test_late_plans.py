@@ -12,9 +12,13 @@ from lakemark.config.table_properties import TableType
 from lakemark.execution.runner import LocalRunner
 from lakemark.model.action import COMMITS
 from lakemark.model.format_version import FormatVersion
+from lakemark.operations.archive import archive
+from lakemark.operations.clean import clean
+from lakemark.operations.compact import request_compaction
+from lakemark.operations.table_writer import TableWriter
 from lakemark.services.archival_plan import ArchivalPolicy
 from lakemark.services.cleaning_plan import CleaningPolicy, Retention
-from lakemark.services.compaction import CompactionPolicy
+from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.services.restore import restore
 from lakemark.services.savepoint import create_savepoint
 from lakemark.storage import Storage
@@ -22,9 +26,6 @@ from lakemark.timeline.locks.table_lock import LeaseLost
 from lakemark.transaction.rollback import roll_back_named
 from lakemark.write.file_group_write import write_file_group
 from lakemark.write.partitioner import divide
-from sinks.hudi.compactions import request_compaction
-from sinks.hudi.table_services import archive, clean
-from sinks.hudi.table_writer import TableWriter
 from tests.clocks import SharedClock, on_clock
 from tests.storages import SimulatedCrash
 from tests.storages.wrapped_storage import WrappedStorage
@@ -84,11 +85,11 @@ def commits(storage: Storage) -> list[str]:
 
 
 def restore_to_the_second(storage: Storage) -> None:
-    restore(started(storage).table.access, commits(storage)[1], False)
+    restore(started(storage).table.context, commits(storage)[1], False)
 
 
 def undo_the_newest(storage: Storage) -> None:
-    roll_back_named(started(storage).table.access, commits(storage)[-1])
+    roll_back_named(started(storage).table.context, commits(storage)[-1])
 
 
 def write_another_row(storage: Storage) -> None:
@@ -98,7 +99,7 @@ def write_another_row(storage: Storage) -> None:
 def keep_the_first(storage: Storage) -> None:
     table = started(storage).table
     slices_as_of = lambda _, instant: table.view().as_of(instant).latest_slices()  # noqa: E731
-    create_savepoint(table.access, commits(storage)[0], slices_as_of, "ann", "")
+    create_savepoint(table.context, commits(storage)[0], slices_as_of, "ann", "")
 
 
 @pytest.mark.parametrize("dies", [False, True], ids=["wakes", "dies"])
@@ -128,9 +129,9 @@ def test_a_restore_planned_before_another_commit_undoes_that_commit_too(dies: bo
     second = commits(storage)[1]
     late = LatePlan(storage, ".restore.requested", write_another_row, dies)
     with pytest.raises(SimulatedCrash if dies else LeaseLost):
-        restore(started(late).table.access, second, False)
+        restore(started(late).table.context, second, False)
     assert late.has_stood_still
-    restore(started(storage).table.access, None, False)
+    restore(started(storage).table.context, None, False)
     assert contents(storage) == {"a": (1, 1)}
     assert not started(storage).table.timeline.pending()
     assert commits(storage)[-1] == second
@@ -151,7 +152,7 @@ def test_a_rollback_planned_before_others_wrote_over_its_target_is_given_up(
         commit(started(storage), [Row("a", number, number)])
     late = LatePlan(storage, ".rollback.requested", meanwhile, dies)
     with pytest.raises(SimulatedCrash if dies else LeaseLost):
-        roll_back_named(started(late).table.access, commits(storage)[-1])
+        roll_back_named(started(late).table.context, commits(storage)[-1])
     assert late.has_stood_still
     before = contents(storage)
     assert before["a"] == (2, 2)
@@ -170,7 +171,7 @@ def compact_and_clean(storage: Storage) -> None:
 
 
 def restore_the_first(storage: Storage) -> None:
-    restore(started(storage).table.access, commits(storage)[0], True)
+    restore(started(storage).table.context, commits(storage)[0], True)
 
 
 @pytest.mark.parametrize("dies", [False, True], ids=["wakes", "dies"])
@@ -271,7 +272,7 @@ def test_a_file_of_an_undone_instant_is_not_read_while_such_a_plan_is_pending() 
     def begin_undo_and_archive(other: Storage) -> None:
         compact_all(other)
         slow = started(other)
-        undone.append((slow, slow.begin(), slow.placement()))
+        undone.append((slow, slow.begin(), slow.assign_file_groups()))
         assert started(other).recover() == [slow.pending_instant]
         write_and_archive(other)
 

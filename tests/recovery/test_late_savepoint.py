@@ -11,9 +11,9 @@ from lakemark.config.table_properties import TableType
 from lakemark.model.action import Action, State
 from lakemark.model.format_version import FormatVersion
 from lakemark.model.instant import Instant
+from lakemark.operations.archive import archive
 from lakemark.services.archival_plan import ArchivalPolicy
 from lakemark.services.savepoint import delete_savepoint
-from sinks.hudi.table_services import archive
 from tests.tables import Row, commit, contents, writer
 from tests.upkeep import active_names, make_plain, new_storage
 
@@ -35,5 +35,5 @@ def test_rows_of_an_archived_commit_stay_when_its_savepoint_is_begun_late(
     writer(storage).table.store.create(late)
 
     assert contents(storage) == {"old": (1, 1), "new": (5, 5)}
-    delete_savepoint(writer(storage).table.access, oldest)
+    delete_savepoint(writer(storage).table.context, oldest)
     assert contents(storage) == {"old": (1, 1), "new": (5, 5)}

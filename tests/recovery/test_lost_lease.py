@@ -13,7 +13,9 @@ import pytest
 
 from lakemark.errors import Fenced, OutcomeUnknown, Retriable, StorageUnavailable
 from lakemark.execution.runner import LocalRunner
-from lakemark.services.compaction import CompactionPolicy
+from lakemark.operations.metadata_table import metadata_differences
+from lakemark.operations.table_writer import TableWriter
+from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.storage import Storage, StorageLocation, open_storage
 from lakemark.storage.storage import NotFound
 from lakemark.timeline.locks.lock_provider import LOCK_PATH, LockRecord
@@ -21,7 +23,6 @@ from lakemark.timeline.locks.open_lock import open_lock
 from lakemark.timeline.locks.table_lock import LeaseLost
 from lakemark.transaction.heartbeat import HEARTBEAT_FOLDER
 from lakemark.transaction.multi_writer import MultiWriter
-from sinks.hudi.table_writer import TableWriter
 from tests.clocks import SharedClock, on_clock
 from tests.storages import CountingStorage
 from tests.storages.interrupted_storage import InterruptedStorage
@@ -165,7 +166,7 @@ def _check_the_next(storage: Storage, expected: dict[str, tuple[int, int]], at: 
     after.recover()
     commit(after, [Row("a", 10, 10)])
     assert contents(storage) == {**expected, "a": (10, 10)}, at
-    assert after.table.metadata_differences() == [], at
+    assert metadata_differences(after.table) == [], at
 
 
 def _forget_heartbeats(storage: Storage) -> None:

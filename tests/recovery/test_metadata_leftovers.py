@@ -14,9 +14,20 @@ from lakemark.model.action import Action, State
 from lakemark.model.format_version import FormatVersion
 from lakemark.model.instant import Instant
 from lakemark.model.rollback_plan import RollbackPlan
+from lakemark.operations.archive import archive
+from lakemark.operations.clean import clean
+from lakemark.operations.metadata_table import (
+    compact_and_maintain_metadata_table,
+    compact_metadata_table,
+    keep_metadata_table,
+    maintain_metadata_table,
+    metadata_differences,
+    rebuild_metadata_table,
+)
+from lakemark.operations.table_writer import TableWriter
 from lakemark.services.archival_plan import ArchivalPolicy
 from lakemark.services.cleaning_plan import CleaningPolicy
-from lakemark.services.compaction import CompactionPolicy
+from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.services.metadata_table_services import MetadataPolicies
 from lakemark.storage import Storage
 from lakemark.storage.folder_storage import FolderStorage
@@ -25,13 +36,6 @@ from lakemark.timeline.content import encode_rollback_plan
 from lakemark.timeline.locks.table_lock import LeaseLost
 from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import TimelineStore
-from sinks.hudi.table_services import (
-    archive,
-    clean,
-    maintain_metadata_table,
-    maintain_metadata_table_now,
-)
-from sinks.hudi.table_writer import TableWriter
 from tests.clocks import SharedClock, on_clock
 from tests.storages import SimulatedCrash
 from tests.storages.interrupted_storage import InterruptedStorage
@@ -43,7 +47,7 @@ T = TypeVar("T")
 
 CLOCK = SharedClock()
 CLEANING, ARCHIVAL = CleaningPolicy(commits=2), ArchivalPolicy(4, 6, 2)
-POLICIES = MetadataPolicies.beside(CLEANING, ARCHIVAL)
+POLICIES = MetadataPolicies.for_data_table(CLEANING, ARCHIVAL)
 
 VERSIONS = [FormatVersion.V6, FormatVersion.V9]
 
@@ -82,7 +86,7 @@ def started(storage: Storage) -> TableWriter:
 def new_table(version: FormatVersion) -> Storage:
     storage = new_storage()
     storage.create(PROPERTIES_PATH, spec(version=version).to_properties().to_bytes())
-    started(storage).table.keep_metadata_table()
+    keep_metadata_table(started(storage).table)
     commit(started(storage), [Row("z", 1, 1)])
     return storage
 
@@ -114,7 +118,7 @@ def live_on(storage: Storage, commits: int) -> None:
         to.compact_if_due(CompactionPolicy(3), LocalRunner(1))
         clean(to.table, CLEANING)
         archive(to.table, ARCHIVAL, CLEANING)
-        maintain_metadata_table_now(to.table, POLICIES)
+        compact_and_maintain_metadata_table(to.table, POLICIES)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -124,7 +128,7 @@ def test_a_commit_that_appears_after_its_rollback_is_undone(
 ) -> None:
     storage = new_table(version)
     pending = leave_commit(storage, suffix)
-    maintained = maintain_metadata_table_now(started(storage).table, POLICIES)
+    maintained = compact_and_maintain_metadata_table(started(storage).table, POLICIES)
     assert maintained is not None
     assert [i.requested_at for i in maintained.undone] == [pending.requested_at]
     assert not maintained.timeline.pending()
@@ -132,7 +136,7 @@ def test_a_commit_that_appears_after_its_rollback_is_undone(
     paths = [info.path for info in storage.list_tree(METADATA_FOLDER)]
     assert not [path for path in paths if pending.requested_at in path]
     assert contents(storage) == {"z": (1, 1), "new": (9, 9)}
-    assert not started(storage).table.metadata_differences()
+    assert not metadata_differences(started(storage).table)
 
 
 def test_the_metadata_table_is_cleaned_and_archived_after_a_late_commit() -> None:
@@ -154,7 +158,7 @@ def test_the_rollback_of_apache_hudi_is_not_anticipated() -> None:
     at = store.clock.next_instant(store.load().newest_time)
     plan = RollbackPlan(pending.requested_at, Action.DELTA_COMMIT, {})
     store.create(Instant(at, Action.ROLLBACK, State.REQUESTED), encode_rollback_plan(plan))
-    maintain_metadata_table_now(started(storage).table, POLICIES)
+    compact_and_maintain_metadata_table(started(storage).table, POLICIES)
     assert metadata_timeline(storage).find(pending.requested_at) == pending
 
 
@@ -170,7 +174,7 @@ def test_a_commit_whose_data_instant_is_pending_stays() -> None:
     with pytest.raises(SimulatedCrash):
         commit(started(Dies(storage)), [Row("old", 9, 9)])
     (pending,) = metadata_timeline(storage).pending()
-    assert maintain_metadata_table_now(started(storage).table, POLICIES) is None
+    assert compact_and_maintain_metadata_table(started(storage).table, POLICIES) is None
     assert metadata_timeline(storage).pending() == (pending,)
     started(storage).recover()
     assert not metadata_timeline(storage).pending()
@@ -188,14 +192,14 @@ def test_nothing_is_undone_under_a_lock_that_was_lost() -> None:
             if method == "list_folder" and path == ".hoodie/timeline" and armed:
                 armed.clear()
                 CLOCK.sleep(61)
-                with started(storage).table.access.lock.hold(1):
+                with started(storage).table.context.lock.hold(1):
                     pass
             return result
 
     armed: list[bool] = []
     table = started(Stalls(storage)).table
     assert table.timeline.completed(), "it is loaded before the lock is taken"
-    table.compact_metadata_table()
+    compact_metadata_table(table)
     armed.append(True)
     with pytest.raises(LeaseLost):
         maintain_metadata_table(table, POLICIES)
@@ -215,17 +219,17 @@ def test_a_late_archival_of_the_metadata_table_deletes_instants_of_the_next_one(
 
     def build_another() -> None:
         CLOCK.sleep(61)
-        started(storage).table.rebuild_metadata_table()
+        rebuild_metadata_table(started(storage).table)
 
     stopped = InterruptedStorage(storage, build_another)
     stopped.is_before = lambda _, method, path: method == "delete" and path.endswith(f"/{name}")
     policies = MetadataPolicies(CLEANING, ArchivalPolicy(2, 3, 1))
-    maintain_metadata_table_now(started(stopped).table, policies)
+    compact_and_maintain_metadata_table(started(stopped).table, policies)
     assert stopped.stopped_at
     assert contents(storage) == expected, "queries list storage"
     to = started(storage)
     to.recover()
-    assert not to.table.metadata_differences()
+    assert not metadata_differences(to.table)
     commit(to, [Row("new", 9, 9)])
     assert contents(storage) == {**expected, "new": (9, 9)}
-    assert not to.table.metadata_differences()
+    assert not metadata_differences(to.table)

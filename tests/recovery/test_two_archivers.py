@@ -17,12 +17,12 @@ import pytest
 
 from lakemark.errors import Retriable
 from lakemark.model.format_version import FormatVersion
+from lakemark.operations.archive import archive
 from lakemark.services.archival_plan import ArchivalPolicy
 from lakemark.storage import Storage
 from lakemark.timeline import timeline_store
 from lakemark.timeline.lsm_history import VERSION_FILE, LsmHistory
 from lakemark.timeline.lsm_writer import HistorySettings, LsmWriter
-from sinks.hudi.table_services import archive
 from tests.clocks import SharedClock, on_clock
 from tests.depth import sample
 from tests.recovery.places import OnDisk, storage_at

@@ -8,9 +8,9 @@ from pathlib import Path
 from checkpoints.checkpoint import KafkaCheckpoint
 from lakemark.errors import Retriable
 from lakemark.execution.runner import LocalRunner
-from lakemark.services.compaction import CompactionPolicy
+from lakemark.operations.open_table import open_table
+from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.storage import StorageLocation
-from lakemark.table import open_table
 from lakemark.transaction.heartbeat import HeartbeatPolicy
 from lakemark.transaction.multi_writer import MultiWriter
 from tests.json_stream import JsonStream, Record
@@ -85,5 +85,5 @@ def records_of(topic: str) -> list[Record]:
 
 
 def rejected(stream: JsonStream) -> list[tuple[str, int]]:
-    rows = open_table(stream.rejects.table.location).snapshot().read_all().to_pylist()
+    rows = open_table(stream.rejects.table.location).scan().to_reader().read_all().to_pylist()
     return sorted((row["topic"], row["offset"]) for row in rows)

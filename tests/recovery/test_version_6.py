@@ -19,19 +19,21 @@ from lakemark.model.compaction_plan import CompactionPlan
 from lakemark.model.file_slice import FileSlice
 from lakemark.model.format_version import FormatVersion
 from lakemark.model.instant import Instant
+from lakemark.operations.clean import clean
+from lakemark.operations.metadata_table import keep_metadata_table, metadata_differences
+from lakemark.operations.open_table import OpenTable
 from lakemark.services.cleaning_plan import CleaningPolicy, Retention
-from lakemark.services.compaction import CompactionPolicy, request
+from lakemark.services.compaction import request_compaction
+from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.services.restore import restore
 from lakemark.services.savepoint import create_savepoint
 from lakemark.storage import Storage, StorageLocation, open_storage
-from lakemark.table import Table
 from lakemark.timeline.clock import UTC_CLOCK
 from lakemark.timeline.content import encode_compaction_plan
 from lakemark.timeline.timeline import Timeline
 from lakemark.transaction.instant_files import files_of, names_of
 from lakemark.transaction.rollback import recover, roll_back_named
 from lakemark.upgrade.change import change_version
-from sinks.hudi.table_services import clean
 from tests.storages import SimulatedCrash, WholeSeconds
 from tests.storages.wrapped_storage import WrappedStorage
 from tests.tables import Row, commit, contents, data_files, make, write_files, writer
@@ -49,7 +51,7 @@ def table_with_logs() -> Storage:
     return storage
 
 
-def planned_by_others(table: Table, plan: CompactionPlan) -> Instant:
+def planned_by_others(table: OpenTable, plan: CompactionPlan) -> Instant:
     """A compaction, planned while somebody writes, as another release may do."""
     at = table.store.clock.next_instant(table.store.load().newest_time)
     requested = Instant(at, Action.COMPACTION, State.REQUESTED)
@@ -63,7 +65,7 @@ def test_a_compaction_that_was_planned_since_conflicts(names_the_log: bool) -> N
     to, other = writer(storage), writer(storage).table
     slices = other.view().slices_for_writing()
     written = write_files(to, [Row("a", 3, 3)])
-    assert request(other.access, lambda _: slices) is None
+    assert request_compaction(other.context, lambda _: slices) is None
     if names_the_log:  # Apache Hudi looks at the timeline, but not at what is pending there
         slices = writer(storage).table.view().slices_for_writing()
     compaction = planned_by_others(other, CompactionPlan.of(slices))
@@ -89,7 +91,7 @@ def test_a_dead_writers_log_is_found_by_its_blocks() -> None:
     for info in storage.list_tree(".hoodie/.temp"):
         storage.delete([info.path])
     assert data_files(storage) != before
-    assert recover(writer(storage).table.access)
+    assert recover(writer(storage).table.context)
     assert data_files(storage) == before
     assert contents(storage) == {"a": (2, 2), "b": (2, 2)}
 
@@ -104,15 +106,15 @@ def test_a_savepoint_is_restored_to_again_though_it_lists_logs_of_later_commits(
         table.refresh(timeline)
         return table.view().as_of(instant).latest_slices()
 
-    create_savepoint(table.access, kept.requested_at, slices_as_of, "ann", "")
+    create_savepoint(table.context, kept.requested_at, slices_as_of, "ann", "")
     for v in (4, 5):
-        restore(writer(storage).table.access, kept.requested_at, is_merge_on_read=True)
+        restore(writer(storage).table.context, kept.requested_at, is_merge_on_read=True)
         assert contents(storage) == {"a": (2, 2), "b": (2, 2)}
         commit(writer(storage), [Row("a", v, v)])
     own = next(path for path in data_files(storage) if ".log." in path)
     storage.delete([own])
     with pytest.raises(Refused, match="which its savepoint keeps, is gone"):
-        restore(writer(storage).table.access, kept.requested_at, is_merge_on_read=True)
+        restore(writer(storage).table.context, kept.requested_at, is_merge_on_read=True)
 
 
 class _BesideCleaner(WrappedStorage):
@@ -128,7 +130,7 @@ def test_a_log_that_was_cleaned_meanwhile_is_nobodys() -> None:
     storage = table_with_logs()
     write_files(writer(storage), [Row("a", 3, 3)])
     dead = writer(storage).table
-    access = replace(dead.access, storage=_BesideCleaner(storage))
+    access = replace(dead.context, storage=_BesideCleaner(storage))
     assert not [path for path in files_of(access, "20200101000000000") if ".log." in path]
 
 
@@ -138,11 +140,11 @@ def test_a_damaged_log_is_nobodys_unless_a_marker_names_it() -> None:
     damaged = log.replace(".log.1_", ".log.9_")
     storage.create(damaged, b"\0" * 100)
     write_files(writer(storage), [Row("a", 3, 3)])
-    (undone,) = recover(writer(storage).table.access)
+    (undone,) = recover(writer(storage).table.context)
     assert damaged in data_files(storage)
     storage.create(f".hoodie/.temp/{undone}/{damaged}.marker.CREATE", b"")
     with pytest.raises(CorruptData, match="a log block's magic"):
-        files_of(writer(storage).table.access, undone)
+        files_of(writer(storage).table.context, undone)
 
 
 def test_a_log_counts_for_the_metadata_table_once_its_commit_has_completed() -> None:
@@ -150,13 +152,13 @@ def test_a_log_counts_for_the_metadata_table_once_its_commit_has_completed() -> 
     writer(storage).recover()  # makes the metadata table
     to = writer(storage)
     written = write_files(to, [Row("a", 3, 3)])
-    assert writer(storage).table.metadata_differences() == []
+    assert metadata_differences(writer(storage).table) == []
     to.commit(written, {})
-    assert writer(storage).table.metadata_differences() == []
+    assert metadata_differences(writer(storage).table) == []
     log = next(path for path in data_files(storage) if ".log." in path)
     copied = log.replace(".log.1_", ".log.9_")
     storage.create(copied, storage.read(log))
-    (difference,) = writer(storage).table.metadata_differences()
+    (difference,) = metadata_differences(writer(storage).table)
     assert (difference.path, difference.stored) == (copied, "absent")
 
 
@@ -173,7 +175,7 @@ def test_a_metadata_table_that_was_made_in_the_second_of_a_commit_is_continued()
         assert made is not None
         is_of_that_second = UTC_CLOCK.format(made.modified_at) < (first.completed_at or "")
     commit(writer(storage), [Row("a", 2, 2)])
-    assert writer(storage).table.keep_metadata_table() is None
+    assert keep_metadata_table(writer(storage).table) is None
     assert contents(storage) == {"a": (2, 2)}
 
 
@@ -202,17 +204,17 @@ def test_a_clean_after_a_dead_metadata_compaction_is_not_lost() -> None:
     storage = new_storage()
     make_plain(storage, TableType.COPY_ON_WRITE, FormatVersion.V6)
     dying = writer(_StopsInMetadataCompaction(storage))
-    dying.table.keep_metadata_table()
+    keep_metadata_table(dying.table)
     with pytest.raises(SimulatedCrash):
         for v in range(12):
             commit(dying, [Row("a", v, v)])
     next_one = writer(storage)
     next_one.recover()
     assert clean(next_one.table, CleaningPolicy(Retention.FILE_VERSIONS, file_versions=1))
-    assert writer(storage).table.metadata_differences() == []
+    assert metadata_differences(writer(storage).table) == []
     for v in range(12, 24):
         commit(next_one, [Row("a", v, v)])
-        assert writer(storage).table.metadata_differences() == []
+        assert metadata_differences(writer(storage).table) == []
 
 
 def test_a_log_that_was_appended_to_is_left_to_apache_hudi() -> None:
@@ -221,7 +223,7 @@ def test_a_log_that_was_appended_to_is_left_to_apache_hudi() -> None:
     first, second = sorted(p for p in data_files(storage) if ".log." in p and "00000000" in p)[:2]
     storage.put(second, storage.read(first) + storage.read(second))
     with pytest.raises(Unsupported, match="an older release appended to it; roll back with"):
-        roll_back_named(writer(storage).table.access, last.requested_at)
+        roll_back_named(writer(storage).table.context, last.requested_at)
     assert contents(storage) == {"a": (3, 3), "b": (3, 3)}
 
 
@@ -232,10 +234,10 @@ def test_a_store_that_keeps_no_times_takes_a_downgrade_without_logs_only() -> No
     for v in (1, 2):
         commit(to, [Row("a", v, v), Row("b", v, v)])
     with pytest.raises(Refused, match="first: lakemark table compact TABLE --run"):
-        change_version(to.table.access, FormatVersion.V6)
+        change_version(to.table.context, FormatVersion.V6)
     to.compact_if_due(CompactionPolicy(1), LocalRunner(1))
     clean(to.table, CleaningPolicy(Retention.FILE_VERSIONS, file_versions=1))
-    change_version(to.table.access, FormatVersion.V6)
+    change_version(to.table.context, FormatVersion.V6)
     assert contents(storage) == {"a": (2, 2), "b": (2, 2)}
     commit(writer(storage), [Row("a", 3, 3)])
     assert contents(storage) == {"a": (3, 3), "b": (2, 2)}
@@ -251,7 +253,7 @@ def test_a_commit_since_the_compaction_is_not_lost(version: FormatVersion, tmp_p
     to.compact_if_due(CompactionPolicy(1), LocalRunner(1))
     commit(to, [Row("1", 3, 3)])
     with pytest.raises(Refused, match="is not merged yet; stop the table's writers"):
-        change_version(to.table.access, version)
+        change_version(to.table.context, version)
     assert contents(storage) == {**rows, "1": (3, 3)}
     assert writer(storage).table.version is FormatVersion.V9
 
@@ -267,7 +269,7 @@ def test_a_writer_of_the_old_version_writes_nothing(
     make_plain(storage, version=before)
     to = writer(storage)
     commit(to, [Row("a", 1, 1)])
-    change_version(writer(storage).table.access, after)
+    change_version(writer(storage).table.context, after)
     files = data_files(storage)
     with pytest.raises(Refused, match=f"is of version {after:d} now; start again"):
         commit(to, [Row("a", 2, 2)])
@@ -281,7 +283,7 @@ def test_a_writer_of_the_old_version_completes_nothing() -> None:
     make_plain(storage, version=FormatVersion.V8)
     late = writer(storage)
     late.table.refresh()
-    change_version(writer(storage).table.access, FormatVersion.V9)
+    change_version(writer(storage).table.context, FormatVersion.V9)
     with pytest.raises(Refused, match="had version 8 when it was opened, and has version 9"):
         commit(late, [Row("a", 2, 2)])
     with pytest.raises(Refused, match="start again"):

@@ -8,7 +8,7 @@ from functools import cache
 
 from lakemark.config.table_properties import TableType
 from lakemark.model.format_version import FormatVersion
-from sinks.hudi.table_writer import TableWriter
+from lakemark.operations.table_writer import TableWriter
 from tests.protocol import actors
 from tests.protocol.clocked_store import ClockedStore
 from tests.protocol.virtual_time import VirtualTime

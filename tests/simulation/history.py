@@ -12,8 +12,8 @@ from lakemark.config.table_properties import TableType
 from lakemark.errors import Refused
 from lakemark.model.action import Action
 from lakemark.model.format_version import FormatVersion
+from lakemark.operations.table_writer import TableWriter
 from lakemark.services.savepoint import delete_savepoint
-from sinks.hudi.table_writer import TableWriter
 from tests.protocol import actors
 from tests.protocol.actors import Acknowledged
 from tests.protocol.invariants import (
@@ -215,7 +215,7 @@ class History:
             self._note("end", act.__name__, "")
             self._oracle.note(act(to))
         for savepoint in to.table.store.load().pending(Action.SAVEPOINT):
-            delete_savepoint(to.table.access, savepoint.requested_at)
+            delete_savepoint(to.table.context, savepoint.requested_at)
         self._check()
         check_metadata(self._store)
 

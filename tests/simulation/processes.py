@@ -14,11 +14,11 @@ from checkpoints.edit import WriterPending
 from lakemark.config.table_properties import PROPERTIES_PATH, TableProperties
 from lakemark.errors import Fenced, InvalidConfig, OutcomeUnknown, Refused, Retriable
 from lakemark.model.action import COMMITS, Action
+from lakemark.operations.open_table import OpenTable
+from lakemark.operations.table_writer import TableWriter
 from lakemark.read.queries import Incremental, Snapshot
 from lakemark.storage import Storage
-from lakemark.table import Table
 from lakemark.timeline.clock import UTC_CLOCK
-from sinks.hudi.table_writer import TableWriter
 from tests.protocol import actors
 from tests.protocol.actors import Acknowledged, open_writer
 from tests.protocol.virtual_time import VirtualTime, VirtualTimelineClock
@@ -102,11 +102,11 @@ class Program:
         """A writer that has recovered nothing."""
         return open_writer(self.storage, self.world.time, has_metadata=self.world.has_metadata)
 
-    def table(self) -> Table:
+    def table(self) -> OpenTable:
         """For reading."""
         properties = TableProperties.parse(self.storage.read(PROPERTIES_PATH))
         clock = VirtualTimelineClock(UTC_CLOCK.zone, virtual=self.world.time)
-        return Table(self.storage, properties, clock=clock)
+        return OpenTable(self.storage, properties, clock=clock)
 
     def told(self, what: str, told: Acknowledged) -> None:
         """An act ended well."""
@@ -272,7 +272,7 @@ def _traveller(program: Program) -> Act:
     return read
 
 
-def _last_clean(table: Table) -> str:
+def _last_clean(table: OpenTable) -> str:
     """The newest clean, which may still be deleting files.
 
     The services count file versions. Which older instants they leave readable is recorded nowhere,
@@ -310,7 +310,7 @@ def _follower(program: Program) -> Act:
     return read
 
 
-def _contents(table: Table, as_of: str | None = None) -> dict[str, tuple[int, int]]:
+def _contents(table: OpenTable, as_of: str | None = None) -> dict[str, tuple[int, int]]:
     found = table.scan(Snapshot(as_of), ["id", "ts", "v"]).to_reader(1).read_all().to_pylist()
     assert len({row["id"] for row in found}) == len(found), f"a key is there twice: {found}"
     return {row["id"]: (row["ts"], row["v"]) for row in found}

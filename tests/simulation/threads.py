@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from checkpoints.lookup import _LazyExtraMetadata
+from lakemark.transaction.streamer_progress import _ExtraMetadata
 from tests.simulation.memo import keep_results
 from tests.simulation.scheduler import Scheduler
 
@@ -99,7 +99,7 @@ def simulated(scheduler: Scheduler, seed: str) -> Iterator[None]:
         for module in ("transaction.heartbeat", "timeline.locks.table_lock"):
             patch.setattr(f"lakemark.{module}.threading", threads)
         # Until Python 3.12 a cached property is under a lock. This one reads from the store.
-        patch.setattr(vars(_LazyExtraMetadata)["_loaded"], "lock", _Lock(scheduler), raising=False)
+        patch.setattr(vars(_ExtraMetadata)["_loaded"], "lock", _Lock(scheduler), raising=False)
         for module in ("heartbeat", "multi_writer", "transaction", "rollback"):
             patch.setattr(f"lakemark.transaction.{module}.time", time)
         for module in ("restore", "savepoint", "cleaning"):

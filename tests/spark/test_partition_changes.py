@@ -10,8 +10,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from lakemark.operations.open_table import open_table
+from lakemark.operations.stored_rows import repeated_keys
 from lakemark.storage import StorageLocation
-from lakemark.table import open_table
 from sinks.batch import KafkaBatch
 from sinks.hudi.exchange import OpenWrite, Prepare, Written
 from sinks.hudi.partition_rule import PartitionChange
@@ -54,7 +55,7 @@ def test_executors_refuse_rows_that_change_their_partition(
     assert (result.records, result.rejected) == (3, 1)
     reason = stream.reasons()[20]
     assert reason.startswith("record key 'k3' exists in partition 'north', and the row is in")
-    assert not open_table(location).repeated_keys().keys
+    assert not repeated_keys(open_table(location)).keys
 
 
 def _row(key: str, region: str) -> dict[str, object]:

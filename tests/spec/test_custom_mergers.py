@@ -16,8 +16,8 @@ from lakemark.config.table_spec import TableSpec
 from lakemark.errors import InvalidConfig, Unsupported
 from lakemark.merge.custom import BufferedRecord, BufferedRecordMerger, RecordContext, load_merger
 from lakemark.model.changes import ChangeKind
+from lakemark.operations.open_table import open_table
 from lakemark.storage import StorageLocation
-from lakemark.table import open_table
 from tests.merging.written_table import KEY, Row, WrittenTable, changes_of
 from tests.spec.order_mergers import (
     DeletingMerger,
@@ -94,7 +94,7 @@ def test_queries_filter_both_parts_without_a_join(tmp_path: Path) -> None:
     table.upsert(CREATED, {**CREATED, KEY: "2", "order_info": "a lamp"})
     table.upsert(CANCELED, {**CANCELED, KEY: "2"})
     where = "order_info = 'two books' and payment_info = 'card expired'"
-    found = table.open().snapshot([KEY, "state"], where).read_all()
+    found = table.open().scan(columns=[KEY, "state"], where=where).to_reader().read_all()
     assert found.to_pylist() == [{KEY: "1", "state": "canceled"}]
 
 
@@ -112,12 +112,12 @@ def test_merger_is_selected_by_the_strategy_id_of_the_table(tmp_path: Path) -> N
     table.upsert(CANCELED)
     location = StorageLocation(str(table.path))
     given = [DeletingMerger(), OrderMerger()]
-    rows = open_table(location, mergers=given).snapshot(SCHEMA.names).read_all()
+    rows = open_table(location, mergers=given).scan(columns=SCHEMA.names).to_reader().read_all()
     assert rows.to_pylist() == [RECONCILED]
     with pytest.raises(Unsupported, match=OrderMerger.merging_strategy):
-        open_table(location, mergers=[DeletingMerger()]).snapshot().read_all()
+        open_table(location, mergers=[DeletingMerger()]).scan().to_reader().read_all()
     with pytest.raises(Unsupported, match=OrderMerger.merging_strategy):
-        open_table(location).snapshot().read_all()
+        open_table(location).scan().to_reader().read_all()
 
 
 def test_the_order_of_the_mergers_matters(tmp_path: Path) -> None:
@@ -127,7 +127,11 @@ def test_the_order_of_the_mergers_matters(tmp_path: Path) -> None:
     table.upsert(CANCELED)
     location, first, order = StorageLocation(str(table.path)), FirstMerger(), OrderMerger()
     found = [
-        open_table(location, mergers=mergers).snapshot(["state"]).read_all().to_pylist()
+        open_table(location, mergers=mergers)
+        .scan(columns=["state"])
+        .to_reader()
+        .read_all()
+        .to_pylist()
         for mergers in ([order, first], [first, order])
     ]
     assert found == [[{"state": "canceled"}], [{"state": "created"}]]

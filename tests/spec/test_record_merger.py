@@ -18,6 +18,7 @@ from lakemark.config.table_properties import MergeMode, TableProperties, TableTy
 from lakemark.config.table_spec import TableSpec
 from lakemark.errors import CorruptData, InvalidConfig
 from lakemark.model.changes import ChangeKind
+from lakemark.read.queries import ReadOptimized
 from streamer.config.load import validated
 from tests.golden.golden_table import unpack
 from tests.merging.written_table import KEY, Row, WrittenTable, changes_of
@@ -65,7 +66,9 @@ def compacted(make: Make, folder: Path, changes: list[Row]) -> list[dict[str, ob
     for change in changes:
         table.upsert(change)
     assert table.compact()
-    read: pa.Table = table.open().read_optimized(table.schema.names).read_all()
+    read: pa.Table = (
+        table.open().scan(ReadOptimized(), columns=table.schema.names).to_reader().read_all()
+    )
     return read.to_pylist()  # type: ignore[no-any-return]
 
 
@@ -175,7 +178,9 @@ def test_query_merges_for_any_projection(tmp_path: Path) -> None:
     table.upsert(PAID)
     table.upsert(CREATED)
     assert table.rows(["state"]) == [{"state": "paid"}]
-    assert table.open().snapshot(["note"]).read_all().to_pylist() == [{"note": None}]
+    assert table.open().scan(columns=["note"]).to_reader().read_all().to_pylist() == [
+        {"note": None}
+    ]
 
 
 def test_query_filters_merged_rows(tmp_path: Path) -> None:
@@ -185,7 +190,9 @@ def test_query_filters_merged_rows(tmp_path: Path) -> None:
     table.upsert(PAID)
 
     def found(where: str) -> list[str]:
-        ids: list[str] = table.open().snapshot([KEY], where).read_all()[KEY].to_pylist()
+        ids: list[str] = (
+            table.open().scan(columns=[KEY], where=where).to_reader().read_all()[KEY].to_pylist()
+        )
         return ids
 
     assert found("state = 'created'") == ["2"]
@@ -366,7 +373,7 @@ def test_event_time_orders_changes_of_non_blocking_writers(
     the requests, or a compaction between them.
     """
     table = unpack(name, tmp_path).table
-    found = table.snapshot(["id", "ts", "qty"]).read_all().to_pylist()
+    found = table.scan(columns=["id", "ts", "qty"]).to_reader().read_all().to_pylist()
     assert len(found) == 30
     for number, row in enumerate(sorted(found, key=lambda row: str(row["id"]))):
         versions = {version: ts for of, ts, version in writes if number in of}

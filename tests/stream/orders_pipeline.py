@@ -12,8 +12,8 @@ from checkpoints.checkpoint import KafkaCheckpoint
 from checkpoints.commit_keys import decode
 from lakemark.config import keys
 from lakemark.model.action import Action
+from lakemark.operations.open_table import open_table
 from lakemark.storage import StorageLocation
-from lakemark.table import open_table
 from streamer.config.load import validated
 from streamer.config.pipeline import PipelineConfig
 from streamer.demo import ExpectedOrders
@@ -61,7 +61,7 @@ def pipeline_config(
 
 def assert_holds(location: StorageLocation, expected: ExpectedOrders) -> None:
     """The table holds exactly the expected orders."""
-    rows = open_table(location).snapshot(list(COLUMNS)).read_all()
+    rows = open_table(location).scan(columns=list(COLUMNS)).to_reader().read_all()
     wanted = expected.rows.select(list(COLUMNS)).cast(rows.schema)
     assert rows.sort_by("order_id").equals(wanted), _difference(rows, wanted)
 

@@ -12,8 +12,8 @@ import pytest
 
 from checkpoints.commit_keys import decode
 from lakemark.errors import TableNotFound
+from lakemark.operations.open_table import open_table
 from lakemark.storage import StorageLocation
-from lakemark.table import open_table
 from streamer import broker
 from streamer.commands.broker import FOLDER as BROKER_FOLDER
 from streamer.demo import expected_orders

@@ -13,8 +13,8 @@ from checkpoints.lookup import find_progress
 from lakemark.config import keys
 from lakemark.execution.runner import LocalRunner
 from lakemark.model.action import Action
+from lakemark.operations.open_table import open_table
 from lakemark.storage import StorageLocation
-from lakemark.table import open_table
 from sinks.hudi.exchange import DriverExchange, Exchange
 from sinks.hudi.sink import TooManyRejects
 from sinks.hudi.spark_exchange import SparkExchange
@@ -61,7 +61,7 @@ def test_the_table_holds_the_newest_state_of_every_order(
             assert set(built.source.lag(checkpoint).values()) == {0}
         expected = expected_orders(sent, keys=KEYS)
         assert_holds(StorageLocation(str(path)), expected)
-        rejects = open_table(StorageLocation(f"{path}_dead_letters")).snapshot().read_all()
+        rejects = open_table(StorageLocation(f"{path}_dead_letters")).scan().to_reader().read_all()
         assert rejects.num_rows == expected.broken_count
         assert rejects["value"].null_count == 0
     if table_type == "merge_on_read":
@@ -107,7 +107,12 @@ def test_a_tombstone_deletes_by_key(
         kafka.produce(topic, messages)
         with pipeline.build(config, _deaf, exchange) as built:
             built.loop.run()
-    left = open_table(StorageLocation(str(tmp_path / "orders"))).snapshot(["order_id"]).read_all()
+    left = (
+        open_table(StorageLocation(str(tmp_path / "orders")))
+        .scan(columns=["order_id"])
+        .to_reader()
+        .read_all()
+    )
     assert left["order_id"].to_pylist() == ["b"]
 
 
@@ -147,7 +152,9 @@ def test_records_lost_while_the_stream_runs_follow_the_policy(
         else:
             assert built.loop.run().checkpoint == {0: 300, 1: 30}
     table = open_table(StorageLocation(str(tmp_path / "orders")))
-    orders = set(map(int, table.snapshot(["order_id"]).read_all()["order_id"].to_pylist()))
+    orders = set(
+        map(int, table.scan(columns=["order_id"]).to_reader().read_all()["order_id"].to_pylist())
+    )
     extras = [
         table.store.read_commit(i).extra_metadata
         for i in table.timeline.completed(Action.DELTA_COMMIT)
@@ -216,7 +223,7 @@ def test_two_streamers_of_one_table_keep_separate_checkpoints(
         progress = find_progress(table, table.timeline, identity)
         assert progress is not None
         assert progress.checkpoint == KafkaCheckpoint(topic, {0: 2})
-    keys_there = table.snapshot(["order_id"]).read_all()["order_id"].to_pylist()
+    keys_there = table.scan(columns=["order_id"]).to_reader().read_all()["order_id"].to_pylist()
     assert sorted(keys_there) == ["default0", "default1", "returns0", "returns1"]
 
 

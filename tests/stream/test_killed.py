@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 from checkpoints.commit_keys import decode
+from lakemark.operations.open_table import open_table
 from lakemark.storage import StorageLocation
-from lakemark.table import open_table
 from streamer.demo import expected_orders, produce
 from tests.fixtures.kafka import Kafka
 from tests.short_lived import short_lived
@@ -74,7 +74,9 @@ def test_killed_twenty_times_every_record_is_there_once(kafka: Kafka, tmp_path: 
     assert sum(checkpoint.offsets.values()) == sent
     assert_offsets_chain(location, checkpoint)
     dead = open_table(StorageLocation(f"{tmp_path / 'orders'}_dead_letters"))
-    assert dead.snapshot().read_all().num_rows == expected_orders(sent, keys=KEYS).broken_count
+    assert (
+        dead.scan().to_reader().read_all().num_rows == expected_orders(sent, keys=KEYS).broken_count
+    )
 
 
 def _command(pipeline: Path, events: Path, *more: str) -> list[str]:

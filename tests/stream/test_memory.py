@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 
 from lakemark.execution.runner import LocalRunner
 from lakemark.log.log_reader import read_blocks
+from lakemark.operations.open_table import OpenTable, open_table
 from lakemark.storage import StorageLocation
-from lakemark.table import Table, open_table
 from sinks.batch import KafkaBatch
 from sinks.hudi.adaptive_exchange import AdaptiveExchange
 from sinks.hudi.collect import MAX_ARROW_BATCH_BYTES
@@ -92,7 +92,7 @@ def test_large_messages_in_one_file_group(
     assert cluster.batches == 2, "what does not fit the driver goes the other way"
 
     table = open_table(StorageLocation(str(path)))
-    rows = table.snapshot(["order_id", "updated_at"]).read_all()
+    rows = table.scan(columns=["order_id", "updated_at"]).to_reader().read_all()
     assert rows.num_rows == MESSAGES
     assert set(rows["updated_at"].to_pylist()) == {2}
     (file_slice,) = table.view().latest_slices()
@@ -105,7 +105,7 @@ def test_large_messages_in_one_file_group(
     assert max(_log_block_bytes(table)) <= MAX_ARROW_BATCH_BYTES
 
 
-def _log_block_bytes(table: Table) -> list[int]:
+def _log_block_bytes(table: OpenTable) -> list[int]:
     (file_slice,) = table.view().latest_slices()
     (log,) = file_slice.logs
     with table.storage.open(log.path) as file:

@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 import lakemark
 from lakemark.execution.runner import LocalRunner
 from lakemark.model.action import Action
+from lakemark.operations.open_table import open_table
 from lakemark.spark.read import read_table
 from lakemark.storage import StorageLocation
-from lakemark.table import open_table
 from sinks.hudi.exchange import DriverExchange, Exchange
 from sinks.hudi.spark_exchange import SparkExchange
 from streamer import pipeline
@@ -68,7 +68,10 @@ def test_a_schema_that_grows_in_the_middle_of_a_batch_loses_no_row(
     opened = open_table(StorageLocation(str(path)))
     assert len(opened.timeline.completed(Action.DELTA_COMMIT)) == 1
     columns = ["order_id", "quantity", "coupon"]
-    found = {row["order_id"]: row for row in opened.snapshot(columns).read_all().to_pylist()}
+    found = {
+        row["order_id"]: row
+        for row in opened.scan(columns=columns).to_reader().read_all().to_pylist()
+    }
     assert found == {
         str(o["order_id"]): {name: o.get(name) for name in columns} for o in [*before, *after]
     }
@@ -110,5 +113,11 @@ def test_fields_that_a_record_lacks_stay_as_they_are(
         _send(kafka, topic, [_order(1, **step)])
         _run(config, exchange)
     columns = ["customer", "note", "quantity", "updated_at"]
-    (row,) = open_table(StorageLocation(str(path))).snapshot(columns).read_all().to_pylist()
+    (row,) = (
+        open_table(StorageLocation(str(path)))
+        .scan(columns=columns)
+        .to_reader()
+        .read_all()
+        .to_pylist()
+    )
     assert row == {"customer": "Ada", "note": None, "quantity": 5, "updated_at": 4}

@@ -17,8 +17,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from lakemark.operations.create import create_table
+from lakemark.operations.open_table import open_table
 from lakemark.storage import Storage, StorageLocation, open_storage
-from lakemark.table import create_table, open_table
 from lakemark.timeline.locks.open_lock import open_lock
 from lakemark.timeline.locks.table_lock import Lease
 from sinks.batch import KafkaBatch

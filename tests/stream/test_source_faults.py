@@ -25,8 +25,8 @@ from lakemark.errors import Permanent, StorageUnavailable, WriteConflict
 from lakemark.execution.runner import LocalRunner
 from lakemark.model.action import COMMITS, Action
 from lakemark.model.instant import Instant
+from lakemark.operations.open_table import OpenTable, open_table
 from lakemark.storage import StorageLocation
-from lakemark.table import Table, open_table
 from sinks.batch import KafkaBatch
 from sinks.hudi.exchange import DriverExchange, OpenWrite, Prepare, Written
 from streamer import pipeline
@@ -92,13 +92,13 @@ def offsets_left(bootstrap: str, topic: str, end: int) -> list[int]:
     return found
 
 
-def contents(table: Table) -> dict[str, int]:
-    rows = table.snapshot(["order_id", "updated_at"]).read_all().to_pylist()
+def contents(table: OpenTable) -> dict[str, int]:
+    rows = table.scan(columns=["order_id", "updated_at"]).to_reader().read_all().to_pylist()
     assert len({row["order_id"] for row in rows}) == len(rows), "an order is there twice"
     return {row["order_id"]: row["updated_at"] for row in rows}
 
 
-def audits(table: Table) -> list[dict[str, int]]:
+def audits(table: OpenTable) -> list[dict[str, int]]:
     commits = table.timeline.completed(Action.DELTA_COMMIT)
     return [json.loads(table.store.read_commit(i).extra_metadata[keys.AUDIT]) for i in commits]
 

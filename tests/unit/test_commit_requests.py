@@ -14,12 +14,11 @@ from lakemark.model.commit_metadata import WriteStat
 from lakemark.model.file_names import BaseFileName
 from lakemark.model.file_slice import FileGroupId
 from lakemark.model.meta_columns import with_meta_columns
+from lakemark.operations.archive import archive
+from lakemark.operations.table_writer import TableWriter
 from lakemark.services.archival_plan import ArchivalPolicy
 from lakemark.storage import StorageLocation, open_storage
 from lakemark.write.partitioner import divide
-from sinks.hudi.exchange import Target, Written
-from sinks.hudi.table_services import archive
-from sinks.hudi.table_writer import TableWriter
 from tests.storages import CountingStorage
 from tests.tables import INDEX, Row, changes, commit, contents, make, write_files, writer
 from tests.upkeep import HISTORY, make_plain
@@ -86,7 +85,7 @@ def test_only_what_a_commit_wrote_is_placed_anew(monkeypatch: pytest.MonkeyPatch
         placed.append(len(groups))
         return groups_by_bucket(groups, bucket_count)
 
-    monkeypatch.setattr("sinks.hudi.file_group_assigner.groups_by_bucket", counting)
+    monkeypatch.setattr("lakemark.operations.file_group_assigner.groups_by_bucket", counting)
     storage = CountingStorage(open_storage(StorageLocation("memory://requests/placed")))
     make(storage)
     to = writer(storage)
@@ -147,4 +146,4 @@ def _claim_files(to: TableWriter, groups: int) -> None:
         )
         for name in names
     ]
-    to.commit([Written(Target.ROWS, 1, stat) for stat in stats], {})
+    to.commit(stats, {})

@@ -8,7 +8,7 @@ import pytest
 
 from lakemark.execution.runner import LocalRunner
 from lakemark.model.changes import ChangeKind
-from lakemark.services.compaction import CompactionPolicy
+from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.storage import StorageLocation, open_storage
 from tests.tables import Row, commit, contents, make, writer
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from checkpoints.checkpoint import KafkaCheckpoint
-from checkpoints.lookup import Commits, newest_progress
-from checkpoints.progress import DEFAULT_IDENTITY
+from checkpoints.lookup import newest_progress
+from lakemark.transaction.streamer_progress import DEFAULT_IDENTITY, Commits
 
 
 def newest_checkpoint(commits: Commits, identity: str = DEFAULT_IDENTITY) -> KafkaCheckpoint | None:

@@ -7,9 +7,11 @@ import pytest
 
 from checkpoints import commit_keys
 from checkpoints.checkpoint import KafkaCheckpoint
-from checkpoints.commit_keys import CHECKPOINT_KEY, CHECKPOINT_KEY_V2, DamagedCheckpoint
 from lakemark.model.action import Action, State
 from lakemark.model.instant import Instant
+from lakemark.transaction import carried_metadata
+from lakemark.transaction.carried_metadata import CHECKPOINT_KEY, CHECKPOINT_KEY_V2
+from lakemark.transaction.streamer_progress import DamagedCheckpoint
 from tests.unit.checkpoints.newest import newest_checkpoint
 
 Commit = tuple[Instant, Mapping[str, str]]
@@ -70,14 +72,18 @@ def test_pending_instants_and_services_without_rows_do_not_count() -> None:
 def test_the_second_key_is_read_before_the_first() -> None:
     extra = {CHECKPOINT_KEY: "orders,0:1", CHECKPOINT_KEY_V2: "orders,0:2"}
     assert commit_keys.decode(extra) == orders(2)
-    assert commit_keys.carry_forward(extra) == {CHECKPOINT_KEY: "orders,0:2"}
+    assert carried_metadata.carry_progress(extra) == {CHECKPOINT_KEY: "orders,0:2"}
 
 
 def test_resets_of_the_other_streamer_are_carried_too() -> None:
-    extra = {CHECKPOINT_KEY_V2: "orders,0:2", commit_keys.RESET_KEY: "orders,0:0", "schema": "{}"}
-    assert commit_keys.carry_forward(extra) == {
+    extra = {
+        CHECKPOINT_KEY_V2: "orders,0:2",
+        carried_metadata.RESET_KEY: "orders,0:0",
+        "schema": "{}",
+    }
+    assert carried_metadata.carry_progress(extra) == {
         CHECKPOINT_KEY: "orders,0:2",
-        commit_keys.RESET_KEY: "orders,0:0",
+        carried_metadata.RESET_KEY: "orders,0:0",
     }
 
 

@@ -16,17 +16,18 @@ from lakemark.config.table_spec import TableSpec
 from lakemark.model.action import Action
 from lakemark.model.commit_metadata import CommitMetadata
 from lakemark.model.format_version import FormatVersion
+from lakemark.operations.create import create_table
+from lakemark.operations.open_table import OpenTable, open_table
 from lakemark.storage import Storage, StorageLocation
-from lakemark.table import Table, create_table, open_table
 from lakemark.timeline.locks.lock_provider import LOCK_PATH
 from lakemark.transaction.transaction import Transaction
 from tests.json_stream import JsonStream
 from tests.storages import WatchedStorage, WholeSeconds
 
 
-def publish(table: Table, identity: str, known: TableProgress) -> str:
+def publish(table: OpenTable, identity: str, known: TableProgress) -> str:
     """A commit of a streamer that knows this of the others; its requested time."""
-    one, _ = Transaction.begin(table.access, Action.DELTA_COMMIT, table.refresh)
+    one, _ = Transaction.begin(table.context, Action.DELTA_COMMIT, table.refresh)
     name = one.instant.requested_at
     reported = encode_progress(known.with_progress(identity, Progress(None, name)), identity)
     one.commit(CommitMetadata(extra_metadata=reported), lambda _: None)
@@ -68,8 +69,8 @@ def test_a_commit_that_waited_for_the_lock_counts_in_version_6(
     made = create_table(StorageLocation(url), spec)
     storage = made.storage if is_local else WholeSeconds(made.storage)
 
-    def opened(at: Storage = storage) -> Table:
-        return Table(at, made.properties)
+    def opened(at: Storage = storage) -> OpenTable:
+        return OpenTable(at, made.properties)
 
     def known() -> TableProgress:
         table = opened()
@@ -98,7 +99,7 @@ def test_progress_that_only_the_archive_knows_is_found() -> None:
     stream = JsonStream(StorageLocation(f"memory://{uuid4().hex}/orders"), identity="a")
     stream.write([{"id": "x", "ts": 1}])
     table = open_table(stream.location)
-    one, _ = Transaction.begin(table.access, Action.DELTA_COMMIT, table.refresh)
+    one, _ = Transaction.begin(table.context, Action.DELTA_COMMIT, table.refresh)
     one.commit(CommitMetadata(), lambda _: None)
     table.refresh()
     *archived, _ = table.timeline.completed()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -13,16 +13,25 @@ from hypothesis import strategies as st
 
 from checkpoints import commit_keys
 from checkpoints.checkpoint import KafkaCheckpoint
-from checkpoints.commit_keys import DamagedCheckpoint
-from checkpoints.lookup import newest_progress, newest_table_progress, select_commits_to_keep
-from checkpoints.progress import DEFAULT_IDENTITY, Progress, TableProgress, encode_progress
+from checkpoints.lookup import newest_progress, newest_table_progress
+from checkpoints.progress import Progress, TableProgress, encode_progress
 from lakemark.config import keys
 from lakemark.model.action import Action, State
 from lakemark.model.instant import Instant
+from lakemark.transaction import carried_metadata
+from lakemark.transaction.streamer_progress import (
+    DEFAULT_IDENTITY,
+    DamagedCheckpoint,
+    commits_to_keep,
+)
 from tests.unit.checkpoints.newest import newest_checkpoint
 
 Commit: TypeAlias = tuple[Instant, Mapping[str, str]]
 IDENTITIES = (DEFAULT_IDENTITY, "a", "b")
+
+
+def kept_commits(commits: Iterable[Commit]) -> frozenset[str]:
+    return commits_to_keep(commits, lambda requested_at: True)
 
 
 def at(tick: int) -> str:
@@ -83,10 +92,10 @@ def test_newest_progress_counts_regardless_of_its_commit_and_of_archival(
         elif who == "foreign":
             commits.append((instant(began, 100 * tick), {"schema": "{}"}))
         else:
-            carried = commit_keys.carry_forward(known[-1][1]) if known else {}
+            carried = carried_metadata.carry_progress(known[-1][1]) if known else {}
             commits.append((instant(began, 100 * tick, Action.COMMIT), carried))
         ticks.append(tick)
-    kept = select_commits_to_keep(commits)
+    kept = kept_commits(commits)
     archived = {
         i.requested_at
         for i, _ in commits
@@ -113,28 +122,28 @@ def test_default_streamer_shares_its_checkpoint_with_apache_hudis_streamer() -> 
     assert commit_keys.decode(other[1]) is None, (
         "theirs would go on from our offsets of another topic"
     )
-    theirs: Commit = (instant(5, 6), {commit_keys.CHECKPOINT_KEY_V2: "orders,0:20"})
+    theirs: Commit = (instant(5, 6), {carried_metadata.CHECKPOINT_KEY_V2: "orders,0:20"})
     progress = newest_progress([ours, other, theirs])
-    assert progress == Progress(orders(20), at(5), at(6), key=commit_keys.CHECKPOINT_KEY_V2)
+    assert progress == Progress(orders(20), at(5), at(6), key=carried_metadata.CHECKPOINT_KEY_V2)
 
 
 def test_applied_options_of_apache_hudis_streamer_are_kept() -> None:
     theirs: Commit = (
         instant(1, 2),
-        {commit_keys.CHECKPOINT_KEY: "orders,0:5", commit_keys.RESET_KEY: "x"},
+        {carried_metadata.CHECKPOINT_KEY: "orders,0:5", carried_metadata.RESET_KEY: "x"},
     )
     before = newest_progress([theirs])
     assert before is not None
     ours = Progress(orders(6), at(3), applied=before.applied)
     reported = encode_progress(TableProgress({"": ours}), "")
     assert {k: v for k, v in reported.items() if k != keys.CHECKPOINTS} == {
-        commit_keys.CHECKPOINT_KEY: "orders,0:6",
-        commit_keys.RESET_KEY: "x",
+        carried_metadata.CHECKPOINT_KEY: "orders,0:6",
+        carried_metadata.RESET_KEY: "x",
     }
     carried = encode_progress(TableProgress({"": ours, "a": replace(ours, commit=at(4))}), "a")
     again = newest_progress([(instant(4, 5), carried)])
     assert again is not None
-    assert again.applied == {commit_keys.RESET_KEY: "x"}
+    assert again.applied == {carried_metadata.RESET_KEY: "x"}
 
 
 def test_a_reset_is_newer_than_what_it_dropped() -> None:
@@ -148,31 +157,31 @@ def test_a_reset_is_newer_than_what_it_dropped() -> None:
 def test_only_commits_with_newest_progress_are_kept() -> None:
     first = written([], 1, 2, DEFAULT_IDENTITY, 10)
     foreign: Commit = (instant(3, 4), {})
-    assert select_commits_to_keep([first, foreign]) == {at(1)}
+    assert kept_commits([first, foreign]) == {at(1)}
     second = written([first, foreign], 5, 6, "a", 1)
     third = written([first, foreign, second], 7, 8, "b", 1)
-    assert select_commits_to_keep([second, third]) == {at(7)}
+    assert kept_commits([second, third]) == {at(7)}
     commits = [first, foreign, second, third]
-    assert select_commits_to_keep(commits) == {at(1), at(7)}, "Apache Hudi's streamer reads these"
-    compaction: Commit = (instant(9, 10, Action.COMMIT), commit_keys.carry_forward(first[1]))
-    assert select_commits_to_keep([*commits, compaction]) == {at(1), at(7)}
+    assert kept_commits(commits) == {at(1), at(7)}, "Apache Hudi's streamer reads these"
+    compaction: Commit = (instant(9, 10, Action.COMMIT), carried_metadata.carry_progress(first[1]))
+    assert kept_commits([*commits, compaction]) == {at(1), at(7)}
     reset = written(commits, 11, 12, DEFAULT_IDENTITY, None)
-    assert select_commits_to_keep([*commits, reset]) == {at(11)}, "no streamer resumes from there"
+    assert kept_commits([*commits, reset]) == {at(11)}, "no streamer resumes from there"
 
 
 def test_a_streamer_of_apache_hudi_that_never_comes_back_holds_no_timeline_for_ever() -> None:
     commits = [written([], 1, 2, DEFAULT_IDENTITY, 10)]
     for tick in range(3, 1003, 2):
         commits.append(written(commits[-1:], tick, tick + 1, "a", tick))
-    assert select_commits_to_keep(commits[:-1]) == {at(1), at(999)}
-    assert select_commits_to_keep(commits) == {at(1001)}
+    assert kept_commits(commits[:-1]) == {at(1), at(999)}
+    assert kept_commits(commits) == {at(1001)}
 
 
 def test_copied_checkpoint_is_kept_where_apache_hudis_streamer_reads_it() -> None:
-    theirs: Commit = (instant(1, 2), {commit_keys.CHECKPOINT_KEY_V2: "orders,0:20"})
-    compaction: Commit = (instant(3, 4, Action.COMMIT), commit_keys.carry_forward(theirs[1]))
+    theirs: Commit = (instant(1, 2), {carried_metadata.CHECKPOINT_KEY_V2: "orders,0:20"})
+    compaction: Commit = (instant(3, 4, Action.COMMIT), carried_metadata.carry_progress(theirs[1]))
     ours = written([theirs, compaction], 5, 6, "a", 1)
-    assert select_commits_to_keep([theirs, compaction, ours]) == {at(1), at(5)}
+    assert kept_commits([theirs, compaction, ours]) == {at(1), at(5)}
 
 
 def test_archived_progress_is_found_behind_a_commit_that_lacks_it() -> None:
@@ -184,7 +193,7 @@ def test_archived_progress_is_found_behind_a_commit_that_lacks_it() -> None:
 
 def test_checkpoint_copied_from_a_rolled_back_commit_is_not_progress() -> None:
     first, undone = written([], 1, 2, "a", 10), written([], 4, 5, "a", 20)
-    service: Commit = (instant(3, 6, Action.COMMIT), commit_keys.carry_forward(undone[1]))
+    service: Commit = (instant(3, 6, Action.COMMIT), carried_metadata.carry_progress(undone[1]))
     commits = [first, service]
     assert newest_checkpoint(commits, "a") == orders(20)
     effective = {i.requested_at for i, _ in commits}
@@ -209,14 +218,14 @@ def test_damaged_progress_stops_the_run(text: str) -> None:
     older = written([], 1, 2, "a", 1)
     with pytest.raises(DamagedCheckpoint, match=keys.CHECKPOINTS):
         newest_checkpoint([older, damaged], "a")
-    assert newest_table_progress([older, damaged], passes_damaged=True).streamers[
+    assert newest_table_progress([older, damaged], skips_damaged=True).streamers[
         "a"
     ].checkpoint == orders(1)
 
 
 def test_the_stored_form_is_one_json_value() -> None:
     known = Progress(orders(1), at(1), at(2), "id")
-    own = Progress(orders(5), at(3), applied={commit_keys.IGNORE_KEY: "i"})
+    own = Progress(orders(5), at(3), applied={carried_metadata.IGNORE_KEY: "i"})
     (text,) = encode_progress(TableProgress({"": known, "a": own}, at(2)), "a").values()
     assert json.loads(text) == {
         "as_of": at(2),
@@ -230,7 +239,7 @@ def test_the_stored_form_is_one_json_value() -> None:
             "a": {
                 "checkpoint": "orders,0:5",
                 "commit": at(3),
-                "obeyed": {commit_keys.IGNORE_KEY: "i"},
+                "obeyed": {carried_metadata.IGNORE_KEY: "i"},
             },
         },
     }
@@ -249,12 +258,12 @@ def test_progress_before_a_rolled_back_commit_counts_again() -> None:
 
 
 def test_apache_hudis_streamer_resumes_from_the_commit_that_completed_last() -> None:
-    first: Commit = (instant(3, 4), {commit_keys.CHECKPOINT_KEY_V2: "orders,0:5"})
-    second: Commit = (instant(1, 6), {commit_keys.CHECKPOINT_KEY_V2: "orders,0:9"})
-    assert select_commits_to_keep([first, second]) == {at(1)}
+    first: Commit = (instant(3, 4), {carried_metadata.CHECKPOINT_KEY_V2: "orders,0:5"})
+    second: Commit = (instant(1, 6), {carried_metadata.CHECKPOINT_KEY_V2: "orders,0:9"})
+    assert kept_commits([first, second]) == {at(1)}
 
 
 def test_checkpoint_of_apache_hudis_streamer_overrides_progress_that_it_copied() -> None:
     ours = written([], 1, 2, DEFAULT_IDENTITY, 5)
-    theirs: Commit = (instant(3, 4), {**ours[1], commit_keys.CHECKPOINT_KEY_V2: "orders,0:9"})
+    theirs: Commit = (instant(3, 4), {**ours[1], carried_metadata.CHECKPOINT_KEY_V2: "orders,0:9"})
     assert newest_checkpoint([ours, theirs]) == orders(9)

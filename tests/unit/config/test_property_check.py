@@ -13,8 +13,8 @@ from lakemark.config.property_rule import Purpose
 from lakemark.config.property_rules import RULES
 from lakemark.config.table_properties import TableProperties
 from lakemark.errors import Unsupported
+from lakemark.operations.open_table import open_table
 from lakemark.storage import StorageLocation
-from lakemark.table import open_table
 from tests.golden.golden_table import ALL_TABLES, ARCHIVES, GoldenTable, unpack
 
 READ, MAINTAIN, WRITE = Purpose

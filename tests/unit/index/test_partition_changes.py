@@ -25,14 +25,14 @@ from lakemark.merge.custom import Records, VectorMerge, VectorMerger
 from lakemark.model.changes import ChangeKind
 from lakemark.model.file_slice import FileSlice
 from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY, with_meta_columns
+from lakemark.operations.create import create_table
+from lakemark.operations.table_writer import TableWriter
+from lakemark.operations.write_context import write_context
+from lakemark.operations.writer_settings import WriterSettings
 from lakemark.schema import avro
-from lakemark.services.compaction import CompactionPolicy
+from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.storage import StorageLocation, open_storage
-from lakemark.table import create_table
 from lakemark.write.partitioner import Bucket
-from sinks.hudi.compactions import write_context
-from sinks.hudi.settings import SinkSettings
-from sinks.hudi.table_writer import TableWriter
 from tests.depth import examples
 from tests.merging.written_table import WrittenTable, changes_of
 from tests.tables import INDEX, SCHEMA, Row, changes, commit, make, spec, writer
@@ -69,7 +69,7 @@ def _found(to: TableWriter, rows: list[Row], budget: int = 1 << 20) -> set[tuple
     context = write_context(to.table, "now", to.schema, text, merger_class=merger_class)
     for number in range(INDEX.bucket_count):
         part = batch.filter(pa.array(numbers == number))
-        groups = to.placement().groups_in(number)
+        groups = to.assign_file_groups().groups_in(number)
         appends = to.table.properties.is_merge_on_read
         found += find_partition_changes(
             context.reader, groups, [part], budget, appends=appends
@@ -81,7 +81,7 @@ def test_the_slices_of_all_buckets_are_found_in_one_pass() -> None:
     to = _table()
     commit(to, [Row(key, region=region) for key in "abcdef" for region in "xyz"])
     to.table.refresh()
-    placed = to.placement()
+    placed = to.assign_file_groups()
 
     class Counted(UserDict[Bucket, FileSlice]):
         passes = 0
@@ -180,7 +180,7 @@ def test_row_that_appears_after_a_pending_compaction_holds_its_key() -> None:
     assert to.compactions_to_do(CompactionPolicy(every_delta_commits=1))
     commit(to, [Row("a", 4, region="x")])
     to.table.refresh()
-    assert not to.table.snapshot(["id"]).read_all().num_rows
+    assert not to.table.scan(columns=["id"]).to_reader().read_all().num_rows
     assert _found(to, [Row("a", 6, region="y")]) == {("a", "y")}
 
 
@@ -192,7 +192,7 @@ def test_custom_merger_decides_whether_a_delete_frees_the_key(
     made = replace(spec(table_type), merge_mode=None, merger=name)
     table = create_table(StorageLocation(str(tmp_path / "lake")), made)
     table.mergers = (OldestStays(),)
-    to = TableWriter(table, SCHEMA, SinkSettings(INDEX, merger_class=name.class_path))
+    to = TableWriter(table, SCHEMA, WriterSettings(INDEX, merger_class=name.class_path))
     commit(to, [Row("a", region="x"), Row("b", region="x")])
     to.table.refresh()
     batch = [

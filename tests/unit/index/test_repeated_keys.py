@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from lakemark.index.repeated_keys import RepeatedKey, RepeatedKeys, find_repeated_keys
 from lakemark.model.changes import ChangeKind
 from lakemark.model.meta_columns import RECORD_KEY
+from lakemark.operations.stored_rows import repeated_keys
 from lakemark.read.virtual_keys import VirtualKeys
 from lakemark.storage import StorageLocation, open_storage
 from tests.depth import examples
@@ -66,8 +67,8 @@ def test_bucket_count_that_does_not_fit_the_files_compares_them_all(bucket_count
 @pytest.mark.parametrize("name", ["v9_cow_virtual_keys", "v9_mor_virtual_keys"])
 def test_virtual_keys_are_computed_from_their_fields(tmp_path: Path, name: str) -> None:
     table = unpack(name, tmp_path).table
-    assert table.repeated_keys() == RepeatedKeys()
-    rows = table.snapshot(["ok", "region"]).read_all().to_pylist()
+    assert repeated_keys(table) == RepeatedKeys()
+    rows = table.scan(columns=["ok", "region"]).to_reader().read_all().to_pylist()
     regions: dict[object, set[object]] = defaultdict(set)
     for row in rows:
         if row["ok"] is not None:

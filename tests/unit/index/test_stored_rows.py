@@ -19,14 +19,15 @@ from lakemark.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
 from lakemark.model.changes import CHANGE_KIND, CHANGE_KIND_FIELD, ChangeKind
 from lakemark.model.format_version import FormatVersion
 from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY, with_meta_columns
+from lakemark.operations.create import create_on
+from lakemark.operations.open_table import OpenTable
+from lakemark.operations.stored_rows import stored_rows
+from lakemark.operations.table_writer import TableWriter
+from lakemark.operations.write_checks import check_stored_rows
+from lakemark.operations.writer_settings import WriterSettings
 from lakemark.storage import Storage, StorageLocation, open_storage
-from lakemark.table import Table, create_on
 from lakemark.write.file_group_write import write_file_group
 from lakemark.write.partitioner import divide
-from sinks.hudi.exchange import Target, Written
-from sinks.hudi.row_check import check_stored_rows
-from sinks.hudi.settings import SinkSettings
-from sinks.hudi.table_writer import TableWriter
 
 AT = datetime(2026, 1, 2, 3, tzinfo=UTC)
 ROWS = pa.table(
@@ -40,7 +41,7 @@ ROWS = pa.table(
 )
 
 
-class Others(SinkSettings):
+class Others(WriterSettings):
     """Settings of a writer that records no bucket count in its commits, like Apache Hudi."""
 
     def bucket_metadata(self) -> dict[str, str]:
@@ -56,11 +57,11 @@ def table_of(record_key: Sequence[str], partition_by: Sequence[str] = ()) -> Sto
     return storage
 
 
-def opened(storage: Storage, changed: Mapping[str, str] | None = None) -> Table:
+def opened(storage: Storage, changed: Mapping[str, str] | None = None) -> OpenTable:
     stored = TableProperties.parse(storage.read(".hoodie/hoodie.properties"))
     properties = TableProperties({**stored.values, **(changed or {})})
     storage.put(".hoodie/hoodie.properties", properties.to_bytes())
-    return Table(storage, properties)
+    return OpenTable(storage, properties)
 
 
 def write(
@@ -70,7 +71,7 @@ def write(
     paths: pa.Array | None = None,
     kind: ChangeKind = ChangeKind.UPSERT,
     rows: pa.Table = ROWS,
-) -> Table:
+) -> OpenTable:
     """Commit rows like another writer: with these keys and paths, or lakemark's own when None."""
     table = opened(storage)
     config = KeyGeneratorConfig.of(table.properties, "t")
@@ -86,14 +87,12 @@ def write(
     nulls = pa.nulls(rows.num_rows, pa.string())
     changes = pa.table([values.get(field.name, nulls) for field in schema], schema=schema)
     writer = TableWriter(table, rows.schema, Others(index))
-    context, placement = writer.begin(), writer.placement()
-    written = [
-        Written(
-            Target.ROWS, part.num_rows, write_file_group(context, placement.task(bucket), [part])
-        )
+    context, assignment = writer.begin(), writer.assign_file_groups()
+    written = (
+        write_file_group(context, assignment.task(bucket), [part])
         for bucket, part in divide(changes, index)
-    ]
-    writer.commit(written, {})
+    )
+    writer.commit([stat for stat in written if stat is not None], {})
     return opened(storage)
 
 
@@ -148,7 +147,7 @@ def test_sample_includes_a_partition_of_rare_form() -> None:
     rows = pa.table({"id": pa.array([f"k{n}" for n in range(31)]), "n": range(31), "day": days})
     paths = pa.array([day or "default" for day in days.to_pylist()])
     table = write(table_of(["id"], ["day"]), index, paths=paths, rows=rows)
-    assert len({one.file_slice.group for one in table.stored_rows()}) == 8
+    assert len({one.file_slice.group for one in stored_rows(table)}) == 8
     with pytest.raises(InvalidConfig, match="'default'"):
         check_stored_rows(table, index)
 

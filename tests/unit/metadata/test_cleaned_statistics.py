@@ -7,8 +7,8 @@ import pyarrow as pa
 from lakemark.config.table_properties import TableType
 from lakemark.metadata.column_stats.lookup import ColumnStatistics
 from lakemark.metadata.metadata_table_opener import MetadataTableOpener
+from lakemark.operations.clean import clean
 from lakemark.services.cleaning_plan import CleaningPolicy, Retention
-from sinks.hudi.table_services import clean
 from tests.tables import Row, commit, data_files, make, writer
 from tests.upkeep import new_storage
 

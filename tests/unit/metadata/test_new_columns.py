@@ -15,8 +15,9 @@ from lakemark.config import keys
 from lakemark.metadata.column_stats.lookup import PartitionStatistics
 from lakemark.metadata.metadata_table_opener import open_metadata_table
 from lakemark.model.action import COMMITS
+from lakemark.operations.metadata_table import metadata_differences
+from lakemark.operations.open_table import OpenTable, open_table
 from lakemark.storage import Storage, StorageLocation
-from lakemark.table import Table, open_table
 from lakemark.timeline.clock import UTC_CLOCK
 from lakemark.timeline.content import encode_commit
 from tests.clocks import SharedClock, on_clock
@@ -49,7 +50,7 @@ def test_other_partitions_have_no_value_of_a_new_column(tmp_path: Path, same_pro
         writer = LakemarkWriter.open(path, TABLE, WIDER)
     writer.upsert(pa.table({"id": ["x"], "p": ["q"], "ts": [3], "more": ["old"]}, WIDER))
     assert _of_partitions(path)["q"] == ("old", "old", 2, 3)
-    assert open_table(StorageLocation(str(path))).metadata_differences() == []
+    assert metadata_differences(open_table(StorageLocation(str(path)))) == []
 
 
 def _of_partitions(path: Path) -> dict[str, tuple[object, ...]]:
@@ -86,13 +87,13 @@ def test_other_partitions_have_no_value_of_a_new_column_after_a_crash(tmp_path: 
         dying = LakemarkWriter.open(path, TABLE, WIDER)
         whole = dying.writer.table
         new = pa.table({"id": ["b"], "p": ["p"], "ts": [2], "more": ["new"]}, WIDER)
-        dying.writer.table = Table(DiesAt(whole.storage, deaths), whole.properties)
+        dying.writer.table = OpenTable(DiesAt(whole.storage, deaths), whole.properties)
         try:
             dying.upsert(new)
             has_died = False
         except SimulatedCrash:
             again = LakemarkWriter.open(path, TABLE, WIDER)
-            on_clock(again.writer, CLOCK)
+            again = replace(again, writer=on_clock(again.writer, CLOCK))
             CLOCK.sleep(61)
             again.writer.recover()
             if len(again.writer.table.timeline.completed(*COMMITS)) == 1:

@@ -20,11 +20,12 @@ from lakemark.metadata.writer_state import MetadataTableBehind
 from lakemark.model.file_names import LogFileName
 from lakemark.model.file_slice import FileSlice
 from lakemark.model.format_version import FormatVersion
+from lakemark.operations.metadata_table import keep_metadata_table, metadata_differences
+from lakemark.operations.table_writer import TableWriter
 from lakemark.storage import Storage
 from lakemark.timeline.clock import UTC_CLOCK
 from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.view.file_lister import DataFile
-from sinks.hudi.table_writer import TableWriter
 from tests.storages import CountingStorage
 from tests.tables import Row, commit, contents, writer
 from tests.unit.metadata.metadata_tables import ApachesTable, names_with_metadata, unpack
@@ -67,12 +68,12 @@ def _laid_down(version: FormatVersion) -> Storage:
     storage = new_storage()
     make_plain(storage, version=version)
     to = writer(storage)
-    to.table.keep_metadata_table()
+    keep_metadata_table(to.table)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(metadata_store, "log_file", _of_two_blocks)
         for ts in range(1, COMMITS + 1):
             commit(to, [Row("a", ts, ts), Row("b", ts, ts, region="south")])
-    assert to.table.metadata_compacted_at
+    assert to.table.metadata_writer.compacted_at
     return storage
 
 
@@ -117,13 +118,13 @@ def test_rows_are_read_and_the_next_start_makes_it_anew(
     assert contents(storage) == WHOLE
     fresh = writer(storage).table
     assert fresh.scan(where=f"ts = {COMMITS}").to_reader().read_all().num_rows == len(WHOLE)
-    (found,) = fresh.metadata_differences()
+    (found,) = metadata_differences(fresh)
     assert (found.path, found.aspect) == (f"{METADATA_FOLDER}/files", "files")
     assert path in found.stored
     restarted = writer(storage)
-    reason = restarted.table.keep_metadata_table()
+    reason = keep_metadata_table(restarted.table)
     assert reason is not None and path in reason
-    assert restarted.table.metadata_differences() == []
+    assert metadata_differences(restarted.table) == []
     commit_another(restarted)
     assert contents(storage) == WHOLE
 
@@ -144,7 +145,7 @@ def test_a_writer_that_runs_is_refused_once_it_reads_again(is_log: bool, damage:
     assert contents(storage) == WHOLE
     restarted = writer(storage)
     restarted.recover()
-    assert restarted.table.metadata_differences() == []
+    assert metadata_differences(restarted.table) == []
     commit_another(restarted)
     assert contents(storage) == WHOLE
 
@@ -172,9 +173,9 @@ def test_statistics_that_are_lost_rule_nothing_out(is_log: bool, damage: Damage)
     storage.forget()
     assert fresh.scan(where=f"ts = {COMMITS}").to_reader().read_all().num_rows == len(WHOLE)
     assert storage.count("list_tree", under="north") == 0, "the listing is whole"
-    (found,) = writer(storage).table.metadata_differences()
+    (found,) = metadata_differences(writer(storage).table)
     assert path in found.stored
-    reason = writer(storage).table.keep_metadata_table()
+    reason = keep_metadata_table(writer(storage).table)
     assert reason is not None and path in reason
 
 
@@ -184,7 +185,7 @@ def test_a_file_that_somebody_added_to_is_not_trusted(is_log: bool) -> None:
     storage = table()
     path = spoil(storage, _lengthened, is_log=is_log)
     assert contents(storage) == WHOLE
-    (found,) = writer(storage).table.metadata_differences()
+    (found,) = metadata_differences(writer(storage).table)
     assert path in found.stored
 
 
@@ -194,7 +195,7 @@ def test_a_dead_writer_is_undone_though_the_base_file_ends_too_early() -> None:
     spoil(storage, DAMAGES["cut within a block"], is_log=False)
     restarted = writer(storage)
     assert restarted.recover()
-    assert restarted.table.metadata_differences() == []
+    assert metadata_differences(restarted.table) == []
     assert contents(storage) == WHOLE
 
 
@@ -210,7 +211,7 @@ def test_a_torn_block_of_a_completed_commit_is_no_end_of_the_log() -> None:
         contents(storage)
     restarted = writer(storage)
     restarted.recover()
-    assert restarted.table.metadata_differences() == []
+    assert metadata_differences(restarted.table) == []
     assert contents(storage) == WHOLE
 
 
@@ -220,11 +221,11 @@ def test_a_commit_of_the_metadata_table_that_cannot_be_read_is_no_proof() -> Non
     newest = max(one.path for one in commits if one.name.endswith(".deltacommit"))
     storage.put(newest, b"")
     assert contents(storage) == WHOLE
-    found = writer(storage).table.metadata_differences()
+    found = metadata_differences(writer(storage).table)
     assert found and all(newest.rpartition("/")[2] in one.stored for one in found)
     restarted = writer(storage)
     restarted.recover()
-    assert restarted.table.metadata_differences() == []
+    assert metadata_differences(restarted.table) == []
 
 
 def test_what_a_query_asks_for_it() -> None:

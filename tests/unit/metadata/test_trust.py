@@ -22,19 +22,24 @@ from lakemark.metadata.writer_state import MetadataTableBehind
 from lakemark.model.action import Action, State
 from lakemark.model.changes import ChangeKind
 from lakemark.model.column_ranges import ColumnRanges
+from lakemark.model.compaction_plan import CompactionPlan
 from lakemark.model.file_slice import FileSlice
 from lakemark.model.instant import Instant
+from lakemark.operations.clean import clean
+from lakemark.operations.compact import Compaction, pending_compactions, request_compaction
+from lakemark.operations.metadata_table import (
+    keep_metadata_table,
+    metadata_differences,
+    rebuild_metadata_table,
+)
+from lakemark.operations.table_writer import TableWriter
 from lakemark.read.queries import Snapshot
-from lakemark.services import compaction
 from lakemark.services.cleaning_plan import CleaningPolicy
-from lakemark.services.compaction import CompactionPolicy
+from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.storage import Storage
 from lakemark.timeline.clock import UTC_CLOCK
 from lakemark.timeline.timeline import Timeline
 from lakemark.transaction.participant import NoParticipant
-from sinks.hudi.compactions import Compaction, pending_compactions, request_compaction
-from sinks.hudi.table_services import clean
-from sinks.hudi.table_writer import TableWriter
 from tests.storages import CountingStorage
 from tests.tables import Row, commit, contents, make, writer
 from tests.upkeep import as_of, make_plain, new_storage, since
@@ -80,7 +85,7 @@ def test_rows_of_a_commit_that_it_lacks_are_read() -> None:
         ("b", 3),
     ]
     assert fresh.scan(Snapshot(), where="ts = 3").to_reader().read_all().num_rows == 2
-    first, *others = fresh.metadata_differences()
+    first, *others = metadata_differences(fresh)
     assert first.aspect == "timeline" and newest.requested_at in first.stored
     assert others, "its files are not listed"
 
@@ -96,15 +101,14 @@ def test_a_plan_takes_the_logs_of_a_commit_that_it_lacks() -> None:
 
 def test_a_commit_of_which_nobody_told_costs_no_rows() -> None:
     storage, to = table(1, 2)
-    foreign = writer(storage)
-    foreign.table.access = replace(foreign.table.access, participant=NoParticipant())
+    foreign = writer(storage, participant=NoParticipant())
     commit(foreign, [Row("a", 3, 3), Row("b", 3, 3, region="south")])
     to.table.refresh()
     with pytest.raises(Unsupported, match="lacks deltacommit"):
         compact(to)
     assert contents(storage) == WHOLE
     restarted = writer(storage)
-    assert restarted.table.keep_metadata_table()
+    assert keep_metadata_table(restarted.table)
     commit(foreign, [Row("a", 3, 3)])
     restarted.table.refresh()
     with pytest.raises(MetadataTableBehind, match="the next start"):
@@ -112,7 +116,7 @@ def test_a_commit_of_which_nobody_told_costs_no_rows() -> None:
     restarted.recover()
     compact(restarted)
     assert contents(storage) == WHOLE
-    assert restarted.table.metadata_differences() == []
+    assert metadata_differences(restarted.table) == []
 
 
 def test_a_plan_that_leaves_logs_out_is_completed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,15 +126,15 @@ def test_a_plan_that_leaves_logs_out_is_completed(monkeypatch: pytest.MonkeyPatc
         return [replace(one, logs=one.logs[:-1]) for one in slices]
 
     with monkeypatch.context() as patch:
-        honest = compaction.schedule
-        patch.setattr(compaction, "schedule", lambda slices: honest(short(slices)))
+        honest = CompactionPlan.of
+        patch.setattr(CompactionPlan, "of", lambda slices: honest(short(slices)))
         assert request_compaction(to.table)
     commit(to, [Row("a", 4, 4)])
     fresh = writer(storage).table
     (planned,) = pending_compactions(fresh)
     Compaction.begin(fresh, planned).run(LocalRunner(1))
     assert contents(storage) == {**WHOLE, "a": (4, 4)}
-    assert fresh.metadata_differences() == []
+    assert metadata_differences(fresh) == []
 
 
 def test_a_dead_writer_is_undone_though_the_metadata_table_has_gone() -> None:
@@ -139,7 +143,7 @@ def test_a_dead_writer_is_undone_though_the_metadata_table_has_gone() -> None:
     storage.delete([one.path for one in storage.list_tree(METADATA_FOLDER)])
     restarted = writer(storage)
     assert restarted.recover()
-    assert restarted.table.metadata_differences() == []
+    assert metadata_differences(restarted.table) == []
     assert contents(storage) == WHOLE
 
 
@@ -162,14 +166,14 @@ def test_a_clean_that_it_lacks_is_noticed() -> None:
         commit(to, [Row("a", ts, ts)])
         compact(to)
     cleaned = clean(to.table, CleaningPolicy(commits=1))[-1]
-    assert writer(storage).table.keep_metadata_table() is None
+    assert keep_metadata_table(writer(storage).table) is None
     forget(storage, cleaned.instant)
     fresh = writer(storage).table
-    assert fresh.metadata_differences()[0].aspect == "timeline"
+    assert metadata_differences(fresh)[0].aspect == "timeline"
     listed = {f.path for group in fresh.view().groups.values() for f in group.files.values()}
     assert listed and listed.isdisjoint(cleaned.plan.paths)
-    assert fresh.keep_metadata_table() == f"it lacks clean {cleaned.instant.requested_at}"
-    assert fresh.metadata_differences() == []
+    assert keep_metadata_table(fresh) == f"it lacks clean {cleaned.instant.requested_at}"
+    assert metadata_differences(fresh) == []
 
 
 def test_statistics_of_a_partition_are_those_of_what_queries_read() -> None:
@@ -183,17 +187,17 @@ def test_statistics_of_a_partition_are_those_of_what_queries_read() -> None:
     commit(to, [Row("k1", 70, 7)])
     Compaction.begin(to.table, requested).run(LocalRunner(1))
     assert _of_partition(to, "ts") == (1, 70, 17), "of two records that of the later request stands"
-    assert to.table.metadata_differences() == []
+    assert metadata_differences(to.table) == []
     to = writer(storage)
     commit(to, [Row("k1", 80, 8)])
     assert _of_partition(to, "ts") == (50, 80, 10)
     compact(to)
     assert _of_partition(to, "ts") == (50, 80, 7)
     made = writer(storage).table
-    assert made.metadata_differences() == []
-    made.rebuild_metadata_table()
+    assert metadata_differences(made) == []
+    rebuild_metadata_table(made)
     assert _of_partition(to, "ts") == (50, 80, 7)
-    assert made.metadata_differences() == []
+    assert metadata_differences(made) == []
 
 
 def test_a_partition_whose_last_row_is_deleted_has_no_statistics() -> None:
@@ -202,7 +206,7 @@ def test_a_partition_whose_last_row_is_deleted_has_no_statistics() -> None:
     to = writer(storage)
     commit(to, [Row("a", 1, 1), Row("h", 1, 1, "south")])
     commit(to, [Row("h", 2, 2, "south", ChangeKind.DELETE)])
-    assert to.table.metadata_differences() == []
+    assert metadata_differences(to.table) == []
     assert contents(storage) == {"a": (1, 1)}
 
 
@@ -211,7 +215,7 @@ def test_statistics_that_were_not_told_are_differences(monkeypatch: pytest.Monke
     monkeypatch.setattr(commit_statistics, "encode_column_statistics", lambda *_: NOTHING)
     commit(to, [Row("a", 2, 2)])
     (log,) = [log for one in to.table.view().latest_slices() for log in one.logs]
-    found = [one for one in to.table.metadata_differences() if one.aspect == "ts"]
+    found = [one for one in metadata_differences(to.table) if one.aspect == "ts"]
     assert [(one.path, one.stored) for one in found] == [(log.path, "no statistics")]
     assert storage.head(log.path) is not None
 
@@ -225,11 +229,11 @@ def test_a_file_without_statistics_is_read_and_has_them_from_then_on(
     with monkeypatch.context() as patch:
         patch.setattr(commit_statistics, "encode_column_statistics", lambda *_: NOTHING)
         commit(to, [Row(f"k{n}", n, n) for n in range(8)])
-    untold = {one.path for one in to.table.metadata_differences()}
+    untold = {one.path for one in metadata_differences(to.table)}
     assert len(untold) == 2
     commit(to, [Row("k0", 50, 50)])
     assert _of_partition(to, "ts") == (1, 50, 8)
-    (replaced,) = {one.path for one in to.table.metadata_differences()}
+    (replaced,) = {one.path for one in metadata_differences(to.table)}
     assert replaced not in {one.base.path for one in to.table.view().latest_slices() if one.base}
 
 
@@ -240,10 +244,10 @@ def test_a_writer_that_began_before_there_was_a_metadata_table_tells_it_what_its
     make_plain(storage)
     to = writer(storage)
     commit(to, [Row(f"k{n}", n, n) for n in range(8)])
-    assert writer(storage).table.keep_metadata_table() == "there is none"
+    assert keep_metadata_table(writer(storage).table) == "there is none"
     commit(to, [Row("k0", 50, 50)])
     assert _of_partition(to, "ts") == (0, 50, 9)
-    assert writer(storage).table.metadata_differences() == []
+    assert metadata_differences(writer(storage).table) == []
 
 
 @pytest.mark.parametrize(
@@ -260,7 +264,7 @@ def test_statistics_of_other_columns_are_made_anew(indexed: list[str], reason: s
     storage, to = table(1)
     version = to.table.version.column_statistics
     define_column_statistics(storage, indexed, version)
-    made = writer(storage).table.keep_metadata_table()
+    made = keep_metadata_table(writer(storage).table)
     assert (made is None) == (reason is None) and (reason or "") in (made or "")
     assert len(read_definitions(storage)["column_stats"].source_fields) >= 7
 
@@ -281,7 +285,7 @@ def test_a_column_that_a_partition_has_no_statistics_of_is_looked_up_in_its_file
     to = writer(storage)
     commit(to, [Row("k0", 50, 50)])
     assert _of_partition(to, "ts") == (0, 50, 9)
-    assert to.table.metadata_differences() == []
+    assert metadata_differences(to.table) == []
 
 
 def test_bounds_that_are_not_tight_and_files_that_are_gone_are_differences(
@@ -297,14 +301,14 @@ def test_bounds_that_are_not_tight_and_files_that_are_gone_are_differences(
     with monkeypatch.context() as patch:
         patch.setattr(commit_statistics, "encode_partition_statistics", widened)
         commit(to, [Row("a", 2, 2)])
-    (found,) = to.table.metadata_differences()
+    (found,) = metadata_differences(to.table)
     assert (found.path, found.aspect) == ("north/", "ts") and "min -1" in found.stored
     compact(to)
-    assert to.table.metadata_differences() == [], "a compaction makes them anew"
+    assert metadata_differences(to.table) == [], "a compaction makes them anew"
     commit(to, [Row("a", 3, 3)])
     monkeypatch.setattr(metadata_writer, "delete_column_statistics", lambda *_: NOTHING)
     (cleaned,) = clean(to.table, CleaningPolicy(commits=1))
-    gone = {one.path for one in writer(storage).table.metadata_differences()}
+    gone = {one.path for one in metadata_differences(writer(storage).table)}
     assert gone == {path.rpartition("/")[2] for path in cleaned.plan.paths}
 
 

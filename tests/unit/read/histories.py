@@ -14,11 +14,12 @@ from lakemark.execution.runner import LocalRunner
 from lakemark.merge.table_merger import table_merger
 from lakemark.model.changes import ChangeKind
 from lakemark.model.instant import Instant
+from lakemark.operations.open_table import OpenTable, open_table
+from lakemark.operations.table_writer import TableWriter
 from lakemark.read.file_group_reader import FileGroupReader
-from lakemark.services.compaction import CompactionPolicy, request
+from lakemark.services.compaction import request_compaction
+from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.storage import StorageLocation, open_storage
-from lakemark.table import Table, open_table
-from sinks.hudi.table_writer import TableWriter
 from tests.tables import Row, commit, make, writer
 
 KEYS = tuple("abcdef")
@@ -45,7 +46,7 @@ class History:
         instants: of the commits.
     """
 
-    table: Table
+    table: OpenTable
     batches: list[Batch]
     instants: list[Instant]
 
@@ -121,6 +122,6 @@ def _take(to: TableWriter, step: Batch | Service) -> Instant | None:
 def _plan_compaction(to: TableWriter) -> None:
     view = to.table.view()
     free = [s for s in view.slices_for_writing() if s.group not in view.compactions]
-    requested = request(to.table.access, lambda timeline: free)
+    requested = request_compaction(to.table.context, lambda timeline: free)
     if requested is not None:
-        to.table.note_request(*requested)
+        to.table.snapshot.carry_compaction_request(*requested)

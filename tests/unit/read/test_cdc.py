@@ -15,11 +15,12 @@ from lakemark.config import keys
 from lakemark.config.table_properties import TableProperties, TableType
 from lakemark.errors import InvalidConfig
 from lakemark.model.changes import ChangeKind
+from lakemark.operations.metadata_table import drop_metadata_table
+from lakemark.operations.open_table import OpenTable, open_table
 from lakemark.read import cdc
 from lakemark.read.cdc import Inference
 from lakemark.read.instant_range import InstantRange
 from lakemark.storage import Storage, StorageLocation, open_storage
-from lakemark.table import Table, open_table
 from lakemark.timeline.content import encode_commit
 from tests.depth import examples
 from tests.tables import Row, commit, make, writer
@@ -104,7 +105,7 @@ def test_cdc_query_of_table_without_cdc_is_refused() -> None:
 
 def _without(history: History, paths: Sequence[str]) -> History:
     """The same table, opened again after these files were cleaned."""
-    history.table.drop_metadata_table()  # it does not know of the deletion below
+    drop_metadata_table(history.table)  # it does not know of the deletion below
     history.table.storage.delete(paths)
     return replace(history, table=open_table(history.table.location))
 
@@ -121,7 +122,7 @@ def _emptied() -> History:
     return History(_as_delete(storage, location), [inserted, deleted], instants)
 
 
-def _as_delete(storage: Storage, location: StorageLocation) -> Table:
+def _as_delete(storage: Storage, location: StorageLocation) -> OpenTable:
     table = open_table(location)
     last = table.timeline.completed()[-1]
     metadata = replace(table.store.read_commit(last), operation="DELETE")
@@ -129,7 +130,7 @@ def _as_delete(storage: Storage, location: StorageLocation) -> Table:
     return open_table(location)
 
 
-def _with_cdc(table: Table) -> TableProperties:
+def _with_cdc(table: OpenTable) -> TableProperties:
     return TableProperties({**table.properties.values, keys.CDC_ENABLED: "true"})
 
 

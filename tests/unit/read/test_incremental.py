@@ -15,19 +15,19 @@ from lakemark.model.commit_metadata import CommitMetadata
 from lakemark.model.format_version import FormatVersion
 from lakemark.model.instant import Instant
 from lakemark.model.meta_columns import COMMIT_TIME
+from lakemark.operations.clean import clean
+from lakemark.operations.open_table import open_table
 from lakemark.read import incremental
 from lakemark.read.instant_range import InstantRange
 from lakemark.read.queries import Incremental
 from lakemark.services.cleaning_plan import CleaningPolicy
 from lakemark.storage import StorageLocation, open_storage
 from lakemark.storage.properties_file import replace_properties
-from lakemark.table import open_table
 from lakemark.timeline.layout import LayoutV1
 from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.transaction.transaction import Transaction
 from lakemark.view.file_system_view import FileSystemView
-from sinks.hudi.table_services import clean
 from tests import plans
 from tests.depth import examples
 from tests.tables import Row, commit, writer
@@ -132,7 +132,7 @@ def test_cleaning_of_compacted_slices_does_not_change_the_result() -> None:
 def test_replacement_after_the_end_does_not_hide_rows_of_the_range() -> None:
     history = write([[Row("a"), Row("b")]])
     to = writer(history.table.storage)
-    replacing, _ = Transaction.begin(to.table.access, Action.REPLACE_COMMIT, to.table.refresh)
+    replacing, _ = Transaction.begin(to.table.context, Action.REPLACE_COMMIT, to.table.refresh)
     written = commit(to, [Row("a", 1, v=7)])
     (stat,) = to.table.store.read_commit(written).write_stats
     replaced = {str(stat.partition_path): (stat.file_id,)}
@@ -151,7 +151,7 @@ def test_replacement_in_the_range_hides_the_replaced_rows() -> None:
     to = writer(history.table.storage)
     written = commit(to, [Row("a", 1, v=7)])
     (stat,) = to.table.store.read_commit(written).write_stats
-    replacing, _ = Transaction.begin(to.table.access, Action.REPLACE_COMMIT, to.table.refresh)
+    replacing, _ = Transaction.begin(to.table.context, Action.REPLACE_COMMIT, to.table.refresh)
     replaced = {str(stat.partition_path): (stat.file_id,)}
     replacing.commit(CommitMetadata(write_stats=(), extra_metadata={}, replaced_file_ids=replaced))
     table = open_table(to.table.location)

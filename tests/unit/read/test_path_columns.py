@@ -13,11 +13,11 @@ from lakemark.config.table_properties import TableProperties, TableType
 from lakemark.errors import InvalidConfig, Unsupported
 from lakemark.keygen.partition_path import DEFAULT_PARTITION
 from lakemark.model.action import Action
+from lakemark.operations.open_table import OpenTable, open_table
 from lakemark.read.path_columns import PathColumns
 from lakemark.read.queries import Incremental, Snapshot
 from lakemark.spark.plain_slices import plain_slices
 from lakemark.storage import StorageLocation, open_storage
-from lakemark.table import Table, open_table
 from tests.tables import Row, commit, make, writer
 
 ROWS = pa.table({"id": ["a", "b"], "region": pa.nulls(2, pa.string())})
@@ -47,7 +47,7 @@ def test_path_with_another_number_of_folders_is_refused() -> None:
 
 
 @pytest.fixture
-def dropped(tmp_path: Path) -> Table:
+def dropped(tmp_path: Path) -> OpenTable:
     """A copy-on-write table whose files were rewritten without their partition column."""
     location = StorageLocation(str(tmp_path))
     storage = open_storage(location)
@@ -62,15 +62,15 @@ def dropped(tmp_path: Path) -> Table:
     return open_table(location)
 
 
-def test_dropped_column_is_read_after_all_others(dropped: Table) -> None:
-    rows = dropped.snapshot().read_all()
+def test_dropped_column_is_read_after_all_others(dropped: OpenTable) -> None:
+    rows = dropped.scan().to_reader().read_all()
     assert rows.column_names[-1] == "region"
     assert {row["id"]: row["region"] for row in rows.to_pylist()} == {
         "a": "north",
         "b": "south",
         "c": None,
     }
-    assert dropped.snapshot(["region"]).read_all().num_rows == 3
+    assert dropped.scan(columns=["region"]).to_reader().read_all().num_rows == 3
 
 
 @pytest.mark.parametrize(
@@ -83,12 +83,15 @@ def test_dropped_column_is_read_after_all_others(dropped: Table) -> None:
     ],
 )
 def test_condition_applies_to_the_value_of_the_path(
-    dropped: Table, condition: str, found: list[str]
+    dropped: OpenTable, condition: str, found: list[str]
 ) -> None:
-    assert dropped.snapshot(["id"], condition).read_all()["id"].to_pylist() == found
+    assert (
+        dropped.scan(columns=["id"], where=condition).to_reader().read_all()["id"].to_pylist()
+        == found
+    )
 
 
-def test_earlier_and_changed_rows_have_their_dropped_column(dropped: Table) -> None:
+def test_earlier_and_changed_rows_have_their_dropped_column(dropped: OpenTable) -> None:
     first, last = (i.requested_at for i in dropped.timeline.completed(Action.COMMIT))
     past = dropped.scan(Snapshot(first), ["id", "region"]).to_table().to_pylist()
     assert sorted(past, key=str) == [
@@ -101,15 +104,15 @@ def test_earlier_and_changed_rows_have_their_dropped_column(dropped: Table) -> N
     )
 
 
-def test_spark_reader_gets_no_file_of_dropped_columns(dropped: Table) -> None:
+def test_spark_reader_gets_no_file_of_dropped_columns(dropped: OpenTable) -> None:
     assert plain_slices(dropped, dropped.scan()) == []
 
 
-def test_cdc_query_of_dropped_columns_is_refused(dropped: Table) -> None:
+def test_cdc_query_of_dropped_columns_is_refused(dropped: OpenTable) -> None:
     with pytest.raises(InvalidConfig, match=r"drop\.partition\.columns.*use an incremental"):
         dropped.changes()
 
 
-def test_dropped_columns_are_not_written(dropped: Table) -> None:
+def test_dropped_columns_are_not_written(dropped: OpenTable) -> None:
     with pytest.raises(Unsupported, match=r"drop\.partition\.columns is 'true', "):
         writer(dropped.storage).begin()

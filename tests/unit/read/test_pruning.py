@@ -20,6 +20,7 @@ from lakemark.config.table_spec import TableSpec
 from lakemark.merge.custom import BufferedRecord, BufferedRecordMerger, RecordContext
 from lakemark.model.file_names import BaseFileName, LogFileName
 from lakemark.model.file_slice import BaseFile, FileGroupId, FileSlice, LogFile
+from lakemark.operations.metadata_table import keep_metadata_table
 from lakemark.read.index_protocols import statistics_schema
 from lakemark.read.pruning import SlicePruner
 from lakemark.read.row_filter import filter_rows
@@ -175,11 +176,11 @@ def test_row_with_a_value_created_by_merging_is_found(tmp_path: Path) -> None:
     )
     schema = pa.schema([("id", pa.string()), ("ts", pa.int64()), ("amount", pa.int64())])
     table = WrittenTable.create(tmp_path, schema, spec.to_properties(), merger_class)
-    table.open().keep_metadata_table()
+    keep_metadata_table(table.open())
     table.upsert({"id": "a", "ts": 1, "amount": 5})
     table.compact()
     table.upsert({"id": "a", "ts": 2, "amount": 7})
-    found = table.open().snapshot(["amount"], where="amount > 10").read_all()
+    found = table.open().scan(columns=["amount"], where="amount > 10").to_reader().read_all()
     assert found["amount"].to_pylist() == [12]
 
 
@@ -202,7 +203,7 @@ def test_partition_value_that_begins_with_its_column_name_is_found(tmp_path: Pat
     commit(writer(storage), [Row("a", region="region=north"), Row("b", region="north")])
     table = writer(storage).table
     for value, key in (("region=north", "a"), ("north", "b")):
-        found = table.snapshot(["id"], where=f"region = '{value}'").read_all()
+        found = table.scan(columns=["id"], where=f"region = '{value}'").to_reader().read_all()
         assert found["id"].to_pylist() == [key]
 
 

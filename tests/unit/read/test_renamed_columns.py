@@ -7,9 +7,9 @@ from uuid import uuid4
 import pytest
 
 from lakemark.errors import CorruptData, Unsupported
+from lakemark.operations.open_table import OpenTable
 from lakemark.read.renamed_columns import LATEST_SCHEMA
 from lakemark.storage import StorageLocation, open_storage
-from lakemark.table import Table
 from tests.tables import Row, commit, make, writer
 
 Column = tuple[int, str]
@@ -23,7 +23,7 @@ ITEMS: dict[str, Any] = {
 }
 
 
-def table_of(*versions: list[Column], items: dict[str, Any] = ITEMS) -> Table:
+def table_of(*versions: list[Column], items: dict[str, Any] = ITEMS) -> OpenTable:
     """A table whose schema had these versions."""
     storage = open_storage(StorageLocation(f"memory://{uuid4().hex}/orders"))
     make(storage)

@@ -9,13 +9,14 @@ from lakemark.errors import InvalidConfig
 from lakemark.execution.runner import LocalRunner
 from lakemark.model.format_version import FormatVersion
 from lakemark.model.instant import Instant
+from lakemark.operations.archive import archive
+from lakemark.operations.clean import clean
+from lakemark.operations.table_writer import TableWriter
 from lakemark.services.archival_plan import ArchivalPolicy
 from lakemark.services.cleaning_plan import CleaningPolicy
-from lakemark.services.compaction import CompactionPolicy
+from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.services.savepoint import create_savepoint, delete_savepoint
 from lakemark.storage import Storage
-from sinks.hudi.table_services import archive, clean
-from sinks.hudi.table_writer import TableWriter
 from tests.tables import Row, commit, writer
 from tests.upkeep import as_of, make_plain, new_storage
 
@@ -53,7 +54,7 @@ class History:
 
     def save(self, instant: Instant) -> None:
         slices = self.to.table.view().as_of(instant.requested_at).latest_slices()
-        create_savepoint(self.to.table.access, instant.requested_at, lambda *_: slices, "", "")
+        create_savepoint(self.to.table.context, instant.requested_at, lambda *_: slices, "", "")
         self.to = writer(self.storage)
 
     def expire(self) -> None:
@@ -91,7 +92,7 @@ def test_savepoint_state_is_readable_and_other_cleaned_times_are_refused(
     after = str(int(saved.requested_at) + 1)
     with pytest.raises(InvalidConfig, match="was cleaned"):
         as_of(fresh, after)
-    delete_savepoint(fresh.access, saved.requested_at)
+    delete_savepoint(fresh.context, saved.requested_at)
     with pytest.raises(InvalidConfig, match="was cleaned"):
         as_of(writer(history.storage).table, saved.requested_at)
 

@@ -14,14 +14,15 @@ from lakemark.config.table_properties import TableType
 from lakemark.errors import InvalidConfig
 from lakemark.model.action import Action
 from lakemark.model.format_version import FormatVersion
+from lakemark.operations.archive import archive
+from lakemark.operations.clean import clean
+from lakemark.operations.open_table import open_table
 from lakemark.read import time_travel
 from lakemark.read.query_instant import parse_query_instant
 from lakemark.services.archival_plan import ArchivalPolicy
 from lakemark.services.cleaning_plan import CleaningPolicy
 from lakemark.storage import StorageLocation, open_storage
-from lakemark.table import open_table
 from lakemark.timeline.clock import UTC_CLOCK, TimelineClock
-from sinks.hudi.table_services import archive, clean
 from tests import plans
 from tests.depth import examples
 from tests.tables import Row, commit, make, write_files, writer

@@ -102,10 +102,10 @@ def test_nothing_from_what_others_need_on(keep_from: list[int]) -> None:
 
 def test_what_a_clean_still_looks_at_stays() -> None:
     active = timeline(*COMMITS)
-    beside = POLICY.beside(CleaningPolicy(commits=3), active, UTC_CLOCK)
+    beside = POLICY.with_commits_of_cleaning(CleaningPolicy(commits=3), active, UTC_CLOCK)
     assert (beside.min_commits, beside.max_commits) == (4, 6)
-    assert POLICY.beside(CleaningPolicy(commits=1), active, UTC_CLOCK) == POLICY
-    assert POLICY.beside(None, active, UTC_CLOCK) == POLICY
+    assert POLICY.with_commits_of_cleaning(CleaningPolicy(commits=1), active, UTC_CLOCK) == POLICY
+    assert POLICY.with_commits_of_cleaning(None, active, UTC_CLOCK) == POLICY
 
 
 @pytest.mark.parametrize(("fewest", "most"), [(3, 3), (4, 3), (0, 3)])

@@ -33,25 +33,25 @@ from tests.upkeep import new_storage
 def test_a_fifth_more_stays_than_of_the_data_table(
     of_data: CleaningPolicy, own: CleaningPolicy
 ) -> None:
-    assert MetadataPolicies.beside(of_data).cleaning == own
+    assert MetadataPolicies.for_data_table(of_data).cleaning == own
 
 
 def test_one_instant_more_stays_active_than_of_the_data_table_and_what_cleans_look_at() -> None:
-    assert MetadataPolicies.beside().archival == ArchivalPolicy(21, 31, 10)
-    assert MetadataPolicies.beside(None, ArchivalPolicy(40, 45)).archival == ArchivalPolicy(
+    assert MetadataPolicies.for_data_table().archival == ArchivalPolicy(21, 31, 10)
+    assert MetadataPolicies.for_data_table(None, ArchivalPolicy(40, 45)).archival == ArchivalPolicy(
         41, 46, 10
     )
-    assert MetadataPolicies.beside(None, ArchivalPolicy(4, 5)).archival == ArchivalPolicy(
+    assert MetadataPolicies.for_data_table(None, ArchivalPolicy(4, 5)).archival == ArchivalPolicy(
         21, 22, 10
     )
     by_versions = CleaningPolicy(Retention.FILE_VERSIONS)
-    assert MetadataPolicies.beside(by_versions, ArchivalPolicy(4, 5)).archival == ArchivalPolicy(
-        5, 6, 10
-    )
+    assert MetadataPolicies.for_data_table(
+        by_versions, ArchivalPolicy(4, 5)
+    ).archival == ArchivalPolicy(5, 6, 10)
 
 
 def test_what_cleans_still_look_at_is_not_taken_for_too_long_a_timeline_at_every_batch() -> None:
-    policies = MetadataPolicies.beside(CleaningPolicy(Retention.HOURS, hours=24))
+    policies = MetadataPolicies.for_data_table(CleaningPolicy(Retention.HOURS, hours=24))
     own = Timeline.of(_told(hours_ago) for hours_ago in range(32))
     data = Timeline.of(_told(hours_ago) for hours_ago in range(25))
     assert len(own.instants) > policies.archival.max_commits
@@ -68,7 +68,7 @@ def test_nothing_is_due_in_a_metadata_table_that_was_just_made(retention: Retent
         Instant(initial(number), Action.DELTA_COMMIT, State.COMPLETED, "20260303000000000")
         for number in range(3)
     )
-    policies = MetadataPolicies.beside(CleaningPolicy(retention))
+    policies = MetadataPolicies.for_data_table(CleaningPolicy(retention))
     assert maintain(access, made, Timeline.of([]), policies) is None
 
 

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from checkpoints.checkpoint import KafkaCheckpoint
 from lakemark.config import keys
 from lakemark.config.table_properties import TableType
+from lakemark.operations.open_table import open_table
 from lakemark.storage import StorageLocation
-from lakemark.table import open_table
 from sinks.audit import Audit, AuditFailed, OffsetGap, RecordsRead, audit
 from sinks.batch import KafkaBatch
 from sinks.hudi.exchange import OpenWrite, Prepare, Target, Written

@@ -9,13 +9,15 @@ import pytest
 from checkpoints import commit_keys
 from checkpoints.checkpoint import KafkaCheckpoint
 from checkpoints.lookup import newest_table_progress
-from checkpoints.progress import DEFAULT_IDENTITY, decode_progress
+from checkpoints.progress import decode_progress
 from lakemark.config import keys
 from lakemark.errors import Fenced
 from lakemark.model.action import Action
 from lakemark.model.commit_metadata import CommitMetadata
+from lakemark.operations.open_table import open_table
 from lakemark.storage import StorageLocation
-from lakemark.table import open_table
+from lakemark.transaction import carried_metadata
+from lakemark.transaction.streamer_progress import DEFAULT_IDENTITY
 from tests.json_stream import TOPIC, JsonStream
 
 OTHER = "other"
@@ -92,7 +94,7 @@ def test_batch_hands_back_what_apache_hudis_streamer_has_obeyed() -> None:
     writer = stream.rows
     writer.begin()
     schema = writer.table.newest_metadata() or CommitMetadata()
-    applied = {commit_keys.RESET_KEY: "0"}
+    applied = {carried_metadata.RESET_KEY: "0"}
     checkpoint = commit_keys.encode(KafkaCheckpoint(TOPIC, {0: 1}))
     kept = {keys.SCHEMA: schema.extra_metadata[keys.SCHEMA]}
     writer.commit([], {**kept, **applied, **checkpoint})
@@ -103,5 +105,5 @@ def test_batch_hands_back_what_apache_hudis_streamer_has_obeyed() -> None:
     table = open_table(stream.location)
     newest = table.timeline.completed()[-1]
     extra = table.store.read_commit(newest).extra_metadata
-    assert extra[commit_keys.RESET_KEY] == "0"
+    assert extra[carried_metadata.RESET_KEY] == "0"
     assert decode_progress(extra, newest, "").streamers[DEFAULT_IDENTITY].applied == applied

@@ -10,8 +10,8 @@ from lakemark.config import keys
 from lakemark.config.table_properties import TableProperties
 from lakemark.model.commit_metadata import WriteStat
 from lakemark.model.instant import Instant
+from lakemark.operations.compact import request_compaction
 from lakemark.storage import Storage, StorageLocation, open_storage
-from sinks.hudi.compactions import request_compaction
 from tests.tables import Row, commit, spec, writer
 
 

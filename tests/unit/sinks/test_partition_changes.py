@@ -6,8 +6,9 @@ from uuid import uuid4
 
 import pytest
 
+from lakemark.operations.open_table import open_table
+from lakemark.operations.stored_rows import repeated_keys
 from lakemark.storage import StorageLocation
-from lakemark.table import open_table
 from sinks.hudi.partition_rule import PartitionChange
 from sinks.hudi.sink import RejectLimit, TooManyRejects
 from tests.json_stream import JsonStream
@@ -30,7 +31,13 @@ def _row(key: str, region: str, ts: int = 0) -> dict[str, object]:
 
 
 def _rows(stream: JsonStream) -> set[tuple[object, object]]:
-    rows = open_table(stream.location).snapshot(["id", "region"]).read_all().to_pylist()
+    rows = (
+        open_table(stream.location)
+        .scan(columns=["id", "region"])
+        .to_reader()
+        .read_all()
+        .to_pylist()
+    )
     assert len({(row["id"], row["region"]) for row in rows}) == len(rows)
     return {(row["id"], row["region"]) for row in rows}
 
@@ -60,7 +67,7 @@ def test_partition_changes_are_dead_letters_with_both_partitions() -> None:
         4: "record key 'c' exists in partition 'north', and the row is in 'west'; "
         "table.partition_change refuses it",
     }
-    assert not open_table(stream.location).repeated_keys().keys
+    assert not repeated_keys(open_table(stream.location)).keys
 
 
 def test_batch_with_more_refused_rows_than_allowed_is_not_published() -> None:

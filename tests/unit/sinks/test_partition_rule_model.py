@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 
 from lakemark.config.table_properties import TableType
 from lakemark.execution.runner import LocalRunner
-from lakemark.services.compaction import CompactionPolicy
+from lakemark.operations.compact import Planned
+from lakemark.operations.open_table import open_table
+from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.storage import StorageLocation
-from lakemark.table import open_table
-from sinks.hudi.compactions import Planned
 from sinks.hudi.partition_rule import PartitionChange
 from sinks.hudi.sink import RejectLimit
 from tests.depth import examples
@@ -188,7 +188,11 @@ class Pipeline:
 
     def read(self) -> set[Pair]:
         table = open_table(self.stream.location)
-        rows = table.snapshot(["id", "region"]).read_all().to_pylist() if table.schema else []
+        rows = (
+            table.scan(columns=["id", "region"]).to_reader().read_all().to_pylist()
+            if table.schema
+            else []
+        )
         found = Counter((str(row["id"]), str(row["region"])) for row in rows)
         assert not [pair for pair, times in found.items() if times > 1]
         return set(found)

@@ -16,10 +16,16 @@ from lakemark.execution.runner import LocalRunner
 from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
 from lakemark.model.action import COMMITS
 from lakemark.model.format_version import FormatVersion
+from lakemark.operations.change_version import change_table_version
+from lakemark.operations.metadata_table import (
+    drop_metadata_table,
+    keep_metadata_table,
+    metadata_differences,
+    rebuild_metadata_table,
+)
 from lakemark.storage import Storage, StorageLocation, open_storage
 from lakemark.storage.properties_file import read_properties, replace_properties
 from lakemark.timeline.locks.table_lock import LeaseLost
-from sinks.hudi.version_change import take_to_version
 from tests.clocks import SharedClock, on_clock
 from tests.storages import WatchedStorage
 from tests.storages.wrapped_storage import WrappedStorage
@@ -111,13 +117,13 @@ def test_a_metadata_table_is_not_added_to_the_properties_of_another_version() ->
 
     def upgrade() -> None:
         to = on_clock(writer(storage), CLOCK)
-        take_to_version(to.table, FormatVersion.V9, LocalRunner(1))
+        change_table_version(to.table, FormatVersion.V9, LocalRunner(1))
 
     late = Paused(storage, upgrade)
     to = on_clock(writer(late), CLOCK)
     late.is_armed = True
     with pytest.raises((LeaseLost, WriteConflict)):
-        to.table.keep_metadata_table()
+        keep_metadata_table(to.table)
     assert late.has_stopped
     assert read_properties(storage).version == FormatVersion.V9
     assert contents(storage) == {"a": (1, 1)}
@@ -130,7 +136,7 @@ def test_a_metadata_table_that_another_process_made_meanwhile_is_not_deleted() -
     commit(on_clock(writer(storage), CLOCK), [Row("a", 1, 1)])
 
     def rebuild() -> None:
-        on_clock(writer(storage), CLOCK).table.rebuild_metadata_table()
+        rebuild_metadata_table(on_clock(writer(storage), CLOCK).table)
 
     class Stops(WrappedStorage):
         has_stopped = False
@@ -146,9 +152,9 @@ def test_a_metadata_table_that_another_process_made_meanwhile_is_not_deleted() -
 
     stops = Stops(storage)
     with pytest.raises(LeaseLost):
-        on_clock(writer(stops), CLOCK).table.drop_metadata_table()
+        drop_metadata_table(on_clock(writer(stops), CLOCK).table)
     assert stops.has_stopped
-    assert not writer(storage).table.metadata_differences()
+    assert not metadata_differences(writer(storage).table)
     assert read_properties(storage).metadata_partitions
 
 

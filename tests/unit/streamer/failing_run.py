@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any, cast
 
 from lakemark.execution.runner import LocalRunner, Result, Task
-from lakemark.services.compaction import CompactionPolicy
+from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.storage import StorageLocation, open_storage
 from sinks.hudi.sink import NO_REJECTS, HudiSink
 from streamer import cli, pipeline

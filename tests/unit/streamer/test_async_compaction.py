@@ -21,14 +21,16 @@ from lakemark.model.action import Action
 from lakemark.model.commit_metadata import WriteStat
 from lakemark.model.instant import Instant
 from lakemark.model.meta_columns import FILE_NAME
+from lakemark.operations.compact import Compaction
+from lakemark.operations.metadata_table import keep_metadata_table, metadata_differences
+from lakemark.operations.table_writer import TableWriter
 from lakemark.services.archival_plan import ArchivalPolicy
 from lakemark.services.cleaning_plan import CleaningPolicy
-from lakemark.services.compaction import CompactionPolicy
+from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.storage import Storage
 from lakemark.transaction.heartbeat import HEARTBEAT_FOLDER
+from lakemark.transaction.multi_writer import MultiWriter
 from lakemark.transaction.rollback import roll_back_named
-from sinks.hudi.compactions import Compaction
-from sinks.hudi.table_writer import TableWriter
 from streamer import async_compaction
 from streamer.async_compaction import AsyncCompactionPolicy, AsyncCompactor, CompactionGivenUp
 from streamer.events import (
@@ -79,8 +81,13 @@ class HeldRunner(LocalRunner):
 class Scenario:
     """A table, its services with asynchronous compaction, and their events."""
 
-    def __init__(self, storage: Storage, policy: AsyncCompactionPolicy = POLICY) -> None:
-        self.storage, self.to = storage, writer(storage)
+    def __init__(
+        self,
+        storage: Storage,
+        policy: AsyncCompactionPolicy = POLICY,
+        multi_writer: MultiWriter | None = None,
+    ) -> None:
+        self.storage, self.to = storage, writer(storage, multi_writer=multi_writer)
         self.runner, self.events = HeldRunner(), list[Event]()
         self.stopping = threading.Event()
         self.compaction = AsyncCompactor(policy, self.runner, self.events.append)
@@ -104,10 +111,12 @@ class Scenario:
 
 
 @contextmanager
-def started(policy: AsyncCompactionPolicy = POLICY) -> Iterator[Scenario]:
+def started(
+    policy: AsyncCompactionPolicy = POLICY, multi_writer: MultiWriter | None = None
+) -> Iterator[Scenario]:
     storage = new_storage()
     make(storage)
-    scenario = Scenario(storage, policy)
+    scenario = Scenario(storage, policy, multi_writer)
     try:
         yield scenario
     finally:
@@ -125,10 +134,10 @@ def rows_of(storage: Storage, path: str) -> list[dict[str, object]]:
 def assert_whole(scenario: Scenario, expected: dict[str, tuple[int, int]]) -> None:
     """The rows are complete, the view in memory is current, and the metadata table is correct."""
     assert contents(scenario.storage) == expected
-    carried, fresh = scenario.to.table.carried_view, writer(scenario.storage).table
+    carried, fresh = scenario.to.table.snapshot.loaded_view, writer(scenario.storage).table
     assert carried is not None
     assert carried.latest_slices() == fresh.view().latest_slices()
-    assert fresh.metadata_differences() == []
+    assert metadata_differences(fresh) == []
 
 
 def deferred_for_a_clustering(scenario: Scenario) -> tuple[Instant, Instant]:
@@ -137,7 +146,6 @@ def deferred_for_a_clustering(scenario: Scenario) -> tuple[Instant, Instant]:
     Returns:
         The compaction's plan, and the clustering's.
     """
-    scenario.to.table.access = replace(scenario.to.table.access, sharing=SHARING)
     for number in range(1, 4):
         scenario.batch(Row("a", number, number))
     until(lambda: scenario.reported(CompactionStarted) == 1)
@@ -230,7 +238,7 @@ def test_no_batch_waits_once_the_run_is_to_end() -> None:
 def test_a_conflict_with_other_writers_may_pass_and_the_plan_is_tried_again(
     later: Callable[[float], None],
 ) -> None:
-    with started() as scenario:
+    with started(multi_writer=SHARING) as scenario:
         plan, clustering = deferred_for_a_clustering(scenario)
         failed = [event for event in scenario.events if isinstance(event, CompactionFailed)]
         assert [(f.instant, f.error_type) for f in failed] == [(plan.requested_at, "WriteConflict")]
@@ -249,7 +257,7 @@ def test_a_conflict_with_other_writers_may_pass_and_the_plan_is_tried_again(
 
 
 def test_plan_of_another_writer_is_reported_once_and_no_longer_fails() -> None:
-    with started() as scenario:
+    with started(multi_writer=SHARING) as scenario:
         plan, clustering = deferred_for_a_clustering(scenario)
         scenario.batch(Row("b", 1, 1, region="south"))
         assert scenario.reported(CompactionFailed) == 1
@@ -268,7 +276,7 @@ def test_plan_of_another_writer_is_reported_once_and_no_longer_fails() -> None:
 
 
 def test_running_plan_is_reported_only_by_its_attempt(later: Callable[[float], None]) -> None:
-    with started() as scenario:
+    with started(multi_writer=SHARING) as scenario:
         _, clustering = deferred_for_a_clustering(scenario)
         other = writer(scenario.storage)
         other.table.store.forget(clustering)
@@ -307,9 +315,8 @@ def test_failed_compaction_is_reported_and_retried_while_batches_continue() -> N
 
 
 def test_lock_of_another_writer_delays_no_batch_and_causes_no_second_rewrite() -> None:
-    with started() as scenario:
-        scenario.to.table.access = replace(scenario.to.table.access, sharing=SHARING)
-        others_lock = writer(scenario.storage).table.access.lock
+    with started(multi_writer=SHARING) as scenario:
+        others_lock = writer(scenario.storage).table.context.lock
         with scenario.services.mutex:
             for number in range(1, 4):
                 commit(scenario.to, [Row("a", number, number)])
@@ -333,8 +340,7 @@ def test_lock_of_another_writer_delays_no_batch_and_causes_no_second_rewrite() -
 
 
 def test_failing_listener_stops_keepalives() -> None:
-    with started() as scenario:
-        scenario.to.table.access = replace(scenario.to.table.access, sharing=SHARING)
+    with started(multi_writer=SHARING) as scenario:
         troubles = [OSError("no space left")]
 
         def emit(event: Event) -> None:
@@ -487,12 +493,12 @@ def test_plan_that_is_rolled_back_during_execution_is_planned_again() -> None:
             scenario.batch(Row("a", number, number))
         until(lambda: scenario.reported(CompactionStarted) == 1)
         (pending,) = scenario.to.table.timeline.pending(Action.COMPACTION)
-        roll_back_named(writer(scenario.storage).table.access, pending.requested_at)
+        roll_back_named(writer(scenario.storage).table.context, pending.requested_at)
         scenario.runner.may_go.set()
         until(lambda: scenario.reported(CompactionCompleted) == 1)
         assert scenario.reported(CompactionFailed) == 1
         assert contents(scenario.storage) == {"a": (3, 3)}
-        assert writer(scenario.storage).table.metadata_differences() == []
+        assert metadata_differences(writer(scenario.storage).table) == []
 
 
 FIRST = {"a": (3, 3), "b": (3, 3), "c": (1, 1)}
@@ -546,8 +552,8 @@ def test_a_crash_amid_both_leaves_whole_batches_and_a_plan(when: When) -> None:
         assert not timeline.pending(), nth
         completed = [instant.requested_at for instant in timeline.completed()]
         assert all(any(one in path for one in completed) for path in data_files(storage)), nth
-        assert restarted.table.keep_metadata_table() is None
-    assert restarted.table.metadata_differences() == []
+        assert keep_metadata_table(restarted.table) is None
+    assert metadata_differences(restarted.table) == []
 
 
 STEPS = st.lists(
@@ -593,4 +599,4 @@ def test_steps_of_batches_and_a_compaction_in_any_order_keep_every_row(steps: li
             to, batch, compaction = on_clock(writer(storage), CLOCK), None, None
             to.recover()
         assert contents(storage) == model, step
-    assert writer(storage).table.metadata_differences() == []
+    assert metadata_differences(writer(storage).table) == []

@@ -19,13 +19,14 @@ from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
 from lakemark.model.action import COMMITS, Action, State
 from lakemark.model.format_version import FormatVersion
 from lakemark.model.instant import Instant
+from lakemark.operations.metadata_table import metadata_differences
+from lakemark.operations.open_table import OpenTable, open_table
 from lakemark.storage import StorageLocation, open_storage
 from lakemark.storage.folder_storage import FolderStorage
 from lakemark.storage.properties_file import read_properties
-from lakemark.table import Table, open_table
 from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import TimelineStore
-from lakemark.transaction import transaction
+from lakemark.transaction import carried_metadata, transaction
 from lakemark.transaction.transaction import Transaction
 from streamer.cli import FAILED, MISUSED, OK, main
 from streamer.commands.table import timeline_rows
@@ -58,7 +59,7 @@ def run(stream: JsonStream, capsys: pytest.CaptureFixture[str]) -> Run:
     return on_table
 
 
-def newest(stream: JsonStream) -> Table:
+def newest(stream: JsonStream) -> OpenTable:
     return open_table(stream.location)
 
 
@@ -70,7 +71,7 @@ def test_get_shows_offsets_commit_and_key(stream: JsonStream, run: Run) -> None:
         "offsets": {"0": 3},
         "checkpoint": f"{TOPIC},0:3",
         "set_by": written.requested_at,
-        "key": commit_keys.CHECKPOINT_KEY,
+        "key": carried_metadata.CHECKPOINT_KEY,
         "topic_id": None,
         "other_ids": [],
     }
@@ -177,7 +178,7 @@ def test_run_whose_checkpoint_was_changed_publishes_nothing_more(
 def test_damaged_checkpoint_can_be_replaced(stream: JsonStream, run: Run) -> None:
     context = stream.rows.begin()
     assert context.instant
-    stream.rows.commit([], {commit_keys.CHECKPOINT_KEY: "damaged"})
+    stream.rows.commit([], {carried_metadata.CHECKPOINT_KEY: "damaged"})
     assert main(["checkpoint", "get", stream.location.url]) == FAILED
     run("set", f"{TOPIC},0:1")
     assert run("get")["offsets"] == {"0": 1}
@@ -198,7 +199,7 @@ def test_pending_instant_of_another_engine_blocks_a_checkpoint_change(
     stream: JsonStream, run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
     table = newest(stream)
-    at = table.access.generate_time(table.timeline.newest_time)
+    at = table.context.generate_time(table.timeline.newest_time)
     pending = Instant(at, Action.DELTA_COMMIT, State.REQUESTED)
     table.store.create(pending)
     command = ["checkpoint", "reset", stream.location.url, *NO_WAIT]
@@ -244,9 +245,9 @@ def test_unpublished_checkpoint_is_not_left_pending(
     assert not again.pending()
     assert len(again.completed(*COMMITS)) == 1
     assert again.find(reported[0].requested_at) is None
-    assert newest(stream).metadata_differences() == [], "the metadata table no longer has it"
+    assert metadata_differences(newest(stream)) == [], "the metadata table no longer has it"
     monkeypatch.setattr(transaction, "LOCK_WAIT_S", 0.1)
-    with newest(stream).access.lock.hold(1), pytest.raises(LockTimeout):
+    with newest(stream).context.lock.hold(1), pytest.raises(LockTimeout):
         write_checkpoint(table, "", None)
     assert newest(stream).timeline == again
 
@@ -281,14 +282,14 @@ def test_another_pipeline_may_commit_meanwhile_where_it_is_known_when(
 
 
 @pytest.mark.parametrize(
-    "meanwhile", [{commit_keys.CHECKPOINT_KEY: "t,0:2"}, {keys.SCHEMA: "other"}]
+    "meanwhile", [{carried_metadata.CHECKPOINT_KEY: "t,0:2"}, {keys.SCHEMA: "other"}]
 )
 def test_concurrent_commit_is_not_overridden(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, meanwhile: dict[str, str]
 ) -> None:
     storage = open_storage(StorageLocation(str(tmp_path / "orders")))
     make(storage)
-    commit(writer(storage), [Row("a")], {commit_keys.CHECKPOINT_KEY: "t,0:1"})
+    commit(writer(storage), [Row("a")], {carried_metadata.CHECKPOINT_KEY: "t,0:1"})
     table = open_table(storage.location)
     before_publication(monkeypatch, lambda: commit(writer(storage), [Row("b")], meanwhile))
     with pytest.raises(WriteConflict, match="since the change was planned"):

@@ -26,9 +26,11 @@ from lakemark.model.compaction_plan import CompactionPlan
 from lakemark.model.format_version import FormatVersion
 from lakemark.model.instant import Instant
 from lakemark.model.meta_columns import without_meta_columns
+from lakemark.operations.metadata_table import drop_metadata_table, metadata_differences
+from lakemark.operations.open_table import OpenTable, open_table
+from lakemark.operations.table_writer import TableWriter
 from lakemark.services.restore import plan_restore
 from lakemark.storage import Storage, StorageLocation, open_storage
-from lakemark.table import Table, open_table
 from lakemark.timeline.clock import ClockSlot
 from lakemark.timeline.content import (
     encode_compaction_plan,
@@ -36,7 +38,6 @@ from lakemark.timeline.content import (
     encode_rollback_plan,
 )
 from lakemark.transaction.rollback import plan_rollback
-from sinks.hudi.table_writer import TableWriter
 from streamer.cli import FAILED, MISUSED, OK, main
 from tests.depth import EVERYTHING
 from tests.golden.golden_table import unpack
@@ -291,7 +292,7 @@ def pending_rollback(made: Making) -> None:
 def pending_rollback_of_the_first(made: Making) -> None:
     write_files(made.started(), [made.row("c", 5)])
     table = open_named(made.folder)
-    plan = plan_rollback(table.access, table.timeline.pending()[0].requested_at)
+    plan = plan_rollback(table.context, table.timeline.pending()[0].requested_at)
     made.request(Action.ROLLBACK, encode_rollback_plan(plan))
 
 
@@ -327,7 +328,7 @@ def pending_restore(made: Making) -> None:
 def begun_restore(made: Making) -> None:
     pending_restore(made)
     table = open_named(made.folder)
-    table.drop_metadata_table()
+    drop_metadata_table(table)
     made.begin(table.timeline.pending()[0])
 
 
@@ -436,18 +437,18 @@ class Answers:
     def by(cls, folder: Path) -> Answers:
         table = open_named(folder)
         try:
-            return cls(rows_of(table), not table.metadata_differences())
+            return cls(rows_of(table), not metadata_differences(table))
         except HudiError:
             return cls(None, False)
 
 
-def rows_of(table: Table) -> list[str]:
+def rows_of(table: OpenTable) -> list[str]:
     """The rows without the columns that name their files."""
-    rows = table.snapshot().read_all()
+    rows = table.scan().to_reader().read_all()
     return sorted(map(str, rows.select(without_meta_columns(rows.schema).names).to_pylist()))
 
 
-def open_named(folder: Path) -> Table:
+def open_named(folder: Path) -> OpenTable:
     return open_table(StorageLocation(str(folder)))
 
 

@@ -6,8 +6,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from rich.console import Console
 
+from lakemark.operations.create import create_table
 from lakemark.storage import StorageLocation
-from lakemark.table import create_table
 from streamer.commands import demo
 from streamer.config.load import validated
 from streamer.demo.backlog import StopWhenCaughtUp, TopicSilent, answered

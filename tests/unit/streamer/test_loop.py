@@ -16,7 +16,7 @@ from checkpoints.checkpoint import KafkaCheckpoint
 from checkpoints.progress import Progress
 from lakemark.errors import HudiError, OutcomeUnknown, Permanent, StorageUnavailable
 from lakemark.execution.runner import LocalRunner, Result, Runner, Task
-from lakemark.services.compaction import CompactionPolicy
+from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.timeline.clock import ClockBehind
 from sinks.hudi.sink import NO_REJECTS, HudiSink
 from streamer.backoff import pause_after

@@ -17,12 +17,11 @@ from lakemark.config.table_properties import TableProperties
 from lakemark.errors import InvalidConfig
 from lakemark.model.changes import CHANGE_KIND_FIELD, ChangeKind
 from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY, with_meta_columns
+from lakemark.operations.open_table import open_table
 from lakemark.storage import StorageLocation, open_storage
 from lakemark.storage.properties_file import read_properties, replace_properties
-from lakemark.table import open_table
 from lakemark.write.file_group_write import write_file_group
 from lakemark.write.partitioner import divide
-from sinks.hudi.exchange import Target, Written
 from sinks.hudi.sink import HudiSink
 from streamer.config.errors import ConfigError
 from streamer.config.load import validated
@@ -91,7 +90,11 @@ def test_pipeline_updates_the_rows_of_a_complex_table_under_their_stored_keys(
         sink.progress()
         batch = kafka_batch("orders", offset, [{"id": "x", "region": "a"}])
         sink.write(batch, InThisProcess())
-        rows = open_table(StorageLocation(str(tmp_path / "rows"))).snapshot([RECORD_KEY])
+        rows = (
+            open_table(StorageLocation(str(tmp_path / "rows")))
+            .scan(columns=[RECORD_KEY])
+            .to_reader()
+        )
         return [str(row[RECORD_KEY]) for row in rows.read_all().to_pylist()]
 
     opened(tmp_path, partition_by="id", record_key="region")
@@ -178,8 +181,9 @@ def write_row(sink: HudiSink, **row: object) -> None:
     context = writer.begin()
     changes = pa.Table.from_pylist([values], schema=schema)
     (bucket, part), *_ = divide(changes, writer.settings.index)
-    stat = write_file_group(context, writer.placement().task(bucket), iter([part]))
-    writer.commit([Written(Target.ROWS, 1, stat)], {})
+    stat = write_file_group(context, writer.assign_file_groups().task(bucket), iter([part]))
+    assert stat is not None
+    writer.commit([stat], {})
 
 
 def test_table_that_is_ordered_by_text_is_continued_where_that_is_allowed(tmp_path: Path) -> None:
@@ -245,7 +249,11 @@ def test_ids_beyond_64_bits_that_differ_in_the_last_digit_are_two_rows(tmp_path:
     sink = opened(tmp_path, {}, Topic(*records))
     sink.recover()
     sink.write(kafka_batch("orders", 0, records), InThisProcess())
-    rows = open_table(StorageLocation(str(tmp_path / "rows"))).snapshot([RECORD_KEY, "id"])
+    rows = (
+        open_table(StorageLocation(str(tmp_path / "rows")))
+        .scan(columns=[RECORD_KEY, "id"])
+        .to_reader()
+    )
     assert sorted(rows.read_all().to_pylist(), key=lambda row: str(row["id"])) == [
         {RECORD_KEY: str(2**64 + n), "id": Decimal(2**64 + n)} for n in range(2)
     ]
@@ -264,7 +272,12 @@ def test_undeclared_field_with_the_name_of_a_delete_mark_deletes_nothing(
     ]
     sink.recover()
     result = sink.write(kafka_batch("orders", 0, records), InThisProcess())
-    rows = open_table(StorageLocation(str(tmp_path / "rows"))).snapshot(["id"]).read_all()
+    rows = (
+        open_table(StorageLocation(str(tmp_path / "rows")))
+        .scan(columns=["id"])
+        .to_reader()
+        .read_all()
+    )
     assert (result.rejected, rows.to_pylist()) == (0, [{"id": "a"}])
 
 

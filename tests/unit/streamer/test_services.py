@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from checkpoints import commit_keys
 from checkpoints.checkpoint import KafkaCheckpoint
 from lakemark.execution.runner import LocalRunner
 from lakemark.metadata.metadata_compaction import EVERY_DELTA_COMMITS
 from lakemark.model.action import COMMITS, Action
+from lakemark.operations.metadata_table import (
+    keep_metadata_table,
+    maintain_metadata_table,
+    metadata_differences,
+)
+from lakemark.operations.table_writer import TableWriter
 from lakemark.services.archival_plan import ArchivalPolicy
 from lakemark.services.cleaning_plan import CleaningPolicy
-from lakemark.services.compaction import CompactionPolicy
+from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.services.metadata_table_services import MetadataPolicies
 from lakemark.services.savepoint import create_savepoint
 from lakemark.timeline.layout import LayoutV2
 from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.transaction.multi_writer import MultiWriter
-from sinks.hudi.table_services import maintain_metadata_table
-from sinks.hudi.table_writer import TableWriter
-from streamer.events import CompactionCompleted, Event, ServiceCompleted
+from streamer.events import (
+    CompactionCompleted,
+    Event,
+    ServiceCompleted,
+)
 from streamer.services import ServicePolicies, TableServices
 from tests.storages import CountingStorage
 from tests.tables import Row, commit, contents, make, writer
@@ -70,7 +76,7 @@ def test_nothing_is_read_when_nothing_is_due() -> None:
         commit(to, [Row("a", number, number)])
         run(to)
     newest = to.table.timeline.completed(Action.DELTA_COMMIT)[-1].requested_at
-    create_savepoint(to.table.access, newest, lambda *_: to.table.view().latest_slices(), "", "")
+    create_savepoint(to.table.context, newest, lambda *_: to.table.view().latest_slices(), "", "")
     to.table.refresh()
     commit(to, [Row("a", 9, 9)])
     run(to)
@@ -131,7 +137,7 @@ def test_instants_not_compacted_in_the_metadata_table_stay_active() -> None:
         assert contents(storage) == {"a": (number, number), "b": (number, number)}
         fresh = writer(storage).table
         assert fresh.view().latest_slices() == to.table.view().latest_slices()
-        assert to.table.keep_metadata_table() is None, "it has all files of the table"
+        assert keep_metadata_table(to.table) is None, "it has all files of the table"
     assert archivals > 1
 
 
@@ -142,37 +148,37 @@ def test_a_table_of_many_commits_stays_small_with_its_metadata_table() -> None:
     longest: list[int] = []
     for number in range(65):
         commit(to, [Row("a", number, number)])
-        own = to.table.metadata_timeline
+        own = to.table.metadata_writer.timeline
         storage.forget()
         done = run(to)
         if not done:
             assert storage.requests == []
         if "metadata" in done:
-            assert to.table.metadata_timeline != own
+            assert to.table.metadata_writer.timeline != own
             assert contents(storage) == {"a": (number, number)}
         # How many files the history has, its layers say.
         longest.append(sum("/history/" not in one.path for one in storage.list_tree(".hoodie")))
     assert max(longest[50:]) <= max(longest[30:50]), "it grows no more"
     fresh = TimelineStore(storage, LayoutV2(METADATA_TIMELINE)).load()
-    assert fresh.instants == to.table.metadata_timeline.instants  # type: ignore[union-attr]
-    assert to.table.keep_metadata_table() is None, "it has all files of the table"
-    assert to.table.metadata_differences() == []
+    assert fresh.instants == to.table.metadata_writer.timeline.instants  # type: ignore[union-attr]
+    assert keep_metadata_table(to.table) is None, "it has all files of the table"
+    assert metadata_differences(to.table) == []
 
 
 def test_times_of_a_shared_tables_metadata_table_pass_on_all_clocks_as_well() -> None:
-    storage = new_storage()
-    make(storage)
-    to = writer(storage)
-    for number in range(3 * EVERY_DELTA_COMMITS + 1):
-        commit(to, [Row("a", number, number)])
     waits: list[float] = []
 
     class Noted(MultiWriter):
         def let_clocks_pass(self) -> None:
             waits.append(self.clock_skew_ms)
 
-    to.table.access = replace(to.table.access, sharing=Noted())
-    maintained = maintain_metadata_table(to.table, MetadataPolicies.beside())
+    storage = new_storage()
+    make(storage)
+    to = writer(storage, multi_writer=Noted())
+    for number in range(3 * EVERY_DELTA_COMMITS + 1):
+        commit(to, [Row("a", number, number)])
+    waits.clear()
+    maintained = maintain_metadata_table(to.table, MetadataPolicies.for_data_table())
     assert maintained is not None
     assert len(maintained.timeline.completed(Action.CLEAN)) == 1
     assert len(waits) == 2, "its request and its completion"

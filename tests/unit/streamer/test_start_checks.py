@@ -15,7 +15,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from lakemark.errors import HudiError, InvalidConfig, StorageUnavailable, Unsupported
-from lakemark.table import create_table
+from lakemark.operations.create import create_table
 from streamer import start_checks
 from streamer.config.errors import ConfigError
 from streamer.config.load import validated

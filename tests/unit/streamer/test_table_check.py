@@ -12,6 +12,7 @@ from lakemark.metadata.metadata_compaction import EVERY_DELTA_COMMITS
 from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
 from lakemark.metadata.partition_kind import PartitionKind
 from lakemark.model.action import Action
+from lakemark.operations.metadata_table import metadata_differences
 from lakemark.storage import Storage, StorageLocation, open_storage
 from lakemark.storage.folder_storage import FolderStorage
 from lakemark.timeline.timeline_store import TimelineStore
@@ -93,7 +94,7 @@ def test_writer_continues_with_a_metadata_table_that_another_process_rebuilt(
     for number in range(2):
         commit(to, [Row("a", 10 + number), Row(f"c{number}", region="west")])
     table = writer(storage).table
-    assert table.metadata_differences() == []
+    assert metadata_differences(table) == []
     own = FolderStorage(storage, METADATA_FOLDER)
     files = {kind: count for kind, _, count in bootstrap.PARTITIONS}
     assert {kind: _file_groups(own, kind) for kind in files} == files

@@ -11,9 +11,9 @@ import pytest
 
 from lakemark.config import keys
 from lakemark.config.table_properties import TableProperties
+from lakemark.operations.create import create_table
 from lakemark.storage import StorageLocation
 from lakemark.storage.properties_file import replace_properties
-from lakemark.table import create_table
 from streamer.cli import FAILED, MISUSED, OK, main
 from tests.golden.golden_table import GoldenTable, unpack
 from tests.tables import spec

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from lakemark.execution.runner import LocalRunner, Result, Task
 from lakemark.metadata.metadata_compaction import EVERY_DELTA_COMMITS
 from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
 from lakemark.model.action import Action
+from lakemark.operations.metadata_table import drop_metadata_table, metadata_differences
 from lakemark.storage import Storage, StorageLocation, open_storage
 from lakemark.storage.folder_storage import FolderStorage
 from lakemark.timeline.timeline import Timeline
@@ -198,7 +198,7 @@ def test_a_commit_whose_predecessor_was_cleaned_stays(
 def test_archive_moves_what_is_over_the_limit(run: Run, tmp_path: Path) -> None:
     storage = table_at(tmp_path / "t", TableType.COPY_ON_WRITE)
     # With one, all instants since its newest compaction stay.
-    writer(storage).table.drop_metadata_table()
+    drop_metadata_table(writer(storage).table)
     assert run("archive") == []
     limits = ("--min-commits", "1", "--max-commits", "2", "--retain-versions", "1")
     planned = run("archive", *limits)
@@ -369,8 +369,7 @@ def test_command_emits_a_heartbeat_and_respects_those_of_other_writers(
     assert beats == [done["instant"]]
     assert storage.list_folder(HEARTBEAT_FOLDER)[1] == []
 
-    other = writer(storage)
-    other.table.access = replace(other.table.access, sharing=MultiWriter(clock_skew_ms=0))
+    other = writer(storage, multi_writer=MultiWriter(clock_skew_ms=0))
     written = write_files(other, [Row("c", 4, 4)])
     undo = ["table", "rollback", str(tmp_path / "t"), other.pending_instant, "--run"]
     assert main(undo) == FAILED
@@ -394,4 +393,4 @@ def test_metadata_table_is_maintained_with_its_table(run: Run, tmp_path: Path) -
     assert files
     assert not [info for info in storage.list_tree(METADATA_FOLDER) if info.name in files]
     assert run("clean", "--run") == []
-    assert writer(storage).table.metadata_differences() == []
+    assert metadata_differences(writer(storage).table) == []

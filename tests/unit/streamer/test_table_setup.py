@@ -18,9 +18,15 @@ from lakemark.errors import HudiError, InvalidConfig, Unsupported
 from lakemark.index.bucket import BucketIndex
 from lakemark.keygen.key_generator import KeyGenerator
 from lakemark.model.format_version import FormatVersion
+from lakemark.operations.create import create_table
+from lakemark.operations.metadata_table import (
+    drop_metadata_table,
+    keep_metadata_table,
+    metadata_differences,
+)
+from lakemark.operations.open_table import OpenTable, open_table
+from lakemark.operations.writer_settings import WriterSettings
 from lakemark.storage import StorageLocation, open_storage
-from lakemark.table import Table, create_table, open_table
-from sinks.hudi.settings import SinkSettings
 from streamer.config.load import validated
 from streamer.config.pipeline import PipelineConfig
 from streamer.table_setup import (
@@ -50,18 +56,18 @@ def pipeline(table: Mapping[str, object]) -> PipelineConfig:
     )
 
 
-def existing(changes: Mapping[str, str] | None = None) -> Table:
+def existing(changes: Mapping[str, str] | None = None) -> OpenTable:
     """A table with one commit, and with some of its properties changed afterwards."""
     storage = open_storage(StorageLocation(f"memory://{uuid4().hex}/orders"))
     make(storage)
     commit(to := writer(storage), [Row("a", 1, 1)], to.settings.bucket_metadata())
     values = {**to.table.properties.values, **(changes or {})}
     storage.put(".hoodie/hoodie.properties", TableProperties(values).to_bytes())
-    return Table(storage, TableProperties(values))
+    return OpenTable(storage, TableProperties(values))
 
 
 def check(
-    table: Table,
+    table: OpenTable,
     settings: Mapping[str, object] | None = None,
     index: BucketIndex = INDEX,
     columns: pa.Schema = SCHEMA,
@@ -142,7 +148,7 @@ def test_buckets_that_differ_by_partition_are_refused(path: str) -> None:
         check(table)
 
 
-class OthersSettings(SinkSettings):
+class OthersSettings(WriterSettings):
     """Of a writer that keeps the bucket count nowhere, as Apache Hudi does."""
 
     def bucket_metadata(self) -> dict[str, str]:
@@ -161,7 +167,7 @@ def test_another_bucket_count_is_found_where_others_have_written(is_first_ours: 
     other = writer(storage)
     other.settings = OthersSettings(INDEX)
     commit(other, rows[:5])
-    table = Table(storage, other.table.properties)
+    table = OpenTable(storage, other.table.properties)
     check(table)
     for count in (1, 4):
         with pytest.raises(InvalidConfig, match=f"does not fit the {count} buckets"):
@@ -271,13 +277,13 @@ def test_an_index_that_is_not_kept_is_refused_until_dropping_it_is_asked_for(ind
     ):
         check(table)
     check(table, drops_metadata_table=True)
-    table.drop_metadata_table()
+    drop_metadata_table(table)
     dropped = open_table(table.location)
     check(dropped)
-    assert dropped.snapshot(["id"]).read_all().num_rows == 1
-    assert dropped.keep_metadata_table() == "there is none"
+    assert dropped.scan(columns=["id"]).to_reader().read_all().num_rows == 1
+    assert keep_metadata_table(dropped) == "there is none"
     assert dropped.properties.metadata_partitions == ("column_stats", "files", "partition_stats")
-    assert dropped.metadata_differences() == []
+    assert metadata_differences(dropped) == []
 
 
 def test_folder_without_a_table_is_not_changed(tmp_path: Path) -> None:
@@ -295,4 +301,4 @@ def test_rows_without_a_key_are_never_written(key: str | None) -> None:
     with pytest.raises(HudiError):
         commit(to, [Row(key, 1, 1)])  # type: ignore[arg-type]
     to.abandon()
-    assert writer(storage).table.snapshot().read_all().num_rows == 0
+    assert writer(storage).table.scan().to_reader().read_all().num_rows == 0

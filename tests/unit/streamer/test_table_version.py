@@ -9,8 +9,8 @@ import pytest
 
 from lakemark.model.action import Action, State
 from lakemark.model.instant import Instant
+from lakemark.operations.open_table import open_table
 from lakemark.storage import StorageLocation
-from lakemark.table import open_table
 from streamer.cli import FAILED, MISUSED, OK, main
 from tests.golden.golden_table import unpack
 

@@ -13,13 +13,14 @@ from lakemark.execution.runner import LocalRunner
 from lakemark.model.action import Action, State
 from lakemark.model.format_version import FormatVersion
 from lakemark.model.instant import Instant
+from lakemark.operations.archive import archive
+from lakemark.operations.clean import clean
+from lakemark.operations.table_writer import TableWriter
 from lakemark.services.archival_plan import ArchivalPolicy
 from lakemark.services.cleaning_plan import CleaningPolicy, Retention
-from lakemark.services.compaction import CompactionPolicy
+from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import TimelineStore
-from sinks.hudi.table_services import archive, clean
-from sinks.hudi.table_writer import TableWriter
 from tests.tables import Row, commit, write_files, writer
 from tests.upkeep import as_of, make_plain, new_storage
 

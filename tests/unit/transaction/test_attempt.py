@@ -11,14 +11,14 @@ from lakemark.errors import HudiError
 from lakemark.execution.runner import LocalRunner
 from lakemark.model.action import Action
 from lakemark.model.commit_metadata import WriteStat
-from lakemark.services.compaction import CompactionPolicy
+from lakemark.operations.compact import Compaction, pending_compactions
+from lakemark.operations.table_writer import TableWriter
+from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.storage import Storage
 from lakemark.storage.storage import NotFound
 from lakemark.timeline.locks.table_lock import LeaseLost
 from lakemark.transaction.attempt import AttemptLost, discard
 from lakemark.transaction.rollback import roll_back, roll_back_named
-from sinks.hudi.compactions import Compaction, pending_compactions
-from sinks.hudi.table_writer import TableWriter
 from tests.protocol.actors import A_HEARTBEAT_AND_MORE_S, A_LEASE_AND_MORE_S
 from tests.protocol.virtual_time import VirtualTime, on_virtual_time
 from tests.storages.interrupted_storage import InterruptedStorage
@@ -59,7 +59,7 @@ class Attempt:
         self.compaction.publish(self.stats, dict)
 
     def undo(self) -> bool:
-        return roll_back(self.to.table.access, self.instant)
+        return roll_back(self.to.table.context, self.instant)
 
 
 def test_two_attempts_write_files_of_different_names(table: Table) -> None:
@@ -90,7 +90,7 @@ def test_an_attempt_that_was_published_does_not_delete_its_files(table: Table) -
     """Its answer was lost, so it may take itself for lost."""
     ours = Attempt(table)
     ours.publish()
-    access = ours.to.table.access
+    access = ours.to.table.context
     discard(access, ours.instant, access.timeline.load())
     assert ours.paths <= set(data_files(table.storage))
     assert table.rows() == {"a": 2}
@@ -131,7 +131,7 @@ def test_an_attempt_cannot_be_published_once_the_next_deletes_its_files(table: T
 
 
 def undo_by_name(table: Table, first: Attempt, through: Storage) -> None:
-    roll_back_named(table.open(through).table.access, first.instant.requested_at)
+    roll_back_named(table.open(through).table.context, first.instant.requested_at)
 
 
 def begin_the_next(table: Table, first: Attempt, through: Storage) -> None:
@@ -205,7 +205,7 @@ def test_a_late_rollback_does_not_remove_the_instant_of_the_attempt_that_followe
 
     meeting.is_before = is_before
     with pytest.raises(HudiError):
-        roll_back_named(table.open(meeting).table.access, first.instant.requested_at)
+        roll_back_named(table.open(meeting).table.context, first.instant.requested_at)
     followed[0].publish()
     done = table.open().table.timeline.completed(Action.COMMIT)
     assert [one.requested_at for one in done] == [first.instant.requested_at]

@@ -12,13 +12,13 @@ from lakemark.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
 from lakemark.model.changes import CHANGE_KIND, WRITTEN_COLUMNS, ChangeKind, DeleteMarker
 from lakemark.model.meta_columns import IS_DELETED, META_COLUMNS, PARTITION_PATH, RECORD_KEY
 from lakemark.model.written_columns import is_written
+from lakemark.write.delete_marks import OPERATION
 from transforms.decode.avro import AvroDecoder
 from transforms.decode.avro_framing import PlainFraming
 from transforms.decode.avro_references import StoredSchema
 from transforms.decode.decoder import EpochUnit
 from transforms.decode.json import JsonDecoder
 from transforms.decode.schema_policy import SchemaPolicy
-from transforms.delete_marks import OPERATION
 from transforms.kafka_changes import ToChanges
 from transforms.rejects import REJECTS_SCHEMA, Rejects
 from transforms.schema_text import parse_schema

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from lakemark.errors import InvalidConfig
 from lakemark.schema.canonical import canonical
+from lakemark.schema.table_columns import check_columns
 from transforms.schema_text import (
     TYPES,
     ColumnType,
-    check_columns,
     parse_schema,
     parse_type,
     print_schema,

@@ -12,9 +12,9 @@ from lakemark.errors import Refused
 from lakemark.execution.runner import LocalRunner
 from lakemark.index.bucket import BucketIndex
 from lakemark.model.format_version import FormatVersion
+from lakemark.operations.change_version import change_table_version
+from lakemark.operations.create import create_on
 from lakemark.storage import StorageLocation, open_storage
-from lakemark.table import create_on
-from sinks.hudi.version_change import take_to_version
 from tests.unit.index.test_stored_rows import opened, write
 
 ROWS = pa.table(
@@ -37,9 +37,9 @@ def test_version_8_needs_the_sequence_column(has_sequence: bool) -> None:
     table = opened(storage)
     if not has_sequence:
         with pytest.raises(Refused, match="no column _event_seq, by which version 8 orders"):
-            take_to_version(table, FormatVersion.V8, LocalRunner(1))
+            change_table_version(table, FormatVersion.V8, LocalRunner(1))
         return
-    take_to_version(table, FormatVersion.V8, LocalRunner(1))
+    change_table_version(table, FormatVersion.V8, LocalRunner(1))
     changed = opened(storage)
     assert changed.properties.ordering_fields == ("_event_seq",)
-    assert changed.snapshot(["id"]).read_all()["id"].to_pylist() == ["a", "b"]
+    assert changed.scan(columns=["id"]).to_reader().read_all()["id"].to_pylist() == ["a", "b"]

@@ -18,11 +18,11 @@ from lakemark.errors import Unsupported
 from lakemark.execution.runner import LocalRunner
 from lakemark.merge.custom import Records, VectorMerge, VectorMerger, choose_rows
 from lakemark.model.changes import ChangeKind
-from lakemark.services.compaction import CompactionPolicy
+from lakemark.operations.create import create_table
+from lakemark.operations.table_writer import TableWriter
+from lakemark.operations.writer_settings import WriterSettings
+from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.storage import StorageLocation
-from lakemark.table import create_table
-from sinks.hudi.settings import SinkSettings
-from sinks.hudi.table_writer import TableWriter
 from streamer import cli
 from tests import tables
 from tests.tables import Row
@@ -60,7 +60,7 @@ def written(folder: Path, table_type: TableType) -> TableWriter:
     )
     table = create_table(StorageLocation(str(folder)), spec)
     table.mergers = (Sums(),)
-    to = TableWriter(table, tables.SCHEMA, SinkSettings(tables.INDEX, merger_class=PATH))
+    to = TableWriter(table, tables.SCHEMA, WriterSettings(tables.INDEX, merger_class=PATH))
     for rows in ROWS:
         tables.commit(to, [replace(row, region="") for row in rows])
     return to

@@ -16,7 +16,7 @@ def test_small_files_and_pending_services_are_counted() -> None:
         commit(writer(storage), [Row("a", ts), Row("b", ts, region="south")])
     table = writer(storage).table
     for action in (Action.CLEAN, Action.ROLLBACK):
-        name = table.access.generate_time(table.timeline.newest_time)
+        name = table.context.generate_time(table.timeline.newest_time)
         table.store.create(Instant(name, action, State.REQUESTED))
         table.refresh()
     shape = shape_of(table.view())

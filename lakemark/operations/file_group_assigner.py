@@ -1,4 +1,4 @@
-"""What a commit's workers need to know of the table that they write to."""
+"""Assigns buckets to file groups: what the workers of a commit need to know of the table."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from lakemark.write.partitioner import Bucket
 
 @dataclass(frozen=True)
 class FileGroupAssignment:
-    """The latest file slice of every bucket that has one, and the partitions there are.
+    """The latest file slice of every bucket that has one, and the existing partitions.
 
     Attributes:
-        slices: what is added to.
-        partitions: those that have their metafile.
-        readable: the slices of groups that are read from more than that: a pending compaction
-            opened an empty slice of theirs.
+        slices: the slices that a commit adds to.
+        partitions: partitions that have their metafile.
+        readable: what queries read of file groups for which a pending compaction has opened an
+            empty slice.
     """
 
     slices: Mapping[Bucket, FileSlice]
@@ -33,7 +33,7 @@ class FileGroupAssignment:
     readable: Mapping[FileGroupId, FileSlice] = field(default_factory=dict)
 
     def task(self, bucket: Bucket) -> FileGroupWrite:
-        """What a worker is to write for one bucket."""
+        """What a worker writes for one bucket."""
         is_new = bucket.partition_path not in self.partitions
         current = self.slices.get(bucket)
         readable = current and self.readable.get(current.group, current)
@@ -45,7 +45,7 @@ class FileGroupAssignment:
 
     @cached_property
     def _groups_by_number(self) -> Mapping[int, list[SearchedGroup]]:
-        """Grouped once, since every bucket of a batch asks."""
+        """Grouped once, because every bucket of a batch needs it."""
         found: dict[int, list[SearchedGroup]] = defaultdict(list)
         for bucket, current in self.slices.items():
             readable = self.readable.get(current.group, current)
@@ -54,32 +54,33 @@ class FileGroupAssignment:
 
 
 class FileGroupAssigner:
-    """Placements of one table, from commit to commit: only what changed is placed anew."""
+    """Assigns the buckets of one table from commit to commit; only what changed is done again."""
 
     def __init__(self) -> None:
         self._view = FileSystemView(Timeline(()))
         self._bucket_count = 0
         self._slices: dict[Bucket, FileSlice] = {}
 
-    def place(self, view: FileSystemView, bucket_count: int) -> FileGroupAssignment:
-        """The placement of a table with so many buckets in each partition.
+    def assign(self, view: FileSystemView, bucket_count: int) -> FileGroupAssignment:
+        """The file slices of a table with this number of buckets in each partition.
 
         Raises:
-            InvalidConfig: a file group was made with more buckets, or without a bucket index.
+            InvalidConfig: a file group was created with more buckets, or without a bucket index.
         """
         changed = _changed_groups(self._view, view)
         known = self._slices
         if changed is None or bucket_count != self._bucket_count:
             known, changed = {}, view.file_groups()
-        # What nobody reads, a dead writer's or one's at work, may be a second group of a bucket.
+        # A file group that no query reads may be the second one of a bucket: that of a writer that
+        # died, or of one that is still writing.
         read = [(group.id, group.for_writers) for group in changed if group.for_writers]
         unread = {group.id for group in changed if not group.for_writers}
         slices = dict(known)
         if unread:
-            slices = {place: one for place, one in slices.items() if one.group not in unread}
-        places = groups_by_bucket([name for name, _ in read], bucket_count)
-        for place, (_, current) in zip(places, read, strict=True):
-            slices[Bucket(*place)] = current
+            slices = {bucket: one for bucket, one in slices.items() if one.group not in unread}
+        buckets = groups_by_bucket([name for name, _ in read], bucket_count)
+        for bucket, (_, current) in zip(buckets, read, strict=True):
+            slices[Bucket(*bucket)] = current
         self._view, self._bucket_count, self._slices = view, bucket_count, slices
         pending = (view.groups[name] for name in view.compactions if name in view.groups)
         readable = {group.id: group.for_readers for group in pending if group.for_readers}
@@ -87,9 +88,9 @@ class FileGroupAssigner:
 
 
 def _changed_groups(before: FileSystemView, after: FileSystemView) -> list[FileGroup] | None:
-    """Groups that are not what they were; None when others came, went, or were replaced.
+    """Groups that have changed; None if groups were added, removed or replaced.
 
-    Views share the groups that did not change, and have them in one order.
+    Views share the groups that did not change, in the same order.
     """
     if len(before.groups) != len(after.groups) or before.replaced != after.replaced:
         return None

@@ -1,10 +1,9 @@
-"""Commits to one table: the pipeline's own, or its dead letters."""
+"""Commit rows to one table, batch after batch."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import pyarrow as pa
@@ -18,10 +17,20 @@ from lakemark.model.action import COMMITS, Action
 from lakemark.model.commit_metadata import CommitMetadata, Operation, WriteStat
 from lakemark.model.instant import Instant
 from lakemark.model.meta_columns import with_meta_columns, without_meta_columns
+from lakemark.operations.compact import (
+    Compaction,
+    Planned,
+    pending_compactions,
+    request_compaction,
+)
+from lakemark.operations.file_group_assigner import FileGroupAssigner, FileGroupAssignment
+from lakemark.operations.metadata_table import keep_metadata_table
+from lakemark.operations.open_table import OpenTable
+from lakemark.operations.write_context import avro_schema_text, write_context
+from lakemark.operations.writer_settings import WriterSettings
 from lakemark.schema import avro
 from lakemark.schema.evolution import changes_between, unite_schemas
-from lakemark.services.compaction import CompactionPolicy, is_due
-from lakemark.table import Table
+from lakemark.services.compaction_plan import CompactionPolicy, is_due
 from lakemark.timeline.timeline import Timeline
 from lakemark.transaction.conflicts import REPLACING, check_not_planned
 from lakemark.transaction.heartbeat import is_fresh
@@ -33,63 +42,55 @@ from lakemark.transaction.transaction import Transaction
 from lakemark.write.partitioner import Bucket
 from lakemark.write.write_context import WriteContext
 from lakemark.write.write_status import ContentMismatch
-from sinks.hudi.compactions import (
-    Compaction,
-    Planned,
-    pending_compactions,
-    request_compaction,
-    write_context,
-)
-from sinks.hudi.exchange import Written
-from sinks.hudi.file_group_assigner import FileGroupAssigner, FileGroupAssignment
-from sinks.hudi.settings import SinkSettings
 
 
 @dataclass
 class TableWriter:
-    """Commits to one table: the pipeline's own, or its dead letters.
+    """Commits to one table: for a pipeline, its own table or its dead letters.
 
     Readers take the table's columns from the newest commit. So a commit never names fewer columns,
     or narrower ones, than the commits before it: ``begin`` adds the columns of the newest commit to
     ``schema``, and ``commit`` compares them again under the lock.
 
-    Raises ``TimelineZoneUnknown`` for a table in local time whose zone is in doubt.
-
     Attributes:
         table: the open table.
         schema: its columns as this writer writes them, without meta columns.
-        settings: bucket count, log format and a merger of the user's own.
+        settings: bucket count, log format, and the class of a user's merger.
+
+    Raises:
+        TimelineZoneUnknown: the table's timeline is in local time, and its zone is not certain.
     """
 
-    table: Table
+    table: OpenTable
     schema: pa.Schema
-    settings: SinkSettings
+    settings: WriterSettings
     _transaction: Transaction | None = field(default=None, init=False)
-    _placer: FileGroupAssigner = field(default_factory=FileGroupAssigner, init=False)
+    _assigner: FileGroupAssigner = field(default_factory=FileGroupAssigner, init=False)
 
     def __post_init__(self) -> None:
         self.table.store.clock.check()
 
     def recover(self) -> list[str]:
-        """Roll back what dead writers left; returns the instants.
+        """Roll back pending instants of dead writers; returns these instants.
 
-        A metadata table that cannot be continued is made anew.
+        A metadata table that cannot be continued is built again.
         """
-        rolled_back = recover(self.table.access)
-        if rolled_back:  # the schema of the metadata table is not read from what is gone
+        rolled_back = recover(self.table.context)
+        if rolled_back:  # the new metadata table must not take its schema from them
             self.table.refresh()
         if self.settings.metadata_table:
-            self.table.keep_metadata_table()
+            keep_metadata_table(self.table)
         self.table.refresh()
         return rolled_back
 
     def clear_dead(self) -> list[str]:
-        """Roll back what other writers of a shared table left that died since; the instants.
+        """Roll back instants of other writers of a shared table that died since ``recover``.
 
-        Looks at the timeline as ``recover`` or ``commit`` left it; storage is asked when something
-        has been pending for longer than a writer may be silent, or completed after its rollback.
+        Decides from the timeline as ``recover`` or ``commit`` left it. Storage is read only if an
+        instant has been pending for longer than a writer may be silent, or completed after its
+        rollback.
         """
-        sharing = self.table.access.sharing
+        sharing = self.table.context.sharing
         pending = self.table.timeline.pending(Action.ROLLBACK, *COMMITS)
         clock = self.table.store.clock
         if sharing is None:
@@ -98,7 +99,7 @@ class TableWriter:
         late = rolled_back_and_completed(self.table.store, self.table.timeline)
         if not late and all(self.table.store.is_clustering(i) for i in silent):
             return []
-        rolled_back = recover(self.table.access)
+        rolled_back = recover(self.table.context)
         if rolled_back:
             self.table.refresh()
         return rolled_back
@@ -115,16 +116,16 @@ class TableWriter:
         return self._transaction.instant.requested_at
 
     def begin(self) -> WriteContext:
-        """Request an instant; what the workers write is written in its name.
+        """Request an instant; the files of the workers are named after it.
 
         Raises:
             Unsupported: a property of the table, or its value, that this project does not write.
-            InvalidConfig: another writer changed a column to a type that ours does not go with.
+            InvalidConfig: another writer changed a column to a type that is incompatible with ours.
         """
         check_allows(self.table.properties, Purpose.WRITE, self.table.location.url)
         is_merge_on_read = self.table.properties.is_merge_on_read
         action = Action.DELTA_COMMIT if is_merge_on_read else Action.COMMIT
-        self._transaction, _ = Transaction.begin(self.table.access, action, self._write_over)
+        self._transaction, _ = Transaction.begin(self.table.context, action, self._load_base)
         return self._context(self._transaction.instant.requested_at)
 
     @property
@@ -136,9 +137,9 @@ class TableWriter:
         """Pass unless a planned clustering would refuse a commit to these buckets.
 
         Raises:
-            ClusteringPlanned: a clustering without a writer at work is about to replace one.
+            ClusteringPlanned: a clustering that no live writer executes will replace one of them.
         """
-        access = self.table.access
+        access = self.table.context
         check_not_planned(
             {(bucket.partition_path, bucket.number) for bucket in buckets},
             self.table.store.load(),
@@ -152,27 +153,30 @@ class TableWriter:
         for text in ("_schema_text", "_schema_with_meta_text"):
             self.__dict__.pop(text, None)
 
-    def placement(self) -> FileGroupAssignment:
-        """The buckets that have files, as of ``begin``."""
-        return self._placer.place(self.table.view(), self.settings.index.bucket_count)
+    def assign_file_groups(self) -> FileGroupAssignment:
+        """The file slices of the buckets that have any, as of ``begin``."""
+        return self._assigner.assign(self.table.view(), self.settings.index.bucket_count)
 
     def commit(
         self,
-        written: list[Written],
-        extra_metadata: Mapping[str, str],
+        written: Iterable[WriteStat],
+        extra_metadata: Mapping[str, str] | Callable[[Timeline], Mapping[str, str]],
         precondition: Callable[[Timeline], None] | None = None,
+        operation: Operation = Operation.UPSERT,
     ) -> Instant:
-        """Publish what the workers wrote.
+        """Publish the files that the workers wrote.
 
         Args:
-            written: by the workers.
-            extra_metadata: what the commit says besides the schema and the buckets.
+            written: the files.
+            extra_metadata: of the commit, besides the schema and the buckets. A function is called
+                under the lock with the newest timeline.
             precondition: called under the lock with the newest timeline.
+            operation: that the commit records.
 
         Raises:
             WriteConflict: another commit touched the same file groups, or added columns to the
                 table, or widened them, since ``begin``.
-            InvalidConfig: another commit changed a column to a type that ours does not go with.
+            InvalidConfig: another commit changed a column to a type that is incompatible with ours.
             HudiError: as ``Transaction.commit``.
         """
         assert self._transaction is not None
@@ -182,27 +186,36 @@ class TableWriter:
                 precondition(timeline)
             self.check_columns(timeline)
 
-        stats = tuple(w.stat for w in written if w.stat is not None)
-        extra = {**self._own_metadata(), **extra_metadata}
+        facts = self._table_facts()
+        fixed = {} if callable(extra_metadata) else extra_metadata
         metadata = CommitMetadata(
-            write_stats=stats, extra_metadata=extra, operation=Operation.UPSERT
+            write_stats=tuple(written), extra_metadata={**facts, **fixed}, operation=operation
         )
-        instant, timeline = self._transaction.commit(metadata, check)
-        self.table.note_commit(instant, metadata, timeline)
+
+        def describe(timeline: Timeline) -> CommitMetadata:
+            nonlocal metadata
+            assert callable(extra_metadata)
+            extra = {**facts, **extra_metadata(timeline)}
+            metadata = replace(metadata, extra_metadata=extra)
+            return metadata
+
+        later = describe if callable(extra_metadata) else None
+        instant, timeline = self._transaction.commit(metadata, check, later)
+        self.table.snapshot.carry_commit(instant, metadata, timeline)
         self._transaction = None
         return instant
 
     def check_columns(self, timeline: Timeline) -> None:
-        """Pass if ``schema`` holds all columns of the table.
+        """Pass if ``schema`` contains all columns of the table.
 
-        Compared are the newest commit and all that completed since ``begin``.
+        It is compared with the newest commit and all commits that completed since ``begin``.
 
         Args:
             timeline: as just loaded.
 
         Raises:
             WriteConflict: a column is missing or narrower.
-            InvalidConfig: no type holds both types of a column.
+            InvalidConfig: no type can hold both types of a column.
         """
         assert self._transaction is not None
         seen = set(self._transaction.began_with.instants)
@@ -212,21 +225,21 @@ class TableWriter:
                 self._check_columns_of(metadata)
 
     def abandon(self) -> None:
-        """Undo the pending instant, if there is one.
+        """Roll back the pending instant, if there is one.
 
         Raises:
-            Fenced: another writer did; see ``roll_back``.
+            Fenced: another writer rolled it back; see ``roll_back``.
         """
         if self._transaction is not None:
             abandoned, self._transaction = self._transaction, None
             try:
-                roll_back(self.table.access, abandoned.instant)
+                roll_back(self.table.context, abandoned.instant)
             finally:
                 abandoned.leave()
             self.table.refresh()
 
     def cancel(self) -> None:
-        """Forget the pending instant, in whose name nothing was written."""
+        """Remove the pending instant; only if no file was written for it."""
         assert self._transaction is not None
         self._transaction.cancel()
         self._transaction = None
@@ -234,45 +247,43 @@ class TableWriter:
     def compact_if_due(
         self, policy: CompactionPolicy, runner: Runner
     ) -> list[tuple[Instant, CommitMetadata]]:
-        """Finish pending compactions, whoever planned them, then plan and do one if it is time.
+        """Execute pending compactions of any writer, then plan and execute one if it is due.
 
-        Those are left that another writer is executing, or that conflict with what others did: also
-        on a table that is not shared, commands may execute plans. Looks at the timeline as
+        Compactions are skipped that another writer executes, or that conflict with what others did.
+        Commands may execute plans even if the table is not shared. Decides from the timeline as
         ``recover`` or ``commit`` left it; the plan is made from a new one.
 
         Raises:
-            ContentMismatch: one was begun by another release, which wrote other bytes; what it
-                wrote is gone, and the next call does it again.
+            ContentMismatch: another release began a compaction and wrote other bytes. They are
+                deleted, and the next call executes the plan again.
         """
         done = [one for p in pending_compactions(self.table) for one in self._compact(p, runner)]
         requested = self._plan_if_due(policy)
         return done if requested is None else done + self._compact(requested, runner)
 
     def compactions_to_do(
-        self, policy: CompactionPolicy, passed_over: Collection[str] = ()
+        self, policy: CompactionPolicy, skipped: Collection[str] = ()
     ) -> list[Planned]:
-        """Pending compactions, whoever planned them; without any, one is planned if it is time.
+        """Pending compactions of any writer; if there are none, one is planned if it is due.
 
-        While one is pending no other is planned, so that they never pile up.
+        While one is pending no other is planned, so that plans do not accumulate.
 
         Args:
-            policy: when it is time.
-            passed_over: instants that count as if they were not there.
+            policy: when one is due.
+            skipped: requested times of compactions to ignore.
         """
-        pending = [
-            p for p in pending_compactions(self.table) if p[0].requested_at not in passed_over
-        ]
+        pending = [p for p in pending_compactions(self.table) if p[0].requested_at not in skipped]
         requested = None if pending else self._plan_if_due(policy)
         return pending if requested is None else [requested]
 
     def begin_compaction(
         self, planned: Planned, lock_wait_s: float = LOCK_WAIT_S
     ) -> Compaction | None:
-        """Take a plan up; None when another writer is doing it, or has done or removed it.
+        """Begin to execute a plan; None if another writer executes it, or completed or removed it.
 
         Args:
             planned: the plan.
-            lock_wait_s: how long to wait for the table's lock, now and to publish.
+            lock_wait_s: how long to wait for the table's lock, now and when it is published.
 
         Raises:
             LockTimeout: another writer kept it.
@@ -288,18 +299,19 @@ class TableWriter:
     def publish_compaction(
         self, compaction: Compaction, stats: Sequence[WriteStat]
     ) -> tuple[Instant, CommitMetadata]:
-        """Publish what a compaction wrote, under the columns that the table has by now.
+        """Publish what a compaction wrote, with the columns that the table has now.
 
         Raises:
-            WriteConflict: it conflicts with what others did, or they completed or undid it.
+            WriteConflict: it conflicts with a commit of another writer, or another writer has
+                completed or rolled back the compaction.
             LockTimeout: another writer kept the table's lock; it may be called again.
         """
 
-        def own_metadata() -> dict[str, str]:
+        def table_facts() -> dict[str, str]:
             self._add_columns_of_table()
-            return self._own_metadata()
+            return self._table_facts()
 
-        return compaction.publish(stats, own_metadata)
+        return compaction.publish(stats, table_facts)
 
     def _plan_if_due(self, policy: CompactionPolicy) -> Planned | None:
         is_merge_on_read = self.table.properties.is_merge_on_read
@@ -307,8 +319,8 @@ class TableWriter:
             return None
         return request_compaction(self.table)
 
-    def _write_over(self, timeline: Timeline) -> None:
-        """Go on from a timeline: its file groups and its columns."""
+    def _load_base(self, timeline: Timeline) -> None:
+        """Load the file groups and columns of the timeline that the commit is based on."""
         self.table.refresh(timeline)
         self._add_columns_of_table()
 
@@ -333,7 +345,7 @@ class TableWriter:
             raise WriteConflict(message)
 
     def _united(self, avro_text: str) -> pa.Schema:
-        """Our columns and those of a commit together, its own first."""
+        """The columns of a commit, then our columns that it lacks."""
         if avro_text == self._schema_text:
             return self.schema
         theirs = without_meta_columns(avro.to_arrow(avro_text))
@@ -364,7 +376,7 @@ class TableWriter:
             self.settings.merger_class,
         )
 
-    def _own_metadata(self) -> dict[str, str]:
+    def _table_facts(self) -> dict[str, str]:
         return {keys.SCHEMA: self._schema_text, **self.settings.bucket_metadata()}
 
     @cached_property
@@ -376,4 +388,4 @@ class TableWriter:
         return self._avro_text(with_meta_columns(self.schema))
 
     def _avro_text(self, schema: pa.Schema) -> str:
-        return json.dumps(avro.to_avro(schema, self.table.properties.table_name))
+        return avro_schema_text(self.table, schema)

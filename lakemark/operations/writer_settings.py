@@ -1,4 +1,4 @@
-"""How a writer writes, beside what the table is."""
+"""Settings of a writer that the table does not store in its properties."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from lakemark.index.bucket import BucketIndex
 
 
 @dataclass(frozen=True, slots=True)
-class SinkSettings:
+class WriterSettings:
     """Settings that every commit of one writer shares.
 
     Attributes:
         index: buckets of a partition, and the fields that are hashed.
-        log_format: ``parquet`` or ``avro``, the content of data blocks; None leaves it to
+        log_format: of data blocks, ``parquet`` or ``avro``; None leaves the choice to
             ``default_log_format``.
-        merger_class: ``package.module:Class`` that merges, for a table of mode ``CUSTOM``.
-        metadata_table: whether ``TableWriter.recover`` makes one where there is none.
+        merger_class: ``package.module:Class`` that merges, for a table in mode ``CUSTOM``.
+        metadata_table: whether ``TableWriter.recover`` builds a metadata table if there is none.
     """
 
     index: BucketIndex
@@ -26,7 +26,7 @@ class SinkSettings:
     metadata_table: bool = True
 
     def bucket_metadata(self) -> dict[str, str]:
-        """The bucket count, for the commit: it is nowhere else in a table."""
+        """The bucket count and hash fields for the commit, because no property stores them."""
         hashed = self.index.hash_fields or self.index.key_fields
         return {
             keys.BUCKET_COUNT: str(self.index.bucket_count),
