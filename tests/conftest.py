@@ -18,6 +18,7 @@ pytest_plugins = [
     "tests.fixtures.schema_registry",
     "tests.fixtures.spark",
     "tests.fixtures.storage",
+    "tests.golden.shared_tables",
 ]
 
 # The golden tables are in local time, and their writers were in UTC.

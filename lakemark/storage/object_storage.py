@@ -30,6 +30,7 @@ from lakemark.storage.same_content import same_content
 from lakemark.storage.spooled_file import SpooledFile
 from lakemark.storage.storage import (
     AlreadyExists,
+    InvalidPath,
     NotFound,
     ObjectInfo,
     PreconditionFailed,
@@ -67,11 +68,13 @@ class StoreAbilities:
         copies_conditionally: whether a copy can be create-only.
         copies_in_background: whether a copy may complete after its answer (``Copy Blob`` of Azure,
             status ``pending``). Until then the object exists and is empty.
+        reads_backslashes_as_slashes: whether the store replaces them in names (Azure does).
     """
 
     version: Literal["e_tag", "version"] = "e_tag"
     copies_conditionally: bool = True
     copies_in_background: bool = False
+    reads_backslashes_as_slashes: bool = False
 
 
 class ObjectStorage:
@@ -195,7 +198,7 @@ class ObjectStorage:
         """See ``Storage.publish``."""
         try:
             is_copied = self._copy(prepared, path)
-            self._await_copy(path)
+            self._await_copy(prepared, path)
             if not is_copied and self.read(path) != self.read(prepared):
                 raise _content_mismatch(path)
         except NotFound as error:
@@ -223,12 +226,19 @@ class ObjectStorage:
         return self._errors.typed(path)
 
     def _key(self, path: str) -> str:
-        return self._prefix + check_path(path)
+        return self._prefix + self._named_as_written(check_path(path))
 
     def _folder_key(self, folder: str) -> str | None:
         if folder:
-            return self._prefix + check_folder(folder)
+            return self._prefix + self._named_as_written(check_folder(folder))
         return self._prefix.rstrip("/") or None
+
+    def _named_as_written(self, path: str) -> str:
+        """``path`` itself, unless the store would use another name."""
+        if self._abilities.reads_backslashes_as_slashes and "\\" in path:
+            message = f"{path!r} has a backslash, which this store replaces with a slash"
+            raise InvalidPath(message)
+        return path
 
     def _path(self, key: str) -> str:
         """The path of a key; "" for the root's own marker."""
@@ -236,7 +246,7 @@ class ObjectStorage:
 
     def _info(self, meta: ObjectMeta) -> ObjectInfo:
         path = self._path(meta["path"])
-        return ObjectInfo(path, meta["size"], meta["last_modified"], self._version_of(meta))
+        return ObjectInfo(path, meta["size"], meta["last_modified"], _quoted(meta["e_tag"]))
 
     def _version_of(self, answer: ObjectMeta | PutResult) -> str | None:
         return answer[self._abilities.version]
@@ -265,8 +275,8 @@ class ObjectStorage:
             return False
         return True
 
-    def _await_copy(self, path: str) -> None:
-        """Wait until the store has completed a copy; published objects are never empty.
+    def _await_copy(self, prepared: str, path: str) -> None:
+        """Wait until the store has completed a copy; until then the object is empty.
 
         Raises:
             OutcomeUnknown: it has not within ``_COPY_WAIT_S``.
@@ -275,6 +285,9 @@ class ObjectStorage:
             return
         deadline = time.monotonic() + _COPY_WAIT_S
         while (made := self.head(path)) is not None and not made.size_bytes:
+            source = self.head(prepared)
+            if source is not None and not source.size_bytes:
+                return
             if time.monotonic() > deadline:
                 message = f"the store has not completed the copy {path} in {_COPY_WAIT_S:.0f} s"
                 raise OutcomeUnknown(message)
@@ -319,6 +332,11 @@ class ObjectStorage:
             return True
         file.seek(0)
         return False
+
+
+def _quoted(etag: str | None) -> str | None:
+    """An e-tag as answers to reads have it; the listings of Azure leave the quotes out."""
+    return etag if etag is None or etag.endswith('"') else f'"{etag}"'
 
 
 def _folders_above(infos: list[ObjectInfo]) -> set[str]:

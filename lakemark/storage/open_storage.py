@@ -46,7 +46,12 @@ _ENDPOINT_VARIABLES = (
     "AWS_ENDPOINT_URL",
     "AWS_ENDPOINT_URL_S3",
     "AZURE_STORAGE_ENDPOINT",
+    "AZURE_ENDPOINT",
+    "GOOGLE_BASE_URL",
 )
+
+#: GCS calls its endpoint ``base_url``.
+_ENDPOINT_OPTION = re.compile("endpoint|base_url", re.IGNORECASE)
 
 _memory_stores: dict[str, MemoryStore] = {}
 _memory_stores_lock = Lock()
@@ -148,7 +153,7 @@ def _bucket_and_prefix(scheme: str, rest: str) -> tuple[str, str, str]:
 
 def _client_config(options: Mapping[str, str]) -> ClientConfig:
     """Timeouts of the client; plain HTTP is allowed only if the endpoint's URL has it."""
-    endpoints = [value for key, value in options.items() if "endpoint" in key.lower()]
+    endpoints = [value for key, value in options.items() if _ENDPOINT_OPTION.search(key)]
     endpoints += [os.environ.get(name, "") for name in _ENDPOINT_VARIABLES]
     config: ClientConfig = {"timeout": _TIMEOUT, "connect_timeout": _CONNECT_TIMEOUT}
     if "timeout" in options:
@@ -197,7 +202,7 @@ def _memory(name: str, options: Options, client: ClientConfig, retry: RetryConfi
 
 
 _S3 = (_s3, StoreAbilities(copies_conditionally=False))
-_AZURE = (_azure, StoreAbilities(copies_in_background=True))
+_AZURE = (_azure, StoreAbilities(copies_in_background=True, reads_backslashes_as_slashes=True))
 _AZURE_HADOOP_SCHEMES = ("abfs", "abfss")
 _ALIASES = {"s3a": "s3", "abfs": "az", "abfss": "az"}
 _STORES: dict[str, tuple[StoreMaker, StoreAbilities]] = {

@@ -76,6 +76,11 @@ def unpack(name: str, folder: Path) -> GoldenTable:
     """
     with tarfile.open(ARCHIVES / f"{name}.tar.gz") as archive:
         archive.extractall(folder, filter="data")
+    return open_golden(name, folder)
+
+
+def open_golden(name: str, folder: Path) -> GoldenTable:
+    """The table of that name which was unpacked into this folder."""
     root = folder / name / "table"
     return GoldenTable(root, open_table(StorageLocation(str(root))))
 

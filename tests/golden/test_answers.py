@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pickle
-from pathlib import Path
 
 import pytest
 
 from lakemark.errors import Unsupported
-from tests.golden.golden_table import ALL_TABLES, ask, plain_types, sorted_rows, unpack
+from tests.golden.golden_table import ALL_TABLES, ask, plain_types, sorted_rows
+from tests.golden.shared_tables import SharedTables
 
 #: Tables that are refused, and in which words.
 REFUSED = {
@@ -38,8 +38,10 @@ COMES_BACK = {
 
 
 @pytest.mark.parametrize("name", [name for name in ALL_TABLES if name not in REFUSED])
-def test_every_query_returns_the_rows_of_apache_hudi(name: str, tmp_path: Path) -> None:
-    golden = unpack(name, tmp_path)
+def test_every_query_returns_the_rows_of_apache_hudi(
+    name: str, shared_tables: SharedTables
+) -> None:
+    golden = shared_tables[name]
     assert {"snapshot", "read_optimized"} <= golden.queries.keys()
     for query, options in golden.queries.items():
         scan = pickle.loads(pickle.dumps(ask(golden.table, query, options)))  # as workers get it
@@ -54,8 +56,8 @@ def test_every_query_returns_the_rows_of_apache_hudi(name: str, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_not_read_is_refused_by_name(name: str, tmp_path: Path) -> None:
-    golden = unpack(name, tmp_path)
+def test_what_is_not_read_is_refused_by_name(name: str, shared_tables: SharedTables) -> None:
+    golden = shared_tables[name]
     for query, options in golden.queries.items():
         with pytest.raises(Unsupported, match=REFUSED[name]):
             ask(golden.table, query, options)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,12 +15,15 @@ from lakemark.metadata.partition_kind import PartitionKind
 from lakemark.metadata.secondary_index import SecondaryIndex
 from lakemark.model.meta_columns import FILE_NAME, PARTITION_PATH, RECORD_KEY
 from lakemark.timeline.clock import UTC_CLOCK
-from tests.golden.golden_table import GoldenTable, unpack
+from tests.golden.golden_table import GoldenTable
+from tests.golden.shared_tables import SharedTables
 
 
 @pytest.mark.parametrize("name", ["v8_mor_secondary_index", "v9_mor_secondary_index"])
-def test_a_secondary_index_names_the_records_of_each_value(name: str, tmp_path: Path) -> None:
-    golden = unpack(name, tmp_path)
+def test_a_secondary_index_names_the_records_of_each_value(
+    name: str, shared_tables: SharedTables
+) -> None:
+    golden = shared_tables[name]
     metadata = _metadata_of(golden)
     (partition,) = metadata.partitions_of_kind(PartitionKind.SECONDARY_INDEX)
     index = SecondaryIndex(metadata, partition)
@@ -57,8 +59,8 @@ def test_bloom_filters_of_an_expression_hold_what_the_files_hold(expressions: Go
 
 
 @pytest.fixture(scope="module")
-def expressions(tmp_path_factory: pytest.TempPathFactory) -> GoldenTable:
-    return unpack("v9_cow_expression_index", tmp_path_factory.mktemp("golden"))
+def expressions(shared_tables: SharedTables) -> GoldenTable:
+    return shared_tables["v9_cow_expression_index"]
 
 
 def _by_file(rows: pa.Table) -> dict[str, pa.Table]:

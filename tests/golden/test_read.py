@@ -14,6 +14,7 @@ from lakemark.index.stored_rows import detect_key_generator
 from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY
 from lakemark.operations.stored_rows import stored_rows
 from tests.golden.golden_table import ALL_TABLES, GoldenTable, sorted_rows, unpack
+from tests.golden.shared_tables import SharedTables
 
 _BUCKET_COUNT = 2
 
@@ -22,12 +23,13 @@ _TABLES = [n for n in ALL_TABLES if "virtual_keys" not in n and "schema_on_read"
 
 
 @pytest.fixture(scope="module", params=_TABLES)
-def golden(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> GoldenTable:
-    return unpack(request.param, tmp_path_factory.mktemp("golden"))
+def golden(request: pytest.FixtureRequest, shared_tables: SharedTables) -> GoldenTable:
+    return shared_tables[request.param]
 
 
 @pytest.fixture
 def bucketed(tmp_path: Path) -> GoldenTable:
+    """One that the test may damage."""
     return unpack("v9_mor_parquet_bucket", tmp_path)
 
 
@@ -43,8 +45,8 @@ def bucketed(tmp_path: Path) -> GoldenTable:
         "v9_mor_partial_update_payload",
     ],
 )
-def test_what_does_not_fit_memory_is_merged_alike(name: str, tmp_path: Path) -> None:
-    golden = unpack(name, tmp_path)
+def test_what_does_not_fit_memory_is_merged_alike(name: str, shared_tables: SharedTables) -> None:
+    golden = shared_tables[name]
     scan = golden.table.scan()
     forgetful = replace(scan, reader=replace(scan.reader, memory_budget_bytes=1))
     assert sorted_rows(forgetful.to_table()) == sorted_rows(golden.expected("snapshot"))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,8 @@ import pytest
 from lakemark.model.changes import CHANGE_COLUMNS, CHANGE_KIND, WRITTEN_COLUMNS, ChangeKind
 from lakemark.model.file_slice import FileSlice
 from lakemark.model.meta_columns import COMMIT_TIME, META_COLUMNS, RECORD_KEY
-from tests.golden.golden_table import GoldenTable, sorted_rows, unpack
+from tests.golden.golden_table import GoldenTable, sorted_rows
+from tests.golden.shared_tables import SharedTables
 from tests.merging.rules import (
     Record,
     Records,
@@ -48,8 +48,8 @@ RULES: Mapping[str, Rule] = {
 
 
 @pytest.mark.parametrize(("name", "rule"), RULES.items(), ids=RULES)
-def test_the_model_gives_apaches_answer(name: str, rule: Rule, tmp_path: Path) -> None:
-    golden = unpack(name, tmp_path)
+def test_the_model_gives_apaches_answer(name: str, rule: Rule, shared_tables: SharedTables) -> None:
+    golden = shared_tables[name]
     found: Records = {}
     for file_slice in golden.view.latest_slices():
         base = {row.key: row for row in base_rows(golden, file_slice)}

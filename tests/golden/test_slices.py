@@ -13,7 +13,8 @@ import pytest
 from lakemark.model.file_slice import FileSlice
 from lakemark.model.meta_columns import COMMIT_TIME, FILE_NAME, RECORD_KEY
 from lakemark.view.file_system_view import FileSystemView
-from tests.golden.golden_table import ALL_TABLES, GoldenTable, unpack
+from tests.golden.golden_table import ALL_TABLES, GoldenTable
+from tests.golden.shared_tables import SharedTables
 
 #: Whose rows say where they come from: by their file's id, which is unique but where writers do not
 #: block each other.
@@ -32,8 +33,8 @@ class Row(NamedTuple):
 
 
 @pytest.fixture(scope="module", params=_TABLES)
-def golden(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> GoldenTable:
-    return unpack(request.param, tmp_path_factory.mktemp("golden"))
+def golden(request: pytest.FixtureRequest, shared_tables: SharedTables) -> GoldenTable:
+    return shared_tables[request.param]
 
 
 def test_read_optimized_slices_hold_exactly_the_rows_that_apache_reads(golden: GoldenTable) -> None:

@@ -37,6 +37,7 @@ from tests.golden.golden_table import (
     sorted_rows,
     unpack,
 )
+from tests.golden.shared_tables import SharedTables
 
 Plan = TypeVar("Plan")
 Key = tuple[str, str]
@@ -61,26 +62,10 @@ _CUT_INTO_SPANS = [
 _DELETED_LATE = ("r2", "k0029")
 
 
-class Unpacked:
-    """Tables that nobody changes, by name, each unpacked when it is first asked for."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._tables: dict[str, GoldenTable] = {}
-
-    def __getitem__(self, name: str) -> GoldenTable:
-        if name not in self._tables:
-            self._tables[name] = unpack(name, self._folder)
-        return self._tables[name]
-
-
-@pytest.fixture(scope="module")
-def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Unpacked:
-    return Unpacked(tmp_path_factory.mktemp("golden"))
-
-
-def test_a_savepoint_of_apaches_reads_as_the_files_that_it_keeps(unpacked: Unpacked) -> None:
-    golden = unpacked["v9_cow_savepoint"]
+def test_a_savepoint_of_apaches_reads_as_the_files_that_it_keeps(
+    shared_tables: SharedTables,
+) -> None:
+    golden = shared_tables["v9_cow_savepoint"]
     (savepoint,) = golden.table.timeline.completed(Action.SAVEPOINT)
     retained = golden.table.store.read_clean(golden.table.timeline.completed(Action.CLEAN)[-1])
     assert retained is not None and savepoint.requested_at < retained.earliest_retained
@@ -95,8 +80,8 @@ def test_a_savepoint_of_apaches_reads_as_the_files_that_it_keeps(unpacked: Unpac
     assert sorted_rows(rows) == sorted_rows(kept)
 
 
-def test_the_past_has_the_columns_of_its_time(unpacked: Unpacked) -> None:
-    golden = unpacked["v9_mor_evolved"]
+def test_the_past_has_the_columns_of_its_time(shared_tables: SharedTables) -> None:
+    golden = shared_tables["v9_mor_evolved"]
     first, last = (i.requested_at for i in golden.view.timeline.completed())
     then, now = (golden.table.scan(Snapshot(as_of=i)).schema for i in (first, last))
     assert now == golden.table.schema
@@ -104,16 +89,16 @@ def test_the_past_has_the_columns_of_its_time(unpacked: Unpacked) -> None:
 
 
 @pytest.mark.parametrize("name", [*_CUT_INTO_SPANS, *_ARCHIVED[:2]])
-def test_all_commits_together_wrote_the_snapshot(unpacked: Unpacked, name: str) -> None:
-    golden = unpacked[name]
+def test_all_commits_together_wrote_the_snapshot(shared_tables: SharedTables, name: str) -> None:
+    golden = shared_tables[name]
     plan = incremental.plan(golden.view, golden.table.store, InstantRange.of("earliest"))
     assert plan.is_full_scan == (name in _ARCHIVED)
     _assert_same(_increment(golden, plan), golden.expected("snapshot"))
 
 
 @pytest.mark.parametrize("name", _CUT_INTO_SPANS)
-def test_no_row_falls_between_two_spans(unpacked: Unpacked, name: str) -> None:
-    golden = unpacked[name]
+def test_no_row_falls_between_two_spans(shared_tables: SharedTables, name: str) -> None:
+    golden = shared_tables[name]
     commit_of = _commits_of_keys(golden.expected("snapshot"))
     commits = [i for i in golden.view.timeline.completed() if i.action.is_write]
     is_old = golden.table.version.timeline_layout == 1
@@ -167,9 +152,9 @@ def test_removed_file_is_not_needed_if_a_later_commit_of_the_span_rewrote_it(
 
 @pytest.mark.parametrize("name", _ARCHIVED)
 def test_archived_commits_are_in_a_span_that_begins_before_them(
-    unpacked: Unpacked, name: str
+    shared_tables: SharedTables, name: str
 ) -> None:
-    golden = unpacked[name]
+    golden = shared_tables[name]
     archived = golden.table.store.load_archived().instants()
     oldest = next(i for i in archived if i.action.is_write)
     is_old = golden.table.version.timeline_layout == 1
@@ -183,8 +168,8 @@ def test_archived_commits_are_in_a_span_that_begins_before_them(
 
 
 @pytest.mark.parametrize("name", _REPLAYED)
-def test_replayed_changes_come_to_the_snapshot(unpacked: Unpacked, name: str) -> None:
-    golden = unpacked[name]
+def test_replayed_changes_come_to_the_snapshot(shared_tables: SharedTables, name: str) -> None:
+    golden = shared_tables[name]
     plan = cdc.plan(golden.view, golden.table.store, _with_cdc(golden), InstantRange.of("earliest"))
     state: dict[Key, str] = {}
     # An overwrite deletes and inserts at one moment.
@@ -215,16 +200,16 @@ def test_images_that_were_not_kept_are_looked_up(tmp_path: Path, mode: LoggingMo
     assert Counter(_told(change) for change in _changes(golden, plan)) == whole
 
 
-def test_kept_changes_and_their_logging_mode_agree(unpacked: Unpacked) -> None:
-    golden = unpacked["v9_cow_cdc"]
+def test_kept_changes_and_their_logging_mode_agree(shared_tables: SharedTables) -> None:
+    golden = shared_tables["v9_cow_cdc"]
     properties = _with_cdc(golden, LoggingMode.OP_KEY_ONLY)
     plan = cdc.plan(golden.view, golden.table.store, properties, InstantRange.of("000"))
     with pytest.raises(CorruptData, match="record_key"):
         _changes(golden, plan)
 
 
-def test_a_table_without_cdc_says_so(unpacked: Unpacked) -> None:
-    golden = unpacked["v9_cow_simple"]
+def test_a_table_without_cdc_says_so(shared_tables: SharedTables) -> None:
+    golden = shared_tables["v9_cow_simple"]
     with pytest.raises(InvalidConfig, match=keys.CDC_ENABLED):
         cdc.plan(golden.view, golden.table.store, golden.properties, InstantRange.of("000"))
     with pytest.raises(InvalidConfig, match=r"without a \.cdc file"):

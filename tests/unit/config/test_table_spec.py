@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -20,7 +19,7 @@ from lakemark.config.table_spec import TableSpec
 from lakemark.errors import InvalidConfig, Unsupported
 from lakemark.model.changes import DeleteMarker
 from lakemark.model.format_version import FormatVersion
-from tests.golden.golden_table import unpack
+from tests.golden.shared_tables import SharedTables
 
 MODELS = "org.apache.hudi.common.model."
 PLAIN = TableSpec(name="trips", record_key=("id",))
@@ -60,9 +59,9 @@ GOLDEN = {
 
 @pytest.mark.parametrize(("name", "spec"), GOLDEN.items(), ids=GOLDEN)
 def test_a_new_table_says_what_apache_hudi_says_of_its_own(
-    name: str, spec: TableSpec, tmp_path: Path
+    name: str, spec: TableSpec, shared_tables: SharedTables
 ) -> None:
-    apache = unpack(name, tmp_path).properties
+    apache = shared_tables[name].properties
     assert merging(spec.to_properties()) == merging(apache)
     going_on = replace(spec, partition_by=apache.partition_fields)
     going_on.check(apache.without_metadata_table(), name)
@@ -80,9 +79,9 @@ OLDER = {
 
 @pytest.mark.parametrize(("name", "spec"), OLDER.items(), ids=OLDER)
 def test_a_new_table_of_an_older_version_merges_as_apaches(
-    name: str, spec: TableSpec, tmp_path: Path
+    name: str, spec: TableSpec, shared_tables: SharedTables
 ) -> None:
-    apache = unpack(name, tmp_path).properties
+    apache = shared_tables[name].properties
     own = replace(spec, version=FormatVersion(apache.version)).to_properties()
     assert merge_settings(own) == merge_settings(apache)
     said = (keys.TABLE_VERSION, keys.TIMELINE_LAYOUT_VERSION, keys.MERGE_MODE, keys.PAYLOAD_CLASS)

@@ -19,6 +19,7 @@ from lakemark.model.file_slice import BaseFile
 from lakemark.timeline.clock import UTC_CLOCK
 from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.view.file_lister import DataFile, StorageFileLister
+from tests.golden.shared_tables import SharedTables
 from tests.unit.metadata.metadata_tables import ApachesTable, names_with_metadata, unpack
 
 NAMES = names_with_metadata()
@@ -59,8 +60,8 @@ def paths(table: ApachesTable) -> set[str]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_listing_is_that_of_storage(name: str, tmp_path: Path) -> None:
-    table = unpack(name, tmp_path)
+def test_the_listing_is_that_of_storage(name: str, shared_tables: SharedTables) -> None:
+    table = ApachesTable.at(shared_tables[name].root)
     lister = MetadataFileLister(table.metadata)
     files = lister.list_files()
     assert listed(files) == in_storage(table)
@@ -70,8 +71,8 @@ def test_the_listing_is_that_of_storage(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", WITH_STATISTICS)
-def test_statistics_are_those_of_the_base_files(name: str, tmp_path: Path) -> None:
-    table = unpack(name, tmp_path)
+def test_statistics_are_those_of_the_base_files(name: str, shared_tables: SharedTables) -> None:
+    table = ApachesTable.at(shared_tables[name].root)
     statistics = ColumnStatistics(table.metadata)
     checked = 0
     files = MetadataFileLister(table.metadata).list_files()
@@ -103,9 +104,9 @@ def _statistics_of(file_name: str, column: pa.ChunkedArray) -> dict[str, object]
 
 
 @pytest.mark.parametrize("name", ["v8_mor_recordindex", "v9_cow_clustered", "v9_mor_compacted"])
-def test_statistics_of_a_partition_bound_its_rows(name: str, tmp_path: Path) -> None:
-    table = unpack(name, tmp_path)
-    snapshot = pq.read_table(tmp_path / name / "expected" / "snapshot.parquet")
+def test_statistics_of_a_partition_bound_its_rows(name: str, shared_tables: SharedTables) -> None:
+    table = ApachesTable.at(shared_tables[name].root)
+    snapshot = pq.read_table(table.root.parent / "expected" / "snapshot.parquet")
     statistics = PartitionStatistics(table.metadata)
     for column in ("id", "qty", "ts", "seen", "day", "price"):
         # Spark answers with nanoseconds, which no column of the table has.
@@ -124,9 +125,11 @@ def test_statistics_of_a_partition_bound_its_rows(name: str, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("name", OF_EACH_VERSION)
-def test_the_record_index_knows_where_each_record_lies(name: str, tmp_path: Path) -> None:
-    table = unpack(name, tmp_path)
-    snapshot = pq.read_table(tmp_path / name / "expected" / "snapshot.parquet")
+def test_the_record_index_knows_where_each_record_lies(
+    name: str, shared_tables: SharedTables
+) -> None:
+    table = ApachesTable.at(shared_tables[name].root)
+    snapshot = pq.read_table(table.root.parent / "expected" / "snapshot.parquet")
     index = RecordIndex(table.metadata)
     found = index.lookup(snapshot.column("_hoodie_record_key"))
     locations = {row["record_key"]: row for row in found.to_pylist()}
@@ -139,8 +142,8 @@ def test_the_record_index_knows_where_each_record_lies(name: str, tmp_path: Path
 
 
 @pytest.mark.parametrize("name", OF_EACH_VERSION)
-def test_bloom_filters_hold_the_keys_of_their_files(name: str, tmp_path: Path) -> None:
-    table = unpack(name, tmp_path)
+def test_bloom_filters_hold_the_keys_of_their_files(name: str, shared_tables: SharedTables) -> None:
+    table = ApachesTable.at(shared_tables[name].root)
     listing = MetadataFileLister(table.metadata).list_files()
     files = [(path, str(f.name)) for path, found in listing.items() for f in found if _is_base(f)]
     filters = BloomFilters(table.metadata).of_files([*files, ("r0", "none.parquet")])
@@ -173,8 +176,10 @@ def test_a_commit_counts_once_it_completed_in_the_table(name: str, tmp_path: Pat
     assert RecordIndex(after.metadata).lookup(keys).num_rows == len(keys)
 
 
-def test_what_was_requested_after_the_timeline_was_loaded_does_not_count(tmp_path: Path) -> None:
-    table = unpack("v9_mor_recordindex", tmp_path)
+def test_what_was_requested_after_the_timeline_was_loaded_does_not_count(
+    shared_tables: SharedTables,
+) -> None:
+    table = ApachesTable.at(shared_tables["v9_mor_recordindex"].root)
     known = table.timeline.instants[:-1]
     older = type(table.timeline)(known, table.timeline.has_history)
     metadata = open_metadata_table(table.storage, table.properties, older, UTC_CLOCK)
@@ -184,8 +189,8 @@ def test_what_was_requested_after_the_timeline_was_loaded_does_not_count(tmp_pat
     assert names and all(older.is_committed(name.instant) for name in names)
 
 
-def test_partitions_are_told_apart_by_their_names(tmp_path: Path) -> None:
-    table = unpack("v9_mor_recordindex", tmp_path)
+def test_partitions_are_told_apart_by_their_names(shared_tables: SharedTables) -> None:
+    table = ApachesTable.at(shared_tables["v9_mor_recordindex"].root)
     for kind in PartitionKind:
         expected = [] if kind.stored_name.endswith("_") else [kind.stored_name]
         assert table.metadata.partitions_of_kind(kind) == expected

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
-from pathlib import Path
 
 import pytest
 
@@ -26,9 +25,10 @@ from lakemark.storage import Storage
 from lakemark.timeline.clock import UTC_CLOCK
 from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.view.file_lister import DataFile
+from tests.golden.shared_tables import SharedTables
 from tests.storages import CountingStorage
 from tests.tables import Row, commit, contents, writer
-from tests.unit.metadata.metadata_tables import ApachesTable, names_with_metadata, unpack
+from tests.unit.metadata.metadata_tables import ApachesTable, names_with_metadata
 from tests.upkeep import copy_of, make_plain, new_storage
 
 #: Enough that the metadata table was compacted, and has logs since.
@@ -247,8 +247,10 @@ def test_what_a_query_asks_for_it() -> None:
 
 
 @pytest.mark.parametrize("name", names_with_metadata())
-def test_apaches_commits_name_each_file_that_is_read(name: str, tmp_path: Path) -> None:
-    apaches = unpack(name, tmp_path)
+def test_apaches_commits_name_each_file_that_is_read(
+    name: str, shared_tables: SharedTables
+) -> None:
+    apaches = ApachesTable.at(shared_tables[name].root)
     recorded = _recorded(apaches)
     for partition in sorted(apaches.metadata.partitions):
         assert apaches.metadata.find_file_mismatch(partition) is None

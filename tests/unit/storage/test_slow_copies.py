@@ -39,6 +39,14 @@ def test_publication_ends_once_the_copy_is_made() -> None:
     storage.publish("prepared", "made")
 
 
+def test_the_copy_of_an_empty_object_is_made_although_it_is_empty() -> None:
+    storage = opened(StoreAbilities(copies_in_background=True))
+    storage.put("prepared", b"")
+    storage.publish("prepared", "made")
+    assert storage.looks == 1
+    assert storage.read("made") == b""
+
+
 def test_other_stores_are_not_asked_whether_the_copy_is_made() -> None:
     storage = opened(StoreAbilities())
     storage.put("prepared", b"content")

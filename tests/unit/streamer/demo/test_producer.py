@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from streamer.broker.data_folder import free_ports
-from streamer.demo import OrderMix, ProduceFailed, create_topic, orders, produce
+from streamer.demo import OrderMix, ProduceFailed, create_topic, orders, produce, producer
 from tests.fixtures.kafka import Kafka
 
 MIX = OrderMix(tombstones=0.02)
@@ -60,7 +60,8 @@ def test_a_topic_is_created_once_and_can_be_deleted(kafka: Kafka, topic: str) ->
         create_topic(kafka.bootstrap, "no such name")
 
 
-def test_a_broker_that_is_not_there_is_named() -> None:
+def test_a_broker_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producer, "_ANSWER_TIMEOUT_S", 1.0)
     unused = free_ports().bootstrap
     with pytest.raises(ProduceFailed, match=unused):
         produce(unused, "orders", 1)
