@@ -1,8 +1,8 @@
 """Avro schemas whose values fit columns, derived from those that nearly do.
 
-- A union of numbers is a column of the one among them that represents the others exactly: ``int`` and
-  ``long`` are a ``long``; ``int`` or ``float`` and ``double`` a ``double``. No such number is in
-  ``long`` and ``double``, or ``int`` and ``float``.
+- A union of numbers is a column of the one among them that represents the others exactly: ``int``
+  and ``long`` are a ``long``; ``int`` or ``float`` and ``double`` a ``double``. No such number is
+  in ``long`` and ``double``, or ``int`` and ``float``.
 - A field of the type ``null`` takes no bytes and has no information: there is no column for it.
 """
 
@@ -38,7 +38,7 @@ def without_null_fields(avro: object) -> object:
 
 
 def _widest(kinds: list[str | None]) -> str | None:
-    """The number type of a union that represents the others; None for a single type, or without one.
+    """The number type of a union that represents all of its types; None if there is none.
 
     Args:
         kinds: of the branches; None for a type that is not primitive.

@@ -124,7 +124,7 @@ def test_statistics_of_a_partition_bound_its_rows(name: str, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("name", OF_EACH_VERSION)
-def test_the_record_index_knows_where_each_record_lies(name: str, tmp_path: Path) -> None:
+def test_the_record_index_has_the_location_of_each_record(name: str, tmp_path: Path) -> None:
     table = unpack(name, tmp_path)
     snapshot = pq.read_table(tmp_path / name / "expected" / "snapshot.parquet")
     index = RecordIndex(table.metadata)
@@ -139,7 +139,7 @@ def test_the_record_index_knows_where_each_record_lies(name: str, tmp_path: Path
 
 
 @pytest.mark.parametrize("name", OF_EACH_VERSION)
-def test_bloom_filters_hold_the_keys_of_their_files(name: str, tmp_path: Path) -> None:
+def test_bloom_filters_contain_the_keys_of_their_files(name: str, tmp_path: Path) -> None:
     table = unpack(name, tmp_path)
     listing = MetadataFileLister(table.metadata).list_files()
     files = [(path, str(f.name)) for path, found in listing.items() for f in found if _is_base(f)]
@@ -184,7 +184,7 @@ def test_what_was_requested_after_the_timeline_was_loaded_does_not_count(tmp_pat
     assert names and all(older.is_committed(name.instant) for name in names)
 
 
-def test_partitions_are_told_apart_by_their_names(tmp_path: Path) -> None:
+def test_partitions_are_distinguished_by_their_names(tmp_path: Path) -> None:
     table = unpack("v9_mor_recordindex", tmp_path)
     for kind in PartitionKind:
         expected = [] if kind.stored_name.endswith("_") else [kind.stored_name]
@@ -192,7 +192,7 @@ def test_partitions_are_told_apart_by_their_names(tmp_path: Path) -> None:
     assert PartitionKind.of("secondary_index_by_name") is PartitionKind.SECONDARY_INDEX
 
 
-def test_a_metadata_table_that_is_gone_is_noticed(tmp_path: Path) -> None:
+def test_a_deleted_metadata_table_is_noticed(tmp_path: Path) -> None:
     table = unpack("v9_mor_hive_complex_ts", tmp_path)
     (table.root / ".hoodie/metadata/.hoodie/hoodie.properties").unlink()
     with pytest.raises(CorruptData, match="metadata"):

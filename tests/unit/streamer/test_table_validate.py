@@ -35,9 +35,9 @@ def test_a_file_that_is_gone_is_found_and_a_rebuild_forgets_it(
     storage.delete([gone])
     assert main(["table", "validate", place, "--json"]) == 1
     first, *ranges = (json.loads(line) for line in capsys.readouterr().out.splitlines())
-    assert (first["place"], first["what"]) == (gone, "size")
+    assert (first["path"], first["aspect"]) == (gone, "size")
     about_it = {gone.removeprefix("south/"), "south/"}
-    assert {told["place"] for told in ranges} == about_it, "statistics of it, and bounds by it"
+    assert {told["path"] for told in ranges} == about_it, "statistics of it, and bounds by it"
     assert main(["table", "validate", place, "--rebuild"]) == 0
 
 

@@ -91,6 +91,6 @@ def test_an_abandoned_file_leaves_nothing() -> None:
 def test_a_second_attempt_finds_its_own_file_and_no_other() -> None:
     storage, rows = memory(), rows_of([{"_hoodie_record_key": "a"}])
     assert _write(storage, [rows]) == _write(storage, [rows])
-    with pytest.raises(WriteConflict, match="with other bytes"):
+    with pytest.raises(WriteConflict, match="with different content"):
         _write(storage, [rows, rows])
     assert pq.read_table(io.BytesIO(storage.read(PATH))).num_rows == 1
