@@ -2,9 +2,9 @@
 
 A column of datums is a list of *pieces*; the datum of row ``i`` is row ``i`` of each piece, one
 after the other. A piece is either ``Digits`` (few bytes a row, in a matrix) or a column of byte
-strings that may lie in somebody else's memory; ``join`` copies them together once.
+strings that may be in memory of other objects; ``join`` copies them together once.
 
-A null's row holds whatever Arrow left in its place: ``only`` takes it out.
+A null's row has the bytes that Arrow left there: ``only`` takes it out.
 Source: Avro 1.11, "Binary Encoding".
 """
 
@@ -53,11 +53,11 @@ def varint(values: npt.NDArray[np.signedinteger]) -> Digits:
     width = max(1, -(-int(rest.max(initial=0)).bit_length() // 7))
     cells = np.empty((len(rest), width), np.uint8)
     used = np.ones((len(rest), width), np.bool_)
-    for place in range(width):
-        used[:, place] = (rest != 0) if place else True
-        cells[:, place] = rest & np.uint64(0x7F)
+    for index in range(width):
+        used[:, index] = (rest != 0) if index else True
+        cells[:, index] = rest & np.uint64(0x7F)
         rest = rest >> np.uint64(7)
-        cells[:, place] |= (rest != 0).view(np.uint8) << 7
+        cells[:, index] |= (rest != 0).view(np.uint8) << 7
     return Digits(cells, used)
 
 

@@ -11,7 +11,7 @@ from lakemark.errors import CorruptData
 
 
 def check_bounded(schema: object, path: str) -> None:
-    """Pass when every value of a schema takes a byte at least, and none holds itself.
+    """Pass when every value of a schema takes a byte at least, and none contains itself.
 
     Args:
         schema: as a container or a log block stores it.
@@ -33,9 +33,9 @@ def _takes_bytes(schema: object, path: str, around: tuple[str, ...]) -> bool:
     """Whether no value of the schema is empty.
 
     Args:
-        schema: a name stands for a type that was checked where it was defined.
+        schema: a name refers to a type that was checked where it was defined.
         path: names the file in errors.
-        around: names of the records that this lies in, without namespaces.
+        around: names of the records that contain this, without namespaces.
     """
     if isinstance(schema, list):
         for branch in schema:
@@ -68,7 +68,7 @@ def _record_takes_bytes(schema: dict[str, object], path: str, around: tuple[str,
     fields = schema.get("fields")
     within = (*around, _last_name(schema.get("name")))
     types = [f.get("type") if isinstance(f, dict) else f for f in _listed(fields)]
-    # All of them are looked at: any may hold an array.
+    # All of them are looked at: any may contain an array.
     takes_bytes = [_takes_bytes(kind, path, within) for kind in types]
     if not any(takes_bytes):
         raise _unbounded(schema, path)

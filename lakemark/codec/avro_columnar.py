@@ -1,9 +1,9 @@
-"""Avro schemas whose values fit columns, made of those that nearly do.
+"""Avro schemas whose values fit columns, derived from those that nearly do.
 
-- A union of numbers is a column of the one among them that holds the others exactly: ``int`` and
-  ``long`` are a ``long``; ``int`` or ``float`` and ``double`` a ``double``. No such number is in
-  ``long`` and ``double``, or ``int`` and ``float``.
-- A field of the type ``null`` takes no bytes and says nothing: there is no column for it.
+- A union of numbers is a column of the one among them that represents the others exactly: ``int``
+  and ``long`` are a ``long``; ``int`` or ``float`` and ``double`` a ``double``. No such number is
+  in ``long`` and ``double``, or ``int`` and ``float``.
+- A field of the type ``null`` takes no bytes and has no information: there is no column for it.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ def without_null_fields(avro: object) -> object:
 
 
 def _widest(kinds: list[str | None]) -> str | None:
-    """The number of a union that holds the others; None where one type is alone, or none does.
+    """The number type of a union that represents all of its types; None if there is none.
 
     Args:
-        kinds: of the branches; None for what is no primitive type.
+        kinds: of the branches; None for a type that is not primitive.
     """
     numbers = {kind for kind in kinds if kind != "null"}
     if len(numbers) < 2:
@@ -51,7 +51,7 @@ def _widest(kinds: list[str | None]) -> str | None:
 
 
 def _with_parts(avro: object, change: _Change) -> object:
-    """A type with the types that it is made of changed."""
+    """A type with its component types changed."""
     if not isinstance(avro, Mapping):
         return avro
     changed = dict(avro)

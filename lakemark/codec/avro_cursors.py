@@ -1,7 +1,7 @@
 """Reads Avro's binary encoding from many rows at once: one cursor in each row, moved together.
 
-No cursor ever leaves its row; bytes that would need it to are ``CorruptData``. Rows lie one
-behind the other, so what the cursors point at is in ascending order.
+No cursor ever leaves its row; bytes that would need it to are ``CorruptData``. Rows follow
+each other, so the positions of the cursors are in ascending order.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LONGEST_VARINT = 10
 
 
 class Cursors:
-    """Where the reader stands in each row.
+    """Position of the reader in each row.
 
     Attributes:
         at: position of each cursor in the data, int64.
@@ -53,7 +53,7 @@ class Cursors:
 
     @property
     def path(self) -> str:
-        """File that holds the data, for errors."""
+        """File that contains the data, for errors."""
         return self._path
 
     def pick(self, rows: npt.NDArray[np.bool_] | Rows) -> Cursors:
@@ -61,18 +61,18 @@ class Cursors:
         return Cursors(self._data, self.at[rows], self._ends[rows], self._path)
 
     def put(self, rows: npt.NDArray[np.bool_] | Rows, picked: Cursors) -> None:
-        """Move the cursors of ``rows`` to where those that were picked stand now."""
+        """Move the cursors of ``rows`` to the current positions of those that were picked."""
         self.at[rows] = picked.at
 
     def longs(self) -> npt.NDArray[np.int64]:
         """The next ``int`` or ``long`` of each row."""
         values = np.zeros(len(self), np.uint64)
         rows = np.arange(len(self))
-        for place in range(_LONGEST_VARINT):
+        for index in range(_LONGEST_VARINT):
             at = self.at[rows]
             self._check(at < self._ends[rows], at, "an integer")
             digits = self._data[at]
-            values[rows] |= (digits.astype(np.uint64) & np.uint64(0x7F)) << np.uint64(7 * place)
+            values[rows] |= (digits.astype(np.uint64) & np.uint64(0x7F)) << np.uint64(7 * index)
             self.at[rows] = at + 1
             rows = rows[digits >= 0x80]
             if not len(rows):
@@ -167,7 +167,7 @@ class Cursors:
         self._check(self.at == self._ends, self.at, "the end of the row")
 
     def corrupt(self, offset: int | None, expected: str, actual: str) -> CorruptData:
-        """The error for bytes that are not what they should be."""
+        """The error for unexpected bytes."""
         return CorruptData(self._path, offset, expected, actual)
 
     def _check(

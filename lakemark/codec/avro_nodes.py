@@ -22,7 +22,7 @@ _NUMBERS = {
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One type in the tree, with the Arrow type that holds its values.
+    """One type in the tree, with the Arrow type of its values.
 
     Attributes:
         kind: Avro's word (``long``, ``record``, ``array``, ...), logical types left out.
@@ -32,7 +32,7 @@ class Node:
         null_branch: position of null in that union, None when it has none.
         symbols: of an enum.
         size_bytes: of a fixed.
-        narrower: the other numbers of that union, each in its own branch; this type holds them.
+        narrower: the other numbers of that union, each in its own branch.
     """
 
     kind: str
@@ -45,7 +45,7 @@ class Node:
     narrower: tuple[Node, ...] = ()
 
     def of_branch(self, branch: int) -> Node | None:
-        """What a branch of the union is; None for null, and where there is none."""
+        """Type of a branch of the union; None for null, and for a missing branch."""
         return next((node for node in (self, *self.narrower) if node.branch == branch), None)
 
 
@@ -103,11 +103,11 @@ def _of_columns(avro_schema: Mapping[str, object]) -> Mapping[str, object]:
 
 
 def _union(branches: list[object], arrow: pa.DataType) -> Node:
-    """``to_arrow`` let it pass: one type, or numbers that one of them holds; null may be there."""
+    """``to_arrow`` let it pass: one type, or numbers that one represents; perhaps with null."""
     null_branch = branches.index("null") if "null" in branches else None
     nodes = [
-        replace(_node(kind, _number(kind, arrow)), branch=place, null_branch=null_branch)
-        for place, kind in enumerate(branches)
+        replace(_node(kind, _number(kind, arrow)), branch=index, null_branch=null_branch)
+        for index, kind in enumerate(branches)
         if kind != "null"
     ]
     wide = next(node for node in nodes if node.arrow == arrow)

@@ -51,16 +51,16 @@ def _decode(cursors: Cursors, node: Node) -> pa.Array:
         return pa.nulls(len(cursors), node.arrow)
     if len(options) == 1 and valid.all():
         return read_value(cursors, node)
-    parts, places, count = [], np.zeros(len(cursors), np.intp), 0
+    parts, positions, count = [], np.zeros(len(cursors), np.intp), 0
     for option in options:
         rows = np.flatnonzero(branches == option.branch)
         picked = cursors.pick(rows)
         values = read_value(picked, option)
         parts.append(values.cast(node.arrow) if option is not node else values)
         cursors.put(rows, picked)
-        places[rows] = count + np.arange(len(rows))
+        positions[rows] = count + np.arange(len(rows))
         count += len(rows)
-    return pa.concat_arrays(parts).take(pa.array(places, mask=~valid))
+    return pa.concat_arrays(parts).take(pa.array(positions, mask=~valid))
 
 
 def _struct(columns: Sequence[pa.Array], arrow: pa.DataType, row_count: int) -> pa.Array:
@@ -121,9 +121,9 @@ def _decode_leaf(cursors: Cursors, node: Node) -> pa.Array:
     if node.kind == "boolean":
         return pa.array(cursors.booleans())
     if node.kind == "enum":
-        places = cursors.longs()
-        cursors.check((places >= 0) & (places < len(node.symbols)), "a symbol of the enum")
-        return pa.array(node.symbols, pa.string()).take(pa.array(places))
+        positions = cursors.longs()
+        cursors.check((positions >= 0) & (positions < len(node.symbols)), "a symbol of the enum")
+        return pa.array(node.symbols, pa.string()).take(pa.array(positions))
     if pa.types.is_decimal(node.arrow):
         is_fixed = node.kind == "fixed"
         unscaled = cursors.fixed(node.size_bytes) if is_fixed else cursors.decimals()

@@ -1,7 +1,7 @@
 """Lays out the columns of a batch as pieces of Avro datums.
 
 A value is written only in the rows that are *here*: those where its record, if it is in one, is
-not null. The items of an array are laid out as rows of their own and joined, and since they lie
+not null. The items of an array are encoded as separate rows and joined, and since they are
 one behind the other, a row's items are one byte string without another copy.
 """
 
@@ -49,7 +49,7 @@ def _encode(column: pa.Array, node: Node, here: Mask, name: str) -> list[Piece]:
     """Pieces of a column's datums; rows that are not ``here`` get no bytes at all."""
     valid = here & np.asarray(column.is_valid()) if column.null_count else here
     if node.null_branch is None and not np.array_equal(valid, here):
-        message = f"column {name} holds a null where its schema allows none"
+        message = f"column {name} has a null, which its schema does not allow"
         raise InvalidRecords(message)
     value = _encode_value(column, node, valid, name)
     if node.branch is None:
@@ -90,11 +90,11 @@ def _encode_leaf(column: pa.Array, node: Node) -> list[Piece]:
 
 
 def _symbol_places(column: pa.Array, symbols: Sequence[str]) -> pa.Array:
-    places = pc.index_in(column, pa.array(symbols, column.type))
-    if places.null_count > column.null_count:
-        message = f"a value is none of the enum's symbols {list(symbols)}"
+    positions = pc.index_in(column, pa.array(symbols, column.type))
+    if positions.null_count > column.null_count:
+        message = f"a value is not among the enum's symbols {list(symbols)}"
         raise InvalidRecords(message)
-    return places
+    return positions
 
 
 def _encode_blocks(lists: pa.ListArray, item: Node, here: Mask, name: str) -> list[Piece]:

@@ -1,4 +1,4 @@
-"""Rows of an Arrow table in Avro binary, as they lie in Avro log blocks.
+"""Rows of an Arrow table in Avro binary, as stored in Avro log blocks.
 
 Columns, not rows, in both directions: writing lays out each column's bytes and joins them row by
 row, reading moves one cursor in each row through the schema's fields.
@@ -22,7 +22,7 @@ from lakemark.codec.avro_row_writer import lay_out
 from lakemark.codec.byte_strings import ByteStrings
 from lakemark.errors import CorruptData, InvalidRecords
 
-#: Rows laid out at a time, so that their bytes stay in the cache.
+#: Rows encoded at a time, so that their bytes stay in the cache.
 _CHUNK_ROWS = 1 << 14
 
 
@@ -39,7 +39,7 @@ def encode_rows(
         The bytes, and ``n + 1`` offsets of which the first is 0.
 
     Raises:
-        InvalidRecords: a null where the schema allows none, or a value that its type cannot hold.
+        InvalidRecords: a null where the schema allows none, or a value outside its type.
     """
     root = root_of(avro_schema)
     ordered = _cast(rows, pa.schema(root.arrow.fields))
@@ -60,11 +60,11 @@ def decode_rows(
     """The rows whose datums are ``data[starts[i]:ends[i]]``.
 
     Args:
-        data: bytes that hold the datums, maybe with other bytes between them.
+        data: bytes that contain the datums, maybe with other bytes between them.
         starts: ascending.
         ends: each at most the next start.
         avro_schema: the record that they were written with.
-        path: file that holds them, for messages.
+        path: file that contains them, for messages.
 
     Returns:
         Columns with the types that ``to_arrow`` gives the schema.
@@ -95,7 +95,7 @@ def _cast_column(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
     try:
         return column if column.type.equals(field.type) else column.cast(field.type)
     except pa.ArrowInvalid as error:
-        message = f"column {field.name} holds values that its schema does not: {error}"
+        message = f"column {field.name} has values that its schema does not allow: {error}"
         raise InvalidRecords(message) from error
 
 

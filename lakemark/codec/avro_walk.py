@@ -1,7 +1,7 @@
-"""Steps over Avro values one by one, and says what is wrong with one.
+"""Steps over Avro values one by one, and reports the error in an invalid one.
 
 For the few values that columns are no help with: those that a reader of columns stumbled over, and
-the many items of the few rows that have many. What passes here is what ``avro_rows`` reads, value
+the many items of the few rows that have many. It accepts exactly what ``avro_rows`` reads, value
 for value (proved in ``tests/property/test_avro_decoder.py``).
 """
 
@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from lakemark.codec.avro_nodes import Node
 
-#: Bytes of a decimal's unscaled value that anybody may have written, leading zeros included.
+#: Bytes of a decimal's unscaled value that a writer may produce, leading zeros included.
 LONGEST_DECIMAL = 64
 
 _LONGEST_VARINT = 10
@@ -33,17 +33,17 @@ class BrokenDatum(ValueError):
     def __str__(self) -> str:
         return f"field {self._path!r}: {self._fault}" if self._path else self._fault
 
-    def within(self, place: str) -> None:
-        """Say that it lies in a field, or, as ``[]``, in an item."""
+    def add_parent(self, part: str) -> None:
+        """Prepend the name of the field that contains it, or ``[]`` for an item of an array."""
         dot = "." if self._path and not self._path.startswith("[") else ""
-        self._path = f"{place}{dot}{self._path}"
+        self._path = f"{part}{dot}{self._path}"
 
 
 class Walk:
     """A reader that keeps nothing of what it reads; each step raises ``BrokenDatum``.
 
     Attributes:
-        at: where it stands in the data.
+        at: position in the data.
     """
 
     def __init__(self, data: memoryview, at: int, end: int) -> None:
@@ -56,7 +56,7 @@ class Walk:
             self.over_value(chosen)
 
     def chosen(self, node: Node) -> Node | None:
-        """Step over the branch of a union, and tell what follows; None for null."""
+        """Step over the branch of a union, and return the type that follows; None for null."""
         if node.branch is None:
             return node
         branch = self._long()
@@ -75,7 +75,7 @@ class Walk:
             self._over_leaf(node)
 
     def over_rest(self, item: Node, count: int) -> array[int]:
-        """Step over the items that an array still has, and tell where each begins.
+        """Step over the remaining items of an array, and yield the beginning of each.
 
         Args:
             item: type of the items.
@@ -96,11 +96,11 @@ class Walk:
             _refuse(f"{left} bytes follow the record")
 
     def _over_record(self, node: Node) -> None:
-        for place, child in enumerate(node.children):
+        for index, child in enumerate(node.children):
             try:
                 self.over(child)
             except BrokenDatum as broken:
-                broken.within(node.arrow.field(place).name)
+                broken.add_parent(node.arrow.field(index).name)
                 raise
 
     def _over_items(self, node: Node) -> None:
@@ -111,7 +111,7 @@ class Walk:
                     for child in node.children:
                         self.over(child)
             except BrokenDatum as broken:
-                broken.within("[]")
+                broken.add_parent("[]")
                 raise
 
     def _block(self) -> int:
@@ -132,7 +132,7 @@ class Walk:
         elif kind == "int":
             value = self._long()
             if value not in _INT32:
-                _refuse(f"{value} is no int")
+                _refuse(f"{value} is not an int")
         elif kind == "string":
             self._over_string()
         elif kind in _FLOAT_BYTES:
@@ -152,9 +152,9 @@ class Walk:
             _refuse("the text is not UTF-8")
 
     def _over_enum(self, node: Node) -> None:
-        place = self._long()
-        if not 0 <= place < len(node.symbols):
-            _refuse(f"the enum has no symbol {place}")
+        index = self._long()
+        if not 0 <= index < len(node.symbols):
+            _refuse(f"the enum has no symbol {index}")
 
     def _over_bytes(self, node: Node) -> None:
         """``bytes`` or ``fixed``, maybe with the digits of a decimal."""

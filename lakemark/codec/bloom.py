@@ -1,4 +1,4 @@
-"""The bloom filter of a base file: which record keys it may hold.
+"""The bloom filter of a base file: which record keys it may contain.
 
     SIMPLE       int -1, int hashes, byte 1 (Murmur), int bits; then the bits, lowest first
     DYNAMIC_V0   the same header; int keys a row, int keys added to the last row, int rows;
@@ -55,7 +55,7 @@ class BloomFilterBuilder:
     """Collects the keys of one base file for its footer.
 
     Args:
-        keys_per_row: keys that a row of the filter is made for.
+        keys_per_row: capacity of a row of the filter.
         false_positives: rate at which a row so filled takes a key for one of its own.
         max_keys: keys after which no further row is added.
     """
@@ -100,11 +100,11 @@ class BloomFilterBuilder:
 
     def _rows_of_next(self, count: int) -> npt.NDArray[np.int64]:
         """Row of the filter for each of the next keys."""
-        place = np.arange(self._key_count, self._key_count + count)
-        beyond = place - self._max_rows * self._keys_per_row
+        ordinal = np.arange(self._key_count, self._key_count + count)
+        beyond = ordinal - self._max_rows * self._keys_per_row
         # Hudi sends the first key beyond its maximum to row 0, and then starts its round there.
         round_trip = np.where(beyond == 0, 0, (beyond - 1) % self._max_rows)
-        return np.where(beyond < 0, place // self._keys_per_row, round_trip)
+        return np.where(beyond < 0, ordinal // self._keys_per_row, round_trip)
 
     def _add(self, keys: ByteStrings, rows: npt.NDArray[np.int64]) -> None:
         murmur = Murmur2(keys)
@@ -135,7 +135,7 @@ class BloomFilterBuilder:
 
 @dataclass(frozen=True, slots=True)
 class BloomFilter:
-    """A filter as it was read; a key that it does not hold is not in the file.
+    """A filter as it was read; a key that it does not contain is not in the file.
 
     Attributes:
         hash_count: bits that each key sets.
@@ -161,7 +161,7 @@ class BloomFilter:
             return cls._from_rows([data], path)
         if type_code == DYNAMIC_V0:
             return cls._from_rows(_split_rows(data, path), path)
-        message = f"{path}: bloom filter of type {type_code!r}; known: {SIMPLE}, {DYNAMIC_V0}"
+        message = f"{path}: bloom filter of type {type_code!r}; supported: {SIMPLE}, {DYNAMIC_V0}"
         raise Unsupported(message)
 
     @classmethod
@@ -176,7 +176,7 @@ class BloomFilter:
         return cls(hash_count, unpacked[:, :bits].view(np.bool_))
 
     def might_contain(self, keys: pa.Array) -> npt.NDArray[np.bool_]:
-        """Whether the file may hold each key.
+        """Whether the file may contain each key.
 
         Raises:
             InvalidRecords: a key is null or empty.
@@ -238,7 +238,7 @@ def _parse_header(data: bytes, path: str) -> tuple[int, int]:
         actual = f"version {version}, {hashes} hashes, {bits} bits"
         raise CorruptData(path, 0, f"version {_VERSION}, hashes and bits", actual)
     if hash_type != _MURMUR:
-        message = f"{path}: bloom filter with hash {hash_type}; known: {_MURMUR} (Murmur)"
+        message = f"{path}: bloom filter with hash {hash_type}; supported: {_MURMUR} (Murmur)"
         raise Unsupported(message)
     return hashes, bits
 

@@ -16,7 +16,7 @@ class ByteStrings(NamedTuple):
     Attributes:
         data: all bytes, uint8.
         offsets: int64, ``n + 1`` of them; string ``i`` is ``data[offsets[i]:offsets[i + 1]]``.
-            The first need not be 0. A null of a column may own bytes: nobody may look at them.
+            The first need not be 0. A null of a column may have bytes: they are not to be read.
     """
 
     data: npt.NDArray[np.uint8]

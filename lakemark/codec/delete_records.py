@@ -3,7 +3,7 @@
     long      records in the block; further blocks may follow, 0 ends the list
     for each  record key and partition path, nullable strings; the ordering value in its wrapper
 
-Hudi compares a delete with what it meets only when both have an ordering value of one Java class.
+Hudi compares a delete with another record only when both have an ordering value of one Java class.
 When the classes differ, and when the value is the integer 0, the delete wins.
 
 Source: ``HoodieDeleteBlock`` (version 3) of Apache Hudi 1.2.0.
@@ -62,8 +62,8 @@ class DeleteRecords:
         try:
             typed = [field.as_type(column) for field, column in zip(fields, columns, strict=True)]
         except pa.ArrowInvalid as error:
-            place, expected = "delete block", f"ordering values of {columns}"
-            raise CorruptData(place, None, expected, str(error)) from error
+            location, expected = "delete block", f"ordering values of {columns}"
+            raise CorruptData(location, None, expected, str(error)) from error
         for _, mismatch in typed:
             unconditional = unconditional | mismatch
         hidden = pa.array(unconditional)
@@ -133,7 +133,7 @@ def _read_nullable_strings(cursors: Cursors) -> pa.Array:
     return column.take(pa.array(np.cumsum(valid) - 1, mask=~valid))
 
 
-# --- where each record begins: known only by walking over those before it, one by one
+# --- where each record begins: found only by walking over those before it, one by one
 
 
 def _bounds(data: bytes, path: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

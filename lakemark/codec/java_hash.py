@@ -20,7 +20,7 @@ import pyarrow as pa
 from lakemark.codec.byte_strings import ByteStrings, byte_strings
 from lakemark.errors import InvalidRecords
 
-#: Bytes hashed at a time, so that what is held for each byte stays in the cache.
+#: Bytes hashed at a time, so that the intermediate values stay in the cache.
 _CHUNK_BYTES = 1 << 16
 _INVERSE_OF_31 = pow(31, -1, 1 << 32)
 

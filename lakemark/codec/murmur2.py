@@ -23,9 +23,9 @@ Words = npt.NDArray[np.uint32]
 
 
 class Murmur2:
-    """Keys made ready to be hashed with many seeds; rows keep the order that ``order`` gives.
+    """Keys prepared to be hashed with many seeds; rows keep the order that ``order`` gives.
 
-    Longest keys come first, so that the keys that have a word at some place are always the first
+    Longest keys come first, so that the keys that have a word at some position are always the first
     so many, and every step is one operation on a slice.
 
     Attributes:
@@ -61,13 +61,13 @@ class Murmur2:
 def _mixed_words(
     data: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
 ) -> list[Words]:
-    """For each place of a word, what it adds to the hash of every key long enough to have it."""
+    """For each position of a word, what it adds to the hash of every key long enough to have it."""
     word_at = _little_endian_words(data)
     rising = lengths[::-1]
     mixed = []
-    for place in range(int(lengths[0]) // 4 if len(lengths) else 0):
-        have_it = len(lengths) - int(np.searchsorted(rising, 4 * place + 4))
-        words = word_at[starts[:have_it] + 4 * place] * _M
+    for position in range(int(lengths[0]) // 4 if len(lengths) else 0):
+        have_it = len(lengths) - int(np.searchsorted(rising, 4 * position + 4))
+        words = word_at[starts[:have_it] + 4 * position] * _M
         words ^= words >> 24
         words *= _M
         mixed.append(words)

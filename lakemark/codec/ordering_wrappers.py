@@ -1,7 +1,7 @@
 """Ordering values in Avro wrappers, one Avro record for each Java class.
 
 Hudi compares the ordering values of two records only when their classes agree. So a value is
-written in the class that Hudi's own rows hold: timestamps and times of day are raw longs, dates
+written in the class of Hudi's own rows: timestamps and times of day are raw longs, dates
 are days in an integer. Several ordering fields make one ``ArrayWrapper``. A null is written as the
 integer 0, which every reader understands and Hudi treats alike: such a record is not compared.
 
@@ -58,7 +58,7 @@ class Wrapper(IntEnum):
     LOCAL_DATE = 13
 
 
-#: Arrow type of what each wrapper holds.
+#: Arrow type of each wrapper's value.
 CONTENT = {
     Wrapper.BOOLEAN: pa.bool_(),
     Wrapper.INT: pa.int32(),
@@ -210,7 +210,7 @@ def unwrap(cursors: Cursors) -> tuple[list[OrderingValues], Mask]:
 
     Raises:
         CorruptData: not a wrapped value.
-        pyarrow.ArrowInvalid: a value is none of its type.
+        pyarrow.ArrowInvalid: a value has another type.
     """
     branches = cursors.longs()
     cursors.check((branches >= 0) & (branches <= Wrapper.ARRAY), "a wrapper of an ordering value")
@@ -218,9 +218,9 @@ def unwrap(cursors: Cursors) -> tuple[list[OrderingValues], Mask]:
     fields = [_read(cursors, np.where(is_array, Wrapper.NULL, branches).astype(np.int8))]
     if is_array.any():
         arrays = cursors.pick(is_array)
-        for place, field in enumerate(_read_arrays(arrays)):
+        for index, field in enumerate(_read_arrays(arrays)):
             spread = _spread(field, is_array)
-            if place == 0:
+            if index == 0:
                 fields[0] = _merge(fields[0], spread)
             else:
                 fields.append(spread)

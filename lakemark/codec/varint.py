@@ -1,6 +1,6 @@
 """Integers of variable length: seven bits a byte, lowest first, the high bit on all but the last.
 
-Columns of them are written by ``avro_binary``; here they are made one by one.
+Columns of them are written by ``avro_binary``; here they are encoded one by one.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ def xxhash64(data: bytes, seed: int = 0) -> int:
     """The hash, unsigned.
 
     Args:
-        data: what is hashed.
+        data: bytes to hash.
         seed: taken modulo 2**64, so a negative Java long may be given as it is.
     """
     seed &= _MASK
@@ -35,8 +35,8 @@ def _stripes(data: bytes, seed: int) -> int:
     lanes = [seed + _PRIME_1 + _PRIME_2, seed + _PRIME_2, seed, seed - _PRIME_1]
     for stripe in struct.iter_unpack("<4Q", data):
         lanes = [_round(lane, word) for lane, word in zip(lanes, stripe, strict=True)]
-    turns = zip(lanes, (1, 7, 12, 18), strict=True)
-    hashed = sum(_rotated(lane & _MASK, bits) for lane, bits in turns) & _MASK
+    rotations = zip(lanes, (1, 7, 12, 18), strict=True)
+    hashed = sum(_rotate(lane & _MASK, bits) for lane, bits in rotations) & _MASK
     for lane in lanes:
         hashed = ((hashed ^ _round(0, lane)) * _PRIME_1 + _PRIME_4) & _MASK
     return hashed
@@ -47,15 +47,15 @@ def _tail(hashed: int, data: bytes) -> int:
     at = 0
     while at + 8 <= len(data):
         hashed ^= _round(0, int.from_bytes(data[at : at + 8], "little"))
-        hashed = (_rotated(hashed, 27) * _PRIME_1 + _PRIME_4) & _MASK
+        hashed = (_rotate(hashed, 27) * _PRIME_1 + _PRIME_4) & _MASK
         at += 8
     if at + 4 <= len(data):
         hashed ^= (int.from_bytes(data[at : at + 4], "little") * _PRIME_1) & _MASK
-        hashed = (_rotated(hashed, 23) * _PRIME_2 + _PRIME_3) & _MASK
+        hashed = (_rotate(hashed, 23) * _PRIME_2 + _PRIME_3) & _MASK
         at += 4
     for byte in data[at:]:
         hashed ^= (byte * _PRIME_5) & _MASK
-        hashed = (_rotated(hashed, 11) * _PRIME_1) & _MASK
+        hashed = (_rotate(hashed, 11) * _PRIME_1) & _MASK
     return hashed
 
 
@@ -66,8 +66,8 @@ def _avalanche(hashed: int) -> int:
 
 
 def _round(lane: int, word: int) -> int:
-    return (_rotated((lane + word * _PRIME_2) & _MASK, 31) * _PRIME_1) & _MASK
+    return (_rotate((lane + word * _PRIME_2) & _MASK, 31) * _PRIME_1) & _MASK
 
 
-def _rotated(value: int, bits: int) -> int:
+def _rotate(value: int, bits: int) -> int:
     return ((value << bits) | (value >> (64 - bits))) & _MASK

@@ -117,7 +117,7 @@ def test_put_replaces(storage: Storage) -> None:
     assert old.etag != new.etag
 
 
-def test_folders_are_told_from_objects(storage: Storage) -> None:
+def test_folders_are_distinguished_from_objects(storage: Storage) -> None:
     for path in ("top", "a/x", "a/y", "a/b/z", "ab/q", ".hoodie/p"):
         storage.create(path, b"")
     folders, objects = storage.list_folder("")
@@ -159,7 +159,7 @@ def test_a_child_is_a_folder_of_its_parent(storage: Storage) -> None:
     assert child.list_folder("") == (["files"], [])
 
 
-def test_a_time_that_can_be_said_is_the_one_that_is_told(storage: Storage) -> None:
+def test_a_modification_time_that_can_be_set_is_returned(storage: Storage) -> None:
     storage.create("a/b", b"1")
     before = storage.head("a/b")
     moment = datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
@@ -188,7 +188,7 @@ def test_publishing_makes_the_object_once(storage: Storage) -> None:
     assert storage.read("timeline/done") == b"commit"
 
 
-def test_nothing_is_published_once_the_prepared_object_is_gone(storage: Storage) -> None:
+def test_nothing_is_published_after_the_prepared_object_was_deleted(storage: Storage) -> None:
     storage.put("prepared", b"commit")
     storage.delete(["prepared"])
     with pytest.raises(NotFound, match="prepared does not exist"):
@@ -246,7 +246,9 @@ def stream(storage: Storage, path: str, parts: list[bytes]) -> int:
 
 
 @pytest.mark.parametrize("size_bytes", [0, 1000, LARGE_BYTES])
-def test_a_streamed_file_appears_whole_when_it_is_closed(storage: Storage, size_bytes: int) -> None:
+def test_a_streamed_file_appears_complete_when_it_is_closed(
+    storage: Storage, size_bytes: int
+) -> None:
     file = storage.create_streaming("p/file")
     for part in chunks(size_bytes):
         file.write(part)
@@ -303,7 +305,7 @@ def test_reading_at_random_agrees_with_the_bytes(storage: Storage, size_bytes: i
     agrees()
 
 
-def test_parquet_is_written_and_read_in_place(storage: Storage) -> None:
+def test_parquet_is_written_to_and_read_from_the_store(storage: Storage) -> None:
     table = pa.table({"n": pa.array(range(300_000)), "text": ["row"] * 300_000})
     file = storage.create_streaming("p/x.parquet")
     with pq.ParquetWriter(file, table.schema, compression="none") as writer:

@@ -7,7 +7,7 @@ from tests.mutants.mutant import Mutant
 _PRUNING = ("tests/unit/read/test_pruning.py",)
 _FOLDERS = ("tests/unit/read/test_row_filter.py",)
 _BOUNDS = ("tests/unit/model/test_bounds.py",)
-_FOOTERS = ("tests/unit/metadata/column_stats/test_file_ranges.py",)
+_FOOTERS = ("tests/unit/metadata/column_stats/test_derive.py",)
 _FOLDED = ("tests/unit/metadata/column_stats/test_lookup.py",)
 _LISTING = ("tests/unit/metadata/test_metadata_file_lister.py",)
 _TRUST = ("tests/unit/metadata/test_trust.py",)
@@ -145,7 +145,7 @@ OF_STATISTICS = (
         "(version is FormatVersion.V9 or not _is_wide_decimal(field.type))",
         "True",
         "commits to tables of version 8 fail if a wide decimal does not fit the statistics",
-        ("tests/unit/metadata/column_stats/test_partition_records.py",),
+        ("tests/unit/metadata/column_stats/test_encode.py",),
     ),
     Mutant(
         "lakemark/metadata/column_stats/derive.py",
@@ -362,7 +362,7 @@ OF_STATISTICS = (
         "return partition_path or NON_PARTITIONED",
         "return partition_path",
         "the metadata table lists no files of a table without partitions",
-        (*_LISTING, "tests/unit/metadata/column_stats/test_records.py"),
+        (*_LISTING, "tests/unit/metadata/column_stats/test_encode_batch.py"),
     ),
     Mutant(
         "lakemark/metadata/column_stats/decode.py",

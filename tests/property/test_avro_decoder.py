@@ -143,8 +143,10 @@ def test_single_records_are_judged_as_columns_are_read(data: st.DataObject) -> N
     assert (reason_against(datum, schema.root) is None) is is_read
 
 
-def _near(*places: int) -> st.SearchStrategy[int]:
-    return st.builds(lambda place, step: place + step, st.sampled_from(places), st.integers(-2, 2))
+def _near(*positions: int) -> st.SearchStrategy[int]:
+    return st.builds(
+        lambda position, step: position + step, st.sampled_from(positions), st.integers(-2, 2)
+    )
 
 
 _LONGS = st.one_of(
@@ -208,12 +210,12 @@ def test_value_of_another_type_is_stored_exactly_or_its_dead_letter_names_the_co
     decoded = decoder.decode(pa.array(datums, pa.binary()))
     expected = [one for value in drawn if (one := model(value)) is not None]
     found = decoded.rows.column("v").to_pylist()
-    assert [*map(_told_apart, found)] == [*map(_told_apart, expected)]
+    assert [*map(_with_type, found)] == [*map(_with_type, expected)]
     assert all(reason.startswith("column 'v': ") for reason in decoded.reasons)
     assert len(found) + len(decoded.reasons) == len(drawn)
 
 
-def _told_apart(value: object) -> object:
+def _with_type(value: object) -> object:
     return repr(value) if isinstance(value, float) else value
 
 
@@ -221,8 +223,8 @@ def _damaged(good: bytes) -> st.SearchStrategy[bytes]:
     """Bytes of a record, of which one was changed."""
     if not good:
         return st.just(b"")
-    places = st.tuples(st.integers(0, len(good) - 1), st.integers(0, 255))
-    return places.map(lambda p: good[: p[0]] + bytes([p[1]]) + good[p[0] + 1 :])
+    positions = st.tuples(st.integers(0, len(good) - 1), st.integers(0, 255))
+    return positions.map(lambda p: good[: p[0]] + bytes([p[1]]) + good[p[0] + 1 :])
 
 
 def _schema(avro: dict[str, Any]) -> WriterSchema:

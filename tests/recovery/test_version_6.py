@@ -271,7 +271,7 @@ def test_a_writer_of_the_old_version_writes_nothing(
     commit(to, [Row("a", 1, 1)])
     change_version(writer(storage).table.context, after)
     files = data_files(storage)
-    with pytest.raises(Refused, match=f"is of version {after:d} now; start again"):
+    with pytest.raises(Refused, match=f"has version {after:d} now; start again"):
         commit(to, [Row("a", 2, 2)])
     assert data_files(storage) == files
     commit(writer(storage), [Row("a", 3, 3)])

@@ -66,10 +66,10 @@ class Block:
         path: str,
         offset: int,
     ) -> Block:
-        """The block at the beginning of ``data``, which stands at ``offset`` of the file.
+        """The block at the beginning of ``data``, which is at ``offset`` of the file.
 
         Raises:
-            CorruptData: no whole block of this kind stands there.
+            CorruptData: there is no complete block of this kind at that position.
         """
         if len(data) < HEADER_BYTES:
             raise CorruptData(path, offset, f"a block of {HEADER_BYTES} bytes or more", "the end")

@@ -25,14 +25,14 @@ from itertools import pairwise
 
 from lakemark.codec.hfile.block import HEADER_BYTES, Block
 
-_PLACE = struct.Struct(">qi")
+_LOCATION = struct.Struct(">qi")
 _SHORT = struct.Struct(">H")
 _COUNT_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
-class BlockPlace:
-    """Where a block lies."""
+class BlockLocation:
+    """Position and size of a block."""
 
     offset: int
     size_bytes: int
@@ -44,20 +44,24 @@ class BlockIndex:
 
     Attributes:
         first_keys: for each block a key that no key of it is smaller than, while all keys of the
-            blocks before are; the first key itself, or one that HBase made up.
-        places: where the blocks lie, each behind the one before.
+            blocks before are; the first key itself, or one that HBase generated.
+        locations: locations of the blocks, in ascending order.
     """
 
     first_keys: list[bytes]
-    places: list[BlockPlace]
+    locations: list[BlockLocation]
 
 
 def encode_root_index(index: BlockIndex, *, of_data: bool) -> bytes:
     """Content of the root index, or with ``of_data`` false of the index of meta blocks."""
     entries = []
-    for key, place in zip(index.first_keys, index.places, strict=True):
+    for key, location in zip(index.first_keys, index.locations, strict=True):
         stored = _SHORT.pack(len(key)) + key if of_data else key
-        entries += [_PLACE.pack(place.offset, place.size_bytes), _vint(len(stored)), stored]
+        entries += [
+            _LOCATION.pack(location.offset, location.size_bytes),
+            _vint(len(stored)),
+            stored,
+        ]
     return b"".join(entries)
 
 
@@ -65,31 +69,31 @@ def parse_root_index(block: Block, count: int, *, of_data: bool) -> BlockIndex:
     """The root index, or with ``of_data`` false the index of meta blocks, of ``count`` entries.
 
     Raises:
-        CorruptData: the block holds something else.
+        CorruptData: the block has other content.
     """
     content, at = block.content, 0
     keys: list[bytes] = []
-    places: list[BlockPlace] = []
-    if not 0 <= count <= len(content) // (_PLACE.size + 1):
+    locations: list[BlockLocation] = []
+    if not 0 <= count <= len(content) // (_LOCATION.size + 1):
         raise block.corrupt(expected="index entries that fit the block", actual=str(count))
     for _ in range(count):
-        key_start, key_bytes = _read_vint(block, at + _PLACE.size)
+        key_start, key_bytes = _read_vint(block, at + _LOCATION.size)
         end = key_start + key_bytes
         if key_bytes < 0 or end > len(content):
             raise block.corrupt(
                 expected="index entries inside the block", actual=f"a key of {key_bytes} bytes"
             )
-        places.append(BlockPlace(*_PLACE.unpack_from(content, at)))
+        locations.append(BlockLocation(*_LOCATION.unpack_from(content, at)))
         keys.append(content[key_start:end])
         at = end
-    return _checked(block, keys, places, of_data=of_data)
+    return _check_index(block, keys, locations, of_data=of_data)
 
 
 def parse_index(block: Block) -> BlockIndex:
     """A leaf or intermediate index.
 
     Raises:
-        CorruptData: the block holds something else.
+        CorruptData: the block has other content.
     """
     content = block.content
     count = int.from_bytes(content[:_COUNT_BYTES])
@@ -99,27 +103,27 @@ def parse_index(block: Block) -> BlockIndex:
     table = struct.unpack_from(f">{count + 1}i", content, _COUNT_BYTES)
     starts = [table_end + start for start in table]
     keys: list[bytes] = []
-    places: list[BlockPlace] = []
+    locations: list[BlockLocation] = []
     for start, end in pairwise(starts):
-        if not table_end <= start <= start + _PLACE.size <= end <= len(content):
+        if not table_end <= start <= start + _LOCATION.size <= end <= len(content):
             raise block.corrupt(
                 expected="index entries inside the block", actual=f"one at {start} to {end}"
             )
-        places.append(BlockPlace(*_PLACE.unpack_from(content, start)))
-        keys.append(content[start + _PLACE.size : end])
-    return _checked(block, keys, places, of_data=True)
+        locations.append(BlockLocation(*_LOCATION.unpack_from(content, start)))
+        keys.append(content[start + _LOCATION.size : end])
+    return _check_index(block, keys, locations, of_data=True)
 
 
-def _checked(
-    block: Block, keys: list[bytes], places: list[BlockPlace], *, of_data: bool
+def _check_index(
+    block: Block, keys: list[bytes], locations: list[BlockLocation], *, of_data: bool
 ) -> BlockIndex:
     end = 0
-    for place in places:
+    for location in locations:
         # Each block behind the one before: otherwise few bytes could name blocks without end.
-        if place.offset < end or place.size_bytes < HEADER_BYTES:
-            raise block.corrupt(expected=f"a block at {end} or later", actual=str(place))
-        end = place.offset + place.size_bytes
-    return BlockIndex([_row(block, key) for key in keys] if of_data else keys, places)
+        if location.offset < end or location.size_bytes < HEADER_BYTES:
+            raise block.corrupt(expected=f"a block at {end} or later", actual=str(location))
+        end = location.offset + location.size_bytes
+    return BlockIndex([_row(block, key) for key in keys] if of_data else keys, locations)
 
 
 def _row(block: Block, key: bytes) -> bytes:
@@ -132,7 +136,7 @@ def _row(block: Block, key: bytes) -> bytes:
 def _read_vint(block: Block, at: int) -> tuple[int, int]:
     """Where the bytes after a Hadoop VInt begin, and the value; at most a 32-bit one.
 
-    A first byte of -112 or more is the value. Below that it tells how many bytes hold the value,
+    A first byte of -112 or more is the value. Below that it is the number of bytes of the value,
     -113 for one to -116 for four (-121 and less are negative values, which no length is).
     """
     content = block.content

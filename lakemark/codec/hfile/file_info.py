@@ -41,10 +41,10 @@ _ORDER = (
 
 def encode_file_info(info: Mapping[bytes, bytes]) -> bytes:
     """Content of the block, entries in Apache's order, which is that of a Java map of them."""
-    known = [name for name in _ORDER if name in info]
+    standard = [name for name in _ORDER if name in info]
     entries = (
         bytes_field(_NAME, name) + bytes_field(_VALUE, info[name])
-        for name in (*known, *sorted(info.keys() - set(known)))
+        for name in (*standard, *sorted(info.keys() - set(standard)))
     )
     return _MAGIC + delimited(b"".join(bytes_field(_ENTRY, entry) for entry in entries))
 
@@ -53,7 +53,7 @@ def parse_file_info(block: Block) -> Mapping[bytes, bytes]:
     """The entries by name.
 
     Raises:
-        CorruptData: the block holds something else.
+        CorruptData: the block has other content.
         Unsupported: values with versions, which Hudi never writes.
     """
     if not block.content.startswith(_MAGIC):

@@ -30,7 +30,7 @@ from lakemark.codec.hfile.block import Block
 
 _LENGTHS = struct.Struct(">ii")
 _PUT = 4
-#: Bytes beside the key among those that the key's length counts, before and after it.
+#: Bytes that the key's length counts in addition to the key, before and after it.
 _KEY_PREFIX_BYTES, _KEY_SUFFIX_BYTES = 2, 10
 _VERSION_BYTES = 1
 _BEFORE_KEY = np.dtype([("stored", ">i4"), ("value", ">i4"), ("key", ">u2")])
@@ -80,7 +80,7 @@ def parse_entries(block: Block) -> Entries:
     """The entries of a block, in stored order.
 
     Raises:
-        CorruptData: the block holds something else.
+        CorruptData: the block has other content.
     """
     starts = _entry_starts(block)
     data = np.frombuffer(block.content, np.uint8)
@@ -110,7 +110,7 @@ def parse_entries(block: Block) -> Entries:
 def _entry_starts(block: Block) -> _Offsets:
     """Where each entry begins, and where the last one ends.
 
-    A length says only where the next one stands, so this is the one step taken entry by entry.
+    Each length is needed to find the next one, so this step alone goes entry by entry.
     """
     content, at, starts = block.content, 0, [0]
     size_bytes, read_lengths = len(content), _LENGTHS.unpack_from

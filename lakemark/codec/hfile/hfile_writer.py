@@ -19,13 +19,13 @@ import pyarrow.compute as pc
 from lakemark.codec.byte_strings import byte_strings
 from lakemark.codec.hfile import file_info
 from lakemark.codec.hfile.block import DATA, FILE_INFO, META, ROOT_INDEX, encode_block
-from lakemark.codec.hfile.block_index import BlockIndex, BlockPlace, encode_root_index
+from lakemark.codec.hfile.block_index import BlockIndex, BlockLocation, encode_root_index
 from lakemark.codec.hfile.hfile_data_block import Entries, encode_entries
 from lakemark.codec.hfile.trailer import Compression, Trailer
 
 BLOCK_BYTES = 64 << 10
 
-#: What an entry takes beside its key and its value.
+#: Bytes that an entry takes in addition to its key and its value.
 _FRAME_BYTES = 21
 
 _NOTHING: Mapping[bytes, bytes] = MappingProxyType({})
@@ -46,9 +46,9 @@ def write_hfile(
 
     Args:
         entries: keys strictly ascending by their bytes, each shorter than 32 KiB; no nulls.
-        info: what the file says about itself, such as the schema; the entries that the format
+        info: entries of the file's information, such as the schema; the entries that the format
             asks for are added.
-        created_ms: when the file was made, in milliseconds since 1970.
+        created_ms: creation time of the file, in milliseconds since 1970.
         meta_blocks: by name.
         compression: of every block, ``GZ`` or ``NONE``.
         block_bytes: of the entries in a data block; a longer entry has one of its own.
@@ -63,14 +63,14 @@ def write_hfile(
     meta = BlockIndex(
         list(meta_blocks), [file.add(META, content) for content in meta_blocks.values()]
     )
-    root_place = file.add(ROOT_INDEX, encode_root_index(data, of_data=True))
+    root_location = file.add(ROOT_INDEX, encode_root_index(data, of_data=True))
     file.add(ROOT_INDEX, encode_root_index(meta, of_data=False))
     own = _own_info(columns, keys.lengths, values.lengths, created_ms)
     info_place = file.add(FILE_INFO, file_info.encode_file_info({**own, **info}))
     trailer = Trailer(
-        root_place.offset, len(data.places), len(meta.places), len(sizes), 1, compression
+        root_location.offset, len(data.locations), len(meta.locations), len(sizes), 1, compression
     )
-    ends = (data.places[0].offset, data.places[-1].offset) if data.places else (-1, 0)
+    ends = (data.locations[0].offset, data.locations[-1].offset) if data.locations else (-1, 0)
     return file.closed(trailer.encode(info_place.offset, int(sizes.sum()), *ends))
 
 
@@ -80,12 +80,12 @@ class _File:
     def __init__(self, compression: Compression) -> None:
         self._compression, self._parts, self._size_bytes = compression, list[bytes](), 0
 
-    def add(self, magic: bytes, content: bytes | memoryview, previous: int = -1) -> BlockPlace:
+    def add(self, magic: bytes, content: bytes | memoryview, previous: int = -1) -> BlockLocation:
         block = encode_block(magic, content, self._compression, previous)
-        place = BlockPlace(self._size_bytes, len(block))
+        location = BlockLocation(self._size_bytes, len(block))
         self._parts.append(block)
         self._size_bytes += len(block)
-        return place
+        return location
 
     def closed(self, trailer: bytes) -> bytes:
         return b"".join((*self._parts, trailer))
@@ -101,15 +101,15 @@ def _check(entries: Entries) -> None:
 
 def _write_data(file: _File, entries: Entries, sizes: _Sizes, block_bytes: int) -> BlockIndex:
     first_keys: list[bytes] = []
-    places: list[BlockPlace] = []
+    locations: list[BlockLocation] = []
     for rows in _block_rows(sizes, block_bytes):
         count = rows.stop - rows.start
         block = Entries(*(column.slice(rows.start, count) for column in entries))
         # Apache's writer takes a block's own offset for that of the block before.
-        previous = places[-1].offset + places[-1].size_bytes if places else -1
-        places.append(file.add(DATA, encode_entries(block), previous))
+        previous = locations[-1].offset + locations[-1].size_bytes if locations else -1
+        locations.append(file.add(DATA, encode_entries(block), previous))
         first_keys.append(block.keys[0].as_py())
-    return BlockIndex(first_keys, places)
+    return BlockIndex(first_keys, locations)
 
 
 def _block_rows(sizes: _Sizes, block_bytes: int) -> Iterator[range]:

@@ -23,16 +23,16 @@ class Message:
     """The fields of one message.
 
     Args:
-        data: holds the message, and its length before it.
-        start: where that length stands.
-        path: file that holds ``data``, for errors.
+        data: contains the message, and its length before it.
+        start: position of that length.
+        path: file that contains ``data``, for errors.
         offset: where ``data`` begins in the file.
 
     Attributes:
         fields: in stored order; a field that is repeated is there as often.
 
     Raises:
-        CorruptData: no whole message stands there.
+        CorruptData: there is no complete message at that position.
     """
 
     def __init__(self, data: bytes, start: int, path: str, offset: int) -> None:

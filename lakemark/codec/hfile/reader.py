@@ -1,8 +1,8 @@
-"""Reads an HFile: front to back, or the blocks alone that hold what is looked for.
+"""Reads an HFile: the whole file, or only the blocks that contain the selected keys.
 
     data blocks, with leaf indexes between them
     meta blocks, intermediate indexes
-    root index, index of meta blocks, file info   (what is read when the file is opened)
+    root index, index of meta blocks, file info   (read when the file is opened)
     trailer
 
 Source: ``HFileReaderImpl`` of Apache Hudi 1.2.0; HBase's book, "HFile format".
@@ -24,7 +24,12 @@ from lakemark.codec.hfile.block import (
     ROOT_INDEX,
     Block,
 )
-from lakemark.codec.hfile.block_index import BlockIndex, BlockPlace, parse_index, parse_root_index
+from lakemark.codec.hfile.block_index import (
+    BlockIndex,
+    BlockLocation,
+    parse_index,
+    parse_root_index,
+)
 from lakemark.codec.hfile.file_info import parse_file_info
 from lakemark.codec.hfile.hfile_data_block import Entries, parse_entries
 from lakemark.codec.hfile.selection import Everything, Keys, Prefixes, Selection
@@ -40,11 +45,11 @@ class HFileReader:
 
     Args:
         file: seekable; it stays open as long as entries are asked for. Not used by two threads.
-        size_bytes: its size; what lies behind is not looked at.
+        size_bytes: its size; later bytes are not read.
         path: names the file in errors.
 
     Attributes:
-        file_info: what the file says about itself, by name.
+        file_info: information of the file, by name.
 
     Raises:
         CorruptData: trailer, root index or file info disagree with the format.
@@ -64,7 +69,7 @@ class HFileReader:
 
     @property
     def num_entries(self) -> int:
-        """Keys with values in the file, as its trailer tells."""
+        """Keys with values in the file, according to its trailer."""
         return self._trailer.entry_count
 
     def scan(self) -> Iterator[Entries]:
@@ -118,8 +123,8 @@ class HFileReader:
         """
         if name.encode() not in self._meta.first_keys:
             return None
-        place = self._meta.places[self._meta.first_keys.index(name.encode())]
-        return self._block(place, META).content
+        location = self._meta.locations[self._meta.first_keys.index(name.encode())]
+        return self._block(location, META).content
 
     def _load_on_open(self, end: int) -> tuple[BlockIndex, BlockIndex, Mapping[bytes, bytes]]:
         """Root index, index of meta blocks, file info."""
@@ -134,22 +139,22 @@ class HFileReader:
     ) -> Iterator[tuple[Block, Selection]]:
         """Data blocks that may hold some of the selection; ``levels`` are left to go down."""
         for child, wanted in selection.among(index.first_keys):
-            place = index.places[child]
+            location = index.locations[child]
             # At each level forwards only, so that the walk ends on any bytes.
-            if place.offset < walked_to[levels - 1]:
+            if location.offset < walked_to[levels - 1]:
                 expected = f"a block at {walked_to[levels - 1]} or later"
-                raise CorruptData(self._path, None, expected, str(place))
-            walked_to[levels - 1] = place.offset + place.size_bytes
+                raise CorruptData(self._path, None, expected, str(location))
+            walked_to[levels - 1] = location.offset + location.size_bytes
             if levels == 1:
-                yield self._block(place, DATA), wanted
+                yield self._block(location, DATA), wanted
             else:
                 magic = LEAF_INDEX if levels == 2 else INTERMEDIATE_INDEX
-                below = parse_index(self._block(place, magic))
+                below = parse_index(self._block(location, magic))
                 yield from self._data_blocks(below, wanted, levels - 1, walked_to)
 
-    def _block(self, place: BlockPlace, magic: bytes) -> Block:
-        data = self._read(place.offset, place.size_bytes)
-        return Block.parse(data, magic, self._trailer.compression, self._path, place.offset)
+    def _block(self, location: BlockLocation, magic: bytes) -> Block:
+        data = self._read(location.offset, location.size_bytes)
+        return Block.parse(data, magic, self._trailer.compression, self._path, location.offset)
 
     def _read(self, start: int, size_bytes: int) -> bytes:
         if start + size_bytes > self._size_bytes:
@@ -170,7 +175,7 @@ class HFileReader:
 
 
 class _BlocksInARow:
-    """Blocks that lie one behind the other."""
+    """Consecutive blocks."""
 
     def __init__(self, data: bytes, trailer: Trailer, path: str, offset: int) -> None:
         self._data, self._compression = memoryview(data), trailer.compression

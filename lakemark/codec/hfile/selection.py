@@ -21,7 +21,7 @@ class Selection(Protocol):
     """Entries that are wanted."""
 
     def among(self, first_keys: Sequence[bytes]) -> Iterator[tuple[int, Selection]]:
-        """Blocks that may hold some, ascending, each with what to look for there."""
+        """Blocks that may hold some, ascending, each with the keys to look for in it."""
         ...
 
     def of(self, entries: Entries) -> Entries:
@@ -109,8 +109,8 @@ class _SequenceOfKeys(Sequence[bytes]):
     def __len__(self) -> int:
         return len(self._keys)
 
-    def __getitem__(self, place: int) -> bytes:  # type: ignore[override]
-        key: bytes = self._keys[place].as_py()
+    def __getitem__(self, position: int) -> bytes:  # type: ignore[override]
+        key: bytes = self._keys[position].as_py()
         return key
 
 

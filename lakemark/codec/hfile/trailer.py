@@ -51,7 +51,7 @@ class Trailer:
     """What a reader needs of the trailer.
 
     Attributes:
-        load_on_open_offset: where the root index stands; meta index and file info follow it.
+        load_on_open_offset: position of the root index; meta index and file info follow it.
         root_entry_count: entries in the root index.
         meta_entry_count: entries in the index of meta blocks.
         entry_count: keys with values in the file.
@@ -72,10 +72,10 @@ class Trailer:
         """All bytes of the trailer.
 
         Args:
-            file_info_offset: where file info stands.
+            file_info_offset: position of file info.
             entry_bytes: bytes of all data blocks, uncompressed.
-            first_data_offset: where the first data block stands, -1 when there is none.
-            last_data_offset: where the last one stands, 0 when there is none.
+            first_data_offset: position of the first data block, -1 when there is none.
+            last_data_offset: position of the last one, 0 when there is none.
         """
         fields = {
             _FILE_INFO_OFFSET: file_info_offset,
@@ -99,7 +99,7 @@ class Trailer:
         """The trailer in ``data``, which begins at ``offset`` of the file.
 
         Raises:
-            CorruptData: it is none, or leads out of the file.
+            CorruptData: the trailer is invalid, or refers to bytes outside the file.
             Unsupported: another version, an encrypted file, or a compression not read here.
         """
         if len(data) < TRAILER_BYTES or not data.startswith(MAGIC):
@@ -138,8 +138,8 @@ def _check_not_encrypted(message: Message, path: str) -> None:
 def _compression(ordinal: int, path: str) -> Compression:
     if ordinal in _READABLE:
         return Compression(ordinal)
-    known = ordinal in Compression.__members__.values()
-    name = Compression(ordinal).name if known else f"number {ordinal}"
+    defined = ordinal in Compression.__members__.values()
+    name = Compression(ordinal).name if defined else f"number {ordinal}"
     message = (
         f"{path} is compressed with {name}; readable are "
         f"{', '.join(c.name for c in _READABLE)}: compact the table with one of these"

@@ -74,7 +74,7 @@ def test_several_records_are_those_of_apache() -> None:
     assert encode(KEY[:0], PATH[:0], None) == b"\x00"
 
 
-def test_a_null_and_a_zero_integer_win_whatever_they_meet() -> None:
+def test_a_null_and_a_zero_integer_win_against_every_value() -> None:
     keys = pa.array(["a", "b", "c"])
     for ordering in (pa.array([None, 0, 3], pa.int32()), pa.array([None, 0, 3], pa.date32())):
         read = decode(encode(keys, keys, [ordering]), "x")

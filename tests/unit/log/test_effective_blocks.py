@@ -94,10 +94,10 @@ def _logs(draw: st.DrawFn) -> list[Block]:
 
 @settings(deadline=None, max_examples=examples(300))
 @given(_logs())
-def test_blocks_stand_as_apache_takes_them(blocks: list[Block]) -> None:
+def test_effective_blocks_are_those_of_apache(blocks: list[Block]) -> None:
     log = b"".join(block.encoded(number) for number, block in enumerate(blocks))
-    standing = effective_blocks(read_all(log), lambda instant: instant != HIDDEN)
-    assert [_number_of(block) for block in standing] == as_apache_scans(blocks)
+    effective = effective_blocks(read_all(log), lambda instant: instant != HIDDEN)
+    assert [_number_of(block) for block in effective] == as_apache_scans(blocks)
 
 
 def test_a_block_written_again_after_its_rollback_counts() -> None:
@@ -108,7 +108,7 @@ def test_a_block_written_again_after_its_rollback_counts() -> None:
     assert [_number_of(block) for block in effective_blocks(read_all(log), bool)] == [2]
 
 
-def test_a_command_that_nobody_knows_is_refused() -> None:
+def test_an_unknown_command_is_refused() -> None:
     header = {HeaderKey.INSTANT_TIME: "1", HeaderKey.COMMAND_BLOCK_TYPE: "1"}
     with pytest.raises(Unsupported, match="command 1"):
         effective_blocks(read_all(encode(BlockType.COMMAND, header, b"")), bool)

@@ -125,7 +125,7 @@ def test_statistics_of_a_partition_bound_its_rows(name: str, shared_tables: Shar
 
 
 @pytest.mark.parametrize("name", OF_EACH_VERSION)
-def test_the_record_index_knows_where_each_record_lies(
+def test_the_record_index_has_the_location_of_each_record(
     name: str, shared_tables: SharedTables
 ) -> None:
     table = ApachesTable.at(shared_tables[name].root)
@@ -142,7 +142,9 @@ def test_the_record_index_knows_where_each_record_lies(
 
 
 @pytest.mark.parametrize("name", OF_EACH_VERSION)
-def test_bloom_filters_hold_the_keys_of_their_files(name: str, shared_tables: SharedTables) -> None:
+def test_bloom_filters_contain_the_keys_of_their_files(
+    name: str, shared_tables: SharedTables
+) -> None:
     table = ApachesTable.at(shared_tables[name].root)
     listing = MetadataFileLister(table.metadata).list_files()
     files = [(path, str(f.name)) for path, found in listing.items() for f in found if _is_base(f)]
@@ -189,7 +191,7 @@ def test_what_was_requested_after_the_timeline_was_loaded_does_not_count(
     assert names and all(older.is_committed(name.instant) for name in names)
 
 
-def test_partitions_are_told_apart_by_their_names(shared_tables: SharedTables) -> None:
+def test_partitions_are_distinguished_by_their_names(shared_tables: SharedTables) -> None:
     table = ApachesTable.at(shared_tables["v9_mor_recordindex"].root)
     for kind in PartitionKind:
         expected = [] if kind.stored_name.endswith("_") else [kind.stored_name]
@@ -197,7 +199,7 @@ def test_partitions_are_told_apart_by_their_names(shared_tables: SharedTables) -
     assert PartitionKind.of("secondary_index_by_name") is PartitionKind.SECONDARY_INDEX
 
 
-def test_a_metadata_table_that_is_gone_is_noticed(tmp_path: Path) -> None:
+def test_a_deleted_metadata_table_is_noticed(tmp_path: Path) -> None:
     table = unpack("v9_mor_hive_complex_ts", tmp_path)
     (table.root / ".hoodie/metadata/.hoodie/hoodie.properties").unlink()
     with pytest.raises(CorruptData, match="metadata"):

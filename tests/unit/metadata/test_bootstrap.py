@@ -44,7 +44,7 @@ class _Behind(datetime):
         return datetime.now(tz) - timedelta(seconds=0.5)
 
 
-def test_it_is_younger_than_all_that_it_was_made_of(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_merged_file_is_newer_than_its_sources(monkeypatch: pytest.MonkeyPatch) -> None:
     storage = new_storage()
     make_plain(storage)
     commit(writer(storage), [Row("a", 1, 1)])

@@ -29,5 +29,5 @@ def test_a_clean_ends_the_statistics_of_the_files_that_it_deletes() -> None:
     opener = MetadataTableOpener(storage)
     metadata = opener.open(table.properties, table.store.load(), table.store.clock)
     assert metadata is not None
-    told = ColumnStatistics(metadata).of_column("v", pa.int64()).column("file_name").to_pylist()
-    assert sorted(told) == sorted(path.rpartition("/")[2] for path in left)
+    recorded = ColumnStatistics(metadata).of_column("v", pa.int64()).column("file_name").to_pylist()
+    assert sorted(recorded) == sorted(path.rpartition("/")[2] for path in left)

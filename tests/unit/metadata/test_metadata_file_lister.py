@@ -23,7 +23,7 @@ CHANGES: st.SearchStrategy[Change] = st.none() | st.dictionaries(
 
 @settings(deadline=None, max_examples=examples(30))
 @given(st.lists(CHANGES, max_size=6))
-def test_a_file_is_there_when_the_newest_record_says_so(commits: list[Change]) -> None:
+def test_a_file_exists_according_to_its_newest_record(commits: list[Change]) -> None:
     """And as large as the largest size that any record since the last removal of all gives it."""
     sizes: dict[str, int] = {}
     there: set[str] = set()

@@ -88,7 +88,7 @@ def test_no_changes_are_no_log() -> None:
         log_file(RecordChanges.union([]), "files", INSTANT, 1)
 
 
-def test_a_schema_is_known_with_apaches_words_and_without() -> None:
+def test_a_schema_is_read_with_apaches_properties_and_without() -> None:
     schema = json.loads(stored_schema())
     schema["doc"] = schema["fields"][0]["doc"] = "words"
     assert is_stored_schema(json.dumps(schema))

@@ -63,7 +63,7 @@ def _lengthened(data: bytes) -> bytes:
 
 
 @cache
-def _laid_down(version: FormatVersion) -> Storage:
+def _stored_table(version: FormatVersion) -> Storage:
     """A table whose metadata table has a base file and logs of two blocks since."""
     storage = new_storage()
     make_plain(storage, version=version)
@@ -83,7 +83,7 @@ def _of_two_blocks(changes: RecordChanges, partition: str, instant: str, created
 
 
 def table(version: FormatVersion = FormatVersion.V9) -> CountingStorage:
-    return CountingStorage(copy_of(_laid_down(version)))
+    return CountingStorage(copy_of(_stored_table(version)))
 
 
 def spoil(storage: Storage, damage: Damage, *, is_log: bool, partition: str = "files") -> str:
@@ -204,7 +204,7 @@ def _torn(data: bytes) -> bytes:
     return data[:-1] + bytes([data[-1] ^ 1])
 
 
-def test_a_torn_block_of_a_completed_commit_is_no_end_of_the_log() -> None:
+def test_a_torn_block_of_a_completed_commit_is_not_the_end_of_the_log() -> None:
     storage = table()
     path = spoil(storage, _torn, is_log=True)
     with pytest.raises(CorruptData, match=path):
@@ -215,7 +215,7 @@ def test_a_torn_block_of_a_completed_commit_is_no_end_of_the_log() -> None:
     assert contents(storage) == WHOLE
 
 
-def test_a_commit_of_the_metadata_table_that_cannot_be_read_is_no_proof() -> None:
+def test_an_unreadable_commit_of_the_metadata_table_is_not_trusted() -> None:
     storage = table()
     commits = storage.list_tree(f"{METADATA_FOLDER}/.hoodie/timeline")
     newest = max(one.path for one in commits if one.name.endswith(".deltacommit"))
@@ -233,17 +233,17 @@ def test_what_a_query_asks_for_it() -> None:
     fresh = writer(storage).table
     storage.forget()
     fresh.view()
-    told = [r for r in storage.requests if r.path.endswith((".deltacommit", ".commit"))]
+    commit_reads = [r for r in storage.requests if r.path.endswith((".deltacommit", ".commit"))]
     logs = [r for r in storage.requests if r.method == "open" and ".log." in r.path]
-    assert len(told) == len(logs) + 1, "one commit for each log, and the compaction"
+    assert len(commit_reads) == len(logs) + 1, "one commit for each log, and the compaction"
     storage.forget()
     fresh.refresh()
     commit_another(writer(storage))
     storage.forget()
     fresh.refresh()
     fresh.view()
-    told = [r for r in storage.requests if r.path.endswith((".deltacommit", ".commit"))]
-    assert len([r for r in told if r.path.startswith(METADATA_FOLDER)]) == 1, "the new one"
+    commit_reads = [r for r in storage.requests if r.path.endswith((".deltacommit", ".commit"))]
+    assert len([r for r in commit_reads if r.path.startswith(METADATA_FOLDER)]) == 1, "the new one"
 
 
 @pytest.mark.parametrize("name", names_with_metadata())

@@ -61,9 +61,9 @@ def table(*times: int) -> tuple[CountingStorage, TableWriter]:
 
 
 def forget(storage: Storage, instant: Instant) -> None:
-    """Take all that a metadata table was told of an instant away from it."""
-    told = storage.list_tree(METADATA_FOLDER)
-    storage.delete([one.path for one in told if instant.requested_at in one.name])
+    """Take all that a metadata table was recorded of an instant away from it."""
+    recorded = storage.list_tree(METADATA_FOLDER)
+    storage.delete([one.path for one in recorded if instant.requested_at in one.name])
 
 
 def compact(to: TableWriter) -> None:
@@ -99,7 +99,7 @@ def test_a_plan_takes_the_logs_of_a_commit_that_it_lacks() -> None:
     assert {len(one.log_files) for one in requested[1].operations} == {2}
 
 
-def test_a_commit_of_which_nobody_told_costs_no_rows() -> None:
+def test_a_commit_missing_from_the_metadata_table_costs_no_rows() -> None:
     storage, to = table(1, 2)
     foreign = writer(storage, participant=NoParticipant())
     commit(foreign, [Row("a", 3, 3), Row("b", 3, 3, region="south")])
@@ -137,7 +137,7 @@ def test_a_plan_that_leaves_logs_out_is_completed(monkeypatch: pytest.MonkeyPatc
     assert metadata_differences(fresh) == []
 
 
-def test_a_dead_writer_is_undone_though_the_metadata_table_has_gone() -> None:
+def test_a_dead_writer_is_undone_though_the_metadata_table_was_deleted() -> None:
     storage, to = table(1, 2, 3)
     to.begin()
     storage.delete([one.path for one in storage.list_tree(METADATA_FOLDER)])
@@ -147,15 +147,15 @@ def test_a_dead_writer_is_undone_though_the_metadata_table_has_gone() -> None:
     assert contents(storage) == WHOLE
 
 
-def test_a_clean_that_left_the_timeline_before_older_commits_is_no_stranger() -> None:
+def test_a_clean_that_was_archived_before_older_commits_is_consistent() -> None:
     first, clean, last = (
         Instant(f"2026010100000000{n}", action, State.COMPLETED, f"2026010100000010{n}")
         for n, action in enumerate((Action.DELTA_COMMIT, Action.CLEAN, Action.DELTA_COMMIT))
     )
-    told = Timeline.of(replace(i, action=Action.DELTA_COMMIT) for i in (first, clean, last))
+    recorded = Timeline.of(replace(i, action=Action.DELTA_COMMIT) for i in (first, clean, last))
     archived = {clean.requested_at: clean.completed_at}
-    assert find_inconsistency(Timeline.of([first, last], True, archived.get), told) is None
-    gone = find_inconsistency(Timeline.of([first, last], True), told)
+    assert find_inconsistency(Timeline.of([first, last], True, archived.get), recorded) is None
+    gone = find_inconsistency(Timeline.of([first, last], True), recorded)
     assert gone is not None and clean.requested_at in gone
 
 
@@ -193,11 +193,11 @@ def test_statistics_of_a_partition_are_those_of_what_queries_read() -> None:
     assert _of_partition(to, "ts") == (50, 80, 10)
     compact(to)
     assert _of_partition(to, "ts") == (50, 80, 7)
-    made = writer(storage).table
-    assert metadata_differences(made) == []
-    rebuild_metadata_table(made)
+    reopened = writer(storage).table
+    assert metadata_differences(reopened) == []
+    rebuild_metadata_table(reopened)
     assert _of_partition(to, "ts") == (50, 80, 7)
-    assert metadata_differences(made) == []
+    assert metadata_differences(reopened) == []
 
 
 def test_a_partition_whose_last_row_is_deleted_has_no_statistics() -> None:
@@ -210,7 +210,7 @@ def test_a_partition_whose_last_row_is_deleted_has_no_statistics() -> None:
     assert contents(storage) == {"a": (1, 1)}
 
 
-def test_statistics_that_were_not_told_are_differences(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_statistics_are_differences(monkeypatch: pytest.MonkeyPatch) -> None:
     storage, to = table(1)
     monkeypatch.setattr(commit_statistics, "encode_column_statistics", lambda *_: NOTHING)
     commit(to, [Row("a", 2, 2)])
@@ -237,9 +237,7 @@ def test_a_file_without_statistics_is_read_and_has_them_from_then_on(
     assert replaced not in {one.base.path for one in to.table.view().latest_slices() if one.base}
 
 
-def test_a_writer_that_began_before_there_was_a_metadata_table_tells_it_what_its_files_hold() -> (
-    None
-):
+def test_a_writer_that_began_before_the_metadata_table_existed_records_its_statistics() -> None:
     storage = new_storage()
     make_plain(storage)
     to = writer(storage)
@@ -260,12 +258,12 @@ def test_a_writer_that_began_before_there_was_a_metadata_table_tells_it_what_its
         ([*OWN, "id", "region", "ts", "v", "v.x"], "statistics of column v.x, which are not"),
     ],
 )
-def test_statistics_of_other_columns_are_made_anew(indexed: list[str], reason: str | None) -> None:
+def test_statistics_of_other_columns_are_rebuilt(indexed: list[str], reason: str | None) -> None:
     storage, to = table(1)
     version = to.table.version.column_statistics
     define_column_statistics(storage, indexed, version)
-    made = keep_metadata_table(writer(storage).table)
-    assert (made is None) == (reason is None) and (reason or "") in (made or "")
+    rebuilt = keep_metadata_table(writer(storage).table)
+    assert (rebuilt is None) == (reason is None) and (reason or "") in (rebuilt or "")
     assert len(read_definitions(storage)["column_stats"].source_fields) >= 7
 
 
@@ -276,8 +274,8 @@ def test_a_column_that_a_partition_has_no_statistics_of_is_looked_up_in_its_file
 
     def without_ts(partitions: Sequence[StatisticsEntry], version: str) -> RecordChanges:
         rows = ColumnRanges.of(pa.table({"_hoodie_record_key": ["k"]}), ["_hoodie_record_key"])
-        told = [one._replace(ranges=rows) for one in partitions]
-        return encode_partition_statistics(told, version)
+        recorded = [one._replace(ranges=rows) for one in partitions]
+        return encode_partition_statistics(recorded, version)
 
     with monkeypatch.context() as patch:
         patch.setattr(commit_statistics, "encode_partition_statistics", without_ts)
@@ -288,7 +286,7 @@ def test_a_column_that_a_partition_has_no_statistics_of_is_looked_up_in_its_file
     assert metadata_differences(to.table) == []
 
 
-def test_bounds_that_are_not_tight_and_files_that_are_gone_are_differences(
+def test_loose_bounds_and_statistics_of_deleted_files_are_differences(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     storage, to = table(1)

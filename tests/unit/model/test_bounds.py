@@ -44,7 +44,7 @@ def bounds(ranges: ColumnRanges) -> tuple[Any, Any]:
 
 
 @given(st.data(), st.sampled_from([(pa.string(), TEXTS | LONG_TEXTS), (pa.binary(), BYTES)]))
-def test_texts_and_bytes_lie_between_their_bounds(data: st.DataObject, kind: Any) -> None:
+def test_texts_and_bytes_are_between_their_bounds(data: st.DataObject, kind: Any) -> None:
     values = data.draw(st.lists(st.none() | kind[1], min_size=1))
     here = data.draw(st.integers(0, len(values)))
     whole = column(values, kind[0])

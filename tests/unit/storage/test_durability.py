@@ -26,9 +26,9 @@ def forced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     names: list[str] = []
 
     def fsync(descriptor: int) -> None:
-        place = os.readlink(f"/proc/self/fd/{descriptor}")
-        if place.startswith(str(tmp_path / "table")):
-            names.append(os.path.relpath(place, tmp_path / "table").partition("#")[0])
+        target = os.readlink(f"/proc/self/fd/{descriptor}")
+        if target.startswith(str(tmp_path / "table")):
+            names.append(os.path.relpath(target, tmp_path / "table").partition("#")[0])
 
     monkeypatch.setattr("os.fsync", fsync)
     return names
@@ -122,7 +122,9 @@ def test_a_folder_above_that_changed_just_now_is_forced_again(
     assert sorted(forced) == [".", "a", "a/2"]
 
 
-def test_storages_of_one_root_force_what_either_wrote(storage: Storage, forced: list[str]) -> None:
+def test_storages_of_one_root_sync_the_writes_of_either(
+    storage: Storage, forced: list[str]
+) -> None:
     write_streaming(open_storage(storage.location), "a.log")
     storage.make_durable()
     assert "a.log" in forced

@@ -45,12 +45,12 @@ def local(folder: Path) -> Storage:
 
 @pytest.fixture(params=["memory", "local"])
 def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
-    made = new_storage() if request.param == "memory" else local(tmp_path)
-    made.create(PROPERTIES_PATH, spec().to_properties().to_bytes())
-    return made
+    created = new_storage() if request.param == "memory" else local(tmp_path)
+    created.create(PROPERTIES_PATH, spec().to_properties().to_bytes())
+    return created
 
 
-def test_properties_that_were_made_from_old_ones_are_refused(storage: Storage) -> None:
+def test_properties_derived_from_outdated_ones_are_refused(storage: Storage) -> None:
     before = read_properties(storage)
     theirs = with_property(before, keys.CDC_ENABLED)
     replace_properties(storage, before, theirs)
@@ -110,8 +110,8 @@ class Paused(WrappedStorage):
 def test_a_metadata_table_is_not_added_to_the_properties_of_another_version() -> None:
     """The properties of the old version would name a timeline that the upgrade deleted."""
     storage = new_storage()
-    made = spec(version=FormatVersion.V6)
-    storage.create(PROPERTIES_PATH, made.to_properties().to_bytes())
+    created = spec(version=FormatVersion.V6)
+    storage.create(PROPERTIES_PATH, created.to_properties().to_bytes())
     bare = on_clock(writer(storage), CLOCK)
     commit(replace(bare, settings=replace(bare.settings, metadata_table=False)), [Row("a", 1, 1)])
 
@@ -130,7 +130,7 @@ def test_a_metadata_table_is_not_added_to_the_properties_of_another_version() ->
     assert len(writer(storage).table.timeline.completed(*COMMITS)) >= 1
 
 
-def test_a_metadata_table_that_another_process_made_meanwhile_is_not_deleted() -> None:
+def test_a_metadata_table_that_another_process_created_meanwhile_is_not_deleted() -> None:
     storage = new_storage()
     make(storage)
     commit(on_clock(writer(storage), CLOCK), [Row("a", 1, 1)])

@@ -228,7 +228,7 @@ def test_a_failure_ends_with_1_and_its_trace_is_shown_on_request(
     assert main(["query", str(tmp_path)]) == FAILED
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"lakemark: no Hudi table at {tmp_path}")
-    assert "check the path: a table's folder holds .hoodie" in line
+    assert "check the path: a table's folder contains .hoodie" in line
     for arguments in (["--debug", "query", str(tmp_path)], ["query", str(tmp_path), "--debug"]):
         assert main(arguments) == FAILED
         assert "Traceback" in capsys.readouterr().err

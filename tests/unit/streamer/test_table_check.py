@@ -36,9 +36,9 @@ def test_missing_file_is_reported_and_a_rebuild_removes_it(
     storage.delete([gone])
     assert main(["table", "check", place, "--json"]) == 1
     first, *ranges = (json.loads(line) for line in capsys.readouterr().out.splitlines())
-    assert (first["place"], first["what"]) == (gone, "size")
+    assert (first["path"], first["aspect"]) == (gone, "size")
     about_it = {gone.removeprefix("south/"), "south/"}
-    assert {reported["place"] for reported in ranges} == about_it, (
+    assert {reported["path"] for reported in ranges} == about_it, (
         "statistics of it, and bounds by it"
     )
     own = {path: (tmp_path / "t" / path).read_bytes() for path in _metadata_files(tmp_path / "t")}

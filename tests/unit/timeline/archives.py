@@ -67,12 +67,12 @@ def manifest(names: Iterable[str]) -> bytes:
 
 def put_history(storage: Storage, version: int, files: Iterable[Sequence[Instant]]) -> list[str]:
     """Lay a version of a history down; returns the paths of its files."""
-    made = [history_file(items) for items in files]
-    for name, content in made:
+    encoded = [history_file(items) for items in files]
+    for name, content in encoded:
         storage.put(f"{HISTORY}/{name}", content)
-    storage.put(f"{HISTORY}/manifest_{version}", manifest(name for name, _ in made))
+    storage.put(f"{HISTORY}/manifest_{version}", manifest(name for name, _ in encoded))
     storage.put(f"{HISTORY}/_version_", str(version).encode())
-    return [f"{HISTORY}/{name}" for name, _ in made]
+    return [f"{HISTORY}/{name}" for name, _ in encoded]
 
 
 def archive_log(items: Iterable[Instant]) -> bytes:

@@ -145,7 +145,7 @@ def test_an_archiver_goes_on_from_a_manifest_that_version_does_not_name_yet() ->
     assert list(history.load().instants()) == [instant(1), instant(2), instant(3)]
 
 
-def test_a_manifest_whose_file_was_deleted_is_not_gone_on_from() -> None:
+def test_a_manifest_whose_file_was_deleted_is_not_continued() -> None:
     storage = new_storage()
     for number in (1, 2):
         add(storage, [instant(number)])
@@ -267,7 +267,7 @@ def test_a_second_archival_of_the_same_range_replaces_no_file(layers: int) -> No
     assert set(LsmHistory(storage, HISTORY).load().instants()) == set(items)
 
 
-def test_an_older_manifest_whose_files_are_lost_is_no_history() -> None:
+def test_an_older_manifest_whose_files_are_lost_is_not_used() -> None:
     storage = new_storage()
     for number in range(2):
         add(storage, [instant(number)])

@@ -164,7 +164,7 @@ def test_a_table_in_utc_needs_no_setting_and_takes_no_other_zone() -> None:
         find_clock("/t", "UTC", "Asia/Tokyo", evidence("UTC")).check()
 
 
-def test_a_name_that_is_no_zone_is_refused() -> None:
+def test_an_unknown_time_zone_is_refused() -> None:
     for name in ("Mars/Olympus", "", "../etc/passwd", "EST5EDT4"):
         with pytest.raises(InvalidConfig, match="names no time zone on this machine"):
             find_clock("/t", "LOCAL", name, evidence("UTC"))

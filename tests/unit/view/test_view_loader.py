@@ -137,7 +137,7 @@ def test_plan_removed_during_the_listing_raises_snapshot_changed() -> None:
     )
     table.instants(planned, content=encode_compaction_plan(CompactionPlan((operation,))))
     assert table.load().compactions == {FileGroupId("p", "g"): "20"}
-    with pytest.raises(SnapshotChanged, match="removed"):
+    with pytest.raises(SnapshotChanged, match="was deleted; load the timeline again"):
         table.load(lambda: table.storage.delete([table.store.path_of(planned)]))
 
 

@@ -91,6 +91,6 @@ def test_abandoned_file_is_removed() -> None:
 def test_second_attempt_accepts_equal_bytes_only() -> None:
     storage, rows = memory(), rows_of([{"_hoodie_record_key": "a"}])
     assert _write(storage, [rows]) == _write(storage, [rows])
-    with pytest.raises(WriteConflict, match="with other bytes"):
+    with pytest.raises(WriteConflict, match="with different content"):
         _write(storage, [rows, rows])
     assert pq.read_table(io.BytesIO(storage.read(PATH))).num_rows == 1

@@ -162,7 +162,7 @@ def test_a_value_is_one_of_the_columns_type(
     assert row["min"] == row["max"] == expected
 
 
-def test_decimals_of_different_lengths_are_told_apart() -> None:
+def test_decimals_of_different_lengths_are_distinguished() -> None:
     table, kind = MadeUpTable("column_stats"), (T.DECIMAL, "10,2")
     stored = {"f": b"\x02", "g": b"\x01\x00", "h": b"\xff", "i": b"\x00\x80"}
     records = {
@@ -190,14 +190,14 @@ def test_decimals_of_different_lengths_are_told_apart() -> None:
         ("DecimalWrapper", Decimal("1.005"), None, pa.decimal128(10, 2)),
     ],
 )
-def test_what_cannot_be_one_of_the_columns_type_is_not_known(
+def test_a_bound_that_does_not_convert_to_the_columns_type_is_unknown(
     wrapper: str, stored: object, value_type: tuple[int, str | None] | None, column: pa.DataType
 ) -> None:
     """Never null bounds, which would say that the file holds no value."""
     assert _of_one(wrapper, stored, value_type, column) == []
 
 
-def test_a_number_that_became_text_lies_between_all_that_are_printed() -> None:
+def test_bounds_of_a_number_that_became_text_include_all_printed_forms() -> None:
     (row,) = _of_one("IntWrapper", 7, None, pa.string())
     assert row["min"] <= "7" <= row["max"]
     assert row["min"] <= "-1.5E-10" < "Infinity" < "NaN" < "true" <= row["max"] < "é"
@@ -224,19 +224,19 @@ def test_values_without_bounds_are_not_known(
 
 
 @pytest.mark.parametrize(
-    "told", [statistics(None, None, nullCount=None), statistics(None, None, valueCount=None)]
+    "counted", [statistics(None, None, nullCount=None), statistics(None, None, valueCount=None)]
 )
-def test_without_counts_nobody_knows_that_a_file_holds_no_value(told: Record) -> None:
+def test_without_counts_a_file_is_not_known_to_have_only_nulls(counted: Record) -> None:
     table = MadeUpTable("column_stats")
-    table.add(GROUP, {key("f"): told})
+    table.add(GROUP, {key("f"): counted})
     assert ColumnStatistics(table.open()).of_column(COLUMN, pa.int32()).num_rows == 0
 
 
 def test_a_count_is_not_known_if_one_record_lacks_it() -> None:
     table = MadeUpTable("column_stats")
     value = ("IntWrapper", 1)
-    lacking, told = statistics(value, value, nullCount=None), statistics(value, value)
-    table.add(GROUP, {key("f"): lacking}, {key("f"): told})
+    lacking, counted = statistics(value, value, nullCount=None), statistics(value, value)
+    table.add(GROUP, {key("f"): lacking}, {key("f"): counted})
     (row,) = ColumnStatistics(table.open()).of_column(COLUMN, pa.int32()).to_pylist()
     assert (row["null_count"], row["value_count"]) == (None, 20)
 
@@ -266,7 +266,7 @@ def _of_one(
     return rows
 
 
-def test_only_what_is_asked_for_is_told() -> None:
+def test_only_the_requested_columns_are_returned() -> None:
     """By column, by partition and by file; of all file groups."""
     table = MadeUpTable("column_stats")
     value = ("IntWrapper", 1)

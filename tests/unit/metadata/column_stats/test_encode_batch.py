@@ -163,13 +163,13 @@ def test_statistics_before_version_9_become_apaches_bytes(name: str, partition: 
     for key, record, value in apaches(name, partition):
         stored = record["ColumnStatsMetadata"]
         assert stored["valueType"] is None
-        column, of_what = stored["columnName"], stored["fileName"]
+        column, name_of = stored["columnName"], stored["fileName"]
         is_file = partition == "column_stats"
         kind = _COLUMNS.get(column, pa.string())
         low, high = (_of_wrapper(stored[bound], kind) for bound in ("minValue", "maxValue"))
-        told = {
-            "partition_path": partitions[of_what] if is_file else of_what,
-            "file_name": of_what if is_file else "",
+        row = {
+            "partition_path": partitions[name_of] if is_file else name_of,
+            "file_name": name_of if is_file else "",
             "min": low,
             "max": high,
             "null_count": stored["nullCount"],
@@ -177,7 +177,7 @@ def test_statistics_before_version_9_become_apaches_bytes(name: str, partition: 
             "size_bytes": stored["totalSize"],
             "uncompressed_bytes": stored["totalUncompressedSize"],
         }
-        statistics = pa.Table.from_pylist([told], statistics_batch_schema(kind))
+        statistics = pa.Table.from_pylist([row], statistics_batch_schema(kind))
         if is_file:
             changes = encode_column_batch(column, statistics, "V1")
         else:
@@ -244,16 +244,16 @@ def statistics(draw: st.DrawFn) -> pa.Table:
 
 @settings(deadline=None, max_examples=examples(60))
 @given(statistics(), st.sampled_from(["price", "pos.x", "größe"]))
-def test_what_was_written_is_read(told: pa.Table, column: str) -> None:
-    changes = encode_column_batch(column, told)
-    data_type = told.schema.field("min").type
+def test_what_was_written_is_read(batch: pa.Table, column: str) -> None:
+    changes = encode_column_batch(column, batch)
+    data_type = batch.schema.field("min").type
     metadata = written_table("column_stats", None, *([] if changes.is_empty else [changes]))
     found = ColumnStatistics(metadata).of_column(column, data_type)
     names = ["file_name", "min", "max", "null_count", "value_count"]
-    expected = told.select(names).cast(found.schema)
+    expected = batch.select(names).cast(found.schema)
     assert str(found.sort_by("file_name").to_pylist()) == str(expected.to_pylist())
-    if told.num_rows:
-        file = (told["partition_path"][0].as_py(), told["file_name"][0].as_py())
+    if batch.num_rows:
+        file = (batch["partition_path"][0].as_py(), batch["file_name"][0].as_py())
         gone = delete_column_statistics([column, "other"], [file])
         without = ColumnStatistics(written_table("column_stats", None, changes, gone))
         left = without.of_column(column, data_type).sort_by("file_name")

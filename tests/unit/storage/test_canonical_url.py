@@ -1,4 +1,4 @@
-"""What a url names, and what is told of a place that takes no files."""
+"""Canonical urls of storages, and the errors for unusable roots."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from lakemark.storage.storage import InvalidPath
     ],
     ids=lambda urls: urls[0],
 )
-def test_each_place_has_one_spelling(urls: list[str]) -> None:
+def test_each_root_has_one_canonical_url(urls: list[str]) -> None:
     assert len({canonical_url(url) for url in urls}) == 1
 
 
-def test_other_places_are_others(tmp_path: Path) -> None:
+def test_different_roots_have_different_canonical_urls(tmp_path: Path) -> None:
     urls = [
         "/lake/t",
         "/lake/t2",
@@ -40,7 +40,7 @@ def test_other_places_are_others(tmp_path: Path) -> None:
     assert len({canonical_url(url) for url in urls}) == len(urls)
 
 
-def test_a_link_is_the_place_that_it_leads_to(tmp_path: Path) -> None:
+def test_the_url_of_a_link_is_that_of_its_target(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "lake")
     assert canonical_url(f"{tmp_path}/link/t") == canonical_url(f"{tmp_path}/lake/t")
 
@@ -55,9 +55,7 @@ def test_a_link_is_the_place_that_it_leads_to(tmp_path: Path) -> None:
         ("gs://bucket/a/../t", InvalidPath),
     ],
 )
-def test_what_names_no_place_is_refused_as_when_it_is_opened(
-    url: str, error: type[Exception]
-) -> None:
+def test_an_invalid_url_is_refused_as_when_it_is_opened(url: str, error: type[Exception]) -> None:
     with pytest.raises(error) as named:
         canonical_url(url)
     with pytest.raises(error) as opened:
@@ -98,7 +96,7 @@ def test_plain_path_that_resembles_a_url_is_accepted(path: str) -> None:
     assert canonical_url(path).startswith("file:///")
 
 
-def test_a_place_that_takes_no_files_is_told_itself(tmp_path: Path) -> None:
+def test_an_unusable_root_is_named_in_the_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for root in (tmp_path / "file" / "table", Path("/proc/nothing")):
         with pytest.raises(InvalidConfig, match=f"^{root}: ") as raised:

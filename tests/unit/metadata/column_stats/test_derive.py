@@ -81,15 +81,16 @@ def assert_same(found: ColumnRanges, expected: ColumnRanges) -> None:
         assert found.value_counts[here] == expected.value_counts[there], name
 
 
-def test_the_footer_says_the_same_as_the_rows() -> None:
+def test_the_footer_gives_the_same_ranges_as_the_rows() -> None:
     rows = pa.table(COLUMNS | FLOATS)
     assert_same(ranges_of(stored(rows), rows.schema), ColumnRanges.of(rows, rows.schema.names))
 
 
-def test_rows_are_read_where_the_footer_may_not_tell() -> None:
-    told = pa.table({n: array for n, array in COLUMNS.items() if n != "longer_text"})
+def test_rows_are_read_where_the_footer_has_no_exact_statistics() -> None:
+    exact = pa.table({n: array for n, array in COLUMNS.items() if n != "longer_text"})
     assert_same(
-        ranges_of(without_rows(stored(told)), told.schema), ColumnRanges.of(told, told.schema.names)
+        ranges_of(without_rows(stored(exact)), exact.schema),
+        ColumnRanges.of(exact, exact.schema.names),
     )
     for name, array in FLOATS.items():
         rows = pa.table({name: array})
@@ -110,7 +111,7 @@ def test_a_column_that_came_later_or_was_widened_is_as_it_is_read() -> None:
     assert_same(ranges_of(stored(rows), schema), ColumnRanges.of(now, schema.names))
 
 
-def test_an_empty_file_holds_nothing() -> None:
+def test_an_empty_file_has_no_entries() -> None:
     rows = pa.table(COLUMNS).slice(0, 0)
     found = ranges_of(stored(rows), rows.schema)
     assert sum(found.value_counts) == 0
@@ -132,7 +133,7 @@ def test_texts_of_writers_that_may_cut_them_are_read(name: str) -> None:
 
 
 @pytest.mark.parametrize("log_format", ["avro", "parquet"])
-def test_the_rows_of_a_log_are_told(log_format: str) -> None:
+def test_the_ranges_of_a_log_are_those_of_its_rows(log_format: str) -> None:
     storage = new_storage()
     make_plain(storage)
     to = writer(storage, log_format)

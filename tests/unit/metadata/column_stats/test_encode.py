@@ -60,7 +60,7 @@ def test_few_and_many_records_are_the_same_bytes(
     assert len(few.written.keys) == 2 * VALUES.num_columns - 1
 
 
-def test_a_base_file_says_how_many_bytes_its_columns_take() -> None:
+def test_the_footer_of_a_base_file_has_the_sizes_of_its_columns() -> None:
     storage = new_storage()
     writer = BaseFileWriter(storage, "f", SCHEMA, {"type": "record", "name": "r", "fields": []},
                             RECORD_KEY, indexed=["ts"])  # fmt: skip
@@ -73,9 +73,9 @@ def test_a_base_file_says_how_many_bytes_its_columns_take() -> None:
         chunk = pq.read_metadata(stream).row_group(0).column(1)
     changes = encode_column_statistics([StatisticsEntry("p", "f", written)])
     ((_, record),) = decoded(changes.written)
-    told = record["ColumnStatsMetadata"]
-    assert told["totalSize"] == chunk.total_compressed_size > 0
-    assert told["totalUncompressedSize"] == chunk.total_uncompressed_size > 0
+    sizes = record["ColumnStatsMetadata"]
+    assert sizes["totalSize"] == chunk.total_compressed_size > 0
+    assert sizes["totalUncompressedSize"] == chunk.total_uncompressed_size > 0
     ((_, record),) = decoded(
         encode_partition_statistics([StatisticsEntry("p", "", written)]).written
     )
