@@ -94,6 +94,8 @@ def clock() -> ManualClock:
 LOCK_KINDS = (
     ("memory", LockProvider.STORAGE),
     ("s3", LockProvider.STORAGE),
+    ("gcs", LockProvider.STORAGE),
+    ("azure", LockProvider.STORAGE),
     ("local", LockProvider.STORAGE),
     ("local", LockProvider.FILE_SYSTEM),
     ("local", LockProvider.IN_PROCESS),
