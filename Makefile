@@ -15,7 +15,7 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv venv-spark35 java jars demo check format test test-oracle test-slow test-spark35 bench \
+.PHONY: help venv venv-spark35 java jars emulators demo check format test test-oracle test-slow test-spark35 bench \
         model test-deep mutants simulate test-matrix bench-read bench-merge bench-long-life site image \
         kafka-image lock clean
 .DELETE_ON_ERROR:
@@ -35,6 +35,9 @@ java: ## find Java 17 or 21, or install it (as root on Debian and Ubuntu)
 jars: venv java ## fetch the jars of the Kafka connector and of the broker, once; archive Spark's classes
 	$(BIN)/python -m streamer.toolchain jars
 	$(BIN)/python -m streamer.class_archive
+
+emulators: venv ## fetch emulators of Azure and GCS for the contract tests, once (npm and go)
+	$(BIN)/python -m tests.emulators
 
 $(VENV)/.installed: requirements/spark-4.0.lock
 	scripts/venv "$(PYTHON)" $(VENV) $< "$(UV)"

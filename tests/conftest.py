@@ -11,6 +11,7 @@ from tests.collection import check_marks_are_named, may_hold_wanted
 from tests.depth import DEPTH, SEED, examples
 
 pytest_plugins = [
+    "tests.fixtures.emulators",
     "tests.fixtures.kafka",
     "tests.fixtures.oracle",
     "tests.fixtures.quick_s3",

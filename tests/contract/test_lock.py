@@ -95,6 +95,8 @@ def clock() -> ManualClock:
 LOCK_KINDS = (
     ("memory", LockProviderName.STORAGE),
     ("s3", LockProviderName.STORAGE),
+    ("gcs", LockProviderName.STORAGE),
+    ("azure", LockProviderName.STORAGE),
     ("local", LockProviderName.STORAGE),
     ("local", LockProviderName.FILE_SYSTEM),
     ("local", LockProviderName.IN_PROCESS),
