@@ -164,7 +164,7 @@ def open(
 
     Other processes may write the table at the same time: a write takes the table's lock, keeps a
     heartbeat, and checks for conflicts. Streamers of the table should run with ``concurrency.mode:
-    multiple`` then, so that they keep heartbeats as well.
+    multi_writer`` then, so that they keep heartbeats as well.
 
     Args:
         path: a local path or a URL (``s3://bucket/orders``).
