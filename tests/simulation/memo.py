@@ -55,7 +55,7 @@ def _archived(block: LogBlock) -> Sequence[Record]:
 
 _KEPT: Mapping[str, Callable[..., Any]] = {
     "lakemark.config.table_properties.parse_properties": _properties,
-    "lakemark.timeline.timeline_store.decode_commit": lru_cache(_MOST)(decode_commit),
+    "lakemark.timeline.timeline_reader.decode_commit": lru_cache(_MOST)(decode_commit),
     "lakemark.timeline.layout.LayoutV1.parse": lru_cache(_MOST)(LayoutV1.parse),
     "lakemark.timeline.layout.LayoutV2.parse": lru_cache(_MOST)(LayoutV2.parse),
     "lakemark.timeline.archive_log._records": _archived,
