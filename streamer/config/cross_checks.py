@@ -151,7 +151,7 @@ def _tombstone_ordering(decode: DecodeConfig, table: TableConfig) -> Iterator[Pr
         yield Problem(setting, text)
     elif (schema := _schema(decode)) is not None and _has(schema, table.ordering[0]):
         try:
-            TombstoneOrdering.of(source, schema, table.ordering, decode.timestamp_unit)
+            TombstoneOrdering.for_table(source, schema, table.ordering, decode.timestamp_unit)
         except InvalidConfig as error:
             yield Problem(setting, str(error))
 

@@ -20,11 +20,11 @@ from lakemark.codec.avro_rows import decode_rows
 from lakemark.errors import CorruptData
 from tests.depth import examples
 from transforms.decode.avro import AvroDecoder
+from transforms.decode.avro_decoding import find_datum_fault
 from transforms.decode.avro_differences import column_types
 from transforms.decode.avro_framing import PlainFraming, WriterSchema, writer_schema
-from transforms.decode.avro_record import reason_against
 from transforms.decode.avro_references import StoredSchema
-from transforms.decode.decoded import Decoded
+from transforms.decode.decode_result import DecodeResult
 
 _DAY_US = 86_400_000_000
 _TIMES = st.integers(-719_162 * _DAY_US, 2_932_896 * _DAY_US)
@@ -140,7 +140,7 @@ def test_single_records_are_judged_as_columns_are_read(data: st.DataObject) -> N
         is_read = True
     except CorruptData:
         is_read = False
-    assert (reason_against(datum, schema.root) is None) is is_read
+    assert (find_datum_fault(datum, schema.root) is None) is is_read
 
 
 def _near(*places: int) -> st.SearchStrategy[int]:
@@ -231,7 +231,7 @@ def _schema(avro: dict[str, Any]) -> WriterSchema:
     return schema
 
 
-def _decode(avro: dict[str, Any], datums: list[bytes]) -> Decoded:
+def _decode(avro: dict[str, Any], datums: list[bytes]) -> DecodeResult:
     columns = column_types(_schema(avro).root.arrow)
     decoder = AvroDecoder(columns, framing=PlainFraming(StoredSchema(json.dumps(avro))))
     return decoder.decode(pa.array(datums, pa.binary()))

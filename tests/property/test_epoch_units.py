@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from transforms.decode.avro import AvroDecoder
 from transforms.decode.avro_framing import PlainFraming
 from transforms.decode.avro_references import StoredSchema
-from transforms.decode.decoded import Decoded
+from transforms.decode.decode_result import DecodeResult
 from transforms.decode.decoder import EpochUnit
 from transforms.decode.json import JsonDecoder
 
@@ -35,12 +35,12 @@ FIRST_US, END_US = -62_135_596_800_000_000, 253_402_300_800_000_000
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 
 
-def read_json(epochs: list[int], unit: EpochUnit) -> Decoded:
+def read_json(epochs: list[int], unit: EpochUnit) -> DecodeResult:
     values = [json.dumps({"at": epoch}).encode() for epoch in epochs]
     return JsonDecoder(COLUMNS, epoch_unit=unit).decode(pa.array(values, pa.binary()))
 
 
-def read_avro(epochs: list[int], unit: EpochUnit) -> Decoded:
+def read_avro(epochs: list[int], unit: EpochUnit) -> DecodeResult:
     parsed, values = fastavro.parse_schema(AVRO), []
     for epoch in epochs:
         body = BytesIO()
@@ -74,7 +74,9 @@ def near(unit: EpochUnit) -> st.SearchStrategy[int]:
 @given(data=st.data())
 @example(data=None)
 def test_epoch_becomes_the_microsecond_it_lies_in_or_a_dead_letter(
-    read: Callable[[list[int], EpochUnit], Decoded], unit: EpochUnit, data: st.DataObject | None
+    read: Callable[[list[int], EpochUnit], DecodeResult],
+    unit: EpochUnit,
+    data: st.DataObject | None,
 ) -> None:
     edges = [-1, -1_000, -1_001, INT64_MIN, INT64_MAX]
     epochs = edges if data is None else data.draw(st.lists(near(unit), min_size=1, max_size=6))

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from tests.depth import examples
 from transforms.decode.base64_column import decode_base64
-from transforms.decode.decoded import Decoded
+from transforms.decode.decode_result import DecodeResult
 from transforms.decode.json import JsonDecoder
 
 TIMESTAMP = pa.timestamp("us", "UTC")
@@ -207,7 +207,7 @@ spelled_times = st.builds(
 )
 epochs = st.integers(-62_000_000_000_000, 253_000_000_000_000)
 
-fitting = {
+converter = {
     pa.string(): texts,
     pa.bool_(): st.booleans(),
     pa.int32(): st.integers(-(2**31), 2**31 - 1),
@@ -220,7 +220,7 @@ fitting = {
     pa.decimal128(10, 2): decimals,
     pa.decimal128(38, 20): decimals | st.decimals(places=18, allow_nan=False).map(str),
 }
-leaf_types = st.sampled_from(list(fitting))
+leaf_types = st.sampled_from(list(converter))
 anything = st.recursive(
     st.none()
     | st.booleans()
@@ -255,7 +255,7 @@ def values_of(wanted: pa.DataType, *, mostly: int = 12) -> st.SearchStrategy[obj
     elif pa.types.is_list(wanted):
         good = st.lists(values_of(wanted.value_type), max_size=3)
     else:
-        good = fitting[wanted]
+        good = converter[wanted]
     choices = st.integers(0, mostly)
     return choices.flatmap(
         lambda drawn: anything if drawn == 0 else st.none() if drawn == 1 else good
@@ -283,7 +283,7 @@ batches = schemas.flatmap(
 )
 
 
-def decode(decoder: JsonDecoder, values: list[bytes]) -> Decoded:
+def decode(decoder: JsonDecoder, values: list[bytes]) -> DecodeResult:
     decoded = decoder.decode(pa.array(values, pa.binary()))
     every = np.concatenate([decoded.accepted, decoded.rejected])
     assert sorted(every.tolist()) == list(range(len(values)))

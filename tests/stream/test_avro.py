@@ -23,7 +23,7 @@ from tests.fixtures.kafka import Kafka
 from tests.fixtures.schema_registry import Apicurio
 from tests.schema_registry import FaultyRegistry
 from transforms.decode.avro_references import Reference
-from transforms.decode.registry import (
+from transforms.decode.schema_registry import (
     RegistryRefused,
     RegistryUnavailable,
     SchemaNotFound,

@@ -27,14 +27,14 @@ def fold_aliases(rows: pa.Table, aliases: Mapping[str, str]) -> tuple[pa.Table, 
     for alias, name in aliases.items():
         own, other = rows.column(name).combine_chunks(), rows.column(alias).combine_chunks()
         for row in np.flatnonzero(_differ(own, other)).tolist():
-            conflicts.setdefault(row, different_values(name, alias))
+            conflicts.setdefault(row, conflict_reason(name, alias))
         if other.null_count < len(other):
             filled = pc.if_else(own.is_valid(), own, other) if own.null_count else own
             rows = rows.set_column(rows.schema.get_field_index(name), rows.field(name), filled)
     return rows.drop_columns(list(aliases)), conflicts
 
 
-def different_values(column: str, alias: str) -> str:
+def conflict_reason(column: str, alias: str) -> str:
     """Why a record is rejected that says two things of one column."""
     return f"column {column!r}: it has another value than its alias {alias!r}"
 

@@ -1,7 +1,7 @@
 """Kafka values that are Avro records, decoded into columns.
 
 Values are read by the schema that they were written with (``avro_framing``), all of one schema
-together and by columns, then put into the types of the table's columns (``avro_fitting``):
+together and by columns, then put into the types of the table's columns (``avro_conversion``):
 
 field absent from the schema   null
 int, long                      integers in range, floats (the nearest), decimals, timestamps (a long
@@ -37,10 +37,10 @@ from lakemark.codec.byte_strings import byte_strings
 from lakemark.errors import InvalidConfig
 from lakemark.schema.avro import to_avro
 from lakemark.schema.evolution import Path, Proposal, Sighting
-from transforms.decode.avro_decoding import AvroDecoding, differences, groups_of
+from transforms.decode.avro_decoding import AvroDecoding, differences, group_by_schema
 from transforms.decode.avro_differences import Differences
 from transforms.decode.avro_framing import Framing, WriterSchema
-from transforms.decode.decoded import Decoded
+from transforms.decode.decode_result import DecodeResult
 from transforms.decode.decoder import ColumnDecoder
 
 
@@ -65,7 +65,7 @@ class AvroDecoder(ColumnDecoder):
             message = f"column {path!r}: Avro is not decoded to {data_type}"
             raise InvalidConfig(message) from None
 
-    def decode(self, values: pa.Array | pa.ChunkedArray) -> Decoded:
+    def decode(self, values: pa.Array | pa.ChunkedArray) -> DecodeResult:
         """See ``ColumnDecoder``.
 
         Raises:
@@ -77,7 +77,7 @@ class AvroDecoder(ColumnDecoder):
             start += len(chunk)
         return decoding.finish()
 
-    def asked_by(self, values: pa.Array | pa.ChunkedArray) -> Proposal:
+    def propose_columns(self, values: pa.Array | pa.ChunkedArray) -> Proposal:
         """See ``ColumnDecoder``."""
         asked: set[Sighting] = set()
         for found in self._differences(values):
@@ -85,18 +85,18 @@ class AvroDecoder(ColumnDecoder):
                 asked |= found.unknown
             if self.policy.wider_values == "evolve":
                 asked |= found.wider
-        return self.policy.as_columns(asked)
+        return self.policy.to_columns(asked)
 
-    def wider_in(self, values: pa.Array | pa.ChunkedArray) -> set[Path]:
+    def find_wider_paths(self, values: pa.Array | pa.ChunkedArray) -> set[Path]:
         """See ``ColumnDecoder``."""
-        wider = (self.policy.as_columns(found.wider) for found in self._differences(values))
+        wider = (self.policy.to_columns(found.wider) for found in self._differences(values))
         return {path for sightings in wider for path, _ in sightings}
 
     def _differences(self, values: pa.Array | pa.ChunkedArray) -> list[Differences]:
         found: dict[str, Differences] = {}
         for chunk in _chunks(values):
             valid = chunk.is_valid().to_numpy(zero_copy_only=False).astype(np.bool_)
-            for group in groups_of(self, byte_strings(chunk), valid):
+            for group in group_by_schema(self, byte_strings(chunk), valid):
                 if isinstance(group.schema, WriterSchema):
                     found[group.schema.name] = differences(self, group.schema)
         return list(found.values())

@@ -10,21 +10,22 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lakemark.codec.avro_nodes import Node
 from lakemark.codec.avro_rows import decode_rows
+from lakemark.codec.avro_walk import BrokenDatum, Walk
 from lakemark.codec.byte_strings import ByteStrings, byte_strings
 from lakemark.errors import CorruptData
 from transforms.decode.aliases import fold_aliases
+from transforms.decode.avro_conversion import ColumnConverter, Mismatch
 from transforms.decode.avro_differences import (
     Differences,
     column_types,
     find_differences,
 )
-from transforms.decode.avro_fitting import Fitting, Misfit
-from transforms.decode.avro_framing import Group, WriterSchema
-from transforms.decode.avro_record import reason_against
-from transforms.decode.avro_rescue import rescued_texts
-from transforms.decode.decoded import Decoded, Indices
-from transforms.decode.new_columns import ColumnLimit
+from transforms.decode.avro_framing import SchemaGroup, WriterSchema
+from transforms.decode.avro_rescue import rescue_texts
+from transforms.decode.column_limit import ColumnLimit
+from transforms.decode.decode_result import DecodeResult, Indices
 
 if TYPE_CHECKING:
     from transforms.decode.avro import AvroDecoder
@@ -52,7 +53,9 @@ class _Fates:
     wider: dict[int, set[str]] = field(default_factory=dict)
 
 
-def groups_of(decoder: AvroDecoder, values: ByteStrings, valid: Mask) -> Iterator[Group]:
+def group_by_schema(
+    decoder: AvroDecoder, values: ByteStrings, valid: Mask
+) -> Iterator[SchemaGroup]:
     """Values that are not null or empty, by their writer's schema."""
     present = np.flatnonzero(valid & (values.lengths > 0))
     return decoder.framing.groups(values, present)
@@ -74,7 +77,7 @@ class AvroDecoding:
         self._tables: list[pa.Table] = []
         self._indices: list[Indices] = []
         self._reasons: dict[int, str] = {}
-        self._asking: list[Indices] = []
+        self._requesting: list[Indices] = []
         self._refusals: dict[int, str] = {}
 
     def add(self, chunk: pa.Array, start: int) -> None:
@@ -83,17 +86,17 @@ class AvroDecoding:
         valid: Mask = chunk.is_valid().to_numpy(zero_copy_only=False)
         for index in np.flatnonzero(~valid | (values.lengths == 0)).tolist():
             self._reasons[start + index] = f"the value is {'empty' if valid[index] else 'null'}"
-        for group in groups_of(self._decoder, values, valid):
+        for group in group_by_schema(self._decoder, values, valid):
             if isinstance(group.schema, str):
                 self._reject(group.indices + start, group.schema)
             else:
                 self._add_group(group.schema, values, group.indices, start)
 
-    def finish(self) -> Decoded:
+    def finish(self) -> DecodeResult:
         """Rows and rejects of all that was added, in its order."""
         rows = [self._decoder.rows_schema.empty_table(), *self._tables]
-        asking = np.unique(np.concatenate([np.empty(0, np.int64), *self._asking]))
-        return Decoded.of_parts(rows, self._indices, self._reasons, asking, self._refusals)
+        requesting = np.unique(np.concatenate([np.empty(0, np.int64), *self._requesting]))
+        return DecodeResult.concat(rows, self._indices, self._reasons, requesting, self._refusals)
 
     def _add_group(
         self, schema: WriterSchema, values: ByteStrings, indices: Indices, start: int
@@ -122,14 +125,14 @@ class AvroDecoding:
 
     def keep(self, rows: pa.Table, indices: Indices, found: Differences) -> None:
         """Take rows of the writer's columns; ``indices`` count from the input's first value."""
-        fitting = Fitting(self._decoder.epoch_unit)
-        columns = fitting.fitted(rows, self._schema)
-        fates = self._judged(fitting.misfits, indices)
+        converter = ColumnConverter(self._decoder.epoch_unit)
+        columns = converter.convert(rows, self._schema)
+        fates = self._judged(converter.mismatches, indices)
         if self._decoder.unknown_fields == "fail" and found.first_unknown is not None:
             reason = _undeclared(found.first_unknown, "fail")
             self._refusals.update(dict.fromkeys(indices.tolist(), reason))
         if self._asks(found):
-            self._asking.append(indices)
+            self._requesting.append(indices)
         if self._decoder.rescue_column is not None:
             rescued = self._rescued(rows, fates)
             columns = columns.append_column(self._decoder.rows_schema.field(-1), rescued)
@@ -158,38 +161,38 @@ class AvroDecoding:
             or (policy.wider_values == "evolve" and found.wider)
         )
 
-    def _judged(self, misfits: list[Misfit], indices: Indices) -> _Fates:
+    def _judged(self, mismatches: list[Mismatch], indices: Indices) -> _Fates:
         fates, wider_values = _Fates(), self._decoder.policy.wider_values
-        for misfit in misfits:
-            for row in np.flatnonzero(misfit.rows).tolist():
-                if misfit.is_wider and wider_values == "rescue" and not self._settles(misfit):
-                    fates.wider.setdefault(row, set()).add(misfit.column)
+        for mismatch in mismatches:
+            for row in np.flatnonzero(mismatch.rows).tolist():
+                if mismatch.is_wider and wider_values == "rescue" and not self._settles(mismatch):
+                    fates.wider.setdefault(row, set()).add(mismatch.column)
                     continue
-                fates.reasons.setdefault(row, misfit.reason)
-                if misfit.is_wider and wider_values == "fail":
-                    refusal = f"{misfit.reason}, and decode.wider_values is fail"
+                fates.reasons.setdefault(row, mismatch.reason)
+                if mismatch.is_wider and wider_values == "fail":
+                    refusal = f"{mismatch.reason}, and decode.wider_values is fail"
                     self._refusals.setdefault(int(indices[row]), refusal)
         return fates
 
-    def _settles(self, misfit: Misfit) -> bool:
+    def _settles(self, mismatch: Mismatch) -> bool:
         """Whether key, partition or order are made of the column, so that it must be there."""
         policy = self._decoder.policy
-        column = policy.aliases.get(misfit.column, misfit.column)
-        return any(name == column or name.startswith(f"{column}.") for name in policy.settled)
+        column = policy.aliases.get(mismatch.column, mismatch.column)
+        return any(name == column or name.startswith(f"{column}.") for name in policy.fixed_types)
 
     def _rescued(self, rows: pa.Table, fates: _Fates) -> pa.Array:
         """The rescue column; a time that no reader can name is a reason against its row."""
         if self._decoder.unknown_fields != "rescue" and not fates.wider:
             return pa.nulls(rows.num_rows, pa.string())
         own = column_types(rows.schema)
-        fitting = Fitting(self._decoder.epoch_unit)
-        spelled = fitting.fitted(rows, own)
-        for misfit in fitting.misfits:
-            for row in np.flatnonzero(misfit.rows).tolist():
-                fates.reasons.setdefault(row, f"unknown fields cannot be kept: {misfit.reason}")
+        converter = ColumnConverter(self._decoder.epoch_unit)
+        spelled = converter.convert(rows, own)
+        for mismatch in converter.mismatches:
+            for row in np.flatnonzero(mismatch.rows).tolist():
+                fates.reasons.setdefault(row, f"unknown fields cannot be kept: {mismatch.reason}")
         known = self._schema if self._decoder.unknown_fields == "rescue" else own
         whole = [fates.wider.get(row, ()) for row in range(rows.num_rows)]
-        return pa.array(rescued_texts(spelled, known, whole), pa.string())
+        return pa.array(rescue_texts(spelled, known, whole), pa.string())
 
 
 class _Block:
@@ -237,7 +240,7 @@ class _Block:
         """Reject the values that are broken and read the others."""
         readable = []
         for index in indices.tolist():
-            reason = reason_against(self._datum(index), self._schema.root)
+            reason = find_datum_fault(self._datum(index), self._schema.root)
             if reason is None:
                 readable.append(index)
             else:
@@ -257,6 +260,17 @@ class _Block:
         starts = self._values.offsets[:-1][indices] + self._header_bytes
         ends = self._values.offsets[1:][indices]
         return decode_rows(self._values.data, starts, ends, self._schema.avro, self._schema.name)
+
+
+def find_datum_fault(datum: bytes, root: Node) -> str | None:
+    """Return why bytes are not one record of a schema, or None if they are."""
+    walk = Walk(memoryview(datum), 0, len(datum))
+    try:
+        walk.over(root)
+        walk.over_end()
+    except BrokenDatum as broken:
+        return str(broken)
+    return None
 
 
 def _cut(indices: Indices, sizes: npt.NDArray[np.int64]) -> list[Indices]:

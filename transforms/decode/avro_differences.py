@@ -23,7 +23,7 @@ from lakemark.schema.evolution import (
     depth,
     dotted,
 )
-from transforms.decode.avro_fitting import is_widening
+from transforms.decode.avro_conversion import is_widening
 from transforms.decode.schema_policy import SchemaPolicy
 
 _KINDS = {
@@ -60,7 +60,7 @@ def find_differences(
     Args:
         writer: fields of its record.
         schema: the columns, aliases among them.
-        policy: names that are taken, columns whose type is settled.
+        policy: names that are taken, columns whose type is fixed_types.
     """
     search = _Search(policy)
     search.record(list(writer), list(schema), ())
@@ -97,7 +97,7 @@ class _Search:
             self._both(stored.value_type, wanted.value_type, (*path, ELEMENT))
         elif pa.types.is_map(stored) and pa.types.is_map(wanted):
             self._both(stored.item_type, wanted.item_type, (*path, ELEMENT))
-        elif is_widening(stored, wanted) and not self._policy.is_settled(path):
+        elif is_widening(stored, wanted) and not self._policy.has_fixed_type(path):
             is_long = stored == pa.int64()
             self.found.wider.add((path, ValueKind.LONG if is_long else ValueKind.DOUBLE))
 
@@ -116,7 +116,7 @@ class _Search:
         for other in siblings:
             if other.lower() == name.lower():
                 return f"field {name!r}: it differs from column {other!r} only by case"
-        return self._policy.taken_fault(path) or _type_fault(member)
+        return self._policy.reserved_name_fault(path) or _type_fault(member)
 
 
 def _type_fault(member: pa.Field) -> str | None:

@@ -22,8 +22,8 @@ from lakemark.codec.byte_strings import ByteStrings
 from lakemark.errors import HudiError
 from transforms.decode.avro_references import StoredSchema
 from transforms.decode.avro_sizes import RecordSizes
-from transforms.decode.decoded import Indices
-from transforms.decode.registry import SchemaNotFound, SchemaRegistry, known_schemas
+from transforms.decode.decode_result import Indices
+from transforms.decode.schema_registry import SchemaNotFound, SchemaRegistry, schema_cache
 
 #: What happens to records whose schema the registry does not know.
 UnknownSchema = Literal["reject", "fail"]
@@ -56,7 +56,7 @@ class WriterSchema:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class SchemaGroup:
     """Values of one schema, or without one.
 
     Attributes:
@@ -75,7 +75,7 @@ class Framing(ABC):
     header_bytes: ClassVar[int]
 
     @abstractmethod
-    def groups(self, values: ByteStrings, present: Indices) -> Iterator[Group]:
+    def groups(self, values: ByteStrings, present: Indices) -> Iterator[SchemaGroup]:
         """The values by their schema.
 
         Args:
@@ -88,7 +88,7 @@ class Framing(ABC):
         """
 
     @abstractmethod
-    def of_keys(self, field: str | None) -> Framing:
+    def for_keys(self, field: str | None) -> Framing:
         """The same for Kafka keys.
 
         Args:
@@ -112,11 +112,11 @@ class PlainFraming(Framing):
     key_stored: StoredSchema | None = None
     field: str | None = None
 
-    def groups(self, values: ByteStrings, present: Indices) -> Iterator[Group]:
+    def groups(self, values: ByteStrings, present: Indices) -> Iterator[SchemaGroup]:
         """One group of all."""
-        yield Group(writer_schema("the declared schema", self.stored, self.field), present)
+        yield SchemaGroup(writer_schema("the declared schema", self.stored, self.field), present)
 
-    def of_keys(self, field: str | None) -> Framing:
+    def for_keys(self, field: str | None) -> Framing:
         """See ``Framing``."""
         return replace(self, stored=self.key_stored or self.stored, field=field)
 
@@ -137,17 +137,17 @@ class ConfluentFraming(Framing):
     unknown: UnknownSchema = "reject"
     field: str | None = None
 
-    def groups(self, values: ByteStrings, present: Indices) -> Iterator[Group]:
+    def groups(self, values: ByteStrings, present: Indices) -> Iterator[SchemaGroup]:
         """A group for each id, and one of the values that have none."""
         is_framed = self._is_framed(values, present)
         if not is_framed.all():
-            yield Group(_NOT_FRAMED, present[~is_framed])
+            yield SchemaGroup(_NOT_FRAMED, present[~is_framed])
         framed = present[is_framed]
         ids = _ids(values, framed)
         for schema_id in np.unique(ids).tolist():
-            yield Group(self._schema(schema_id), framed[ids == schema_id])
+            yield SchemaGroup(self._schema(schema_id), framed[ids == schema_id])
 
-    def of_keys(self, field: str | None) -> Framing:
+    def for_keys(self, field: str | None) -> Framing:
         """See ``Framing``."""
         return replace(self, field=field)
 
@@ -160,7 +160,7 @@ class ConfluentFraming(Framing):
     def _schema(self, schema_id: int) -> WriterSchema | str:
         name = f"schema {schema_id}"
         try:
-            return writer_schema(name, known_schemas(self.registry).schema(schema_id), self.field)
+            return writer_schema(name, schema_cache(self.registry).schema(schema_id), self.field)
         except SchemaNotFound as error:
             if self.unknown == "fail":
                 raise

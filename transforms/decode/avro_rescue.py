@@ -16,7 +16,7 @@ from decimal import Decimal
 import pyarrow as pa
 
 
-def rescued_texts(
+def rescue_texts(
     rows: pa.Table, schema: pa.Schema, whole: Sequence[Collection[str]]
 ) -> list[str | None]:
     """What is rescued of each row.

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from lakemark.errors import InvalidConfig
 from lakemark.schema.evolution import Path, Proposal
-from transforms.decode.decoded import Decoded
+from transforms.decode.decode_result import DecodeResult
 from transforms.decode.schema_policy import SchemaPolicy, UnknownFields
 
 #: What an integer counts from 1970 where a timestamp is wanted.
@@ -84,19 +84,19 @@ class ColumnDecoder(ABC):
         """
 
     @abstractmethod
-    def decode(self, values: pa.Array | pa.ChunkedArray) -> Decoded:
+    def decode(self, values: pa.Array | pa.ChunkedArray) -> DecodeResult:
         """Decode a ``binary`` column; never fails on what is in it.
 
         Null values are rejected like empty ones.
         """
 
     @abstractmethod
-    def asked_by(self, values: pa.Array | pa.ChunkedArray) -> Proposal:
-        """What the schema must become to hold values that ask, see ``Decoded.asking``.
+    def propose_columns(self, values: pa.Array | pa.ChunkedArray) -> Proposal:
+        """What the schema must become to hold values that ask, see ``DecodeResult.requesting``.
 
         Of more columns than a table should have, enough to see that.
         """
 
     @abstractmethod
-    def wider_in(self, values: pa.Array | pa.ChunkedArray) -> set[Path]:
+    def find_wider_paths(self, values: pa.Array | pa.ChunkedArray) -> set[Path]:
         """The places where values hold numbers that would fit a wider type than their column's."""

@@ -24,8 +24,8 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from transforms.decode.base64_column import decode_base64
-from transforms.decode.calendar import outside_calendar, to_microseconds
 from transforms.decode.decoder import EpochUnit
+from transforms.decode.timestamps import find_out_of_range, to_microseconds
 
 
 class TimestampForm(Enum):
@@ -63,7 +63,7 @@ class BlockReader:
         """
         return self._convert(self.parse(values, forms, "ignore"), forms)
 
-    def read_what_was_inferred(self, parsed: pa.Table, values: pa.Array, forms: Forms) -> pa.Table:
+    def convert_inferred(self, parsed: pa.Table, values: pa.Array, forms: Forms) -> pa.Table:
         """The same rows, out of what ``parse`` returned with unknown fields in it."""
         known = parsed.select(self.schema.names)
         if known.schema.types == self._read_schema(forms).types:
@@ -109,7 +109,7 @@ class BlockReader:
         self, read: pa.Array, wanted: pa.DataType, forms: Iterator[TimestampForm]
     ) -> pa.Array:
         if pa.types.is_timestamp(wanted):
-            return _within_calendar(self._to_timestamps(read, next(forms)))
+            return _check_range(self._to_timestamps(read, next(forms)))
         if pa.types.is_struct(wanted):
             children = [self._to_column(read.field(i), f.type, forms) for i, f in enumerate(wanted)]
             return pa.StructArray.from_arrays(children, fields=list(wanted), mask=read.is_null())
@@ -122,7 +122,7 @@ class BlockReader:
                 mask=read.is_null() if read.null_count else None,
             )
         if pa.types.is_date32(wanted):
-            return _within_calendar(read.cast(wanted))
+            return _check_range(read.cast(wanted))
         if pa.types.is_float32(wanted):
             return _to_float(read)
         if pa.types.is_decimal(wanted):
@@ -198,9 +198,9 @@ def _parse_long_fractions(texts: pa.Array) -> pa.Array:
     return pc.coalesce(zoned, pc.assume_timezone(naive, "UTC"))
 
 
-def _within_calendar(times: pa.Array) -> pa.Array:
+def _check_range(times: pa.Array) -> pa.Array:
     """``times`` itself, when all lie in the years 1 to 9999."""
-    if outside_calendar(times) is not None:
+    if find_out_of_range(times) is not None:
         message = "a date or timestamp lies outside the years 1 to 9999"
         raise ValueError(message)
     return times

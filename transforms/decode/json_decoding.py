@@ -14,16 +14,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from transforms.decode.aliases import fold_aliases
-from transforms.decode.decoded import Decoded, Indices
+from transforms.decode.decode_result import DecodeResult, Indices
 from transforms.decode.json_block import BlockReader, Forms, TimestampForm, count_timestamps
+from transforms.decode.json_inspection import Finding, RecordInspector, SeenForms, merge_forms
 from transforms.decode.json_overflow import find_possible_overflows
-from transforms.decode.json_policy import Judge
-from transforms.decode.json_record import Finding, RecordInspector, SeenForms, merge_forms
+from transforms.decode.json_policy import RecordPolicy
 from transforms.decode.json_rescue import (
     count_unknown,
     find_unknown,
     holds_something,
-    is_given,
+    is_not_null,
     is_shallow,
     known_fields,
     unknown_fields,
@@ -63,7 +63,7 @@ class JsonDecoding:
         self._unknown_fields = decoder.unknown_fields
         self._reader = BlockReader(schema, decoder.epoch_unit)
         self._inspector = RecordInspector(schema)
-        self._judge = Judge(schema, decoder.unknown_fields, decoder.policy)
+        self._record_policy = RecordPolicy(schema, decoder.unknown_fields, decoder.policy)
         self._forms: Forms = (TimestampForm.ISO,) * sum(
             count_timestamps(field.type) for field in schema
         )
@@ -83,13 +83,16 @@ class JsonDecoding:
         for begin, end in _blocks(values):
             self._add_block(values[begin:end], start + indices[begin:end])
 
-    def finish(self) -> Decoded:
+    def finish(self) -> DecodeResult:
         """Rows and rejects of all that was added, in its order."""
         if self._narrowed:
             self._read_narrowed()
         rows = [self._decoder.rows_schema.empty_table(), *self._tables]
-        asking, refusals = np.array(sorted(self._judge.asking), np.int64), self._judge.refusals
-        return Decoded.of_parts(rows, self._indices, self._reasons, asking, refusals)
+        requesting, refusals = (
+            np.array(sorted(self._record_policy.requesting), np.int64),
+            self._record_policy.refusals,
+        )
+        return DecodeResult.concat(rows, self._indices, self._reasons, requesting, refusals)
 
     def _add_block(self, values: pa.Array, indices: Indices) -> None:
         self._forms = self._sample_forms(values)
@@ -154,7 +157,9 @@ class JsonDecoding:
             with suppress(ValueError):
                 self._read(values, indices, (form,) * len(self._forms))
                 return
-        reason = self._judge.fault_in(value) or self._refusal(value, finding, error)
+        reason = self._record_policy.find_unknown_field_fault(value) or self._refusal(
+            value, finding, error
+        )
         self._turn_away(value, index, reason)
 
     def _read_known(self, values: pa.Array, indices: Indices, forms: Forms) -> None:
@@ -186,8 +191,8 @@ class JsonDecoding:
     def _turn_away(self, value: bytes, index: int, reason: str) -> None:
         """Reject a record, unless it only holds values that its columns are too narrow for."""
         verdict: pa.Schema | str = reason
-        if self._judge.allows_wider:
-            verdict = self._judge.narrowed(value, index, reason)
+        if self._record_policy.allows_wider:
+            verdict = self._record_policy.narrow_columns(value, index, reason)
         if isinstance(verdict, str):
             self._reasons[index] = verdict
             return
@@ -237,12 +242,12 @@ class JsonDecoding:
 
     def _read_with_unknown(self, values: pa.Array, forms: Forms) -> tuple[pa.Table, Indices]:
         """Rows of the known columns, and which of them may have unknown fields."""
-        counts = holds_something if self._unknown_fields == "evolve" else is_given
+        counts = holds_something if self._unknown_fields == "evolve" else is_not_null
         parsed = self._infer(values, forms)
         if parsed is not None:
             with suppress(RecursionError):
                 unknown = np.flatnonzero(find_unknown(parsed, self._schema, counts))
-                return self._reader.read_what_was_inferred(parsed, values, forms), unknown
+                return self._reader.convert_inferred(parsed, values, forms), unknown
         return self._reader.read(values, forms), np.arange(len(values))
 
     def _infer(self, values: pa.Array, forms: Forms) -> pa.Table | None:
@@ -265,7 +270,7 @@ class JsonDecoding:
         readable = np.ones(len(values), np.bool_)
         for position in suspects.tolist():
             index = int(indices[position])
-            reason = self._judge.reason_against(values[position].as_py(), index)
+            reason = self._record_policy.find_reject_reason(values[position].as_py(), index)
             if reason is not None:
                 self._reasons[index] = reason
                 readable[position] = False

@@ -39,7 +39,7 @@ import pyarrow as pa
 from lakemark.errors import InvalidConfig
 from lakemark.model.meta_columns import is_reserved
 from lakemark.schema.evolution import ELEMENT, MAX_EVOLVED_DEPTH, Path, dotted
-from transforms.decode.json_record import (
+from transforms.decode.json_inspection import (
     LongInteger,
     count_digits,
     read_decimal,

@@ -20,15 +20,15 @@ import pyarrow as pa
 from lakemark.errors import InvalidConfig
 from lakemark.schema.canonical import canonical
 from lakemark.schema.evolution import ELEMENT, MAX_EVOLVED_DEPTH, Path, ValueKind, depth, dotted
-from transforms.decode.aliases import different_values
-from transforms.decode.field_types import field_types
-from transforms.decode.json_record import (
+from transforms.decode.aliases import conflict_reason
+from transforms.decode.json_inspection import (
     RepeatingObject,
     read_integer,
     read_number,
     spell_out_infinity,
     to_object,
 )
+from transforms.decode.json_rescue import field_types
 from transforms.decode.schema_policy import SchemaPolicy
 
 _INT32 = range(-(2**31), 2**31)
@@ -48,7 +48,7 @@ _UNION_MEMBER = re.compile(r"member\d+")
 
 
 @dataclass(slots=True)
-class Misfits:
+class Mismatches:
     """What was found in one record.
 
     Attributes:
@@ -64,30 +64,30 @@ class Misfits:
     fault: str | None = None
 
 
-class MisfitFinder:
+class MismatchFinder:
     """Looks at single records, against one schema.
 
     Args:
         schema: columns of the records, aliases among them.
-        policy: names that are taken, columns whose type is settled.
+        policy: names that are taken, columns whose type is fixed_types.
     """
 
     def __init__(self, schema: pa.Schema, policy: SchemaPolicy) -> None:
         self._policy = policy
         self._types = field_types(schema)
 
-    def find(self, value: bytes) -> Misfits:
-        """The misfits of a record."""
-        found = Misfits()
+    def find(self, value: bytes) -> Mismatches:
+        """The mismatches of a record."""
+        found = Mismatches()
         try:
             record = _DECODER.decode(spell_out_infinity(value.decode()))
             if isinstance(record, dict):
                 self._search_object(record, self._types, (), found)
                 found.fault = found.fault or self._alias_conflict(record)
         except RecursionError:
-            return Misfits(fault="it is nested too deeply to look for unknown fields")
+            return Mismatches(fault="it is nested too deeply to look for unknown fields")
         except ValueError as error:
-            return Misfits(fault=f"it cannot be searched for unknown fields: {error}")
+            return Mismatches(fault=f"it cannot be searched for unknown fields: {error}")
         return found
 
     def _search_object(
@@ -95,7 +95,7 @@ class MisfitFinder:
         members: Mapping[str, object],
         known: Mapping[str, pa.DataType],
         path: Path,
-        to: Misfits,
+        to: Mismatches,
     ) -> None:
         for name, member in members.items():
             if member is None:
@@ -110,7 +110,7 @@ class MisfitFinder:
                 self._search_unknown(member, known, (*path, name), to)
                 to.fault = to.fault or _repetition(members, (*path, name))
 
-    def _search(self, value: object, known: pa.DataType, path: Path, to: Misfits) -> None:
+    def _search(self, value: object, known: pa.DataType, path: Path, to: Mismatches) -> None:
         if isinstance(value, dict) and pa.types.is_struct(known):
             types = field_types(known)
             self._search_object(value, types, path, to)
@@ -118,18 +118,18 @@ class MisfitFinder:
             for element in value:
                 if element is not None:
                     self._search(element, known.value_type, (*path, ELEMENT), to)
-        elif _is_beyond(value, known) and not self._policy.is_settled(path):
+        elif _is_beyond(value, known) and not self._policy.has_fixed_type(path):
             kind = _number_kind(value)
             if kind is not None:
                 to.wider.add((path, kind))
 
     def _search_unknown(
-        self, value: object, siblings: Mapping[str, pa.DataType], path: Path, to: Misfits
+        self, value: object, siblings: Mapping[str, pa.DataType], path: Path, to: Mismatches
     ) -> None:
         to.first_unknown = dotted(path) if to.first_unknown is None else to.first_unknown
         seen = _see(value, path, to)
         if seen:
-            clash = _case_clash(path[-1], siblings) or self._policy.taken_fault(path)
+            clash = _case_clash(path[-1], siblings) or self._policy.reserved_name_fault(path)
             to.fault = to.fault or clash or _name_fault(path)
             to.unknown |= seen
 
@@ -140,7 +140,7 @@ class MisfitFinder:
                 continue
             known = self._types[column]
             if _unknown_part(record[column], known) != _unknown_part(record[alias], known):
-                return different_values(column, alias)
+                return conflict_reason(column, alias)
         return None
 
 
@@ -167,7 +167,7 @@ def _is_beyond(value: object, known: pa.DataType) -> bool:
     return False
 
 
-def _see(value: object, path: Path, to: Misfits) -> set[tuple[Path, ValueKind]]:
+def _see(value: object, path: Path, to: Mismatches) -> set[tuple[Path, ValueKind]]:
     """What an unknown field holds, nothing when it holds nothing yet."""
     if depth(path) > MAX_EVOLVED_DEPTH:
         to.fault = to.fault or (
@@ -193,7 +193,7 @@ def _see(value: object, path: Path, to: Misfits) -> set[tuple[Path, ValueKind]]:
 
 
 def _see_object(
-    members: Mapping[str, object], path: Path, to: Misfits
+    members: Mapping[str, object], path: Path, to: Mismatches
 ) -> set[tuple[Path, ValueKind]]:
     seen: set[tuple[Path, ValueKind]] = set()
     names: list[str] = []

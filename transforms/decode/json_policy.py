@@ -16,20 +16,20 @@ from lakemark.schema.evolution import (
     dotted,
     evolve,
 )
-from transforms.decode.json_mismatches import MisfitFinder, Misfits
-from transforms.decode.json_record import RecordInspector
-from transforms.decode.new_columns import MAX_ADDED_COLUMNS, ColumnLimit
+from transforms.decode.column_limit import MAX_ADDED_COLUMNS, ColumnLimit
+from transforms.decode.json_inspection import RecordInspector
+from transforms.decode.json_mismatches import Mismatches, MismatchFinder
 from transforms.decode.schema_policy import SchemaPolicy, UnknownFields
 
 #: One for each set of columns that are too narrow for a record; records may have any of them.
 _KEPT_INSPECTORS = 256
 
 
-class Judge:
+class RecordPolicy:
     """Judges single records, and tells what they ask of the schema.
 
     Attributes:
-        asking: indices of the records that need another schema.
+        requesting: indices of the records that need another schema.
         refusals: by index, why records must stop the run if nothing else keeps them from being
             rows.
 
@@ -43,10 +43,10 @@ class Judge:
         self, schema: pa.Schema, unknown_fields: UnknownFields, policy: SchemaPolicy
     ) -> None:
         self._schema, self._unknown, self._policy = schema, unknown_fields, policy
-        self._finder = MisfitFinder(schema, policy)
+        self._finder = MismatchFinder(schema, policy)
         self._limit = ColumnLimit(schema, policy, MAX_ADDED_COLUMNS)
         self._inspectors: dict[Proposal, RecordInspector] = {}
-        self.asking: set[int] = set()
+        self.requesting: set[int] = set()
         self.refusals: dict[int, str] = {}
 
     @property
@@ -54,7 +54,7 @@ class Judge:
         """Whether a value that does not fit its column may have another fate than a reject's."""
         return self._policy.wider_values != "reject"
 
-    def reason_against(self, value: bytes, index: int) -> str | None:
+    def find_reject_reason(self, value: bytes, index: int) -> str | None:
         """Why a record with unknown fields is none; None when it is one for all that they say.
 
         Args:
@@ -63,11 +63,11 @@ class Judge:
         """
         return self._reason_against_unknown(self._finder.find(value), index)
 
-    def fault_in(self, value: bytes) -> str | None:
+    def find_unknown_field_fault(self, value: bytes) -> str | None:
         """Why some unknown field of a record can be no column, where it would become one."""
         return self._finder.find(value).fault if self._unknown == "evolve" else None
 
-    def narrowed(self, value: bytes, index: int, reason: str) -> pa.Schema | str:
+    def narrow_columns(self, value: bytes, index: int, reason: str) -> pa.Schema | str:
         """How to read a record that does not fit, or why it is none.
 
         Args:
@@ -89,10 +89,10 @@ class Judge:
         if self._policy.wider_values == "fail":
             self.refusals.setdefault(index, f"{reason}, and decode.wider_values is fail")
         else:
-            self.asking.add(index)
+            self.requesting.add(index)
         return reason
 
-    def asked_by(self, values: Iterable[bytes]) -> Proposal:
+    def propose_columns(self, values: Iterable[bytes]) -> Proposal:
         """What the schema would need to hold records that ask.
 
         Of records that ask for more than ``MAX_EVOLVED_COLUMNS``, enough to see that.
@@ -102,25 +102,25 @@ class Judge:
         for value in values:
             found = self._finder.find(value)
             if self._unknown == "evolve":
-                asked |= self._policy.as_columns(self._roomy(found.unknown))
+                asked |= self._policy.to_columns(self._roomy(found.unknown))
             if self._policy.wider_values == "evolve":
-                asked |= self._policy.as_columns(found.wider)
+                asked |= self._policy.to_columns(found.wider)
             if len(asked) > checked:
                 if column_count(evolve(self._schema, frozenset(asked))) > most:
                     break
                 checked = 2 * len(asked)
         return frozenset(asked)
 
-    def wider_in(self, values: Iterable[bytes]) -> set[Path]:
+    def find_wider_paths(self, values: Iterable[bytes]) -> set[Path]:
         """Places, by their columns' names, where records hold values wider than their column."""
-        found = [self._policy.as_columns(self._finder.find(value).wider) for value in values]
+        found = [self._policy.to_columns(self._finder.find(value).wider) for value in values]
         return {path for sightings in found for path, _ in sightings}
 
-    def _reason_against_unknown(self, found: Misfits, index: int) -> str | None:
+    def _reason_against_unknown(self, found: Mismatches, index: int) -> str | None:
         if self._unknown == "evolve":
             fault = found.fault or self._limit.fault(found.unknown)
             if fault is None and found.unknown:
-                self.asking.add(index)
+                self.requesting.add(index)
             return fault
         if self._unknown not in ("reject", "fail"):
             return None
@@ -142,7 +142,7 @@ class Judge:
         roomy = {ValueKind.INT: ValueKind.SHORT_LONG}
         return {(path, roomy.get(kind, kind)) for path, kind in found}
 
-    def _fits_wider(self, value: bytes, found: Misfits) -> bool:
+    def _fits_wider(self, value: bytes, found: Mismatches) -> bool:
         """Whether wider columns are all that the record lacks."""
         proposal = frozenset(found.wider)
         inspector = self._inspectors.get(proposal)

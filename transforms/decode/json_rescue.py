@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 import numpy as np
@@ -20,14 +20,18 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms.decode.field_types import field_types
-from transforms.decode.json_record import spell_out_infinity
+from transforms.decode.json_inspection import spell_out_infinity
 
 Mask = npt.NDArray[np.bool_]
 
 #: pyarrow infers the type of nested unknown fields by recursion, and dies of its stack at some
 #: tens of thousands of levels; a message can have half a million of them in one megabyte.
 _MAX_INFERRED_DEPTH = 1_000
+
+
+def field_types(fields: Iterable[pa.Field]) -> dict[str, pa.DataType]:
+    """Return the types of a schema's columns, or of a struct's fields, by name."""
+    return {field.name: field.type for field in fields}
 
 
 def is_shallow(values: pa.Array) -> bool:
@@ -40,7 +44,7 @@ def is_shallow(values: pa.Array) -> bool:
     return int(pc.max(brackets).as_py()) <= _MAX_INFERRED_DEPTH
 
 
-def is_given(read: pa.Array) -> Mask:
+def is_not_null(read: pa.Array) -> Mask:
     """Which values are not null."""
     given: Mask = read.is_valid().to_numpy(zero_copy_only=False)
     return given
@@ -52,15 +56,15 @@ def holds_something(read: pa.Array) -> Mask:
     if pa.types.is_struct(read.type):
         for number in range(read.type.num_fields):
             found |= holds_something(read.field(number))
-        return found & is_given(read)
+        return found & is_not_null(read)
     if pa.types.is_list(read.type):
         found[pc.list_parent_indices(read).to_numpy()[holds_something(read.values)]] = True
         return found
-    return is_given(read)
+    return is_not_null(read)
 
 
 def find_unknown(
-    parsed: pa.Table, schema: pa.Schema, counts: Callable[[pa.Array], Mask] = is_given
+    parsed: pa.Table, schema: pa.Schema, counts: Callable[[pa.Array], Mask] = is_not_null
 ) -> Mask:
     """Which rows have a field that counts and is not in ``schema``, at any depth."""
     types = field_types(schema)

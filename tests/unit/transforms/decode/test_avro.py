@@ -23,9 +23,9 @@ from transforms.decode.avro_framing import (
     writer_schema,
 )
 from transforms.decode.avro_references import Reference, StoredSchema
-from transforms.decode.decoded import Decoded
-from transforms.decode.registry import SchemaNotFound, SchemaRegistry
+from transforms.decode.decode_result import DecodeResult
 from transforms.decode.schema_policy import SchemaPolicy
+from transforms.decode.schema_registry import SchemaNotFound, SchemaRegistry
 from transforms.schema_text import parse_schema, print_schema
 
 EVOLVE = SchemaPolicy("evolve", "evolve")
@@ -49,7 +49,7 @@ def plain(avro: dict[str, Any]) -> PlainFraming:
 
 def decode_one(
     columns: dict[str, str], avro: dict[str, Any], value: object, **settings: Any
-) -> Decoded:
+) -> DecodeResult:
     decoder = AvroDecoder(parse_schema(columns), framing=plain(avro), **settings)
     return decoder.decode(pa.array([encode(avro, value)]))
 
@@ -191,7 +191,7 @@ def test_a_field_that_is_always_null_is_no_column() -> None:
     decoded = decode_one({"id": "int"}, avro, value, policy=EVOLVE)
     assert decoded.rows.to_pylist() == [{"id": 1}]
     decoder = AvroDecoder(parse_schema({"id": "int"}), framing=plain(avro), policy=EVOLVE)
-    wide = evolve(decoder.schema, decoder.asked_by(pa.array([encode(avro, value)])))
+    wide = evolve(decoder.schema, decoder.propose_columns(pa.array([encode(avro, value)])))
     assert print_schema(wide) == {"id": "int", "home": "struct<zip:string>"}
 
 
@@ -214,8 +214,8 @@ def test_a_new_writer_schema_asks_for_its_columns_by_its_own_types() -> None:
     }
     values = pa.array([encode(new, value)])
     decoder = AvroDecoder(parse_schema({"id": "int"}), framing=plain(new), policy=EVOLVE)
-    assert decoder.decode(values).asking.tolist() == [0]
-    wide = evolve(decoder.schema, decoder.asked_by(values))
+    assert decoder.decode(values).requesting.tolist() == [0]
+    wide = evolve(decoder.schema, decoder.propose_columns(values))
     assert print_schema(wide.remove(wide.get_field_index("tags"))) == {
         "id": "bigint",
         "at": "timestamp",
@@ -227,7 +227,7 @@ def test_a_new_writer_schema_asks_for_its_columns_by_its_own_types() -> None:
         pa.string(), pa.list_(pa.field("element", pa.int32()))
     )
     again = AvroDecoder(wide, framing=plain(new), policy=EVOLVE).decode(values)
-    assert not len(again.asking)
+    assert not len(again.requesting)
     assert again.rows.column("price")[0].as_py() == value["price"]
 
 
@@ -235,7 +235,7 @@ def test_schema_that_would_add_too_many_columns_rejects_its_records() -> None:
     names = [f"c{n}" for n in range(2_100)]
     wide = record(id="int", **dict.fromkeys(names, "int"))
     decoded = decode_one({"id": "int"}, wide, {"id": 1, **dict.fromkeys(names, 1)}, policy=EVOLVE)
-    assert not len(decoded.asking)
+    assert not len(decoded.requesting)
     (reason,) = decoded.reasons
     assert "its unknown fields would add 2100 columns, more than the 1999" in reason
 
@@ -268,8 +268,8 @@ def test_unknown_fields_and_wider_values_go_by_the_policy() -> None:
     assert "'home.floor' is not declared" in failing.refusals[0]
     wide = decode_one(columns, avro, value, policy=SchemaPolicy("ignore", "fail"))
     assert "decode.wider_values is fail" in wide.refusals[0]
-    settled = SchemaPolicy("rescue", "rescue", settled=frozenset({"id"}))
-    kept = decode_one(columns, avro, value, rescue_column="_r", policy=settled)
+    fixed_types = SchemaPolicy("rescue", "rescue", fixed_types=frozenset({"id"}))
+    kept = decode_one(columns, avro, value, rescue_column="_r", policy=fixed_types)
     assert "does not hold" in kept.reasons[0]
 
 

@@ -9,11 +9,11 @@ from threading import Timer
 import pytest
 
 from tests.schema_registry import FaultyRegistry
-from transforms.decode.registry import (
-    KnownSchemas,
-    RegistryAccess,
+from transforms.decode.schema_registry import (
+    RegistryCredentials,
     RegistryRefused,
     RegistryUnavailable,
+    SchemaCache,
     SchemaNotFound,
     SchemaRegistry,
 )
@@ -41,19 +41,19 @@ def test_one_that_is_down_is_asked_again_until_it_is_up(server: FaultyRegistry) 
 def test_one_that_stays_down_ends_in_an_error_that_may_pass(server: FaultyRegistry) -> None:
     server.stop()
     with pytest.raises(RegistryUnavailable, match=r"does not answer .* check decode.schema_reg"):
-        SchemaRegistry(server.url, patience_s=0.3).schema(1)
+        SchemaRegistry(server.url, retry_timeout_s=0.3).schema(1)
 
 
 def test_credentials_are_sent_and_never_shown(server: FaultyRegistry) -> None:
     server.require("reader", "hidden")
-    access = RegistryAccess("reader", "hidden")
+    access = RegistryCredentials("reader", "hidden")
     assert SchemaRegistry(server.url, access).schema(1).text == TEXT
     assert "hidden" not in repr(SchemaRegistry(server.url, access))
     with pytest.raises(RegistryRefused, match="status 401; check the credentials") as refused:
-        SchemaRegistry(server.url, RegistryAccess("reader", "wrong!")).schema(1)
+        SchemaRegistry(server.url, RegistryCredentials("reader", "wrong!")).schema(1)
     assert "wrong!" not in str(refused.value)
     server.sign_in = "Bearer abc"
-    assert SchemaRegistry(server.url, RegistryAccess(token="abc")).schema(1).text == TEXT
+    assert SchemaRegistry(server.url, RegistryCredentials(token="abc")).schema(1).text == TEXT
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_credentials_follow_no_redirect_to_another_server(server: FaultyRegistry
     with FaultyRegistry() as moved:
         moved.moved_to = server.url
         with pytest.raises(RegistryRefused, match="status 302"):
-            SchemaRegistry(moved.url, RegistryAccess(token="abc")).schema(1)
+            SchemaRegistry(moved.url, RegistryCredentials(token="abc")).schema(1)
     assert not server.asked
 
 
@@ -88,7 +88,7 @@ def test_an_id_that_is_missing_is_asked_for_again_only_after_a_while(
     server: FaultyRegistry,
 ) -> None:
     now = 0.0
-    known = KnownSchemas(SchemaRegistry(server.url), lambda: now)
+    known = SchemaCache(SchemaRegistry(server.url), lambda: now)
     for _ in range(2):
         with pytest.raises(SchemaNotFound, match="has no schemas/ids/9"):
             known.schema(9)
@@ -103,7 +103,7 @@ def test_no_number_of_ids_that_are_missing_keeps_the_registry_busy(
     server: FaultyRegistry,
 ) -> None:
     now = 0.0
-    known = KnownSchemas(SchemaRegistry(server.url), lambda: now)
+    known = SchemaCache(SchemaRegistry(server.url), lambda: now)
     known.schema(1)
     for schema_id in range(100, 1200):
         with pytest.raises(SchemaNotFound):

@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakemark.schema.promotion import promote
-from transforms.decode.calendar import outside_calendar, to_microseconds
 from transforms.decode.decoder import EpochUnit
+from transforms.decode.timestamps import find_out_of_range, to_microseconds
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 Rows: TypeAlias = npt.NDArray[np.intp]
@@ -28,7 +28,7 @@ _INT32_MIN, _INT32_MAX = -(2**31), 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Misfit:
+class Mismatch:
     """Values of one place that their column does not hold.
 
     Attributes:
@@ -44,19 +44,19 @@ class Misfit:
     is_wider: bool
 
 
-class Fitting:
+class ColumnConverter:
     """Puts rows of one writer schema into columns.
 
     Attributes:
-        misfits: what did not fit.
+        mismatches: what did not fit.
     """
 
     def __init__(self, epoch_unit: EpochUnit) -> None:
         self._epoch_unit = epoch_unit
-        self.misfits: list[Misfit] = []
+        self.mismatches: list[Mismatch] = []
         self._row_count = 0
 
-    def fitted(self, rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    def convert(self, rows: pa.Table, schema: pa.Schema) -> pa.Table:
         """The columns of a schema; see the module."""
         self._row_count = rows.num_rows
         numbers = np.arange(rows.num_rows)
@@ -147,7 +147,7 @@ class Fitting:
         if stored == wanted:
             fault = "a date or timestamp lies outside the years 1 to 9999"
         reason = f"column {'.'.join(path)!r}: {fault}"
-        self.misfits.append(Misfit(found, column, reason, is_wider))
+        self.mismatches.append(Mismatch(found, column, reason, is_wider))
 
 
 def is_widening(stored: pa.DataType, wanted: pa.DataType) -> bool:
@@ -171,7 +171,7 @@ def _leaf(values: pa.Array, wanted: pa.DataType, unit: EpochUnit) -> pa.Array:
     if stored != wanted:
         values = _converted(values, wanted, unit)
     if pa.types.is_date32(wanted) or pa.types.is_timestamp(wanted):
-        outside = outside_calendar(values)
+        outside = find_out_of_range(values)
         if outside is not None:
             values = pc.if_else(outside, pa.scalar(None, wanted), values)
     return values

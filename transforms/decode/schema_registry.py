@@ -64,7 +64,7 @@ class SchemaNotFound(RegistryError, Permanent):
 
 
 @dataclass(frozen=True, slots=True)
-class RegistryAccess:
+class RegistryCredentials:
     """What a registry asks of its clients; printing it shows nothing of them.
 
     Attributes:
@@ -110,7 +110,7 @@ class RegistryAccess:
         return context
 
 
-_OPEN = RegistryAccess()
+_OPEN = RegistryCredentials()
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,12 +120,12 @@ class SchemaRegistry:
     Attributes:
         url: where it answers, ``http`` or ``https``.
         access: what it asks of its clients.
-        patience_s: how long one that does not answer is asked again.
+        retry_timeout_s: how long one that does not answer is asked again.
     """
 
     url: str
-    access: RegistryAccess = _OPEN
-    patience_s: float = 30.0
+    access: RegistryCredentials = _OPEN
+    retry_timeout_s: float = 30.0
 
     def schema(self, schema_id: int) -> StoredSchema:
         """The schema of an id, and those that it refers to.
@@ -177,7 +177,7 @@ class SchemaRegistry:
 
     def _ask(self, path: str) -> Mapping[str, object]:
         """The answer to a question, asked again while nobody answers."""
-        deadline = time.monotonic() + self.patience_s
+        deadline = time.monotonic() + self.retry_timeout_s
         wait_s = 0.1
         while True:
             try:
@@ -185,7 +185,7 @@ class SchemaRegistry:
             except RegistryUnavailable as unavailable:
                 if time.monotonic() + wait_s > deadline:
                     raise
-                _LOG.warning("%s; asking again in %.1f s", unavailable, wait_s)
+                _LOG.warning("%s; requesting again in %.1f s", unavailable, wait_s)
             time.sleep(wait_s)
             wait_s = min(2 * wait_s, 5.0)
 
@@ -276,7 +276,7 @@ def _error_code(error: urllib.error.HTTPError) -> object:
     return answer.get("error_code") if isinstance(answer, dict) else None
 
 
-class KnownSchemas:
+class SchemaCache:
     """What a process knows of one registry; may be asked from any thread.
 
     What is there is asked for once: an id stands for the same schema for ever. What is not there
@@ -328,6 +328,6 @@ class KnownSchemas:
 
 
 @lru_cache(maxsize=64)
-def known_schemas(registry: SchemaRegistry) -> KnownSchemas:
+def schema_cache(registry: SchemaRegistry) -> SchemaCache:
     """What this process knows of a registry."""
-    return KnownSchemas(registry)
+    return SchemaCache(registry)

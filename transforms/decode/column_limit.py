@@ -31,14 +31,14 @@ class ColumnLimit:
     ) -> None:
         self._schema, self._policy = schema, policy
         self._columns = column_count(schema)
-        room = MAX_EVOLVED_COLUMNS - self._columns - len(policy.taken)
+        room = MAX_EVOLVED_COLUMNS - self._columns - len(policy.reserved_names)
         self._allowed = max(0, min(max_added, room))
 
     def fault(self, unknown: Set[Sighting]) -> str | None:
         """Why the unknown fields of a record are too many; None if they are not."""
         if len(unknown) <= self._allowed:  # no sighting adds more than one column
             return None
-        wanted = evolve(self._schema, self._policy.as_columns(unknown))
+        wanted = evolve(self._schema, self._policy.to_columns(unknown))
         added = column_count(wanted) - self._columns
         if added <= self._allowed:
             return None

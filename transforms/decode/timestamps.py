@@ -9,7 +9,7 @@ _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 _DAY_US = 86_400_000_000
 
 
-def outside_calendar(times: pa.Array) -> pa.Array | None:
+def find_out_of_range(times: pa.Array) -> pa.Array | None:
     """Which dates or timestamps (in microseconds) lie outside; None when all lie within."""
     first, last, numbers = _FIRST_DAY, _LAST_DAY, pa.int32()
     if not pa.types.is_date32(times.type):
