@@ -35,8 +35,8 @@ Mask = npt.NDArray[np.bool_]
 _NO_REQUEST = SchemaRequest()
 
 _AMBIGUOUS_KEY = (
-    f"the record key is ambiguous: a part of it is the text {NULL_PART} or {EMPTY_PART}, or spells "
-    "',field:' of the next part, and Apache Hudi gives the same key to other values"
+    f"the record key is ambiguous: a part of it is the text {NULL_PART} or {EMPTY_PART}, or "
+    "contains ',field:' of the next part, and Apache Hudi gives the same key to other values"
 )
 _UNKNOWN_OPERATION = f"column {OPERATION!r}: not one of {', '.join(OPERATIONS)}"
 

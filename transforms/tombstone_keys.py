@@ -64,7 +64,7 @@ class TombstoneKeyDecoder:
             kind: the encoding of the Kafka keys.
             values: the decoder of the values.
             keys: configuration of record keys and partition paths.
-            ordering_field: a field that JSON keys have besides those of record key and partition.
+            ordering_field: a field for ordering that JSON keys have in addition to the key fields.
 
         Raises:
             InvalidConfig: keys of this kind cannot identify a row of this table.

@@ -26,7 +26,7 @@ from transforms.decode.avro_framing import (
     Framing,
     PlainFraming,
     WriterSchema,
-    writer_schema,
+    load_writer_schema,
 )
 from transforms.decode.avro_references import StoredSchema
 from transforms.decode.schema_policy import SchemaPolicy
@@ -266,9 +266,9 @@ class AvroDecodeConfig(DecodeConfig):
         name, stored = "decode.writer_schema", StoredSchema(self.writer_schema or "")
         if self.schema_registry is not None:
             subject = self.subject or f"{topic}-value"
-            stored = self.schema_registry.registry().newest(subject)
+            stored = self.schema_registry.registry().latest(subject)
             name = f"the newest schema of subject {subject}"
-        schema = writer_schema(name, stored, None)
+        schema = load_writer_schema(name, stored, None)
         if isinstance(schema, str):
             raise InvalidConfig(schema)
         return schema

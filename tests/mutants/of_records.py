@@ -94,7 +94,7 @@ OF_RECORDS = (
         "transforms/change_builder.py",
         "_Fault(_to_mask(generator.find_ambiguous_keys(rows)), _AMBIGUOUS_KEY, Stage.KEY),",
         "",
-        "two rows whose composite keys are spelled alike replace each other",
+        "two rows with equal texts of composite keys replace each other",
         _CHANGES,
     ),
     Mutant(
@@ -218,7 +218,7 @@ OF_RECORDS = (
     ),
     Mutant(
         "transforms/decode/avro_framing.py",
-        '            if self.unknown == "fail":\n',
+        '            if self.unknown_schema == "fail":\n',
         "            if False:\n",
         "records of an unknown schema go to the dead letters although the run should stop",
         _AVRO,
@@ -241,7 +241,7 @@ OF_RECORDS = (
         "transforms/decode/avro_conversion.py",
         "or (stored.tz is not None and wanted.tz is None):",
         "or False:",
-        "a moment becomes a local time without anybody being told",
+        "a timestamp with a zone becomes a local one without an error",
         _AVRO,
     ),
     Mutant(

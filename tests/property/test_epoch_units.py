@@ -1,4 +1,4 @@
-"""Integers since 1970 as timestamps, in each unit, of both decoders, against exact fractions."""
+"""Integer timestamps in each unit, in both decoders, compared with exact fractions."""
 
 from __future__ import annotations
 
@@ -52,16 +52,16 @@ def read_avro(epochs: list[int], unit: EpochUnit) -> DecodeResult:
 
 
 def microsecond_of(epoch: int, unit: EpochUnit) -> int | None:
-    """The microsecond that a time lies in; None if no reader can name its year."""
+    """Return the time rounded down to microseconds; None outside the years 1 to 9999."""
     microsecond = epoch * MICROSECONDS[unit] // 1
     return microsecond if FIRST_US <= microsecond < END_US else None
 
 
 def near(unit: EpochUnit) -> st.SearchStrategy[int]:
-    """Integers around the places where a conversion may round wrongly or overflow."""
+    """Draw integers near values at which a conversion may round wrongly or overflow."""
     scale = MICROSECONDS[unit]
-    places = [0, FIRST_US, END_US, INT64_MIN, INT64_MAX]
-    centres = [0, INT64_MIN, INT64_MAX, *(int(place / scale) for place in places)]
+    limits = [0, FIRST_US, END_US, INT64_MIN, INT64_MAX]
+    centres = [0, INT64_MIN, INT64_MAX, *(int(limit / scale) for limit in limits)]
     steps = st.integers(-2_001, 2_001) | st.integers(-2, 2)
     around = st.builds(lambda centre, step: centre + step, st.sampled_from(centres), steps)
     return (around | st.integers(INT64_MIN, INT64_MAX)).map(
@@ -73,7 +73,7 @@ def near(unit: EpochUnit) -> st.SearchStrategy[int]:
 @pytest.mark.parametrize("unit", get_args(EpochUnit))
 @given(data=st.data())
 @example(data=None)
-def test_epoch_becomes_the_microsecond_it_lies_in_or_a_dead_letter(
+def test_epoch_is_rounded_down_to_microseconds_or_becomes_a_dead_letter(
     read: Callable[[list[int], EpochUnit], DecodeResult],
     unit: EpochUnit,
     data: st.DataObject | None,
@@ -82,7 +82,7 @@ def test_epoch_becomes_the_microsecond_it_lies_in_or_a_dead_letter(
     epochs = edges if data is None else data.draw(st.lists(near(unit), min_size=1, max_size=6))
     decoded = read(epochs, unit)
     expected = {row: microsecond_of(epoch, unit) for row, epoch in enumerate(epochs)}
-    kept = {row: at for row, at in expected.items() if at is not None}
-    assert decoded.accepted.tolist() == list(kept)
-    assert decoded.rows.column("at").cast(pa.int64()).to_pylist() == list(kept.values())
+    accepted = {row: at for row, at in expected.items() if at is not None}
+    assert decoded.accepted.tolist() == list(accepted)
+    assert decoded.rows.column("at").cast(pa.int64()).to_pylist() == list(accepted.values())
     assert all(reason.startswith("column 'at': ") for reason in decoded.reasons)
