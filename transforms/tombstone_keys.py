@@ -113,16 +113,16 @@ class TombstoneKeyDecoder:
         schema = self.decoder.schema
         path = [name] if name in schema.names else name.split(".")
         aliases = self.decoder.policy.aliases
-        names = [path[0], *(alias for alias, column in aliases.items() if column == path[0])]
+        top_names = [path[0], *(alias for alias, column in aliases.items() if column == path[0])]
         keys = keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
         keys = keys.cast(pa.binary())
         if isinstance(self.decoder, AvroDecoder):
-            return _find_absent_in_avro(self.decoder, keys, [[name, *path[1:]] for name in names])
+            return _find_absent_in_avro(self.decoder, keys, [[top, *path[1:]] for top in top_names])
         if len(path) == 1:
-            absent: Mask = ~np.any([find_present(keys, name) for name in names], axis=0)
+            absent: Mask = ~np.any([find_present(keys, top) for top in top_names], axis=0)
             return absent
         objects = [_JSON.decode(key.decode()) for key in keys.to_pylist()]
-        paths = [[name, *path[1:]] for name in names]
+        paths = [[top, *path[1:]] for top in top_names]
         return np.array(
             [not any(_has_field(one, path) for path in paths) for one in objects], np.bool_
         )

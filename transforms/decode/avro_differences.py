@@ -63,9 +63,9 @@ def find_differences(
         schema: the columns, aliases included.
         policy: contains reserved names and columns of fixed types.
     """
-    search = _Search(policy)
-    search.compare_records(list(writer), list(schema), ())
-    return search.found
+    comparison = _SchemaComparison(policy)
+    comparison.compare_records(list(writer), list(schema), ())
+    return comparison.found
 
 
 def column_types(writer: Iterable[pa.Field]) -> pa.Schema:
@@ -77,7 +77,9 @@ def column_types(writer: Iterable[pa.Field]) -> pa.Schema:
     return canonical(pa.schema([_as_column(member) for member in writer]))
 
 
-class _Search:
+class _SchemaComparison:
+    """Collects the differences between a writer's schema and columns."""
+
     def __init__(self, policy: SchemaPolicy) -> None:
         self._policy = policy
         self.found = Differences()
