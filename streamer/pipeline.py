@@ -69,7 +69,7 @@ from transforms.decode.decoder import ColumnDecoder
 from transforms.decode.json import JsonDecoder
 from transforms.decode.json_inference import infer_schema
 from transforms.decode.schema_policy import SchemaPolicy
-from transforms.kafka_changes import ToChanges
+from transforms.record_converter import RecordConverter
 from transforms.rejects import REJECTS_SCHEMA
 
 _LOG = logging.getLogger(__name__)
@@ -158,25 +158,25 @@ def open_sink(config: PipelineConfig, source: KafkaSource) -> tuple[HudiSink, li
     index = BucketIndex(config.table.buckets, spec.record_key)
     coordination = coordination_of(config.concurrency)
     found = find_table(location, config.table.timeline_timezone, coordination)
-    to_changes = _to_changes(config, spec, _value_schema(config, source, found))
-    _check_roles(config, to_changes.table_schema, found)
+    converter = _record_converter(config, spec, _value_schema(config, source, found))
+    _check_roles(config, converter.table_schema, found)
     if found is None:
         source.start_checkpoint(None)  # an unreadable topic must not leave an empty table behind
     else:
         check_partial_rows(found, config.table.partial_update)
-        columns, policy = to_changes.table_schema, config.decode.policy()
+        columns, policy = converter.table_schema, config.decode.policy()
         keys = _check_found(config, found, spec, index, columns, policy)
-        to_changes = replace(to_changes, key_generator=keys)
+        converter = replace(converter, key_generator=keys)
     letters = _find_dead_letters(config) if config.dead_letters.enabled else None
     # All checks are made before anything is created or removed.
     table = _ready(config, location, spec, found)
     rejects = None if letters is None else _dead_letters(config, *letters)
-    to_changes = to_changes.onto(columns_with(table, to_changes.table_schema))
+    converter = converter.for_table(columns_with(table, converter.table_schema))
     settings = WriterSettings(
         index, config.table.log_format, config.table.merger, config.table.metadata_table
     )
-    rows = TableWriter(table, to_changes.table_schema, settings)
-    prepare = PrepareChunk(to_changes, index, DEAD_LETTER_INDEX)
+    rows = TableWriter(table, converter.table_schema, settings)
+    prepare = PrepareChunk(converter, index, DEAD_LETTER_INDEX)
     bad = config.dead_letters
     limit = RejectLimit(bad.max_share, bad.tolerated) if rejects else NO_REJECTS
     rule = PartitionChange(config.table.partition_change)
@@ -335,7 +335,9 @@ def _report_reserved(names: Sequence[str], config: PipelineConfig) -> None:
         )
 
 
-def _to_changes(config: PipelineConfig, spec: TableSpec, values: pa.Schema) -> ToChanges:
+def _record_converter(
+    config: PipelineConfig, spec: TableSpec, values: pa.Schema
+) -> RecordConverter:
     decode, merging = config.decode, spec.merging
     keys = KeyGeneratorConfig(
         spec.record_key,
@@ -343,7 +345,7 @@ def _to_changes(config: PipelineConfig, spec: TableSpec, values: pa.Schema) -> T
         hive_style=spec.hive_style,
         url_encode=spec.url_encode,
     )
-    return ToChanges(
+    return RecordConverter(
         _decoder(decode, values),
         KeyGenerator(keys),
         () if merging.mode is MergeMode.COMMIT_TIME else merging.ordering_fields,

@@ -104,7 +104,9 @@ def remote_checks(config: PipelineConfig) -> Mapping[str, Check]:
     decode = config.decode
     if isinstance(decode, AvroDecodeConfig) and decode.schema_registry is not None:
         registry = decode.schema_registry.registry()
-        registry = replace(registry, patience_s=min(registry.patience_s, _REGISTRY_RETRY_TIMEOUT_S))
+        registry = replace(
+            registry, retry_timeout_s=min(registry.retry_timeout_s, _REGISTRY_RETRY_TIMEOUT_S)
+        )
         subject = decode.subject or f"{source.topic}-value"
         checks[f"schema registry {registry.url}"] = partial(registry.check, subject)
     return checks

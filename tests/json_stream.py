@@ -38,7 +38,7 @@ from sinks.hudi.prepare import PrepareChunk
 from sinks.hudi.sink import HudiSink, RejectLimit
 from transforms.decode.json import JsonDecoder
 from transforms.decode.schema_policy import SchemaPolicy
-from transforms.kafka_changes import ToChanges
+from transforms.record_converter import RecordConverter
 from transforms.rejects import REJECTS_SCHEMA
 from transforms.schema_text import parse_schema
 
@@ -130,7 +130,7 @@ class JsonStream:
         decoder = JsonDecoder(parse_schema(self.columns), self.rescue_column, policy=self.policy)
         keys = KeyGenerator(KeyGeneratorConfig(("id",), self.partition_by))
         ignoring = self.ignores_tombstones
-        to_changes = ToChanges(
+        converter = RecordConverter(
             decoder,
             keys,
             self.ordering,
@@ -141,15 +141,15 @@ class JsonStream:
         table = self.opened(self.location, spec, self.sharing)
         if table.schema is not None:
             own = without_meta_columns(table.schema)
-            to_changes = to_changes.onto(unite_schemas(own, to_changes.table_schema, ""))
+            converter = converter.for_table(unite_schemas(own, converter.table_schema, ""))
         settings = WriterSettings(INDEX, self.log_format, metadata_table=self.metadata_table)
-        self.rows = TableWriter(table, to_changes.table_schema, settings)
+        self.rows = TableWriter(table, converter.table_schema, settings)
         place = StorageLocation(f"{self.location.url}_rejects", self.location.options)
         spec = replace(dead_letter_spec("rejects"), metadata_table=self.metadata_table)
         letters = self.opened(place, spec, self.sharing)
         settings = WriterSettings(DEAD_LETTER_INDEX, metadata_table=self.metadata_table)
         self.rejects = TableWriter(letters, REJECTS_SCHEMA, settings)
-        prepare = PrepareChunk(to_changes, INDEX, DEAD_LETTER_INDEX)
+        prepare = PrepareChunk(converter, INDEX, DEAD_LETTER_INDEX)
         self.sink = HudiSink(
             self.rows, self.rejects, prepare, self.limit, self.identity, self.partition_change
         )

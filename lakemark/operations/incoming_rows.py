@@ -172,7 +172,7 @@ class RowChanges:
         return change_table(rows, keys, paths, kinds, self.ordering_fields)
 
     def _with_undeclared(self, rows: pa.Table) -> pa.Table:
-        for field in self.marks.undeclared:
+        for field in self.marks.undeclared_fields:
             rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
         return rows
 

@@ -22,7 +22,7 @@ from sinks.audit import RecordsRead
 from sinks.dead_letters import changes_of, first_reject
 from sinks.hudi.exchange import Portion, Target, Written
 from sinks.hudi.partition_rule import ChangedRows
-from transforms.kafka_changes import Prepared, ToChanges
+from transforms.record_converter import ConvertedBatch, RecordConverter
 from transforms.schema_request import SchemaRequest
 
 #: Requests meet in one place, and so do counts.
@@ -37,7 +37,7 @@ class PrepareChunk:
     taken where they are read, to be compared with what arrives where they are written.
 
     Attributes:
-        to_changes: decodes.
+        converter: decodes.
         row_index: of the table.
         reject_index: of the dead letters.
         looked_up: settings of the table if the keys of the changes are looked up in other
@@ -45,7 +45,7 @@ class PrepareChunk:
         refused: rows that become dead letters because their key exists in another partition.
     """
 
-    to_changes: ToChanges
+    converter: RecordConverter
     row_index: BucketIndex
     reject_index: BucketIndex
     looked_up: MergeSettings | None = None
@@ -53,9 +53,9 @@ class PrepareChunk:
 
     def __call__(self, records: pa.Table) -> list[Portion]:
         """Each record is in one portion of ``Target.ROWS`` or ``Target.REJECTS``, or ignored."""
-        prepared = self.to_changes(records)
+        prepared = self.converter(records)
         if self.refused is not None:
-            prepared = self.refused.reject_from(prepared, records, self.to_changes.topic)
+            prepared = self.refused.reject_from(prepared, records, self.converter.topic)
         counts = RecordsRead.in_chunk(records, prepared.ignored)
         read = Portion(Target.READ, _NOWHERE, counts.to_table())
         if prepared.request:
@@ -63,7 +63,7 @@ class PrepareChunk:
             return [asked, *self._divided(prepared), read]
         return [*self._divided(prepared), read]
 
-    def _divided(self, prepared: Prepared) -> list[Portion]:
+    def _divided(self, prepared: ConvertedBatch) -> list[Portion]:
         rows = divide(prepared.changes, self.row_index)
         rejects = divide(changes_of(prepared.rejects), self.reject_index)
         return [
@@ -90,7 +90,7 @@ class WriteBuckets:
     def __call__(self, target: Target, bucket: Bucket, changes: Iterable[pa.Table]) -> Written:
         """Takes the changes in order of arrival, once."""
         if target is Target.SCHEMA:
-            request = SchemaRequest.merged(map(SchemaRequest.of, changes))
+            request = SchemaRequest.merge(map(SchemaRequest.from_table, changes))
             return Written(target, 0, None, request=request)
         if target is Target.READ:
             return Written(target, 0, None, read=RecordsRead.of(changes))

@@ -334,7 +334,7 @@ class HudiSink:
     def _begin(self) -> WriteContext:
         """Request the instant of an attempt, in the columns that the table has by now."""
         context = self._rows.begin()
-        if not self._rows.schema.equals(self._prepare.to_changes.table_schema):
+        if not self._rows.schema.equals(self._prepare.converter.table_schema):
             self._fill(self._rows.schema)
         return context
 
@@ -352,7 +352,7 @@ class HudiSink:
 
     def _fill(self, columns: pa.Schema) -> None:
         """From now on records become rows of these columns."""
-        self._prepare = replace(self._prepare, to_changes=self._prepare.to_changes.onto(columns))
+        self._prepare = replace(self._prepare, converter=self._prepare.converter.for_table(columns))
         self._rows.evolve(columns)
 
     def _opening(self, context: WriteContext) -> Callable[[bool], WriteBuckets]:
@@ -503,7 +503,7 @@ def _proposal(written: list[Written]) -> Proposal:
     Raises:
         SchemaRefused: one of them is to be the last.
     """
-    request = SchemaRequest.merged(w.request for w in written if w.request is not None)
+    request = SchemaRequest.merge(w.request for w in written if w.request is not None)
     if request.refused is not None:
         raise SchemaRefused(str(request.refused))
     return request.proposal

@@ -21,7 +21,7 @@ from streamer.config.errors import Problem
 from streamer.config.run import CompactionConfig, DeadLettersConfig, dead_letters_path
 from streamer.config.source import METADATA_PREFIX, SourceConfig
 from streamer.config.table import TableConfig
-from transforms.decode.avro_framing import writer_schema
+from transforms.decode.avro_framing import load_writer_schema
 from transforms.decode.avro_references import StoredSchema
 from transforms.schema_text import parse_schema, parse_type
 from transforms.tombstone_ordering import RECORD_TIMESTAMP, TombstoneOrdering
@@ -151,7 +151,7 @@ def _tombstone_ordering(decode: DecodeConfig, table: TableConfig) -> Iterator[Pr
         yield Problem(setting, text)
     elif (schema := _schema(decode)) is not None and _has(schema, table.ordering[0]):
         try:
-            TombstoneOrdering.of(source, schema, table.ordering, decode.timestamp_unit)
+            TombstoneOrdering.for_table(source, schema, table.ordering, decode.timestamp_unit)
         except InvalidConfig as error:
             yield Problem(setting, str(error))
 
@@ -271,7 +271,7 @@ def _schemas_of_plain(decode: AvroDecodeConfig) -> Iterator[Problem]:
     """Problems of texts that are not valid schemas."""
     for name, field in (("writer_schema", None), ("key_schema", "key")):
         text = getattr(decode, name)
-        schema = None if text is None else writer_schema("it", StoredSchema(text), field)
+        schema = None if text is None else load_writer_schema("it", StoredSchema(text), field)
         if isinstance(schema, str):
             yield Problem(f"decode.{name}", f"cannot be converted to columns: {schema}")
 

@@ -26,11 +26,11 @@ from transforms.decode.avro_framing import (
     Framing,
     PlainFraming,
     WriterSchema,
-    writer_schema,
+    load_writer_schema,
 )
 from transforms.decode.avro_references import StoredSchema
-from transforms.decode.registry import RegistryAccess, SchemaRegistry
 from transforms.decode.schema_policy import SchemaPolicy
+from transforms.decode.schema_registry import RegistryCredentials, SchemaRegistry
 from transforms.schema_text import parse_schema
 
 #: Type by column (``string``, ``decimal(10,2)``, ``array<int>``, …), or ``infer``.
@@ -38,7 +38,7 @@ DeclaredSchema = Mapping[str, str] | Literal["infer"]
 
 #: The path of a registry's credentials in the pipeline file, and the names of its settings.
 ACCESS_PATH = "decode.schema_registry.access"
-_ACCESS_NAMES = tuple(member.name for member in fields(RegistryAccess))
+_ACCESS_NAMES = tuple(member.name for member in fields(RegistryCredentials))
 
 _JSON_SCHEMA = {
     "oneOf": [
@@ -205,7 +205,7 @@ class SchemaRegistryConfig(Section):
             ConfigError: a secret cannot be found.
         """
         found = settings.resolve(self.access, ACCESS_PATH)
-        return SchemaRegistry(self.url, RegistryAccess(**found), self.retry_timeout_s)
+        return SchemaRegistry(self.url, RegistryCredentials(**found), self.retry_timeout_s)
 
 
 class AvroDecodeConfig(DecodeConfig):
@@ -266,9 +266,9 @@ class AvroDecodeConfig(DecodeConfig):
         name, stored = "decode.writer_schema", StoredSchema(self.writer_schema or "")
         if self.schema_registry is not None:
             subject = self.subject or f"{topic}-value"
-            stored = self.schema_registry.registry().newest(subject)
+            stored = self.schema_registry.registry().latest(subject)
             name = f"the newest schema of subject {subject}"
-        schema = writer_schema(name, stored, None)
+        schema = load_writer_schema(name, stored, None)
         if isinstance(schema, str):
             raise InvalidConfig(schema)
         return schema

@@ -1,61 +1,64 @@
-"""Mutants of what becomes of Kafka records: their order, their decoding, deletes and rejects."""
+"""Mutants of the conversion of Kafka records: their order, decoding, deletes and rejects."""
 
 from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_CHANGES = ("tests/unit/transforms/test_kafka_changes.py", "tests/property/test_kafka_changes.py")
+_CHANGES = (
+    "tests/unit/transforms/test_record_converter.py",
+    "tests/property/test_record_converter.py",
+)
 _JSON = ("tests/unit/transforms/decode/test_json.py", "tests/property/test_json_decoder.py")
 _AVRO = ("tests/unit/transforms/decode/test_avro.py", "tests/property/test_avro_decoder.py")
 _REJECTS = ("tests/unit/sinks/test_reject_limit.py",)
 
 OF_RECORDS = (
     Mutant(
-        "transforms/change_batch.py",
+        "transforms/change_builder.py",
         "        written[is_deleted] = True\n",
         "",
         "a delete in a table of partial rows is written as a part of a row",
         _CHANGES,
     ),
     Mutant(
-        "transforms/change_batch.py",
-        "        kinds[is_deleted & unordered] = ChangeKind.COMMIT_TIME_DELETE\n",
+        "transforms/change_builder.py",
+        "        kinds[is_deleted & lacks_ordering] = ChangeKind.COMMIT_TIME_DELETE\n",
         "",
         "a row flagged as deleted without an ordering value does not delete",
         _CHANGES,
     ),
     Mutant(
-        "transforms/change_batch.py",
+        "transforms/change_builder.py",
         "            kinds[:] = ChangeKind.DELETE\n",
         "",
         "a late tombstone with an ordering value deletes a newer row",
         _CHANGES,
     ),
     Mutant(
-        "transforms/change_batch.py",
+        "transforms/change_builder.py",
         "        if len(self._changes) > 1:\n",
         "        if False:\n",
         "a tombstone deletes the rows that came after it in its batch",
         _CHANGES,
     ),
     Mutant(
-        "transforms/change_batch.py",
+        "transforms/change_builder.py",
         "nan_is_null=True",
         "nan_is_null=False",
         "a row ordered by NaN outranks all that come after it, for ever",
         _CHANGES,
     ),
     Mutant(
-        "transforms/change_batch.py",
-        "self._disorder(unordered & ~is_deleted)",
-        "self._disorder(unordered)",
+        "transforms/change_builder.py",
+        "self._missing_ordering_fault(lacks_ordering & ~is_deleted)",
+        "self._missing_ordering_fault(lacks_ordering)",
         "deletes without an ordering value are rejected",
         _CHANGES,
     ),
     Mutant(
-        "transforms/change_batch.py",
-        "self._disorder(unordered & ~is_deleted)",
-        "self._disorder(is_deleted & False)",
+        "transforms/change_builder.py",
+        "self._missing_ordering_fault(lacks_ordering & ~is_deleted)",
+        "self._missing_ordering_fault(is_deleted & False)",
         "a row without an ordering value is written, and any late row replaces it",
         _CHANGES,
     ),
@@ -67,42 +70,42 @@ OF_RECORDS = (
         _CHANGES,
     ),
     Mutant(
-        "transforms/change_batch.py",
+        "transforms/change_builder.py",
         "        if self._config.logs_deletes and ordered.any():\n",
         "        if False:\n",
         "a delete that no log can store stops the stream for ever",
         ("tests/unit/sinks/test_unstorable_deletes.py",),
     ),
     Mutant(
-        "transforms/change_batch.py",
-        "            faults.append(_Fault(is_omitted, reason, Stage.PARTITION))\n",
+        "transforms/change_builder.py",
+        "            faults.append(_Fault(is_missing, reason, Stage.PARTITION))\n",
         "",
         "a tombstone without its partition deletes in the default partition, not the row",
         _CHANGES,
     ),
     Mutant(
-        "transforms/change_batch.py",
-        "        faults += self._left_out(rows, origin)\n",
+        "transforms/change_builder.py",
+        "        faults += self._partition_faults_of_records(rows, origin)\n",
         "",
         "a partial record without its partition makes a second row in the default partition",
         _CHANGES,
     ),
     Mutant(
-        "transforms/change_batch.py",
+        "transforms/change_builder.py",
         "_Fault(_to_mask(generator.find_ambiguous_keys(rows)), _AMBIGUOUS_KEY, Stage.KEY),",
         "",
-        "two rows whose composite keys are spelled alike replace each other",
+        "two rows with equal texts of composite keys replace each other",
         _CHANGES,
     ),
     Mutant(
-        "transforms/change_batch.py",
-        "            good[found] = False\n",
+        "transforms/change_builder.py",
+        "            is_valid[found] = False\n",
         "",
         "a record that went to the dead letters is written to the table, too",
         _CHANGES,
     ),
     Mutant(
-        "transforms/change_batch.py",
+        "transforms/change_builder.py",
         "        self._reject(arrivals[decoded.rejected], decoded.reasons, Stage.DECODE)\n",
         "",
         "records that cannot be decoded vanish",
@@ -110,8 +113,8 @@ OF_RECORDS = (
     ),
     Mutant(
         "lakemark/write/delete_marks.py",
-        '_DELETING = ("D", "-U")',
-        '_DELETING = ("D",)',
+        '_DELETE_OPERATIONS = ("D", "-U")',
+        '_DELETE_OPERATIONS = ("D",)',
         "a retracted row stays in the table",
         _CHANGES,
     ),
@@ -145,8 +148,8 @@ OF_RECORDS = (
     ),
     Mutant(
         "transforms/tombstone_keys.py",
-        '_HARMLESS = r"^[0-9A-Za-z:+\\-. /=]+$"',
-        '_HARMLESS = r"^.+$"',
+        '_SAFE_TEXT = r"^[0-9A-Za-z:+\\-. /=]+$"',
+        '_SAFE_TEXT = r"^.+$"',
         "a tombstone's key that holds JSON deletes another row than it names",
         _CHANGES,
     ),
@@ -173,7 +176,7 @@ OF_RECORDS = (
     ),
     Mutant(
         "transforms/decode/json_block.py",
-        "            return _within_calendar(self._to_timestamps(read, next(forms)))\n",
+        "            return _check_range(self._to_timestamps(read, next(forms)))\n",
         "            return self._to_timestamps(read, next(forms))\n",
         "a timestamp after the year 9999 is written, and Python's readers fail",
         _JSON,
@@ -215,34 +218,34 @@ OF_RECORDS = (
     ),
     Mutant(
         "transforms/decode/avro_framing.py",
-        '            if self.unknown == "fail":\n',
+        '            if self.unknown_schema == "fail":\n',
         "            if False:\n",
         "records of an unknown schema go to the dead letters although the run should stop",
         _AVRO,
     ),
     Mutant(
-        "transforms/decode/avro_fitting.py",
+        "transforms/decode/avro_conversion.py",
         "        values = pc.if_else(fits, values, pa.scalar(None, values.type))\n",
         "        values = values.cast(pa.int32(), safe=False)\n",
         "a long that does not fit an int column becomes another number",
         _AVRO,
     ),
     Mutant(
-        "transforms/decode/avro_fitting.py",
+        "transforms/decode/avro_conversion.py",
         "return pc.if_else(too_large, pa.scalar(None, wanted), floats)",
         "return floats",
         "a double that does not fit a float column becomes infinity",
         _AVRO,
     ),
     Mutant(
-        "transforms/decode/avro_fitting.py",
+        "transforms/decode/avro_conversion.py",
         "or (stored.tz is not None and wanted.tz is None):",
         "or False:",
-        "a moment becomes a local time without anybody being told",
+        "a timestamp with a zone becomes a local one without an error",
         _AVRO,
     ),
     Mutant(
-        "transforms/decode/avro_fitting.py",
+        "transforms/decode/avro_conversion.py",
         "mask = values.is_null() if values.null_count else None\n        return pa.StructArray",
         "mask = None\n        return pa.StructArray",
         "a struct that is null becomes one of nulls",

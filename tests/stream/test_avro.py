@@ -23,7 +23,7 @@ from tests.fixtures.kafka import Kafka
 from tests.fixtures.schema_registry import Apicurio
 from tests.schema_registry import FaultyRegistry
 from transforms.decode.avro_references import Reference
-from transforms.decode.registry import (
+from transforms.decode.schema_registry import (
     RegistryRefused,
     RegistryUnavailable,
     SchemaNotFound,
@@ -68,20 +68,20 @@ def test_registry_reports_known_and_missing_schemas(apicurio: Apicurio) -> None:
     registry = SchemaRegistry(f"{apicurio.url}/")
     stored = registry.schema(item_id)
     assert (json.loads(stored.text), stored.references) == (item, ())
-    assert registry.newest("items/of shop") == stored
-    for referring in (registry.schema(order_id), registry.newest("orders")):
+    assert registry.latest("items/of shop") == stored
+    for referring in (registry.schema(order_id), registry.latest("orders")):
         assert referring.references == (Reference("shop.item", stored),)
         assert json.loads(referring.text) == order
     with pytest.raises(SchemaNotFound, match="has no schemas/ids/99999"):
         registry.schema(99_999)
     with pytest.raises(SchemaNotFound, match="has no subjects/none/versions/latest"):
-        registry.newest("none")
+        registry.latest("none")
     with pytest.raises(SchemaNotFound, match="is of type PROTOBUF, not AVRO"):
-        registry.newest("messages")
+        registry.latest("messages")
     gone = apicurio.register("gone", _record(ID, ("gone", "int")))
     apicurio.delete("gone")
     with pytest.raises(SchemaNotFound, match="has no subjects/gone/versions/latest"):
-        registry.newest("gone")
+        registry.latest("gone")
     assert registry.schema(gone), "what was written with it can be read"
     apicurio.delete_for_good("gone")
     with pytest.raises(SchemaNotFound, match=f"has no schemas/ids/{gone}"):

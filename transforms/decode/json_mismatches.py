@@ -1,9 +1,9 @@
-"""What one JSON record has that its schema does not hold: unknown fields, and wider values.
+"""Finds the unknown fields and the wider values of single JSON records.
 
-Only records that are suspected of it come here. An unknown field that holds nothing yet (null, an
-empty array, an empty object, or what is made of such) tells no type: it asks for no column.
+The decoder passes only records that may have some. An unknown field without content (null, an empty
+array, an empty object, or nested ones of these) has no type, so it requests no column.
 
-Whatever a record holds, its unknown fields are found, or there is a fault: none is lost.
+Each unknown field of a record is either found or reported as a fault, so that no value is lost.
 """
 
 from __future__ import annotations
@@ -20,42 +20,42 @@ import pyarrow as pa
 from lakemark.errors import InvalidConfig
 from lakemark.schema.canonical import canonical
 from lakemark.schema.evolution import ELEMENT, MAX_EVOLVED_DEPTH, Path, ValueKind, depth, dotted
-from transforms.decode.aliases import different_values
-from transforms.decode.field_types import field_types
-from transforms.decode.json_record import (
+from transforms.decode.aliases import conflict_reason
+from transforms.decode.json_inspection import (
     RepeatingObject,
     read_integer,
     read_number,
     spell_out_infinity,
     to_object,
 )
+from transforms.decode.json_rescue import field_types
 from transforms.decode.schema_policy import SchemaPolicy
 
 _INT32 = range(-(2**31), 2**31)
 _INT64 = range(-(2**63), 2**63)
 _EXACT_IN_DOUBLE = range(-(2**53), 2**53 + 1)
 
-#: From here on, rounding makes infinity of a ``float``.
+#: Numbers from here on are rounded to infinity in a ``float``.
 _FLOAT_END = 2.0**128 - 2.0**103
 
 _SHOWN_CHARACTERS = 40
 
-#: A longer name is no name.
+#: Longer names are not accepted as names of columns.
 _MAX_NAME_CHARACTERS = 255
 
-#: Spark takes structs whose fields are all called so for unions.
+#: Spark reads a struct as a union if all its fields have such names.
 _UNION_MEMBER = re.compile(r"member\d+")
 
 
 @dataclass(slots=True)
-class Misfits:
-    """What was found in one record.
+class Mismatches:
+    """The mismatches of one record.
 
     Attributes:
-        unknown: what its unknown fields hold, by the record's own names.
-        wider: values that their columns do not hold and a wider type would.
+        unknown: paths of unknown fields, by the record's own names, and the kinds of their values.
+        wider: paths and kinds of values that fit only a wider type than that of their column.
         first_unknown: dotted name of the first unknown field that is not null.
-        fault: why some unknown field can be no column, or why none could be looked for.
+        fault: why an unknown field cannot become a column, or why the search failed.
     """
 
     unknown: set[tuple[Path, ValueKind]] = field(default_factory=set)
@@ -64,30 +64,30 @@ class Misfits:
     fault: str | None = None
 
 
-class MisfitFinder:
-    """Looks at single records, against one schema.
+class MismatchFinder:
+    """Compares single records with one schema.
 
     Args:
-        schema: columns of the records, aliases among them.
-        policy: names that are taken, columns whose type is settled.
+        schema: columns of the records, aliases included.
+        policy: contains aliases, reserved names and columns of fixed types.
     """
 
     def __init__(self, schema: pa.Schema, policy: SchemaPolicy) -> None:
         self._policy = policy
         self._types = field_types(schema)
 
-    def find(self, value: bytes) -> Misfits:
-        """The misfits of a record."""
-        found = Misfits()
+    def find(self, value: bytes) -> Mismatches:
+        """Return the mismatches of a record."""
+        found = Mismatches()
         try:
             record = _DECODER.decode(spell_out_infinity(value.decode()))
             if isinstance(record, dict):
                 self._search_object(record, self._types, (), found)
                 found.fault = found.fault or self._alias_conflict(record)
         except RecursionError:
-            return Misfits(fault="it is nested too deeply to look for unknown fields")
+            return Mismatches(fault="it is nested too deeply to look for unknown fields")
         except ValueError as error:
-            return Misfits(fault=f"it cannot be searched for unknown fields: {error}")
+            return Mismatches(fault=f"it cannot be searched for unknown fields: {error}")
         return found
 
     def _search_object(
@@ -95,66 +95,68 @@ class MisfitFinder:
         members: Mapping[str, object],
         known: Mapping[str, pa.DataType],
         path: Path,
-        to: Misfits,
+        found: Mismatches,
     ) -> None:
         for name, member in members.items():
             if member is None:
                 continue
             if name == "":
-                # In a path it would stand for the elements of an array.
-                to.first_unknown = dotted(path) if to.first_unknown is None else to.first_unknown
-                to.fault = to.fault or _nameless(path)
+                # In a path, an empty name means the elements of an array.
+                found.first_unknown = (
+                    dotted(path) if found.first_unknown is None else found.first_unknown
+                )
+                found.fault = found.fault or _empty_name_fault(path)
             elif name in known:
-                self._search(member, known[name], (*path, name), to)
+                self._search(member, known[name], (*path, name), found)
             else:
-                self._search_unknown(member, known, (*path, name), to)
-                to.fault = to.fault or _repetition(members, (*path, name))
+                self._search_unknown(member, known, (*path, name), found)
+                found.fault = found.fault or _repeated_name_fault(members, (*path, name))
 
-    def _search(self, value: object, known: pa.DataType, path: Path, to: Misfits) -> None:
+    def _search(self, value: object, known: pa.DataType, path: Path, found: Mismatches) -> None:
         if isinstance(value, dict) and pa.types.is_struct(known):
             types = field_types(known)
-            self._search_object(value, types, path, to)
+            self._search_object(value, types, path, found)
         elif isinstance(value, list) and pa.types.is_list(known):
             for element in value:
                 if element is not None:
-                    self._search(element, known.value_type, (*path, ELEMENT), to)
-        elif _is_beyond(value, known) and not self._policy.is_settled(path):
+                    self._search(element, known.value_type, (*path, ELEMENT), found)
+        elif _exceeds_column(value, known) and not self._policy.has_fixed_type(path):
             kind = _number_kind(value)
             if kind is not None:
-                to.wider.add((path, kind))
+                found.wider.add((path, kind))
 
     def _search_unknown(
-        self, value: object, siblings: Mapping[str, pa.DataType], path: Path, to: Misfits
+        self, value: object, siblings: Mapping[str, pa.DataType], path: Path, found: Mismatches
     ) -> None:
-        to.first_unknown = dotted(path) if to.first_unknown is None else to.first_unknown
-        seen = _see(value, path, to)
-        if seen:
-            clash = _case_clash(path[-1], siblings) or self._policy.taken_fault(path)
-            to.fault = to.fault or clash or _name_fault(path)
-            to.unknown |= seen
+        found.first_unknown = dotted(path) if found.first_unknown is None else found.first_unknown
+        kinds = _collect_kinds(value, path, found)
+        if kinds:
+            name_fault = _case_fault(path[-1], siblings) or self._policy.reserved_name_fault(path)
+            found.fault = found.fault or name_fault or _name_fault(path)
+            found.unknown |= kinds
 
     def _alias_conflict(self, record: Mapping[str, object]) -> str | None:
-        """Whether the columns that it asks for would hold different values under two names."""
+        """Return a reason if a column and its alias have different unknown parts."""
         for alias, column in self._policy.aliases.items():
             if record.get(column) is None or record.get(alias) is None:
                 continue
             known = self._types[column]
             if _unknown_part(record[column], known) != _unknown_part(record[alias], known):
-                return different_values(column, alias)
+                return conflict_reason(column, alias)
         return None
 
 
-#: Numbers that no column holds become ``Decimal``.
+#: Numbers that fit no column become ``Decimal``.
 _DECODER = json.JSONDecoder(
     object_pairs_hook=to_object, parse_int=read_integer, parse_float=read_number
 )
 
 
-def _is_beyond(value: object, known: pa.DataType) -> bool:
-    """Whether a number does not fit the column, but might fit a wider one.
+def _exceeds_column(value: object, known: pa.DataType) -> bool:
+    """Return whether a number does not fit the column, but may fit a wider one.
 
-    An integer that is spelled as a fraction (5.0) and what is not finite are no reason to give up
-    the integers of a column.
+    An integer column is not widened for an integer that is written as a fraction (5.0), or for a
+    value that is not finite.
     """
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return False
@@ -167,51 +169,54 @@ def _is_beyond(value: object, known: pa.DataType) -> bool:
     return False
 
 
-def _see(value: object, path: Path, to: Misfits) -> set[tuple[Path, ValueKind]]:
-    """What an unknown field holds, nothing when it holds nothing yet."""
+def _collect_kinds(value: object, path: Path, found: Mismatches) -> set[tuple[Path, ValueKind]]:
+    """Return paths and kinds of the values in an unknown field; empty if it has no content."""
     if depth(path) > MAX_EVOLVED_DEPTH:
-        to.fault = to.fault or (
+        found.fault = found.fault or (
             f"field {path[0]!r}: it is nested more than {MAX_EVOLVED_DEPTH} levels deep (an array "
             "counts as two)"
         )
         return set()
     if isinstance(value, dict):
-        return _see_object(value, path, to)
+        return _collect_object_kinds(value, path, found)
     if isinstance(value, list):
-        seen: set[tuple[Path, ValueKind]] = set()
+        kinds: set[tuple[Path, ValueKind]] = set()
         for element in value:
-            seen |= _see(element, (*path, ELEMENT), to)
-        return seen | {(path, ValueKind.ARRAY)} if seen else seen
+            kinds |= _collect_kinds(element, (*path, ELEMENT), found)
+        return kinds | {(path, ValueKind.ARRAY)} if kinds else kinds
     if value is None:
         return set()
     kind = _kind(value)
     if kind is None:
         shown = str(value)[:_SHOWN_CHARACTERS]
-        to.fault = to.fault or f"field {dotted(path)!r}: no type holds the number {shown}"
+        found.fault = found.fault or f"field {dotted(path)!r}: no type holds the number {shown}"
         return set()
     return {(path, kind)}
 
 
-def _see_object(
-    members: Mapping[str, object], path: Path, to: Misfits
+def _collect_object_kinds(
+    members: Mapping[str, object], path: Path, found: Mismatches
 ) -> set[tuple[Path, ValueKind]]:
-    seen: set[tuple[Path, ValueKind]] = set()
+    kinds: set[tuple[Path, ValueKind]] = set()
     names: list[str] = []
     for name, member in members.items():
         if name == "":
-            to.fault = to.fault or (_nameless(path) if member is not None else None)
+            found.fault = found.fault or (_empty_name_fault(path) if member is not None else None)
             continue
-        inside = _see(member, (*path, name), to)
+        inside = _collect_kinds(member, (*path, name), found)
         if inside:
-            to.fault = to.fault or _repetition(members, (*path, name))
+            found.fault = found.fault or _repeated_name_fault(members, (*path, name))
             names.append(name)
-            seen |= inside
-            to.fault = to.fault or _name_fault((*path, name))
+            kinds |= inside
+            found.fault = found.fault or _name_fault((*path, name))
     if len({name.lower() for name in names}) < len(names):
-        to.fault = to.fault or f"field {dotted(path)!r}: names in it differ only by case"
+        found.fault = found.fault or f"field {dotted(path)!r}: names in it differ only by case"
     if names and all(_UNION_MEMBER.fullmatch(name) for name in names):
-        to.fault = to.fault or f"field {dotted(path)!r}: Spark takes its fields for a union's"
-    return seen | {(path, ValueKind.STRUCT)} if seen else seen
+        found.fault = (
+            found.fault
+            or f"field {dotted(path)!r}: Spark reads a struct with these field names as a union"
+        )
+    return kinds | {(path, ValueKind.STRUCT)} if kinds else kinds
 
 
 def _kind(value: object) -> ValueKind | None:
@@ -221,7 +226,7 @@ def _kind(value: object) -> ValueKind | None:
 
 
 def _number_kind(value: object) -> ValueKind | None:
-    """None for a number that neither a ``bigint`` nor a ``double`` holds."""
+    """Return the kind of a number, or None if it fits neither ``bigint`` nor ``double``."""
     if isinstance(value, int):
         if value in _INT32:
             return ValueKind.INT
@@ -232,9 +237,9 @@ def _number_kind(value: object) -> ValueKind | None:
 
 
 def _unknown_part(value: object, known: pa.DataType | None) -> object:
-    """What of a value no column holds, without fields that tell no type; None where all is known.
+    """Return the unknown part of a value, without fields that have no type; None if all is known.
 
-    Of an array it is one for each element.
+    For an array, the result has one part for each element.
     """
     if isinstance(value, list) and (known is None or pa.types.is_list(known)):
         of_elements = None if known is None else known.value_type
@@ -247,19 +252,19 @@ def _unknown_part(value: object, known: pa.DataType | None) -> object:
     return value if known is None else None
 
 
-def _nameless(path: Path) -> str:
+def _empty_name_fault(path: Path) -> str:
     within = f" in {dotted(path)!r}" if path else ""
     return f"a field{within} has an empty name: no column can have this name"
 
 
-def _repetition(members: Mapping[str, object], path: Path) -> str | None:
-    """A reader of a column would not know which of the values is meant."""
+def _repeated_name_fault(members: Mapping[str, object], path: Path) -> str | None:
+    """Return a reason if a field occurs twice, because only one value can be in its column."""
     if isinstance(members, RepeatingObject) and path[-1] in members.repeated:
         return f"field {dotted(path)!r}: it is given twice"
     return None
 
 
-def _case_clash(name: str, siblings: Mapping[str, pa.DataType]) -> str | None:
+def _case_fault(name: str, siblings: Mapping[str, pa.DataType]) -> str | None:
     for other in siblings:
         if other.lower() == name.lower():
             return f"field {name!r}: it differs from column {other!r} only by case"

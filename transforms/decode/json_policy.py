@@ -1,4 +1,4 @@
-"""What becomes of records that their schema does not hold, as the policy says."""
+"""Applies the schema policy to JSON records that do not match the schema."""
 
 from __future__ import annotations
 
@@ -16,111 +16,110 @@ from lakemark.schema.evolution import (
     dotted,
     evolve,
 )
-from transforms.decode.json_mismatches import MisfitFinder, Misfits
-from transforms.decode.json_record import RecordInspector
-from transforms.decode.new_columns import MAX_ADDED_COLUMNS, ColumnLimit
+from transforms.decode.column_limit import MAX_ADDED_COLUMNS, ColumnLimit
+from transforms.decode.json_inspection import RecordInspector
+from transforms.decode.json_mismatches import Mismatches, MismatchFinder
 from transforms.decode.schema_policy import SchemaPolicy, UnknownFields
 
-#: One for each set of columns that are too narrow for a record; records may have any of them.
-_KEPT_INSPECTORS = 256
+#: Cached inspectors, one for each set of columns that are too narrow for a record.
+_MAX_INSPECTORS = 256
 
 
-class Judge:
-    """Judges single records, and tells what they ask of the schema.
+class RecordPolicy:
+    """Decides about single records, and collects the schema changes that they request.
 
     Attributes:
-        asking: indices of the records that need another schema.
-        refusals: by index, why records must stop the run if nothing else keeps them from being
-            rows.
+        requesting: indices of the records that request a schema change.
+        refusals: by index, why a record must stop the run if nothing else prevents its row.
 
     Args:
-        schema: columns of the records, aliases among them.
-        unknown_fields: as in the policy, with its default resolved.
-        policy: all else.
+        schema: columns of the records, aliases included.
+        unknown_fields: setting of the policy, with its default resolved.
+        policy: the policy.
     """
 
     def __init__(
         self, schema: pa.Schema, unknown_fields: UnknownFields, policy: SchemaPolicy
     ) -> None:
         self._schema, self._unknown, self._policy = schema, unknown_fields, policy
-        self._finder = MisfitFinder(schema, policy)
+        self._finder = MismatchFinder(schema, policy)
         self._limit = ColumnLimit(schema, policy, MAX_ADDED_COLUMNS)
         self._inspectors: dict[Proposal, RecordInspector] = {}
-        self.asking: set[int] = set()
+        self.requesting: set[int] = set()
         self.refusals: dict[int, str] = {}
 
     @property
     def allows_wider(self) -> bool:
-        """Whether a value that does not fit its column may have another fate than a reject's."""
+        """Whether the policy does something other than reject wider values."""
         return self._policy.wider_values != "reject"
 
-    def reason_against(self, value: bytes, index: int) -> str | None:
-        """Why a record with unknown fields is none; None when it is one for all that they say.
+    def find_reject_reason(self, value: bytes, index: int) -> str | None:
+        """Return why the unknown fields of a record reject it, or None if they do not.
 
         Args:
             value: the record.
-            index: of the record in the input.
+            index: index of the record in the input.
         """
-        return self._reason_against_unknown(self._finder.find(value), index)
+        return self._check_unknown_fields(self._finder.find(value), index)
 
-    def fault_in(self, value: bytes) -> str | None:
-        """Why some unknown field of a record can be no column, where it would become one."""
+    def find_unknown_field_fault(self, value: bytes) -> str | None:
+        """Return why an unknown field cannot become a column, if the policy would make it one."""
         return self._finder.find(value).fault if self._unknown == "evolve" else None
 
-    def narrowed(self, value: bytes, index: int, reason: str) -> pa.Schema | str:
-        """How to read a record that does not fit, or why it is none.
+    def narrow_columns(self, value: bytes, index: int, reason: str) -> pa.Schema | str:
+        """Return the columns to read of a record that does not fit, or why it is rejected.
 
         Args:
             value: the record.
-            index: of the record in the input.
-            reason: what a reader of the schema says.
+            index: index of the record in the input.
+            reason: why the record does not fit the schema.
 
         Returns:
-            Columns without those whose values are to be rescued; or the reason.
+            The columns without those whose values are rescued; or the reason.
         """
         found = self._finder.find(value)
-        if not found.wider or not self._fits_wider(value, found):
+        if not found.wider or not self._fits_wider_columns(value, found):
             return reason
-        against = self._reason_against_unknown(found, index)
-        if against is not None:
-            return against
+        unknown_reason = self._check_unknown_fields(found, index)
+        if unknown_reason is not None:
+            return unknown_reason
         if self._policy.wider_values == "rescue":
-            return without(self._schema, {path for path, _ in found.wider})
+            return remove_fields(self._schema, {path for path, _ in found.wider})
         if self._policy.wider_values == "fail":
             self.refusals.setdefault(index, f"{reason}, and decode.wider_values is fail")
         else:
-            self.asking.add(index)
+            self.requesting.add(index)
         return reason
 
-    def asked_by(self, values: Iterable[bytes]) -> Proposal:
-        """What the schema would need to hold records that ask.
+    def propose_columns(self, values: Iterable[bytes]) -> Proposal:
+        """Return the schema changes that records request.
 
-        Of records that ask for more than ``MAX_EVOLVED_COLUMNS``, enough to see that.
+        If they exceed ``MAX_EVOLVED_COLUMNS``, the result may be incomplete, but exceeds it, too.
         """
-        asked: set[Sighting] = set()
-        checked = most = max(MAX_EVOLVED_COLUMNS, column_count(self._schema))
+        requested: set[Sighting] = set()
+        checked = maximum = max(MAX_EVOLVED_COLUMNS, column_count(self._schema))
         for value in values:
             found = self._finder.find(value)
             if self._unknown == "evolve":
-                asked |= self._policy.as_columns(self._roomy(found.unknown))
+                requested |= self._policy.to_columns(self._widen_integers(found.unknown))
             if self._policy.wider_values == "evolve":
-                asked |= self._policy.as_columns(found.wider)
-            if len(asked) > checked:
-                if column_count(evolve(self._schema, frozenset(asked))) > most:
+                requested |= self._policy.to_columns(found.wider)
+            if len(requested) > checked:
+                if column_count(evolve(self._schema, frozenset(requested))) > maximum:
                     break
-                checked = 2 * len(asked)
-        return frozenset(asked)
+                checked = 2 * len(requested)
+        return frozenset(requested)
 
-    def wider_in(self, values: Iterable[bytes]) -> set[Path]:
-        """Places, by their columns' names, where records hold values wider than their column."""
-        found = [self._policy.as_columns(self._finder.find(value).wider) for value in values]
+    def find_wider_paths(self, values: Iterable[bytes]) -> set[Path]:
+        """Return the paths, by column names, of values that are wider than their column."""
+        found = [self._policy.to_columns(self._finder.find(value).wider) for value in values]
         return {path for sightings in found for path, _ in sightings}
 
-    def _reason_against_unknown(self, found: Misfits, index: int) -> str | None:
+    def _check_unknown_fields(self, found: Mismatches, index: int) -> str | None:
         if self._unknown == "evolve":
             fault = found.fault or self._limit.fault(found.unknown)
             if fault is None and found.unknown:
-                self.asking.add(index)
+                self.requesting.add(index)
             return fault
         if self._unknown not in ("reject", "fail"):
             return None
@@ -135,38 +134,40 @@ class Judge:
             return None
         return reason
 
-    def _roomy(self, found: set[tuple[Path, ValueKind]]) -> set[tuple[Path, ValueKind]]:
-        """Findings by which a new column holds long integers at once, if it cannot widen later."""
+    def _widen_integers(self, found: set[tuple[Path, ValueKind]]) -> set[tuple[Path, ValueKind]]:
+        """Make new integer columns ``bigint`` at once if the policy does not widen them later."""
         if self._policy.wider_values == "evolve":
             return found
-        roomy = {ValueKind.INT: ValueKind.SHORT_LONG}
-        return {(path, roomy.get(kind, kind)) for path, kind in found}
+        widened = {ValueKind.INT: ValueKind.SHORT_LONG}
+        return {(path, widened.get(kind, kind)) for path, kind in found}
 
-    def _fits_wider(self, value: bytes, found: Misfits) -> bool:
-        """Whether wider columns are all that the record lacks."""
+    def _fits_wider_columns(self, value: bytes, found: Mismatches) -> bool:
+        """Return whether the record would be valid if its columns were wider."""
         proposal = frozenset(found.wider)
         inspector = self._inspectors.get(proposal)
         if inspector is None:
-            if len(self._inspectors) == _KEPT_INSPECTORS:
+            if len(self._inspectors) == _MAX_INSPECTORS:
                 self._inspectors.clear()
             inspector = RecordInspector(evolve(self._schema, proposal))
             self._inspectors[proposal] = inspector
         return inspector.inspect(value).reason is None
 
 
-def without(schema: pa.Schema, places: set[Path]) -> pa.Schema:
-    """The schema without some fields; of an array nothing is left if something in it must go."""
-    return pa.schema(_without(list(schema), (), {dotted(path) for path in places}))
+def remove_fields(schema: pa.Schema, paths: set[Path]) -> pa.Schema:
+    """Remove fields from a schema; if a field is inside an array, remove the array."""
+    return pa.schema(_remove_fields(list(schema), (), {dotted(path) for path in paths}))
 
 
-def _without(fields: list[pa.Field], path: Path, places: set[str]) -> list[pa.Field]:
+def _remove_fields(fields: list[pa.Field], path: Path, paths: set[str]) -> list[pa.Field]:
     kept = []
     for field in fields:
-        place = dotted((*path, field.name))
-        if place in places or any(gone.startswith(f"{place}[]") for gone in places):
+        path_of_field = dotted((*path, field.name))
+        if path_of_field in paths or any(
+            removed.startswith(f"{path_of_field}[]") for removed in paths
+        ):
             continue
         if pa.types.is_struct(field.type):
-            inside = _without(list(field.type), (*path, field.name), places)
+            inside = _remove_fields(list(field.type), (*path, field.name), paths)
             if not inside:
                 continue
             field = field.with_type(pa.struct(inside))

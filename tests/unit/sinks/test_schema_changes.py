@@ -208,7 +208,7 @@ def test_a_renamed_field_fills_its_column() -> None:
 
 
 def test_an_alias_stands_for_a_column_and_is_none() -> None:
-    with pytest.raises(InvalidConfig, match="'gone', which is no column"):
+    with pytest.raises(InvalidConfig, match="'gone', but there is no such column"):
         JsonStream(place(), SchemaPolicy(aliases={"x": "gone"}))
     with pytest.raises(InvalidConfig, match="'n' is a column itself"):
         JsonStream(place(), SchemaPolicy(aliases={"n": "ts"}))

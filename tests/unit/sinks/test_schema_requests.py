@@ -23,7 +23,7 @@ from lakemark.schema.evolution import (
 from lakemark.storage import StorageLocation
 from sinks.hudi.sink import SchemaRefused, TooManyColumns
 from tests.json_stream import COLUMNS, JsonStream, Record
-from transforms.decode.decoded import Decoded
+from transforms.decode.decode_result import DecodeResult
 from transforms.decode.json import JsonDecoder
 from transforms.decode.json_block import BlockReader, Forms
 from transforms.decode.json_inference import infer_schema
@@ -168,7 +168,7 @@ def test_names_that_are_values_are_not_gathered_without_end() -> None:
         rows.write(values)
     decoder = JsonDecoder(parse_schema(COLUMNS), policy=EVOLVE)
     texts = (f'{{"m":{{"u{n}":1}}}}'.encode() for n in range(5 * MAX_EVOLVED_COLUMNS))
-    asked = decoder.asked_by(pa.array(texts))
+    asked = decoder.propose_columns(pa.array(texts))
     assert MAX_EVOLVED_COLUMNS < len(asked) <= 2 * MAX_EVOLVED_COLUMNS
 
 
@@ -236,7 +236,7 @@ def test_any_set_of_wider_values_is_rescued_in_one_reading(
     readings = []
     decode = JsonDecoder.decode
 
-    def counted(decoder: JsonDecoder, values: pa.Array) -> Decoded:
+    def counted(decoder: JsonDecoder, values: pa.Array) -> DecodeResult:
         readings.append(len(values))
         return decode(decoder, values)
 

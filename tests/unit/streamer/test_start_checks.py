@@ -26,7 +26,7 @@ from streamer.start_checks import check_locally, check_start, remote_checks
 from streamer.table_setup import dead_letters_table, table_spec
 from tests.fixtures.kafka import Kafka
 from tests.schema_registry import FaultyRegistry
-from transforms.decode.registry import RegistryRefused, RegistryUnavailable
+from transforms.decode.schema_registry import RegistryRefused, RegistryUnavailable
 
 AVRO = {"format": "avro", "schema": {"id": "string"}, "tombstone_key": "raw"}
 

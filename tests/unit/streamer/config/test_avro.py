@@ -99,7 +99,7 @@ def test_secrets_are_found_when_needed_and_never_shown(monkeypatch: pytest.Monke
     assert not config.unresolved()
     framing = config.decode.framing()
     assert isinstance(framing, ConfluentFraming)
-    assert framing.registry.access.headers()["Authorization"].startswith("Basic ")
+    assert framing.registry.credentials.headers()["Authorization"].startswith("Basic ")
     assert "hidden" not in repr(config) + repr(framing) + render_yaml(config)
     plain = validated(tree(schema_registry={**REGISTRY, "access": {"token": "hidden"}}))
     assert "hidden" not in render_yaml(plain)

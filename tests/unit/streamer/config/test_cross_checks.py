@@ -257,7 +257,7 @@ CASES: Mapping[str, tuple[list[str], str]] = {
     ),
     "a type that does not exist": (
         ["decode.schema.n=number"],
-        "decode.schema: column 'n': cannot read the type 'number': there is no type 'number'",
+        "decode.schema: column 'n': cannot read the type 'number': unknown type 'number'",
     ),
     "a column of the format's own": (
         ["decode.schema._hoodie_record_key=string"],

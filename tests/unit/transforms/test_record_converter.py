@@ -19,7 +19,7 @@ from transforms.decode.avro_references import StoredSchema
 from transforms.decode.decoder import EpochUnit
 from transforms.decode.json import JsonDecoder
 from transforms.decode.schema_policy import SchemaPolicy
-from transforms.kafka_changes import ToChanges
+from transforms.record_converter import RecordConverter
 from transforms.rejects import REJECTS_SCHEMA, Rejects
 from transforms.schema_text import parse_schema
 
@@ -44,36 +44,38 @@ def batch(*values: str | None, key: bytes | None = b"k", **columns: list[object]
     )
 
 
-def test_a_table_of_changes_has_the_columns_that_were_configured() -> None:
-    to_changes = ToChanges(
+def test_changes_have_the_configured_columns() -> None:
+    converter = RecordConverter(
         JsonDecoder(DECODER.schema, "_rescued"),
         KEYS,
         kafka_columns=("topic", "partition", "offset", "timestamp", "key"),
         kafka_prefix="_src_",
         topic="orders",
     )
-    to_changes = pickle.loads(pickle.dumps(to_changes))
-    prepared = to_changes(batch('{"id": "1", "tags": ["a", null], "more": 1}'))
+    converter = pickle.loads(pickle.dumps(converter))
+    prepared = converter(batch('{"id": "1", "tags": ["a", null], "more": 1}'))
     own = ["id", "at", "tags", "_rescued", "_src_topic", "_src_partition", "_src_offset"]
     own += ["_src_timestamp", "_src_key"]
-    assert to_changes.table_schema.names == own
+    assert converter.table_schema.names == own
     assert prepared.changes.schema.names == [*META_COLUMNS, *own, CHANGE_KIND]
     (row,) = prepared.changes.select(own).to_pylist()
     assert tuple(row.values()) == ("1", None, ["a", None], '{"more":1}', "orders", 0, 0, AT, b"k")
     assert row["_src_timestamp"].utcoffset().total_seconds() == 0
 
 
-def test_the_topic_of_a_record_goes_before_the_configured_one() -> None:
-    to_changes = ToChanges(DECODER, KEYS, kafka_columns=("topic",), topic="a")
-    prepared = to_changes(batch('{"id":"1"}', "{", topic=["x", "y"]))
+def test_topic_of_a_record_overrides_the_configured_topic() -> None:
+    converter = RecordConverter(DECODER, KEYS, kafka_columns=("topic",), topic="a")
+    prepared = converter(batch('{"id":"1"}', "{", topic=["x", "y"]))
     assert prepared.changes.column("_kafka_topic").to_pylist() == ["x"]
     assert prepared.rejects.rows.column("topic").to_pylist() == ["y"]
-    assert ToChanges(DECODER, KEYS, topic="a")(batch("{")).rejects.rows[0].to_pylist() == ["a"]
+    assert RecordConverter(DECODER, KEYS, topic="a")(batch("{")).rejects.rows[0].to_pylist() == [
+        "a"
+    ]
 
 
-def test_a_reject_keeps_the_bytes_and_names_the_reason() -> None:
-    to_changes = ToChanges(DECODER, KEYS, ("at",), topic="t")
-    prepared = to_changes(batch('{"id": 1}', '{"id": ""}', '{"id": "1"}', None))
+def test_reject_contains_the_original_bytes_and_the_reason() -> None:
+    converter = RecordConverter(DECODER, KEYS, ("at",), topic="t")
+    prepared = converter(batch('{"id": 1}', '{"id": ""}', '{"id": "1"}', None))
     assert prepared.changes.num_rows == 0
     assert prepared.rejects.rows.schema == REJECTS_SCHEMA
     rejects = prepared.rejects.rows.to_pylist()
@@ -113,26 +115,26 @@ def test_a_reject_keeps_the_bytes_and_names_the_reason() -> None:
         ("date", b'2024-01-31","x":"', None),
     ],
 )
-def test_a_raw_key_is_cast_to_the_key_column(
+def test_raw_tombstone_key_is_converted_to_the_type_of_the_key_column(
     declared: str, key: bytes, expected: str | None
 ) -> None:
     decoder = JsonDecoder(parse_schema({"id": declared, "note": "string"}))
-    prepared = ToChanges(decoder, KEYS, tombstone_key="raw")(batch(None, key=key))
+    prepared = RecordConverter(decoder, KEYS, tombstone_key="raw")(batch(None, key=key))
     assert prepared.changes.column(RECORD_KEY).to_pylist() == ([expected] if expected else [])
     assert prepared.rejects.rows.column("stage").to_pylist() == ([] if expected else ["key"])
 
 
-def test_a_json_key_may_be_nested_and_names_the_partition() -> None:
+def test_json_tombstone_key_contains_nested_key_and_partition() -> None:
     decoder = JsonDecoder(parse_schema({"who": "struct<id:int>", "day": "date", "note": "string"}))
     keys = KeyGenerator(KeyGeneratorConfig(("who.id",), ("day",)))
-    to_changes = ToChanges(decoder, keys, tombstone_key="json")
-    prepared = to_changes(batch(None, key=b'{"who": {"id": 7}, "day": "2024-01-31", "x": 1}'))
+    converter = RecordConverter(decoder, keys, tombstone_key="json")
+    prepared = converter(batch(None, key=b'{"who": {"id": 7}, "day": "2024-01-31", "x": 1}'))
     (row,) = prepared.changes.to_pylist()
     assert (row[RECORD_KEY], row["_hoodie_partition_path"]) == ("7", "2024-01-31")
     assert (row["who"], row["day"], row[CHANGE_KIND]) == (None, None, ChangeKind.COMMIT_TIME_DELETE)
-    (reject,) = to_changes(batch(None, key=b'{"who": {"id": 7}}')).rejects.rows.to_pylist()
+    (reject,) = converter(batch(None, key=b'{"who": {"id": 7}}')).rejects.rows.to_pylist()
     assert reject["stage"] == "partition"
-    assert reject["reason"] == "Kafka key: it does not say 'day', which the partition is made of"
+    assert reject["reason"] == "Kafka key: partition field 'day' is missing"
 
 
 @pytest.mark.parametrize(
@@ -147,20 +149,20 @@ def test_a_json_key_may_be_nested_and_names_the_partition() -> None:
         (b'{"id":"a","day":null}', None),
     ],
 )
-def test_null_in_a_json_key_names_the_default_partition_and_absence_does_not(
+def test_null_in_a_json_key_means_the_default_partition_but_an_absent_field_is_rejected(
     key: bytes, path: str | None
 ) -> None:
     schema = parse_schema({"id": "string", "day": "date", "at": "struct<place:string>"})
     decoder = JsonDecoder(schema, policy=SchemaPolicy(aliases={"date": "day"}))
     keys = KeyGenerator(KeyGeneratorConfig(("id",), ("day", "at.place")))
-    prepared = ToChanges(decoder, keys, tombstone_key="json")(batch(None, key=key))
+    prepared = RecordConverter(decoder, keys, tombstone_key="json")(batch(None, key=key))
     assert prepared.changes.column(PARTITION_PATH).to_pylist() == ([path] if path else [])
     stages = prepared.rejects.rows.column("stage").to_pylist()
     assert stages == ([] if path else ["partition"])
 
 
 @pytest.mark.parametrize("has_field", [True, False])
-def test_null_in_an_avro_key_names_the_default_partition_and_absence_does_not(
+def test_null_in_an_avro_key_means_the_default_partition_but_an_absent_field_is_rejected(
     has_field: bool,
 ) -> None:
     fields: list[dict[str, object]] = [{"name": "id", "type": "string"}]
@@ -171,15 +173,15 @@ def test_null_in_an_avro_key_names_the_default_partition_and_absence_does_not(
     )
     keys = KeyGenerator(KeyGeneratorConfig(("id",), ("day",)))
     key = b"\x02a\x00" if has_field else b"\x02a"
-    prepared = ToChanges(decoder, keys, tombstone_key="avro")(batch(None, key=key))
+    prepared = RecordConverter(decoder, keys, tombstone_key="avro")(batch(None, key=key))
     found = prepared.changes.column(PARTITION_PATH).to_pylist()
     assert found == ([DEFAULT] if has_field else [])
     assert len(prepared.rejects) == (0 if has_field else 1)
 
 
-def test_ignored_tombstones_are_counted_by_partition_whatever_their_key() -> None:
-    to_changes = ToChanges(DECODER, KEYS, tombstone_key="json", ignores_tombstones=True)
-    prepared = to_changes(batch(None, '{"id":"1"}', None, key=b"no object"))
+def test_ignored_tombstones_are_counted_by_partition_even_if_their_key_is_invalid() -> None:
+    converter = RecordConverter(DECODER, KEYS, tombstone_key="json", ignores_tombstones=True)
+    prepared = converter(batch(None, '{"id":"1"}', None, key=b"no object"))
     assert prepared.ignored == {0: 2}
     assert prepared.changes.column("id").to_pylist() == ["1"]
     assert not len(prepared.rejects)
@@ -194,27 +196,31 @@ def test_ignored_tombstones_are_counted_by_partition_whatever_their_key() -> Non
         ("int", "s", 1_704_067_200),
     ],
 )
-def test_a_tombstone_is_ordered_by_the_time_of_its_record(
+def test_tombstone_is_ordered_by_the_timestamp_of_its_record(
     declared: str, unit: EpochUnit, expected: object
 ) -> None:
     decoder = JsonDecoder(parse_schema({"id": "string", "at": declared}), epoch_unit=unit)
-    to_changes = ToChanges(decoder, KEYS, ("at",), "raw", tombstone_ordering="record_timestamp")
-    (row,) = to_changes(batch(None)).changes.to_pylist()
+    converter = RecordConverter(
+        decoder, KEYS, ("at",), "raw", tombstone_ordering="record_timestamp"
+    )
+    (row,) = converter(batch(None)).changes.to_pylist()
     assert (row[RECORD_KEY], row["at"], row[CHANGE_KIND]) == ("k", expected, ChangeKind.DELETE)
 
 
 @pytest.mark.parametrize("year", [2039, 1890])
-def test_a_time_that_an_int_cannot_hold_orders_nothing(year: int) -> None:
+def test_tombstone_is_rejected_if_its_timestamp_does_not_fit_the_ordering_column(year: int) -> None:
     decoder = JsonDecoder(parse_schema({"id": "string", "at": "int"}), epoch_unit="s")
-    to_changes = ToChanges(decoder, KEYS, ("at",), "raw", tombstone_ordering="record_timestamp")
+    converter = RecordConverter(
+        decoder, KEYS, ("at",), "raw", tombstone_ordering="record_timestamp"
+    )
     times = pa.array([datetime(year, 1, 1, tzinfo=UTC)], pa.timestamp("us", "UTC"))
     records = batch(None).set_column(4, "timestamp", times)
-    assert to_changes(records).rejects.rows.column("stage").to_pylist() == ["ordering"]
+    assert converter(records).rejects.rows.column("stage").to_pylist() == ["ordering"]
 
 
-def test_what_was_unknown_is_kept_when_a_later_record_has_nothing_unknown() -> None:
+def test_rescued_fields_are_kept_if_a_later_record_has_no_unknown_fields() -> None:
     decoder = JsonDecoder(DECODER.schema, "_rescued")
-    prepared = ToChanges(decoder, KEYS, fills_absent_fields=True)(
+    prepared = RecordConverter(decoder, KEYS, keeps_absent_fields=True)(
         batch('{"id":"1","x":1,"at":null,"tags":null}', '{"id":"1","at":null,"tags":null}')
     )
     names = [*META_COLUMNS, *decoder.rows_schema.names]
@@ -226,22 +232,22 @@ def test_what_was_unknown_is_kept_when_a_later_record_has_nothing_unknown() -> N
     assert [name for name, flag in written[1].items() if not flag] == ["_rescued"]
 
 
-def test_topics_that_share_an_offset_stay_in_one_order() -> None:
+def test_records_of_two_topics_with_equal_offsets_are_sorted_by_topic() -> None:
     records = batch('{"id":"1"}', '{"id":"2"}', topic=["b", "a"])
     records = records.set_column(3, "offset", pa.array([5, 5], pa.int64()))
     for order in ([0, 1], [1, 0]):
-        changes = ToChanges(DECODER, KEYS)(records.take(order)).changes
+        changes = RecordConverter(DECODER, KEYS)(records.take(order)).changes
         assert changes.column("id").to_pylist() == ["2", "1"]
 
 
-def test_a_nan_orders_nothing() -> None:
+def test_record_with_nan_as_ordering_value_is_rejected() -> None:
     decoder = JsonDecoder(parse_schema({"id": "string", "at": "double"}))
-    prepared = ToChanges(decoder, KEYS, ("at",))(batch('{"id":"1","at":NaN}'))
+    prepared = RecordConverter(decoder, KEYS, ("at",))(batch('{"id":"1","at":NaN}'))
     assert prepared.rejects.rows.column("stage").to_pylist() == ["ordering"]
 
 
 @pytest.mark.parametrize(
-    ("given_", "told"),
+    ("overrides", "message"),
     [
         ({"decoder": JsonDecoder(parse_schema({"id": "int", IS_DELETED: "int"}))}, "as boolean"),
         ({"decoder": JsonDecoder(parse_schema({"id": "int", OPERATION: "int"}))}, "as string"),
@@ -250,7 +256,7 @@ def test_a_nan_orders_nothing() -> None:
         (
             {
                 "decoder": JsonDecoder(parse_schema({"id": "int", IS_DELETED: "boolean"})),
-                "fills_absent_fields": True,
+                "keeps_absent_fields": True,
             },
             "cannot read partial rows",
         ),
@@ -266,7 +272,7 @@ def test_a_nan_orders_nothing() -> None:
         ),
         (
             {"tombstone_ordering": "tags", "ordering_fields": ("at",), "tombstone_key": "json"},
-            "a column of its own",
+            "which is another column",
         ),
         (
             {"tombstone_ordering": "gone", "ordering_fields": ("at",), "tombstone_key": "raw"},
@@ -285,30 +291,30 @@ def test_a_nan_orders_nothing() -> None:
                 "key_generator": KeyGenerator(KeyGeneratorConfig(("id",), ("at",))),
                 "tombstone_key": "raw",
             },
-            "rows are found by id, at; use json",
+            "rows are identified by id, at; use json",
         ),
     ],
 )
-def test_a_configuration_that_cannot_work_is_refused(given_: dict[str, object], told: str) -> None:
-    settings = {"decoder": DECODER, "key_generator": KEYS, **given_}
-    with pytest.raises(InvalidConfig, match=told):
-        ToChanges(**settings)  # type: ignore[arg-type]
+def test_invalid_configuration_is_refused(overrides: dict[str, object], message: str) -> None:
+    settings = {"decoder": DECODER, "key_generator": KEYS, **overrides}
+    with pytest.raises(InvalidConfig, match=message):
+        RecordConverter(**settings)  # type: ignore[arg-type]
 
 
-def test_rejects_of_several_chunks_are_put_in_order() -> None:
-    parts = [ToChanges(DECODER, KEYS)(batch("{", "{").slice(n)).rejects for n in (1, 0)]
+def test_rejects_of_several_chunks_are_sorted_by_offset() -> None:
+    parts = [RecordConverter(DECODER, KEYS)(batch("{", "{").slice(n)).rejects for n in (1, 0)]
     assert Rejects.concat(parts).rows.column("offset").to_pylist() == [0, 1, 1]
-    assert Rejects.concat([]).rows.equals(Rejects.none().rows)
+    assert Rejects.concat([]).rows.equals(Rejects.empty().rows)
 
 
-def test_two_rows_never_share_a_record_key_of_several_parts() -> None:
+def test_ambiguous_composite_record_keys_are_rejected() -> None:
     fields = {"a": "string", "b": "string"}
-    to_changes = ToChanges(
+    converter = RecordConverter(
         JsonDecoder(parse_schema(fields)), KeyGenerator(KeyGeneratorConfig(("a", "b")))
     )
     rows = [("x", "y,b:z"), ("x,b:y", "z"), (None, "q"), ("__null__", "q"), ("a:b", "c,d")]
-    prepared = to_changes(batch(*(json.dumps({"a": a, "b": b}) for a, b in rows)))
-    kept = ["a:x,b:y,b:z", "a:__null__,b:q", "a:a:b,b:c,d"]
-    assert prepared.changes.column(RECORD_KEY).to_pylist() == kept
+    prepared = converter(batch(*(json.dumps({"a": a, "b": b}) for a, b in rows)))
+    expected = ["a:x,b:y,b:z", "a:__null__,b:q", "a:a:b,b:c,d"]
+    assert prepared.changes.column(RECORD_KEY).to_pylist() == expected
     assert [row["offset"] for row in prepared.rejects.rows.to_pylist()] == [1, 3]
     assert all("ambiguous" in r["reason"] for r in prepared.rejects.rows.to_pylist())

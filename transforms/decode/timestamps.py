@@ -1,4 +1,7 @@
-"""Times since 1970 in microseconds, and those that every reader can name: the years 1 to 9999."""
+"""Range and units of timestamps: tables store microseconds of the years 1 to 9999.
+
+Some readers, such as those written in Python, cannot read other years.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,12 @@ _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 _DAY_US = 86_400_000_000
 
 
-def outside_calendar(times: pa.Array) -> pa.Array | None:
-    """Which dates or timestamps (in microseconds) lie outside; None when all lie within."""
+def find_out_of_range(times: pa.Array) -> pa.Array | None:
+    """Find dates or timestamps (in microseconds) outside the years 1 to 9999.
+
+    Returns:
+        A flag for each value, or None if all values are in range.
+    """
     first, last, numbers = _FIRST_DAY, _LAST_DAY, pa.int32()
     if not pa.types.is_date32(times.type):
         first, last, numbers = _FIRST_DAY * _DAY_US, (_LAST_DAY + 1) * _DAY_US - 1, pa.int64()
@@ -23,13 +30,13 @@ def outside_calendar(times: pa.Array) -> pa.Array | None:
 
 
 def to_microseconds(times: pa.Array) -> pa.Array:
-    """Timestamps of any unit in microseconds.
+    """Convert timestamps of any unit to microseconds.
 
-    Nanoseconds become the microsecond that they lie in, also before 1970 (-1 ns is in -1 us), as
-    Spark and Avro's ``TimeConversions`` round them.
+    Nanoseconds are rounded down, also before 1970 (-1 ns becomes -1 us), as in Spark and in the
+    ``TimeConversions`` of Avro.
 
     Raises:
-        pa.ArrowInvalid: 64 bits do not hold the microseconds.
+        pa.ArrowInvalid: the microseconds do not fit 64 bits.
     """
     wanted = pa.timestamp("us", times.type.tz)
     if times.type.unit != "ns":

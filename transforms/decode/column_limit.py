@@ -1,7 +1,7 @@
-"""How many columns the unknown fields of one record may add, where they evolve the table.
+"""The limit on columns that the unknown fields of one record may add to a table.
 
-Without a bound, one record with thousands of names that are values would stop the run, and the good
-records of its batch with it.
+Without a limit, one record that uses thousands of values as names would stop the run, although the
+other records of its batch are valid.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ import pyarrow as pa
 from lakemark.schema.evolution import MAX_EVOLVED_COLUMNS, Sighting, column_count, evolve
 from transforms.decode.schema_policy import SchemaPolicy
 
-#: Columns that one JSON record may add, counting those inside structs.
+#: Columns that one JSON record may add, those inside structs included.
 MAX_ADDED_COLUMNS = 500
 
 
 class ColumnLimit:
-    """The bounds for one schema.
+    """The limit for one schema.
 
     Args:
-        schema: columns of the records, aliases among them.
-        policy: names that are taken by the table's other columns.
-        max_added: columns that one record may add, in addition to the bound on all columns.
+        schema: columns of the records, aliases included.
+        policy: reserves the names of the other columns of the table.
+        max_added: columns that one record may add; the limit on all columns applies as well.
     """
 
     def __init__(
@@ -31,14 +31,14 @@ class ColumnLimit:
     ) -> None:
         self._schema, self._policy = schema, policy
         self._columns = column_count(schema)
-        room = MAX_EVOLVED_COLUMNS - self._columns - len(policy.taken)
-        self._allowed = max(0, min(max_added, room))
+        spare = MAX_EVOLVED_COLUMNS - self._columns - len(policy.reserved_names)
+        self._allowed = max(0, min(max_added, spare))
 
     def fault(self, unknown: Set[Sighting]) -> str | None:
-        """Why the unknown fields of a record are too many; None if they are not."""
+        """Return why the unknown fields of a record are too many, or None if they are not."""
         if len(unknown) <= self._allowed:  # no sighting adds more than one column
             return None
-        wanted = evolve(self._schema, self._policy.as_columns(unknown))
+        wanted = evolve(self._schema, self._policy.to_columns(unknown))
         added = column_count(wanted) - self._columns
         if added <= self._allowed:
             return None

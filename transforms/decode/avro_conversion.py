@@ -1,8 +1,8 @@
-"""Values of a writer's types in the types of the table's columns.
+"""Converts values of a writer's types to the types of the table's columns.
 
-Fields go by name; one that the writer lacks is null. A value fits its column when the column holds
-it, as for JSON: integers in range, nearest floats, decimals exactly, times of the years 1 to 9999.
-What does not fit is null in its column and told by row.
+Fields are matched by name; a field that the writer lacks is null. The same values fit as in JSON:
+integers in range, nearest floats, exact decimals, times of the years 1 to 9999. A value that does
+not fit becomes null in its column, and a mismatch reports its row.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakemark.schema.promotion import promote
-from transforms.decode.calendar import outside_calendar, to_microseconds
 from transforms.decode.decoder import EpochUnit
+from transforms.decode.timestamps import find_out_of_range, to_microseconds
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 Rows: TypeAlias = npt.NDArray[np.intp]
@@ -28,14 +28,14 @@ _INT32_MIN, _INT32_MAX = -(2**31), 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Misfit:
-    """Values of one place that their column does not hold.
+class Mismatch:
+    """Values of one field that do not fit their column.
 
     Attributes:
-        rows: that have such values.
-        column: at the top, that the place lies in.
-        reason: why not.
-        is_wider: whether a wider type would hold them.
+        rows: the rows that have such values.
+        column: the top-level column that contains the field.
+        reason: why the values do not fit.
+        is_wider: whether they fit a wider type.
     """
 
     rows: Mask
@@ -44,20 +44,20 @@ class Misfit:
     is_wider: bool
 
 
-class Fitting:
-    """Puts rows of one writer schema into columns.
+class ColumnConverter:
+    """Converts rows of one writer's schema.
 
     Attributes:
-        misfits: what did not fit.
+        mismatches: values that did not fit.
     """
 
     def __init__(self, epoch_unit: EpochUnit) -> None:
         self._epoch_unit = epoch_unit
-        self.misfits: list[Misfit] = []
+        self.mismatches: list[Mismatch] = []
         self._row_count = 0
 
-    def fitted(self, rows: pa.Table, schema: pa.Schema) -> pa.Table:
-        """The columns of a schema; see the module."""
+    def convert(self, rows: pa.Table, schema: pa.Schema) -> pa.Table:
+        """Convert rows to the columns of a schema; see the module."""
         self._row_count = rows.num_rows
         numbers = np.arange(rows.num_rows)
         columns = [
@@ -71,24 +71,24 @@ class Fitting:
     def _fit(
         self, values: pa.Array, wanted: pa.DataType, path: tuple[str, ...], rows: Rows
     ) -> pa.Array:
-        """The values in a column's type.
+        """Convert values to the type of a column.
 
         Args:
-            values: of the writer.
-            wanted: the column's type.
-            path: of the place, for reasons.
-            rows: for each value, which row it is part of.
+            values: values of the writer's type.
+            wanted: type of the column.
+            path: path of the field, for reasons.
+            rows: for each value, the row that contains it.
         """
         stored = values.type
         if pa.types.is_struct(stored) and pa.types.is_struct(wanted):
             return self._fit_struct(values, wanted, path, rows)
         if pa.types.is_list(stored) and pa.types.is_list(wanted):
             items = self._fit_items(values, values.values, wanted.value_type, path, rows)
-            return _over(values, wanted, items)
+            return _with_items(values, wanted, items)
         if pa.types.is_map(stored) and pa.types.is_map(wanted):
             items = self._fit_items(values, values.items, wanted.item_type, path, rows)
             fields = [wanted.key_field, wanted.item_field]
-            return _over(
+            return _with_items(
                 values, wanted, pa.StructArray.from_arrays([values.keys, items], fields=fields)
             )
         return self._fit_leaf(values, wanted, path, rows)
@@ -120,16 +120,16 @@ class Fitting:
     def _fit_leaf(
         self, values: pa.Array, wanted: pa.DataType, path: tuple[str, ...], rows: Rows
     ) -> pa.Array:
-        given = _mask(values.is_valid())
-        fitted = _leaf(values, wanted, self._epoch_unit)
-        lost = given & ~_mask(fitted.is_valid())
-        if lost.any():
-            wider = lost & _would_widen(values, wanted)
-            self._tell(rows[wider], path, values.type, wanted, is_wider=True)
-            self._tell(rows[lost & ~wider], path, values.type, wanted, is_wider=False)
-        return fitted
+        is_present = _mask(values.is_valid())
+        converted = _convert_leaf(values, wanted, self._epoch_unit)
+        misses = is_present & ~_mask(converted.is_valid())
+        if misses.any():
+            wider = misses & _find_wider(values, wanted)
+            self._add_mismatch(rows[wider], path, values.type, wanted, is_wider=True)
+            self._add_mismatch(rows[misses & ~wider], path, values.type, wanted, is_wider=False)
+        return converted
 
-    def _tell(
+    def _add_mismatch(
         self,
         rows: Rows,
         path: tuple[str, ...],
@@ -147,48 +147,48 @@ class Fitting:
         if stored == wanted:
             fault = "a date or timestamp lies outside the years 1 to 9999"
         reason = f"column {'.'.join(path)!r}: {fault}"
-        self.misfits.append(Misfit(found, column, reason, is_wider))
+        self.mismatches.append(Mismatch(found, column, reason, is_wider))
 
 
 def is_widening(stored: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether a writer's numbers may ask for a wider column."""
+    """Return whether numbers of a writer's type may fit only a wider type than the column's."""
     if wanted == pa.int32():
         return stored in (pa.int64(), pa.float32(), pa.float64())
     return bool(wanted == pa.float32() and stored == pa.float64())
 
 
-def _over(values: pa.Array, wanted: pa.DataType, items: pa.Array) -> pa.Array:
-    """The lists or maps of ``values`` over other items."""
+def _with_items(values: pa.Array, wanted: pa.DataType, items: pa.Array) -> pa.Array:
+    """Return the lists or maps of ``values`` with other items."""
     buffers = values.buffers()[:2]
     return pa.Array.from_buffers(
         wanted, len(values), buffers, offset=values.offset, children=[items]
     )
 
 
-def _leaf(values: pa.Array, wanted: pa.DataType, unit: EpochUnit) -> pa.Array:
-    """The values in another type; null where it does not hold them."""
+def _convert_leaf(values: pa.Array, wanted: pa.DataType, unit: EpochUnit) -> pa.Array:
+    """Convert values that are not nested; values that do not fit become null."""
     stored = values.type
     if stored != wanted:
-        values = _converted(values, wanted, unit)
+        values = _convert_type(values, wanted, unit)
     if pa.types.is_date32(wanted) or pa.types.is_timestamp(wanted):
-        outside = outside_calendar(values)
-        if outside is not None:
-            values = pc.if_else(outside, pa.scalar(None, wanted), values)
+        out_of_range = find_out_of_range(values)
+        if out_of_range is not None:
+            values = pc.if_else(out_of_range, pa.scalar(None, wanted), values)
     return values
 
 
-def _converted(values: pa.Array, wanted: pa.DataType, unit: EpochUnit) -> pa.Array:
+def _convert_type(values: pa.Array, wanted: pa.DataType, unit: EpochUnit) -> pa.Array:
     stored = values.type
     if pa.types.is_integer(wanted):
-        return _integers(values, wanted)
+        return _to_integers(values, wanted)
     if pa.types.is_floating(wanted):
-        return _floats(values, wanted)
+        return _to_floats(values, wanted)
     if pa.types.is_timestamp(wanted):
-        return _timestamps(values, wanted, unit)
+        return _to_timestamps(values, wanted, unit)
     if pa.types.is_decimal(wanted) and (pa.types.is_decimal(stored) or pa.types.is_integer(stored)):
-        return _where_it_can(values, partial(_promoted, wanted=wanted), wanted)
+        return _cast_if_possible(values, partial(_promote, wanted=wanted), wanted)
     if pa.types.is_string(wanted) and pa.types.is_binary(stored):
-        return _where_it_can(values, lambda some: some.cast(wanted), wanted)
+        return _cast_if_possible(values, lambda part: part.cast(wanted), wanted)
     if pa.types.is_binary(wanted) and (
         pa.types.is_string(stored) or pa.types.is_fixed_size_binary(stored)
     ):
@@ -196,7 +196,7 @@ def _converted(values: pa.Array, wanted: pa.DataType, unit: EpochUnit) -> pa.Arr
     return _nulls(values, wanted)
 
 
-def _integers(values: pa.Array, wanted: pa.DataType) -> pa.Array:
+def _to_integers(values: pa.Array, wanted: pa.DataType) -> pa.Array:
     stored = values.type
     if pa.types.is_time(stored):
         values = values.view(pa.int32() if pa.types.is_time32(stored) else pa.int64())
@@ -208,10 +208,10 @@ def _integers(values: pa.Array, wanted: pa.DataType) -> pa.Array:
     return values.cast(wanted)
 
 
-def _floats(values: pa.Array, wanted: pa.DataType) -> pa.Array:
+def _to_floats(values: pa.Array, wanted: pa.DataType) -> pa.Array:
     stored = values.type
     if pa.types.is_integer(stored) or stored == pa.float32():
-        return _promoted(values, wanted)
+        return _promote(values, wanted)
     if stored != pa.float64():
         return _nulls(values, wanted)
     floats = values.cast(wanted, safe=False)
@@ -219,35 +219,39 @@ def _floats(values: pa.Array, wanted: pa.DataType) -> pa.Array:
     return pc.if_else(too_large, pa.scalar(None, wanted), floats)
 
 
-def _timestamps(values: pa.Array, wanted: pa.DataType, unit: EpochUnit) -> pa.Array:
-    """A time without a zone is one of UTC where a zone is wanted; integers count from 1970."""
+def _to_timestamps(values: pa.Array, wanted: pa.DataType, unit: EpochUnit) -> pa.Array:
+    """Convert to timestamps; local times are UTC if the column has a zone, integers are epochs."""
     stored = values.type
     if stored == pa.int64():
         stored = pa.timestamp(unit, "UTC")
     if not pa.types.is_timestamp(stored) or (stored.tz is not None and wanted.tz is None):
         return _nulls(values, wanted)
 
-    def cast(some: pa.Array) -> pa.Array:
-        return to_microseconds(some.view(stored)).cast(wanted)
+    def cast(part: pa.Array) -> pa.Array:
+        return to_microseconds(part.view(stored)).cast(wanted)
 
-    return _where_it_can(values, cast, wanted)
+    return _cast_if_possible(values, cast, wanted)
 
 
-def _promoted(values: pa.Array, wanted: pa.DataType) -> pa.Array:
+def _promote(values: pa.Array, wanted: pa.DataType) -> pa.Array:
     return promote(pa.chunked_array([values]), wanted).chunk(0)
 
 
-def _where_it_can(
+def _cast_if_possible(
     values: pa.Array, cast: Callable[[pa.Array], pa.Array], wanted: pa.DataType
 ) -> pa.Array:
-    """A cast that fails as a whole if one value fails it; halves, so that a few cost little."""
+    """Cast values; those that cannot be cast become null.
+
+    A cast fails if one value fails. The values are split in halves until the failing ones are
+    found, so that a few cost little time.
+    """
     try:
         return cast(values)
     except pa.ArrowInvalid:
         if len(values) == 1:
             return _nulls(values, wanted)
     middle = len(values) // 2
-    halves = [_where_it_can(half, cast, wanted) for half in (values[:middle], values[middle:])]
+    halves = [_cast_if_possible(half, cast, wanted) for half in (values[:middle], values[middle:])]
     return pa.concat_arrays(halves)
 
 
@@ -255,8 +259,8 @@ def _nulls(values: pa.Array, wanted: pa.DataType) -> pa.Array:
     return pa.nulls(len(values), wanted)
 
 
-def _would_widen(values: pa.Array, wanted: pa.DataType) -> Mask:
-    """Which values a wider type than the column's holds."""
+def _find_wider(values: pa.Array, wanted: pa.DataType) -> Mask:
+    """Return which values fit a wider type than that of the column."""
     if not is_widening(values.type, wanted):
         return np.zeros(len(values), np.bool_)
     if pa.types.is_floating(values.type) and wanted == pa.int32():

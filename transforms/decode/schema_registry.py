@@ -1,9 +1,8 @@
-"""A schema registry: schemas by their id, and the newest of a subject.
+"""A client of schema registries: schemas by id, and the latest schema of a subject.
 
-What is asked is the REST interface that Confluent's registry made common (Apicurio, Karapace and
-Redpanda have it too). Spark's workers ask it themselves, each process once for each id: an id
-stands for the same schema for ever. Only the standard library is needed, so nothing has to be
-installed where they run.
+The client uses the REST interface of Confluent's registry, which Apicurio, Karapace and Redpanda
+also provide. Each worker process of Spark requests each id once, because the schema of an id never
+changes. The client needs only the standard library, so workers need no other packages.
 """
 
 from __future__ import annotations
@@ -30,50 +29,50 @@ from transforms.decode.avro_references import Reference, StoredSchema
 _LOG = logging.getLogger(__name__)
 
 _ACCEPTED = "application/vnd.schemaregistry.v1+json, application/json"
-_ANSWER_WITHIN_S = 10.0
-_LONGEST_ANSWER_BYTES = 16 << 20
-_LONGEST_REFERENCE_CHAIN = 100
+_TIMEOUT_S = 10.0
+_MAX_ANSWER_BYTES = 16 << 20
+_MAX_REFERENCE_DEPTH = 100
 
 _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _TOO_MANY = 401, 403, 404, 429
 _SERVER_ERRORS = 500
-#: What a registry itself says where it has no such subject, version or schema.
-_NO_SUCH = (40401, 40402, 40403)
+#: Error codes of a registry that does not have the subject, version or schema.
+_NOT_FOUND_CODES = (40401, 40402, 40403)
 
-_MISSING_FOR_S = 30.0
-_MOST_MISSING = 1000
+_RETRY_MISSING_S = 30.0
+_MAX_MISSING_IDS = 1000
 
 
 class RegistryError(HudiError):
-    """The schema registry cannot deliver."""
+    """The schema registry did not provide a schema."""
 
 
 class RegistryUnavailable(RegistryError, Retriable):
-    """It did not answer in time, however often it was asked."""
+    """The registry did not answer before the retry timeout."""
 
 
 class RegistryRefused(RegistryError, Permanent):
-    """It does not let this client read, or is no schema registry."""
+    """The registry refuses this client, or the server is not a schema registry."""
 
 
 class ReadForbidden(RegistryRefused):
-    """This client may not read what it asked for; it may be allowed to read something else."""
+    """This client may not read the requested schema, but perhaps others."""
 
 
 class SchemaNotFound(RegistryError, Permanent):
-    """It does not have what was asked for."""
+    """The registry does not have the requested schema."""
 
 
 @dataclass(frozen=True, slots=True)
-class RegistryAccess:
-    """What a registry asks of its clients; printing it shows nothing of them.
+class RegistryCredentials:
+    """Credentials and certificates for a registry; ``repr`` hides the secrets.
 
     Attributes:
-        user: for basic authentication, with ``password``.
-        password: of the user.
-        token: for bearer authentication.
-        ca_file: certificates to trust, PEM; None takes the system's.
-        certificate_file: the client's own, PEM.
-        key_file: its private key, PEM; None where the certificate's file has it.
+        user: user for basic authentication, with ``password``.
+        password: password of the user.
+        token: token for bearer authentication.
+        ca_file: certificates to trust, PEM; None means those of the system.
+        certificate_file: the client's certificate, PEM.
+        key_file: the client's private key, PEM; None if ``certificate_file`` contains it.
     """
 
     user: str | None = None
@@ -84,7 +83,7 @@ class RegistryAccess:
     key_file: str | None = None
 
     def headers(self) -> dict[str, str]:
-        """What each request says of its sender."""
+        """Return the headers that authenticate a request."""
         if self.token is not None:
             return {"Authorization": f"Bearer {self.token}"}
         if self.user is not None:
@@ -93,10 +92,10 @@ class RegistryAccess:
         return {}
 
     def tls(self) -> ssl.SSLContext:
-        """How connections are secured.
+        """Return the TLS context of connections.
 
         Raises:
-            InvalidConfig: a file that is not there, or holds no certificate or key.
+            InvalidConfig: a file does not exist, or contains no certificate or key.
         """
         try:
             context = ssl.create_default_context(cafile=self.ca_file)
@@ -110,113 +109,116 @@ class RegistryAccess:
         return context
 
 
-_OPEN = RegistryAccess()
+_NO_CREDENTIALS = RegistryCredentials()
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaRegistry:
-    """Asks one registry; holds only its configuration, so it pickles, secrets included.
+    """A client of one registry. It holds only configuration, so it can be pickled, with secrets.
 
     Attributes:
-        url: where it answers, ``http`` or ``https``.
-        access: what it asks of its clients.
-        patience_s: how long one that does not answer is asked again.
+        url: address of the registry, ``http`` or ``https``.
+        credentials: credentials and certificates.
+        retry_timeout_s: how long requests are retried if the registry does not answer.
     """
 
     url: str
-    access: RegistryAccess = _OPEN
-    patience_s: float = 30.0
+    credentials: RegistryCredentials = _NO_CREDENTIALS
+    retry_timeout_s: float = 30.0
 
     def schema(self, schema_id: int) -> StoredSchema:
-        """The schema of an id, and those that it refers to.
+        """Read the schema of an id, and the schemas that it refers to.
 
         Raises:
-            SchemaNotFound: there is none of that id.
-            RegistryUnavailable, RegistryRefused: nobody can tell.
+            SchemaNotFound: the registry does not have the id.
+            RegistryUnavailable, RegistryRefused: the registry cannot be read.
         """
-        return self._stored(self._ask(f"schemas/ids/{schema_id}"), f"schema {schema_id}", 0)
+        return self._stored(self._request(f"schemas/ids/{schema_id}"), f"schema {schema_id}", 0)
 
-    def newest(self, subject: str) -> StoredSchema:
-        """The newest schema of a subject; errors as for ``schema``."""
+    def latest(self, subject: str) -> StoredSchema:
+        """Read the latest schema of a subject; errors as for ``schema``."""
         return self._version(subject, "latest", 0)
 
     def check(self, subject: str) -> None:
-        """Pass when the registry answers this client, whether or not it has the subject.
+        """Check that the registry answers this client, even if it does not have the subject.
 
         Args:
-            subject: is asked for. An account may be allowed to read schemas by their id alone.
+            subject: subject to request. Access to it may be forbidden, because an account may be
+                allowed to read schemas only by id.
 
         Raises:
             RegistryUnavailable, RegistryRefused: as ``schema``.
         """
         with suppress(SchemaNotFound, ReadForbidden):
-            self.newest(subject)
+            self.latest(subject)
 
     def _version(self, subject: str, version: str, depth: int) -> StoredSchema:
-        answer = self._ask(f"subjects/{quote(subject, safe='')}/versions/{quote(version)}")
+        answer = self._request(f"subjects/{quote(subject, safe='')}/versions/{quote(version)}")
         return self._stored(answer, f"subject {subject}, version {version}", depth)
 
-    def _stored(self, answer: Mapping[str, object], what: str, depth: int) -> StoredSchema:
+    def _stored(self, answer: Mapping[str, object], name: str, depth: int) -> StoredSchema:
         kind, text = answer.get("schemaType", "AVRO"), answer.get("schema")
         if kind != "AVRO" or not isinstance(text, str):
-            message = f"{what} of the schema registry at {self.url} is of type {kind}, not AVRO"
+            message = f"{name} of the schema registry at {self.url} is of type {kind}, not AVRO"
             raise SchemaNotFound(message)
-        if depth > _LONGEST_REFERENCE_CHAIN:
-            message = f"{what} of the schema registry at {self.url} refers to itself"
+        if depth > _MAX_REFERENCE_DEPTH:
+            message = f"{name} of the schema registry at {self.url} refers to itself"
             raise SchemaNotFound(message)
         listed = answer.get("references") or []
         references = [] if not isinstance(listed, list) else listed
         return StoredSchema(text, tuple(self._references(references, depth + 1)))
 
     def _references(self, listed: list[object], depth: int) -> Iterator[Reference]:
-        for said in listed:
-            if not isinstance(said, dict) or not {"name", "subject", "version"} <= set(said):
-                raise self._no_registry()
-            stored = self._version(str(said["subject"]), str(said["version"]), depth)
-            yield Reference(str(said["name"]), stored)
+        for reference in listed:
+            if not isinstance(reference, dict) or not {"name", "subject", "version"} <= set(
+                reference
+            ):
+                raise self._not_a_registry()
+            stored = self._version(str(reference["subject"]), str(reference["version"]), depth)
+            yield Reference(str(reference["name"]), stored)
 
-    def _ask(self, path: str) -> Mapping[str, object]:
-        """The answer to a question, asked again while nobody answers."""
-        deadline = time.monotonic() + self.patience_s
+    def _request(self, path: str) -> Mapping[str, object]:
+        """Send a request, and retry while the registry does not answer."""
+        deadline = time.monotonic() + self.retry_timeout_s
         wait_s = 0.1
         while True:
             try:
-                return self._ask_once(path)
+                return self._request_once(path)
             except RegistryUnavailable as unavailable:
                 if time.monotonic() + wait_s > deadline:
                     raise
-                _LOG.warning("%s; asking again in %.1f s", unavailable, wait_s)
+                _LOG.warning("%s; retrying in %.1f s", unavailable, wait_s)
             time.sleep(wait_s)
             wait_s = min(2 * wait_s, 5.0)
 
-    def _ask_once(self, path: str) -> Mapping[str, object]:
-        headers = {"Accept": _ACCEPTED, **self.access.headers()}
+    def _request_once(self, path: str) -> Mapping[str, object]:
+        headers = {"Accept": _ACCEPTED, **self.credentials.headers()}
         request = urllib.request.Request(f"{self.url.rstrip('/')}/{path}", headers=headers)
         try:
-            with self._opener().open(request, timeout=_ANSWER_WITHIN_S) as answer:
-                body = answer.read(_LONGEST_ANSWER_BYTES)
+            with self._opener().open(request, timeout=_TIMEOUT_S) as answer:
+                body = answer.read(_MAX_ANSWER_BYTES)
         except urllib.error.HTTPError as error:
-            raise self._refusal(error, path) from None
+            raise self._status_error(error, path) from None
         except (OSError, HTTPException) as error:
-            raise self._silence(error) from None
+            raise self._connection_error(error) from None
         return self._parsed(body)
 
     def _opener(self) -> urllib.request.OpenerDirector:
-        tls = self.access.tls() if self.url.startswith("https") else None
+        tls = self.credentials.tls() if self.url.startswith("https") else None
         return urllib.request.build_opener(
-            _RedirectsToItself, urllib.request.HTTPSHandler(context=tls)
+            _SameServerRedirects, urllib.request.HTTPSHandler(context=tls)
         )
 
     def _parsed(self, body: bytes) -> Mapping[str, object]:
         try:
             answer = json.loads(body)
         except (ValueError, RecursionError):
-            raise self._no_registry() from None
+            raise self._not_a_registry() from None
         if not isinstance(answer, dict):
-            raise self._no_registry()
+            raise self._not_a_registry()
         return answer
 
-    def _silence(self, error: OSError | HTTPException) -> RegistryError:
+    def _connection_error(self, error: OSError | HTTPException) -> RegistryError:
         reason = getattr(error, "reason", None) or error
         if isinstance(reason, ssl.SSLCertVerificationError):
             message = (
@@ -230,9 +232,9 @@ class SchemaRegistry:
         )
         return RegistryUnavailable(message)
 
-    def _refusal(self, error: urllib.error.HTTPError, path: str) -> RegistryError:
+    def _status_error(self, error: urllib.error.HTTPError, path: str) -> RegistryError:
         status = error.code
-        if status == _NOT_FOUND and _error_code(error) in _NO_SUCH:
+        if status == _NOT_FOUND and _error_code(error) in _NOT_FOUND_CODES:
             message = f"the schema registry at {self.url} has no {path}"
             return SchemaNotFound(message)
         if status >= _SERVER_ERRORS or status == _TOO_MANY:
@@ -244,13 +246,15 @@ class SchemaRegistry:
         message = f"the schema registry at {self.url} answers with status {status}; check {hint}"
         return ReadForbidden(message) if status == _FORBIDDEN else RegistryRefused(message)
 
-    def _no_registry(self) -> RegistryRefused:
-        message = f"what answers at {self.url} is no schema registry; check the url"
+    def _not_a_registry(self) -> RegistryRefused:
+        message = (
+            f"the server at {self.url} is not a schema registry; check decode.schema_registry.url"
+        )
         return RegistryRefused(message)
 
 
-class _RedirectsToItself(urllib.request.HTTPRedirectHandler):
-    """Follows no redirect to another server: the credentials would go along."""
+class _SameServerRedirects(urllib.request.HTTPRedirectHandler):
+    """Follows no redirect to another server, because it would receive the credentials."""
 
     def redirect_request(
         self,
@@ -261,32 +265,31 @@ class _RedirectsToItself(urllib.request.HTTPRedirectHandler):
         headers: HTTPMessage,
         newurl: str,
     ) -> urllib.request.Request | None:
-        """The request to make instead; None for none."""
+        """Return the request to send instead, or None to refuse the redirect."""
         if urlsplit(newurl)[:2] != urlsplit(req.full_url)[:2]:
             return None
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
 def _error_code(error: urllib.error.HTTPError) -> object:
-    """What a registry says besides the status; None for what is no registry's answer."""
+    """Return the error code in the answer of a registry, or None if there is none."""
     try:
-        answer = json.loads(error.read(_LONGEST_ANSWER_BYTES))
+        answer = json.loads(error.read(_MAX_ANSWER_BYTES))
     except (ValueError, RecursionError, OSError, HTTPException):
         return None
     return answer.get("error_code") if isinstance(answer, dict) else None
 
 
-class KnownSchemas:
-    """What a process knows of one registry; may be asked from any thread.
+class SchemaCache:
+    """Caches the schemas of one registry in a process; thread-safe.
 
-    What is there is asked for once: an id stands for the same schema for ever. What is not there
-    may be registered any moment, so it is asked for again, but only after 30 seconds, and no more
-    ids than 1000 are asked for in vain in that time: bytes that are no Avro may look like any
-    number of ids.
+    A schema is requested once, because the schema of an id never changes. A missing id may be
+    registered later, so it is requested again after 30 seconds. In this time, at most 1000 missing
+    ids are requested, because bytes that are not Avro may contain any number of ids.
 
     Args:
-        registry: is asked.
-        clock: seconds that never go back.
+        registry: the registry.
+        clock: a monotonic clock, in seconds.
     """
 
     def __init__(
@@ -298,7 +301,7 @@ class KnownSchemas:
         self._missing: dict[int, tuple[float, str]] = {}
 
     def schema(self, schema_id: int) -> StoredSchema:
-        """The schema of an id; errors as for ``SchemaRegistry.schema``."""
+        """Return the schema of an id; errors as for ``SchemaRegistry.schema``."""
         found = self._found.get(schema_id)
         if found is not None:
             return found
@@ -307,27 +310,31 @@ class KnownSchemas:
             found = self._registry.schema(schema_id)
         except SchemaNotFound as missing:
             with self._lock:
-                self._missing[schema_id] = self._clock() + _MISSING_FOR_S, str(missing)
+                self._missing[schema_id] = self._clock() + _RETRY_MISSING_S, str(missing)
             raise
         self._found[schema_id] = found
         return found
 
     def _check_missing(self, schema_id: int) -> None:
-        """Raise ``SchemaNotFound`` where nobody is to be asked now."""
+        """Check that the registry may be asked for an id.
+
+        Raises:
+            SchemaNotFound: the id was missing a moment ago, or too many others were.
+        """
         with self._lock:
             while self._missing and next(iter(self._missing.values()))[0] <= self._clock():
                 del self._missing[next(iter(self._missing))]
             _, reason = self._missing.get(schema_id, (0.0, None))
-            if reason is None and len(self._missing) >= _MOST_MISSING:
+            if reason is None and len(self._missing) >= _MAX_MISSING_IDS:
                 reason = (
-                    f"the schema registry at {self._registry.url} was not asked for it, as it had "
-                    f"none of {_MOST_MISSING} other ids just before"
+                    f"the schema registry at {self._registry.url} was not asked for it, because it "
+                    f"had none of {_MAX_MISSING_IDS} other ids within {_RETRY_MISSING_S:.0f} s"
                 )
         if reason is not None:
             raise SchemaNotFound(reason)
 
 
 @lru_cache(maxsize=64)
-def known_schemas(registry: SchemaRegistry) -> KnownSchemas:
-    """What this process knows of a registry."""
-    return KnownSchemas(registry)
+def get_schema_cache(registry: SchemaRegistry) -> SchemaCache:
+    """Return this process's cache of a registry."""
+    return SchemaCache(registry)

@@ -1,4 +1,4 @@
-"""What a decoder makes of a column of values."""
+"""The result of decoding a column of values."""
 
 from __future__ import annotations
 
@@ -13,42 +13,44 @@ Indices = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Decoded:
-    """Rows and rejects of one call; each input index is in exactly one of the two lists.
+class DecodeResult:
+    """Rows and rejects of one call; each index of the input is either accepted or rejected.
 
     Attributes:
         rows: one row for each accepted value, in the order of the input.
-        accepted: index into the input of each row, ascending.
-        rejected: index into the input of each value that is no row, ascending.
-        reasons: why, one for each of ``rejected``.
-        asking: index of each record, a row or rejected, that needs another schema to be a row that
-            says all of it; what it asks counts if nothing else keeps it from being one.
-        refusals: why a record, a row or rejected, must stop the run if it would be a row, by index.
+        accepted: for each row the index of its value in the input, ascending.
+        rejected: indices of the values that did not become rows, ascending.
+        reasons: the reason for each of ``rejected``.
+        requesting: indices of records, accepted or rejected, that request a change of the schema.
+            Without the change, their row would lack some of their values. A request counts only if
+            nothing else prevents the row.
+        refusals: for the index of a record, accepted or rejected, the reason why the run must stop.
+            It counts only if nothing else prevents the row.
     """
 
     rows: pa.Table
     accepted: Indices
     rejected: Indices
     reasons: list[str]
-    asking: Indices = field(default_factory=lambda: np.empty(0, np.int64))
+    requesting: Indices = field(default_factory=lambda: np.empty(0, np.int64))
     refusals: Mapping[int, str] = field(default_factory=dict)
 
     @classmethod
-    def of_parts(
+    def concat(
         cls,
         rows: Sequence[pa.Table],
         indices: Sequence[Indices],
         reasons: Mapping[int, str],
-        asking: Indices,
+        requesting: Indices,
         refusals: Mapping[int, str],
-    ) -> Decoded:
-        """What was read in parts, in whatever order, put into the order of the input.
+    ) -> DecodeResult:
+        """Combine parts that were read in any order, and sort them into the order of the input.
 
         Args:
             rows: an empty table of the schema, then one table for each part.
-            indices: of the rows of each part.
-            reasons: why a value is no row, by index.
-            asking: as in the result.
+            indices: for each part, the indices of its rows in the input.
+            reasons: for the index of each rejected value, the reason.
+            requesting: as in the result.
             refusals: as in the result.
         """
         table = pa.concat_tables(rows).combine_chunks()
@@ -57,8 +59,8 @@ class Decoded:
             order = np.argsort(accepted)
             table, accepted = table.take(pa.array(order)), accepted[order]
         rejected = np.array(sorted(reasons), np.int64)
-        told = [reasons[index] for index in rejected.tolist()]
-        return cls(table, accepted, rejected, told, asking, refusals)
+        listed = [reasons[index] for index in rejected.tolist()]
+        return cls(table, accepted, rejected, listed, requesting, refusals)
 
     def __post_init__(self) -> None:
         assert self.rows.num_rows == len(self.accepted), (self.rows.num_rows, len(self.accepted))

@@ -1,4 +1,4 @@
-"""A registry at fault; ``tests/stream/test_avro.py`` asks one that is well."""
+"""The client against a faulty registry; ``tests/stream/test_avro.py`` uses a real one."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from threading import Timer
 import pytest
 
 from tests.schema_registry import FaultyRegistry
-from transforms.decode.registry import (
-    KnownSchemas,
-    RegistryAccess,
+from transforms.decode.schema_registry import (
+    RegistryCredentials,
     RegistryRefused,
     RegistryUnavailable,
+    SchemaCache,
     SchemaNotFound,
     SchemaRegistry,
 )
@@ -28,7 +28,7 @@ def server() -> Iterator[FaultyRegistry]:
         yield running
 
 
-def test_one_that_is_down_is_asked_again_until_it_is_up(server: FaultyRegistry) -> None:
+def test_requests_are_retried_until_the_registry_answers(server: FaultyRegistry) -> None:
     server.failures = [503, 429]
     assert SchemaRegistry(server.url).schema(1).text == TEXT
     server.stop()
@@ -38,29 +38,29 @@ def test_one_that_is_down_is_asked_again_until_it_is_up(server: FaultyRegistry) 
     timer.join()
 
 
-def test_one_that_stays_down_ends_in_an_error_that_may_pass(server: FaultyRegistry) -> None:
+def test_retriable_error_is_raised_if_the_registry_never_answers(server: FaultyRegistry) -> None:
     server.stop()
     with pytest.raises(RegistryUnavailable, match=r"does not answer .* check decode.schema_reg"):
-        SchemaRegistry(server.url, patience_s=0.3).schema(1)
+        SchemaRegistry(server.url, retry_timeout_s=0.3).schema(1)
 
 
-def test_credentials_are_sent_and_never_shown(server: FaultyRegistry) -> None:
+def test_credentials_are_sent_but_not_shown_in_repr_and_errors(server: FaultyRegistry) -> None:
     server.require("reader", "hidden")
-    access = RegistryAccess("reader", "hidden")
-    assert SchemaRegistry(server.url, access).schema(1).text == TEXT
-    assert "hidden" not in repr(SchemaRegistry(server.url, access))
+    credentials = RegistryCredentials("reader", "hidden")
+    assert SchemaRegistry(server.url, credentials).schema(1).text == TEXT
+    assert "hidden" not in repr(SchemaRegistry(server.url, credentials))
     with pytest.raises(RegistryRefused, match="status 401; check the credentials") as refused:
-        SchemaRegistry(server.url, RegistryAccess("reader", "wrong!")).schema(1)
+        SchemaRegistry(server.url, RegistryCredentials("reader", "wrong!")).schema(1)
     assert "wrong!" not in str(refused.value)
     server.sign_in = "Bearer abc"
-    assert SchemaRegistry(server.url, RegistryAccess(token="abc")).schema(1).text == TEXT
+    assert SchemaRegistry(server.url, RegistryCredentials(token="abc")).schema(1).text == TEXT
 
 
 @pytest.mark.parametrize(
     ("answer", "error", "text"),
     [
-        ([], RegistryRefused, "is no schema registry"),
-        ({"schema": TEXT, "references": ["x"]}, RegistryRefused, "is no schema registry"),
+        ([], RegistryRefused, "is not a schema registry"),
+        ({"schema": TEXT, "references": ["x"]}, RegistryRefused, "is not a schema registry"),
         (
             {"schema": TEXT, "references": [{"name": "s", "subject": "s", "version": "latest"}]},
             SchemaNotFound,
@@ -68,50 +68,52 @@ def test_credentials_are_sent_and_never_shown(server: FaultyRegistry) -> None:
         ),
     ],
 )
-def test_what_no_registry_says_is_refused(
+def test_invalid_answer_is_refused(
     server: FaultyRegistry, answer: object, error: type[Exception], text: str
 ) -> None:
     server.answers["/subjects/s/versions/latest"] = answer
     with pytest.raises(error, match=text):
-        SchemaRegistry(server.url).newest("s")
+        SchemaRegistry(server.url).latest("s")
 
 
-def test_credentials_follow_no_redirect_to_another_server(server: FaultyRegistry) -> None:
+def test_redirect_to_another_server_is_refused_so_that_it_receives_no_credentials(
+    server: FaultyRegistry,
+) -> None:
     with FaultyRegistry() as moved:
         moved.moved_to = server.url
         with pytest.raises(RegistryRefused, match="status 302"):
-            SchemaRegistry(moved.url, RegistryAccess(token="abc")).schema(1)
+            SchemaRegistry(moved.url, RegistryCredentials(token="abc")).schema(1)
     assert not server.asked
 
 
-def test_an_id_that_is_missing_is_asked_for_again_only_after_a_while(
+def test_missing_id_is_requested_again_after_thirty_seconds(
     server: FaultyRegistry,
 ) -> None:
     now = 0.0
-    known = KnownSchemas(SchemaRegistry(server.url), lambda: now)
+    cache = SchemaCache(SchemaRegistry(server.url), lambda: now)
     for _ in range(2):
         with pytest.raises(SchemaNotFound, match="has no schemas/ids/9"):
-            known.schema(9)
+            cache.schema(9)
     assert server.asked == ["/schemas/ids/9"]
     server.answers["/schemas/ids/9"] = {"schema": TEXT}
     now = 31.0
-    assert known.schema(9) is known.schema(9)
+    assert cache.schema(9) is cache.schema(9)
     assert len(server.asked) == 2
 
 
-def test_no_number_of_ids_that_are_missing_keeps_the_registry_busy(
+def test_requests_of_missing_ids_are_limited(
     server: FaultyRegistry,
 ) -> None:
     now = 0.0
-    known = KnownSchemas(SchemaRegistry(server.url), lambda: now)
-    known.schema(1)
+    cache = SchemaCache(SchemaRegistry(server.url), lambda: now)
+    cache.schema(1)
     for schema_id in range(100, 1200):
         with pytest.raises(SchemaNotFound):
-            known.schema(schema_id)
+            cache.schema(schema_id)
     assert len(server.asked) == 1001
     with pytest.raises(SchemaNotFound, match="was not asked for it"):
-        known.schema(1200)
-    assert known.schema(1).text == TEXT, "what is known stays known"
+        cache.schema(1200)
+    assert cache.schema(1).text == TEXT, "cached schemas are still returned"
     server.answers["/schemas/ids/1200"] = {"schema": TEXT}
     now = 31.0
-    assert known.schema(1200).text == TEXT
+    assert cache.schema(1200).text == TEXT

@@ -1,4 +1,4 @@
-"""Batches of Kafka records into changes and rejects, against the rules told record by record."""
+"""Conversion of batches of Kafka records, compared with a model that handles single records."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lakemark.model.written_columns import is_written
 from lakemark.write.delete_marks import OPERATION
 from tests.depth import examples
 from transforms.decode.json import JsonDecoder
-from transforms.kafka_changes import ToChanges
+from transforms.record_converter import RecordConverter
 from transforms.rejects import Stage
 from transforms.schema_text import parse_schema
 from transforms.tombstone_keys import TombstoneKey
@@ -38,7 +38,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Setup:
-    """What differs from table to table."""
+    """The configuration of a table."""
 
     partitioned: bool
     ordered: bool
@@ -58,9 +58,9 @@ class Setup:
             **({OPERATION: "string"} if self.operation_declared else {}),
         }
 
-    def to_changes(self) -> ToChanges:
+    def converter(self) -> RecordConverter:
         partition_fields = ("city",) if self.partitioned else ()
-        return ToChanges(
+        return RecordConverter(
             JsonDecoder(parse_schema(self.columns), epoch_unit="s"),
             KeyGenerator(KeyGeneratorConfig(("id",), partition_fields)),
             ("ts",) if self.ordered else (),
@@ -68,7 +68,7 @@ class Setup:
             kafka_columns=("offset",),
             delete_marker=MARKER,
             tombstone_ordering=self.tombstone_ordering,
-            fills_absent_fields=self.in_part,
+            keeps_absent_fields=self.in_part,
         )
 
 
@@ -87,7 +87,7 @@ TIMESTAMP_S = 7
 
 
 def model(record: Record, setup: Setup) -> Change | Stage:
-    """What becomes of one record; only what is not null is named."""
+    """Return the change of one record, without nulls, or the step that rejects it."""
     if record.value is None:
         return model_tombstone(record.key, setup)
     row = parse(record.value)
@@ -110,20 +110,20 @@ def model(record: Record, setup: Setup) -> Change | Stage:
     change = {RECORD_KEY: str(row["id"]), PARTITION_PATH: path, **written(setup)}
     if not is_deleted:
         columns = {name: row[name] for name in setup.columns if row.get(name) is not None}
-        told = {CHANGE_KIND: UPSERT, "_kafka_offset": record.offset}
-        return {**change, **columns, **told, **written(setup, row)}
+        metadata = {CHANGE_KIND: UPSERT, "_kafka_offset": record.offset}
+        return {**change, **columns, **metadata, **written(setup, row)}
     if setup.ordered and has_order:
         return {**change, "ts": row["ts"], CHANGE_KIND: FLAGGED_DELETE}
     return {**change, CHANGE_KIND: COMMIT_TIME_DELETE}
 
 
 def written(setup: Setup, row: Collection[str] = COLUMNS) -> Change:
-    """Which columns a change carries: what it says, and what it cannot be without."""
+    """Return which columns a change writes: those of its fields, and the required ones."""
     if not setup.in_part:
         return {}
     needed = {"id", *(["city"] if setup.partitioned else []), *(["ts"] if setup.ordered else [])}
-    told = [name in row or name in needed for name in setup.columns]
-    return {WRITTEN_COLUMNS: [True] * len(META_COLUMNS) + told + [True]}
+    flags = [name in row or name in needed for name in setup.columns]
+    return {WRITTEN_COLUMNS: [True] * len(META_COLUMNS) + flags + [True]}
 
 
 def model_tombstone(key: bytes | None, setup: Setup) -> Change | Stage:
@@ -154,7 +154,7 @@ def model_tombstone(key: bytes | None, setup: Setup) -> Change | Stage:
 
 
 def parse(text: bytes, numbers: Sequence[str] = ("id", "ts")) -> dict[str, object] | None:
-    """The records of the strategy that are broken are no objects, or have a text for a number."""
+    """Parse a record. The strategy draws invalid ones: not an object, or a text for a number."""
     try:
         row = json.loads(text)
     except ValueError:
@@ -198,11 +198,11 @@ setups = st.builds(
     operation_declared=st.booleans(),
     tombstone_ordering=st.sampled_from([None, RECORD_TIMESTAMP, "ts", "gone_at"]),
     in_part=st.booleans(),
-).map(lambda setup: possible(setup))
+).map(lambda setup: make_valid(setup))
 
 
-def possible(setup: Setup) -> Setup:
-    """The nearest setup that is not refused."""
+def make_valid(setup: Setup) -> Setup:
+    """Return the most similar setup that is valid."""
     if setup.partitioned and setup.tombstone_key == "raw":
         setup = replace(setup, tombstone_key="json")
     in_key = setup.tombstone_ordering not in (None, RECORD_TIMESTAMP)
@@ -237,11 +237,11 @@ def as_table(records: list[Record]) -> pa.Table:
 @settings(max_examples=examples(150), deadline=None)
 @given(setup=setups, records=batches)
 def test_each_record_becomes_one_change_or_one_reject(setup: Setup, records: list[Record]) -> None:
-    to_changes = setup.to_changes()
+    converter = setup.converter()
     arrived = sorted(records, key=lambda record: (record.partition, record.offset))
     outcomes = [(record, model(record, setup)) for record in arrived]
-    prepared = to_changes(as_table(records))
-    changes = [seen(row, to_changes) for row in prepared.changes.to_pylist()]
+    prepared = converter(as_table(records))
+    changes = [without_nulls(row, converter) for row in prepared.changes.to_pylist()]
     assert changes == [outcome for _, outcome in outcomes if not isinstance(outcome, Stage)]
     rejects = [
         (Record(row["partition"], row["offset"], row["key"], row["value"]), row["stage"])
@@ -249,14 +249,14 @@ def test_each_record_becomes_one_change_or_one_reject(setup: Setup, records: lis
     ]
     assert rejects == [pair for pair in outcomes if isinstance(pair[1], Stage)]
     prepared.changes.validate(full=True)
-    assert prepared.changes.schema == to_changes(as_table([])).changes.schema
+    assert prepared.changes.schema == converter(as_table([])).changes.schema
 
 
-def seen(row: Change, to_changes: ToChanges) -> Change:
+def without_nulls(row: Change, converter: RecordConverter) -> Change:
     cells = {name: cell for name, cell in row.items() if cell is not None}
     bits = cells.get(WRITTEN_COLUMNS)
     if isinstance(bits, bytes):
-        column_count = len(META_COLUMNS) + len(to_changes.table_schema)
+        column_count = len(META_COLUMNS) + len(converter.table_schema)
         cells[WRITTEN_COLUMNS] = is_written(bits, column_count)
     return cells
 
@@ -264,7 +264,9 @@ def seen(row: Change, to_changes: ToChanges) -> Change:
 @pytest.mark.parametrize("tombstone_key", ["raw", "json"])
 @settings(deadline=None)
 @given(key=st.binary(max_size=12))
-def test_no_bytes_of_a_key_stop_a_batch(tombstone_key: TombstoneKey, key: bytes) -> None:
+def test_invalid_tombstone_key_is_a_reject_and_does_not_stop_the_batch(
+    tombstone_key: TombstoneKey, key: bytes
+) -> None:
     setup = Setup(False, True, tombstone_key, False)
-    prepared = setup.to_changes()(as_table([Record(0, 0, key, None)]))
+    prepared = setup.converter()(as_table([Record(0, 0, key, None)]))
     assert prepared.changes.num_rows + len(prepared.rejects) == 1

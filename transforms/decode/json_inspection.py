@@ -1,8 +1,8 @@
-"""One JSON record looked at by itself, to say what is wrong with it and how it spells its times.
+"""Inspects single JSON records, for the reasons of rejects and for the forms of timestamps.
 
-Only the few records of a block that pyarrow could not read come here. The inspection is on the
-safe side: it finds fault only where pyarrow would (``tests/property`` holds it to that), so that
-a record's fate never depends on the records beside it. What it lets pass, pyarrow judges.
+Only the records of a block that pyarrow could not read are inspected. The inspection reports only
+faults that pyarrow refuses as well (``tests/property`` checks this), so that the result for a
+record never depends on other records. Records that pass the inspection are read by pyarrow.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ import pyarrow as pa
 
 from transforms.decode.json_block import TimestampForm, count_timestamps
 
-#: A form for each timestamp of the schema; None where the record has no value to tell it by.
+#: A form for each timestamp of the schema; None if the record has no value for it.
 SeenForms = tuple[TimestampForm | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What the inspection of one record found.
+    """The result of inspecting one record.
 
     Attributes:
-        reason: why it is broken, if it is.
-        forms: of its timestamps.
-        is_complete: whether Python could parse the record; if not, only pyarrow can judge it.
+        reason: why the record is broken, or None if it is not.
+        forms: forms of its timestamps.
+        is_complete: whether Python could parse the record; if not, only pyarrow can check it.
     """
 
     reason: str | None
@@ -45,14 +45,14 @@ class RecordInspector:
     def __init__(self, schema: pa.Schema) -> None:
         self._timestamps = sum(count_timestamps(field.type) for field in schema)
         self._check = _object_check(list(schema), iter(range(self._timestamps)))
-        # Digits matter to decimals only, and a float is read in half the time.
+        # Only decimals need all digits, and parsing to float takes half the time.
         parse_float = Decimal if any(map(_holds_decimals, schema.types)) else float
         self._json = json.JSONDecoder(
             object_pairs_hook=to_object, parse_float=parse_float, parse_constant=_Constant
         )
 
     def inspect(self, value: bytes) -> Finding:
-        """What is wrong with a record, if anything is, and its forms of timestamps."""
+        """Return what is wrong with a record, if anything, and the forms of its timestamps."""
         text = spell_out_infinity(value.decode())
         try:
             try:
@@ -66,7 +66,7 @@ class RecordInspector:
 
     def _inspect(self, text: str, decoder: json.JSONDecoder) -> Finding:
         seen: _Seen = [None] * self._timestamps
-        reason = _name_column(self._check(decoder.decode(text), seen))
+        reason = _format_fault(self._check(decoder.decode(text), seen))
         return Finding(reason, tuple(seen))
 
     def _without_forms(self, reason: str | None, *, is_complete: bool = True) -> Finding:
@@ -74,61 +74,61 @@ class RecordInspector:
 
 
 class LongInteger(Decimal):
-    """An integer of more digits than any type holds."""
+    """An integer with more digits than any type has."""
 
 
 class _Constant(float):
-    """``NaN``, ``Infinity`` or ``-Infinity``, spelled out; any other infinity is an overflow."""
+    """``NaN``, ``Infinity`` or ``-Infinity`` in the text; other infinities are overflows."""
 
 
-#: Python's ``int`` reads only some thousands of digits.
+#: Python converts only some thousands of digits to an ``int``.
 _MAX_INTEGER_CHARACTERS = 400
 
-#: Stands for numbers whose exponent ``Decimal`` cannot hold.
-_BEYOND_DECIMAL = Decimal("1e999999")
+#: Replaces numbers whose exponent is too large for ``Decimal``.
+_TOO_LARGE = Decimal("1e999999")
 
 
 def read_integer(text: str) -> int | LongInteger:
-    """An integer of JSON, however long."""
+    """Parse an integer of JSON, of any length."""
     return int(text) if len(text) <= _MAX_INTEGER_CHARACTERS else LongInteger(text)
 
 
 def read_number(text: str) -> float | Decimal:
-    """Any other number of JSON; one that is too large for a ``double`` becomes a ``Decimal``."""
+    """Parse any other number of JSON, to a ``Decimal`` if it is too large for a ``double``."""
     number = float(text)
     return read_decimal(text) if math.isinf(number) else number
 
 
 def read_decimal(text: str) -> Decimal:
-    """A number exactly; 1e999999 stands for those whose exponent no ``Decimal`` can hold."""
+    """Parse a number exactly, or to 1e999999 if its exponent is too large for ``Decimal``."""
     try:
         return Decimal(text)
     except InvalidOperation:
         is_tiny = float(text) == 0.0
-        return Decimal(0) if is_tiny else _BEYOND_DECIMAL.copy_sign(Decimal(f"{text[0]}1"))
+        return Decimal(0) if is_tiny else _TOO_LARGE.copy_sign(Decimal(f"{text[0]}1"))
 
 
 _BARE_INF = re.compile(r'("(?:[^"\\]|\\.)*")|Inf(?!inity)')
 
 
 def spell_out_infinity(text: str) -> str:
-    """A record with ``Inf``, which pyarrow takes for ``Infinity`` and Python does not."""
+    """Replace ``Inf`` by ``Infinity``, because pyarrow accepts both, but Python does not."""
     if "Inf" not in text:
         return text
     return _BARE_INF.sub(lambda match: match[1] or f"{match[0]}inity", text)
 
 
-def _name_column(fault: str | None) -> str | None:
+def _format_fault(fault: str | None) -> str | None:
     if fault is None:
         return None
-    path, _, what = fault.partition(": ")
-    return f"column {path[1:]!r}: {what}"
+    path, _, problem = fault.partition(": ")
+    return f"column {path[1:]!r}: {problem}"
 
 
 _Seen = list[TimestampForm | None]
 
-#: Finds fault with a value that is not null, and notes in which form it spells timestamps. A fault
-#: reads ``<path from here>: <what is wrong>``; the callers on the way up add to the path.
+#: Checks a value that is not null, and records the forms of its timestamps. The result is None, or
+#: ``<path from here>: <what is wrong>``; the callers prepend to the path.
 _Check = Callable[[object, _Seen], str | None]
 
 
@@ -147,12 +147,12 @@ def _holds_decimals(data_type: pa.DataType) -> bool:
 
 
 def to_object(members: list[tuple[str, object]]) -> dict[str, object]:
-    """For a parser of JSON: an object that tells when it names a field twice."""
+    """Create a JSON object that knows its repeated fields; a hook for ``JSONDecoder``."""
     plain = dict(members)
     return plain if len(plain) == len(members) else RepeatingObject(members)
 
 
-#: Reads every number, and slowly: for records that have one that Python's own types do not hold.
+#: Parses all numbers, but slowly; for records with numbers that do not fit ``int`` and ``float``.
 _ANY_NUMBER = json.JSONDecoder(
     object_pairs_hook=to_object,
     parse_int=read_integer,
@@ -162,7 +162,7 @@ _ANY_NUMBER = json.JSONDecoder(
 
 
 def _check_for(wanted: pa.DataType, timestamps: Iterator[int]) -> _Check:
-    """The check for values of one type; ``timestamps`` numbers the forms, depth first."""
+    """Return the check for a type; ``timestamps`` yields the indices of its forms, depth first."""
     if pa.types.is_struct(wanted):
         return _object_check(list(wanted), timestamps)
     if pa.types.is_list(wanted):
@@ -177,7 +177,7 @@ def _object_check(fields: list[pa.Field], timestamps: Iterator[int]) -> _Check:
 
     def check(value: object, seen: _Seen) -> str | None:
         if not isinstance(value, dict):
-            return f": {_say(value)} is not an object"
+            return f": {_describe(value)} is not an object"
         if isinstance(value, RepeatingObject):
             for name, _ in members:
                 if name in value.repeated:
@@ -196,7 +196,7 @@ def _array_check(element_type: pa.DataType, timestamps: Iterator[int]) -> _Check
 
     def check(value: object, seen: _Seen) -> str | None:
         if not isinstance(value, list):
-            return f": {_say(value)} is not an array"
+            return f": {_describe(value)} is not an array"
         for element in value:
             if element is not None and (fault := check_element(element, seen)) is not None:
                 return f"[]{fault}"
@@ -207,9 +207,9 @@ def _array_check(element_type: pa.DataType, timestamps: Iterator[int]) -> _Check
 
 def _timestamp_check(number: int) -> _Check:
     def check(value: object, seen: _Seen) -> str | None:
-        form = _form_of(value)
+        form = _find_form(value)
         if form is None:
-            return f": {_say(value)} is not a timestamp (ISO-8601, or an integer since 1970)"
+            return f": {_describe(value)} is not a timestamp (ISO-8601, or an integer since 1970)"
         merged = merge_forms(seen[number], form)
         if merged is None:
             return ": texts and integers are mixed in one record"
@@ -220,7 +220,7 @@ def _timestamp_check(number: int) -> _Check:
 
 
 def merge_forms(one: TimestampForm | None, other: TimestampForm | None) -> TimestampForm | None:
-    """The form that reads values of both, or None when there is none to be named."""
+    """Return the form that reads values of both, or None if no form does."""
     if one is None or other is None or one is other:
         return one or other
     if TimestampForm.EPOCH in (one, other):
@@ -236,7 +236,7 @@ _TIMESTAMP_TEXT = re.compile(
 _MICROSECOND_DIGITS = 6
 
 
-def _form_of(value: object) -> TimestampForm | None:
+def _find_form(value: object) -> TimestampForm | None:
     if type(value) is int:
         return TimestampForm.EPOCH if -_INT64_MAX - 1 <= value <= _INT64_MAX else None
     match = _TIMESTAMP_TEXT.fullmatch(value) if isinstance(value, str) else None
@@ -263,16 +263,16 @@ _BASE64_TEXT = re.compile(
 )
 _DECIMAL_TEXT = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _INT32_MAX, _INT64_MAX = 2**31 - 1, 2**63 - 1
-#: Somewhat above the greatest ``float``, so that rounding is left to pyarrow.
+#: Slightly above the greatest ``float``, because pyarrow decides about rounding.
 _FLOAT_CEILING = 3.5e38
 
 
 def _check_string(value: object, _: _Seen) -> str | None:
-    return None if isinstance(value, str) else f": {_say(value)} is not a string"
+    return None if isinstance(value, str) else f": {_describe(value)} is not a string"
 
 
 def _check_boolean(value: object, _: _Seen) -> str | None:
-    return None if isinstance(value, bool) else f": {_say(value)} is not a boolean"
+    return None if isinstance(value, bool) else f": {_describe(value)} is not a boolean"
 
 
 def _check_int(value: object, _: _Seen) -> str | None:
@@ -285,8 +285,8 @@ def _check_bigint(value: object, _: _Seen) -> str | None:
 
 def _integer_fault(value: object, maximum: int, name: str) -> str | None:
     if type(value) is not int and not isinstance(value, LongInteger):
-        return f": {_say(value)} is not an integer"
-    return None if -maximum - 1 <= value <= maximum else f": {_say(value)} does not fit {name}"
+        return f": {_describe(value)} is not an integer"
+    return None if -maximum - 1 <= value <= maximum else f": {_describe(value)} does not fit {name}"
 
 
 def _check_double(value: object, _: _Seen) -> str | None:
@@ -298,18 +298,18 @@ def _check_float(value: object, _: _Seen) -> str | None:
 
 
 def _floating_fault(value: object, ceiling: float, name: str) -> str | None:
-    """What is wrong with a number that is less than ``ceiling`` in its type.
+    """Return what is wrong with a number whose type requires less than ``ceiling``.
 
     Raises:
-        OverflowError: it was read as an infinity, so that its digits cannot be shown.
+        OverflowError: the number was parsed to infinity, so that its digits are not known.
     """
     if not _is_number(value):
-        return f": {_say(value)} is not a number"
+        return f": {_describe(value)} is not a number"
     if isinstance(value, _Constant) or abs(_to_double(value)) < ceiling:
         return None
     if isinstance(value, float) and math.isinf(value):
         raise OverflowError
-    return f": {_say(value)} does not fit {name}"
+    return f": {_describe(value)} does not fit {name}"
 
 
 def _to_double(value: float | Decimal) -> float:
@@ -320,31 +320,31 @@ def _to_double(value: float | Decimal) -> float:
 
 
 def _check_date(value: object, _: _Seen) -> str | None:
-    return None if _is_date(value) else f": {_say(value)} is not a date (yyyy-MM-dd)"
+    return None if _is_date(value) else f": {_describe(value)} is not a date (yyyy-MM-dd)"
 
 
 def _check_binary(value: object, _: _Seen) -> str | None:
     is_base64 = isinstance(value, str) and _BASE64_TEXT.fullmatch(value)
-    return None if is_base64 else f": {_say(value)} is not Base64"
+    return None if is_base64 else f": {_describe(value)} is not Base64"
 
 
 def _decimal_check(wanted: pa.DataType) -> _Check:
     def check(value: object, _: _Seen) -> str | None:
         if isinstance(value, str) and not _DECIMAL_TEXT.fullmatch(value):
-            return f": {_say(value)} is not a decimal number"
+            return f": {_describe(value)} is not a decimal number"
         if isinstance(value, bool) or not isinstance(value, (str, int, Decimal)):
-            return f": {_say(value)} is not a decimal number"
+            return f": {_describe(value)} is not a decimal number"
         number = read_decimal(value) if isinstance(value, str) else Decimal(value)
         whole, fraction = count_digits(number)
         if whole > wanted.precision - wanted.scale or fraction > wanted.scale:
-            return f": {_say(value)} does not fit decimal({wanted.precision},{wanted.scale})"
+            return f": {_describe(value)} does not fit decimal({wanted.precision},{wanted.scale})"
         return None
 
     return check
 
 
 def count_digits(number: Decimal) -> tuple[int, int]:
-    """Digits needed before and after the point; a number has as many as it cannot do without."""
+    """Count the digits that a number needs before and after the point."""
     _, digits, exponent = number.as_tuple()
     assert isinstance(exponent, int), number
     trailing_zeros = len(digits) - len("".join(map(str, digits)).rstrip("0"))
@@ -364,7 +364,7 @@ _LEAF_CHECKS: dict[pa.DataType, _Check] = {
     pa.binary(): _check_binary,
 }
 
-#: What the inspection, and so the decoder, knows how to read besides decimals and timestamps.
+#: Types that the inspection and the decoder support, in addition to decimals and timestamps.
 LEAF_TYPES = frozenset(_LEAF_CHECKS)
 
 
@@ -375,8 +375,8 @@ def _is_number(value: object) -> TypeGuard[int | float | Decimal]:
 _SHOWN_CHARACTERS = 40
 
 
-def _say(value: object) -> str:
-    """Kind and, shortened, content of a JSON value."""
+def _describe(value: object) -> str:
+    """Return the kind and the shortened content of a JSON value."""
     if value is None:
         return "null"
     if isinstance(value, dict):
