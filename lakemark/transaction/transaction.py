@@ -432,8 +432,8 @@ def _check_not_undone(access: TableContext, pending: Instant, timeline: Timeline
 
 
 def _rollbacks_of(access: TableContext, requested_at: str, timeline: Timeline) -> Iterator[Instant]:
-    for rollback in timeline.pending(Action.ROLLBACK):
-        if access.timeline.read_rollback_plan(rollback.requested_at).instant == requested_at:
+    for rollback, plan in access.timeline.pending_rollbacks(timeline):
+        if plan.instant == requested_at:
             yield rollback
 
 

@@ -24,6 +24,7 @@ _OF_TRANSACTIONS = (
 )
 _OF_CHECKS = ("tests/recovery/test_lease_checks.py",)
 _OF_BASES = ("tests/recovery/test_base_of_a_commit.py",)
+_LATE_PLANS = ("tests/recovery/test_late_plans.py",)
 _LATE_FILES = ("tests/recovery/test_late_files.py",)
 _OF_ATTEMPTS = ("tests/unit/transaction/test_attempt.py",)
 
@@ -434,8 +435,8 @@ _ROLLBACKS = (
     ),
     Mutant(
         _ROLLBACK,
-        "        check_no_restore(timeline)\n        for rollback in",
-        "        for rollback in",
+        "        check_no_restore(timeline)\n        for rollback, plan in",
+        "        for rollback, plan in",
         "an operator's rollback goes on in the middle of a restore",
         _OF_ROLLBACKS,
     ),
@@ -455,8 +456,8 @@ _ROLLBACKS = (
     ),
     Mutant(
         _ROLLBACK,
-        "        if _was_outlived(access, rollback, timeline):\n",
-        "        if False:\n",
+        "not _is_planned(access, rollback) or _was_outlived(access, rollback, timeline):\n",
+        "not _is_planned(access, rollback):\n",
         "a dead writer's rollback deletes a commit that has completed since",
         (
             "tests/recovery/test_writers.py::test_a_rollback_whose_target_completed_since_is_given"
@@ -542,11 +543,24 @@ _ROLLBACKS = (
     ),
     Mutant(
         _ROLLBACK,
-        "            if access.timeline.read_rollback_plan(rollback.requested_at).instant"
-        " == requested_at:\n",
+        "            if plan.instant == requested_at:\n",
         "            if False:\n",
         "an instant gets a second rollback beside the one that is pending",
         _OF_ROLLBACKS,
+    ),
+    Mutant(
+        _ROLLBACK,
+        "        if not _is_planned(access, rollback) or ",
+        "        if ",
+        "a rollback that began after it was archived stops every writer",
+        _LATE_PLANS,
+    ),
+    Mutant(
+        _ROLLBACK,
+        "            access.timeline.forget(rollback.inflight())\n",
+        "            pass\n",
+        "a process that has lost the lock leaves a rollback without a plan",
+        _LATE_PLANS,
     ),
 )
 
