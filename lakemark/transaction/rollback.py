@@ -317,7 +317,8 @@ def _execute(
     if target is not None:
         access.timeline.forget(target, keep_plan=keeps_plan)  # model: forget
     drop_markers(access.storage, plan.instant)
-    forget_heartbeat(access.storage, plan.instant)
+    if not keeps_plan:  # otherwise the file may be that of the next attempt
+        forget_heartbeat(access.storage, plan.instant)
     return done
 
 

@@ -188,16 +188,16 @@ class Transaction:
             raise WriteConflict(message)
         attempt = new_attempt(standing)
         content = inflight_content(attempt.action, access.timeline.version, attempt.attempt)
-        with _heartbeat(access, planned.requested_at) as heartbeat:
-            lease.check()
-            try:
+        try:
+            with _heartbeat(access, planned.requested_at) as heartbeat:
+                lease.check()
                 access.timeline.create(attempt, content)
-            except AlreadyExists:
-                message = f"{planned} was begun by another writer"
-                raise WriteConflict(message) from None
-            begun = cls(access, attempt, timeline, heartbeat, lock_wait_s)
-            begun._check_taken_up_under(lease)  # model: check taken up
-            return begun
+                begun = cls(access, attempt, timeline, heartbeat, lock_wait_s)
+                begun._check_taken_up_under(lease)  # model: check taken up
+                return begun
+        except AlreadyExists:
+            message = f"{planned} was begun by another writer"
+            raise WriteConflict(message) from None
 
     def commit(
         self,
@@ -446,6 +446,9 @@ def _heartbeat(access: TableContext, instant: str) -> Iterator[Heartbeat | None]
     heartbeat = access.sharing.heartbeat(access.storage, instant)
     try:
         yield heartbeat
+    except AlreadyExists:  # the instant is another writer's, and so is the file of its heartbeat
+        heartbeat.abandon()
+        raise
     except BaseException:
         heartbeat.stop()
         raise
