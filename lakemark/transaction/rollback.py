@@ -102,8 +102,7 @@ def roll_back(access: TableContext, target: Instant) -> bool:
         timeline = access.timeline.load()
         standing = timeline.find(target.requested_at)  # model: judge own
         if target.attempt and not (standing == target and has_instant(access, target)):
-            discard(access, target, timeline)
-            return standing is None or not standing.is_completed
+            return not discard(access, target, timeline)
         if standing is not None and standing.is_completed:
             return False
         if standing is not None:

@@ -179,6 +179,13 @@ _ATTEMPTS = (
     ),
     Mutant(
         _ATTEMPT,
+        "    found = archived.find(attempt.requested_at)\n",
+        "    found = None\n",
+        "an attempt that was published and archived deletes its files: rows are lost",
+        ("tests/recovery/test_attempts.py",),
+    ),
+    Mutant(
+        _ATTEMPT,
         " if _is_of(p, attempt.attempt)]",
         "]",
         "an attempt that has lost its instant deletes the files of the one that followed",
