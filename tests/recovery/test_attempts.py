@@ -240,12 +240,14 @@ def test_a_file_that_appears_after_another_attempt_completed_is_not_read(
     assert contents(storage) == {**expected, "a": (9, 9)}
 
 
+@pytest.mark.parametrize("is_undone", [False, True], ids=["found dead", "rolled back"])
 def test_an_archival_deletes_the_files_of_attempts_that_did_not_complete(
-    version: FormatVersion,
+    version: FormatVersion, is_undone: bool
 ) -> None:
     storage = copy_of(_planned(version, has_metadata=False))
     first = begun(storage)
-    undo(storage)
+    if is_undone:
+        undo(storage)
     compact(storage)
     late = [stat.path or "" for stat in first.rewrite(LocalRunner(1))]
     to, deleted = opened(storage), set[str]()
