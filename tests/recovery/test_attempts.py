@@ -40,6 +40,7 @@ from tests.depth import sample
 from tests.protocol import actors
 from tests.protocol.clocked_store import ClockedStore
 from tests.protocol.virtual_time import on_virtual_time
+from tests.storages import CountingStorage
 from tests.storages.interrupted_storage import InterruptedStorage
 from tests.tables import SCHEMA, Row, commit, contents, data_files, writer
 from tests.upkeep import copy_of, make_plain, new_storage
@@ -298,6 +299,22 @@ def test_undoing_an_attempt_deletes_no_file_if_the_archive_is_damaged() -> None:
             storage.put(info.path, b"damaged")
     roll_back(opened(storage).table.context, ours.execution.instant)
     assert all(storage.head(stat.path or "") for stat in stats)
+
+
+def test_the_archive_is_loaded_once_for_all_late_files_of_compactions() -> None:
+    storage = copy_of(_planned(FormatVersion.V9, has_metadata=False))
+    loads = []
+    for _ in range(2):
+        first = begun(storage)
+        compact(storage)
+        archive_compactions(storage)
+        first.rewrite(LocalRunner(1))
+        counting = CountingStorage(storage)
+        opened(counting).table.view()
+        loads.append(sum("/history/manifest_" in r.path for r in counting.requests))
+        assert contents(storage) == ARCHIVED
+        request_compaction(opened(storage).table)
+    assert loads[0] == loads[1] > 0
 
 
 def archive_compactions(storage: Storage) -> None:
