@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from lakemark.metadata.metadata_compaction import last_compaction
 from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
 from lakemark.model.action import Action
+from lakemark.model.file_names import BaseFileName
 from lakemark.model.instant import Instant
 from lakemark.services.archival_plan import ArchivalPolicy, is_due, plan
 from lakemark.services.cleaning import last_clean
@@ -184,18 +185,21 @@ def _delete_leftovers(
 
 
 def _lost_attempts(access: TableContext, before: Timeline, after: Timeline) -> list[str]:
-    """Base files that the commits of compactions between the two starts do not name.
+    """Base files of compactions between the two starts that the completed commits do not name.
 
-    Attempts that were rolled back wrote them late. Only compactions that were rolled back and then
-    executed again are considered.
+    Attempts that lost the instant wrote them late. An attempt and its replacement execute the same
+    plan, so only the partitions that the commits wrote are listed.
     """
     store, end = access.timeline, after.start or ""
-    undone = {store.read_rollback(one).instant for one in before.completed(Action.ROLLBACK)}
     commits = (i for i in before.completed(Action.COMMIT) if i.requested_at < end)
-    again = [i for i in commits if i.requested_at in undone and store.read_commit(i).compacted]
-    files = files_by_instant(access, [i.requested_at for i in again]) if again else {}
-    named = {stat.path for i in again for stat in store.read_commit(i).write_stats}
-    return sorted({path for paths in files.values() for path in paths}.difference(named))
+    read = {i.requested_at: store.read_commit(i) for i in commits}
+    compactions = {name: commit for name, commit in read.items() if commit.compacted}
+    stats = [stat for commit in compactions.values() for stat in commit.write_stats]
+    folders = sorted({stat.partition_path or "" for stat in stats})
+    listed = (info for folder in folders for info in access.storage.list_folder(folder)[1])
+    bases = ((info.path, BaseFileName.parse(info.name)) for info in listed)
+    found = {path for path, name in bases if name is not None and name.instant in compactions}
+    return sorted(found.difference(stat.path for stat in stats if stat.path))
 
 
 def _taken_back(store: TimelineStore, before: Timeline, after: Timeline) -> list[str]:

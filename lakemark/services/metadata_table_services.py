@@ -147,9 +147,8 @@ def _undo_abandoned(access: TableContext) -> tuple[Timeline, tuple[Instant, ...]
     metadata = _as_table(access)
     with access.lock.hold(LOCK_WAIT_S) as lease:
         store = MetadataStore(metadata.storage, metadata.timeline, metadata.timeline.load())
-        rollbacks = store.timeline.pending(Action.ROLLBACK)
-        plans = [store.instants.read_rollback_plan(i.requested_at) for i in rollbacks]
-        in_rollback = {plan.instant for plan in plans}
+        rollbacks = store.instants.pending_rollbacks(store.timeline)
+        in_rollback = {plan.instant for _, plan in rollbacks}
         data = access.timeline.load()  # after the metadata table's: a data instant is there first
         found = abandoned_commits(store.timeline, data, in_rollback)
         for commit in found:

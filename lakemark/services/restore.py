@@ -279,6 +279,6 @@ def _write_of(timeline: Timeline, requested_at: str) -> Instant | None:
 def _forget_rollbacks(access: TableContext, timeline: Timeline, plan: RestorePlan) -> None:
     """Forget pending rollbacks of undone instants; Apache Hudi leaves one for each instant."""
     undone = {instant.requested_at for instant in plan.instants}
-    for rollback in timeline.pending(Action.ROLLBACK):
-        if access.timeline.read_rollback_plan(rollback.requested_at).instant in undone:
+    for rollback, rollback_plan in access.timeline.pending_rollbacks(timeline):
+        if rollback_plan.instant in undone:
             access.timeline.forget(rollback)

@@ -242,6 +242,25 @@ class TimelineReader:
         requested = Instant(requested_at, Action.ROLLBACK, State.REQUESTED)
         return self._read_as(RollbackPlan.from_record, requested)
 
+    def find_rollback_plan(self, requested_at: str) -> RollbackPlan | None:
+        """Plan of a pending rollback; None if its requested file does not exist.
+
+        A rollback is inflight without a plan if a process that had lost the lock created the
+        inflight file after another process had completed and archived the rollback.
+        """
+        path = self.path_of(Instant(requested_at, Action.ROLLBACK, State.REQUESTED))
+        try:
+            data = self._storage.read(path)
+        except NotFound:
+            return None
+        return decode_as(RollbackPlan.from_record, data, path)
+
+    def pending_rollbacks(self, timeline: Timeline) -> list[tuple[Instant, RollbackPlan]]:
+        """Pending rollbacks with their plans, without those whose plan does not exist."""
+        pending = timeline.pending(Action.ROLLBACK)
+        plans = ((one, self.find_rollback_plan(one.requested_at)) for one in pending)
+        return [(one, plan) for one, plan in plans if plan is not None]
+
     def read_rollback(self, completed: Instant) -> RollbackPlan:
         """Content of a completed rollback; read once."""
         if completed not in self._rollbacks:

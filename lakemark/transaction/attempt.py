@@ -22,12 +22,12 @@ another (``BaseHoodieTableServiceClient.compact``).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
 from dataclasses import replace
 from uuid import uuid4
 
 from lakemark.config import keys
-from lakemark.errors import WriteConflict
+from lakemark.errors import CorruptData, WriteConflict
 from lakemark.model.action import Action, State
 from lakemark.model.commit_metadata import CommitMetadata
 from lakemark.model.file_names import BaseFileName
@@ -38,6 +38,8 @@ from lakemark.timeline.locks.table_lock import Lease
 from lakemark.timeline.timeline import Timeline
 from lakemark.transaction.instant_files import files_of
 from lakemark.transaction.table_context import TableContext
+
+_log = logging.getLogger(__name__)
 
 
 class AttemptLost(WriteConflict):
@@ -110,25 +112,46 @@ def has_instant(access: TableContext, attempt: Instant) -> bool:
     return access.timeline.writer_of(attempt) == attempt.attempt
 
 
-def discard(access: TableContext, attempt: Instant, timeline: Timeline) -> None:
-    """Delete the files of an attempt that has lost its instant.
+def discard(access: TableContext, attempt: Instant, timeline: Timeline) -> bool:
+    """Delete the files of an attempt that has lost its instant, unless its commit names them.
 
-    Nothing else names or replaces them, so this needs no lock.
+    Nothing else names or replaces them, so this needs no lock. If the archive is damaged, it is
+    unknown which attempt completed, and no file is deleted.
 
     Args:
         access: the table.
         attempt: ours.
         timeline: as loaded when the loss was found.
+
+    Returns:
+        Whether this attempt or another one is known to have completed the instant.
+
+    Raises:
+        SnapshotChanged: the archive was rewritten in the meantime.
     """
-    standing = timeline.find(attempt.requested_at)
-    published = _files_of_commit(access, standing) if standing and standing.is_completed else ()
+    try:
+        commit = _find_commit(access, attempt, timeline)
+    except CorruptData as error:
+        _log.warning("files of an attempt at %s are not deleted: %s", attempt, error)
+        return False
+    published = [stat.path for stat in commit.write_stats if stat.path] if commit else []
     own = [p for p in files_of(access, attempt.requested_at) if _is_of(p, attempt.attempt)]
     access.delete_files(sorted(set(own).difference(published)))
+    return commit is not None
 
 
-def _files_of_commit(access: TableContext, completed: Instant) -> Iterable[str]:
-    stats = access.timeline.read_commit(completed).write_stats
-    return [stat.path for stat in stats if stat.path]
+def _find_commit(
+    access: TableContext, attempt: Instant, timeline: Timeline
+) -> CommitMetadata | None:
+    """The metadata with which an instant completed, active or archived; None if it did not."""
+    current = timeline.find(attempt.requested_at)
+    if current is not None and current.is_completed:
+        return access.timeline.read_commit(current)
+    if current is not None and access.timeline.is_requested(attempt):
+        return None  # archival would have removed the plan
+    archived = access.timeline.load_archived()
+    found = archived.find(attempt.requested_at)
+    return archived.read_commit(found) if found and found.action.is_write else None
 
 
 def _is_of(path: str, attempt: str) -> bool:

@@ -91,15 +91,26 @@ class Heartbeat:
             raise HeartbeatExpired(self._instant, silent_s)
 
     def stop(self) -> None:
-        """Beat no more, and remove the file; harmless a second time."""
+        """Beat no more, and remove the file; harmless a second time.
+
+        If the heartbeat has expired, another attempt at the instant may have begun to beat. The
+        file is named after the instant and may be that attempt's, so it stays until it expires.
+        """
         with self._beating:
             if self._stopped.is_set():
                 return
             self._stopped.set()
+            if self._silent_s() > self._policy.expires_after_s:
+                return
             try:
                 self._storage.delete([self._path])
             except StorageUnavailable as error:
                 _log.warning("%s stays until it expires: %s", self._path, error)
+
+    def abandon(self) -> None:
+        """Beat no more, and keep the file: another writer has the instant and its heartbeat."""
+        with self._beating:
+            self._stopped.set()
 
     def _run(self) -> None:
         while not self._stopped.wait(self._policy.interval_s):

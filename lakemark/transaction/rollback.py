@@ -29,7 +29,7 @@ from lakemark.model.instant import Instant
 from lakemark.model.rollback_plan import RollbackPlan
 from lakemark.timeline.clock import ClockSlot
 from lakemark.timeline.content import encode_rollback_metadata, encode_rollback_plan
-from lakemark.timeline.locks.table_lock import Lease
+from lakemark.timeline.locks.table_lock import Lease, LeaseLost
 from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.undone_instants import find_completed, find_undone, rollbacks_since
 from lakemark.transaction.attempt import discard, forget_unplanned, has_instant
@@ -102,8 +102,7 @@ def roll_back(access: TableContext, target: Instant) -> bool:
         timeline = access.timeline.load()
         standing = timeline.find(target.requested_at)  # model: judge own
         if target.attempt and not (standing == target and has_instant(access, target)):
-            discard(access, target, timeline)
-            return standing is None or not standing.is_completed
+            return not discard(access, target, timeline)
         if standing is not None and standing.is_completed:
             return False
         if standing is not None:
@@ -148,8 +147,8 @@ def roll_back_named(access: TableContext, requested_at: str) -> RollbackPlan:
     with access.lock.hold(LOCK_WAIT_S) as lease:
         timeline = access.timeline.load()
         check_no_restore(timeline)
-        for rollback in timeline.pending(Action.ROLLBACK):
-            if access.timeline.read_rollback_plan(rollback.requested_at).instant == requested_at:
+        for rollback, plan in access.timeline.pending_rollbacks(timeline):
+            if plan.instant == requested_at:
                 return _finish(access, rollback, timeline, lease)
         target = named_instant(timeline, requested_at)  # model: choose attempt
         _check_undoable(access, target, timeline)
@@ -188,8 +187,8 @@ def _recover(access: TableContext, suspects: Collection[str], lease: Lease) -> l
     undone = []
     for rollback in (i for i in abandoned if i.action is Action.ROLLBACK):
         timeline = access.timeline.load()
-        if _was_outlived(access, rollback, timeline):
-            _log.warning("%s is given up: what it was to undo is needed", rollback)
+        if not _is_planned(access, rollback) or _was_outlived(access, rollback, timeline):
+            _log.warning("%s is removed: it was completed, or its target is needed", rollback)
             access.timeline.forget(rollback)
             forget_heartbeat(access.storage, rollback.requested_at)
         else:
@@ -205,6 +204,15 @@ def _recover(access: TableContext, suspects: Collection[str], lease: Lease) -> l
             undone.append(_roll_back(access, standing, timeline, lease))
     _forget_undone(access, access.timeline.load())
     return late + [plan.instant for plan in undone]
+
+
+def _is_planned(access: TableContext, rollback: Instant) -> bool:
+    """Whether the plan of a pending rollback exists.
+
+    A process that has lost the lock may create the inflight file late. The rollback may have been
+    completed and archived by then, so there is nothing left to do.
+    """
+    return rollback.state is State.REQUESTED or access.timeline.is_requested(rollback)
 
 
 def _was_outlived(access: TableContext, rollback: Instant, timeline: Timeline) -> bool:
@@ -240,7 +248,7 @@ def _is_needed(access: TableContext, commit: Instant, timeline: Timeline) -> boo
 def _abandoned(access: TableContext, timeline: Timeline) -> list[Instant]:
     """Pending rollbacks and commits of dead writers, but for commits that a rollback is to undo."""
     pending = timeline.pending(Action.ROLLBACK)
-    aims = {access.timeline.read_rollback_plan(i.requested_at).instant for i in pending}
+    aims = {plan.instant for _, plan in access.timeline.pending_rollbacks(timeline)}
     commits = (i for i in access.timeline.pending_writes(timeline) if i.requested_at not in aims)
     abandoned = [*pending, *commits]
     return dead(access.storage, abandoned, access.sharing, access.timeline.clock)
@@ -280,7 +288,7 @@ def _execute(
     if target is not None and target.is_completed:
         check_undoable(target, timeline, access.timeline, access.storage)
     if rollback.state is State.REQUESTED:
-        access.timeline.create(rollback.inflight())  # model: start rollback
+        _start(access, rollback, lease)
     pending = rollback.inflight()
     if target is not None and target.is_completed:
         access.timeline.withdraw_all(plan.instant, lease.check)
@@ -308,8 +316,28 @@ def _execute(
     if target is not None:
         access.timeline.forget(target, keep_plan=keeps_plan)  # model: forget
     drop_markers(access.storage, plan.instant)
-    forget_heartbeat(access.storage, plan.instant)
+    if not keeps_plan:  # otherwise the file may be that of the next attempt
+        forget_heartbeat(access.storage, plan.instant)
     return done
+
+
+def _start(access: TableContext, rollback: Instant, lease: Lease) -> None:
+    """Create the inflight file of a requested rollback.
+
+    If the lock was lost right before, the file may appear after another process has completed and
+    archived the rollback. Then it is deleted. If this process dies first, ``recover`` deletes it.
+
+    Raises:
+        LeaseLost: another process may have taken over the rollback.
+    """
+    lease.check()
+    access.timeline.create(rollback.inflight())  # model: start rollback
+    try:
+        lease.check()
+    except LeaseLost:
+        if not access.timeline.is_requested(rollback):
+            access.timeline.forget(rollback.inflight())
+        raise
 
 
 def _delete_files(

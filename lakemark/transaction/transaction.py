@@ -188,16 +188,16 @@ class Transaction:
             raise WriteConflict(message)
         attempt = new_attempt(standing)
         content = inflight_content(attempt.action, access.timeline.version, attempt.attempt)
-        with _heartbeat(access, planned.requested_at) as heartbeat:
-            lease.check()
-            try:
+        try:
+            with _heartbeat(access, planned.requested_at) as heartbeat:
+                lease.check()
                 access.timeline.create(attempt, content)
-            except AlreadyExists:
-                message = f"{planned} was begun by another writer"
-                raise WriteConflict(message) from None
-            begun = cls(access, attempt, timeline, heartbeat, lock_wait_s)
-            begun._check_taken_up_under(lease)  # model: check taken up
-            return begun
+                begun = cls(access, attempt, timeline, heartbeat, lock_wait_s)
+                begun._check_taken_up_under(lease)  # model: check taken up
+                return begun
+        except AlreadyExists:
+            message = f"{planned} was begun by another writer"
+            raise WriteConflict(message) from None
 
     def commit(
         self,
@@ -432,8 +432,8 @@ def _check_not_undone(access: TableContext, pending: Instant, timeline: Timeline
 
 
 def _rollbacks_of(access: TableContext, requested_at: str, timeline: Timeline) -> Iterator[Instant]:
-    for rollback in timeline.pending(Action.ROLLBACK):
-        if access.timeline.read_rollback_plan(rollback.requested_at).instant == requested_at:
+    for rollback, plan in access.timeline.pending_rollbacks(timeline):
+        if plan.instant == requested_at:
             yield rollback
 
 
@@ -446,6 +446,9 @@ def _heartbeat(access: TableContext, instant: str) -> Iterator[Heartbeat | None]
     heartbeat = access.sharing.heartbeat(access.storage, instant)
     try:
         yield heartbeat
+    except AlreadyExists:  # the instant is another writer's, and so is the file of its heartbeat
+        heartbeat.abandon()
+        raise
     except BaseException:
         heartbeat.stop()
         raise

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import cache
 
 from lakemark.errors import CorruptData
 from lakemark.model.commit_metadata import CommitMetadata
 from lakemark.model.file_slice import BaseFile
+from lakemark.timeline.archived_timeline import ArchivedTimeline
 from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.view.file_lister import DataFile
@@ -43,9 +45,10 @@ def find_lost_attempts(
     counts = Counter(map(_slot, bases))
     doubtful = [base for base in bases if counts[_slot(base)] > 1]
     lost: set[str] = set()
+    load_archived = cache(store.load_archived)
     for instant in sorted({base.name.instant for base in doubtful}):
         if timeline.is_committed(instant):
-            lost |= set(_find_unlisted(store, timeline, instant, doubtful))
+            lost |= set(_find_unlisted(store, timeline, instant, doubtful, load_archived))
     if lost:
         _log.warning("%s are skipped: another attempt at their compaction completed", sorted(lost))
     return lost
@@ -59,9 +62,13 @@ def without_paths(
 
 
 def _find_unlisted(
-    store: TimelineStore, timeline: Timeline, instant: str, bases: list[BaseFile]
+    store: TimelineStore,
+    timeline: Timeline,
+    instant: str,
+    bases: list[BaseFile],
+    load_archived: Callable[[], ArchivedTimeline],
 ) -> Iterator[str]:
-    commit = _commit(store, timeline, instant)
+    commit = _commit(store, timeline, instant, load_archived)
     named = {stat.path for stat in commit.write_stats} if commit else set()
     slots = {_slot(base) for base in bases if base.path in named}
     for base in bases:
@@ -69,13 +76,18 @@ def _find_unlisted(
             yield base.path
 
 
-def _commit(store: TimelineStore, timeline: Timeline, instant: str) -> CommitMetadata | None:
+def _commit(
+    store: TimelineStore,
+    timeline: Timeline,
+    instant: str,
+    load_archived: Callable[[], ArchivedTimeline],
+) -> CommitMetadata | None:
     """The metadata of a completed commit; None if it is lost."""
     active = timeline.find(instant)
     if active is not None:
         return store.read_commit(active)
     try:
-        archived = store.load_archived()
+        archived = load_archived()
         found = archived.find(instant)
         return archived.read_commit(found) if found else None
     except CorruptData as error:

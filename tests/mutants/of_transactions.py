@@ -24,6 +24,7 @@ _OF_TRANSACTIONS = (
 )
 _OF_CHECKS = ("tests/recovery/test_lease_checks.py",)
 _OF_BASES = ("tests/recovery/test_base_of_a_commit.py",)
+_LATE_PLANS = ("tests/recovery/test_late_plans.py",)
 _LATE_FILES = ("tests/recovery/test_late_files.py",)
 _OF_ATTEMPTS = ("tests/unit/transaction/test_attempt.py",)
 
@@ -91,8 +92,8 @@ _BEGINNING = (
     ),
     Mutant(
         _TRANSACTION,
-        "            lease.check()\n            try:\n",
-        "            try:\n",
+        "                lease.check()\n                access.timeline.create(attempt, content)\n",
+        "                access.timeline.create(attempt, content)\n",
         "an attempt is begun without the lock beside another",
         _OF_CHECKS,
     ),
@@ -175,6 +176,13 @@ _ATTEMPTS = (
         "",
         "an attempt that was published deletes its files because it is taken for lost",
         _OF_ATTEMPTS,
+    ),
+    Mutant(
+        _ATTEMPT,
+        "    found = archived.find(attempt.requested_at)\n",
+        "    found = None\n",
+        "an attempt that was published and archived deletes its files: rows are lost",
+        ("tests/recovery/test_attempts.py",),
     ),
     Mutant(
         _ATTEMPT,
@@ -434,8 +442,8 @@ _ROLLBACKS = (
     ),
     Mutant(
         _ROLLBACK,
-        "        check_no_restore(timeline)\n        for rollback in",
-        "        for rollback in",
+        "        check_no_restore(timeline)\n        for rollback, plan in",
+        "        for rollback, plan in",
         "an operator's rollback goes on in the middle of a restore",
         _OF_ROLLBACKS,
     ),
@@ -455,8 +463,8 @@ _ROLLBACKS = (
     ),
     Mutant(
         _ROLLBACK,
-        "        if _was_outlived(access, rollback, timeline):\n",
-        "        if False:\n",
+        "not _is_planned(access, rollback) or _was_outlived(access, rollback, timeline):\n",
+        "not _is_planned(access, rollback):\n",
         "a dead writer's rollback deletes a commit that has completed since",
         (
             "tests/recovery/test_writers.py::test_a_rollback_whose_target_completed_since_is_given"
@@ -500,17 +508,38 @@ _ROLLBACKS = (
     ),
     Mutant(
         _ROLLBACK,
-        "    drop_markers(access.storage, plan.instant)\n    forget",
-        "    forget",
+        "    drop_markers(access.storage, plan.instant)\n    if not keeps_plan",
+        "    if not keeps_plan",
         "markers of undone instants stay, and prove what is not so",
         _OF_ROLLBACKS,
     ),
     Mutant(
         _ROLLBACK,
-        "    forget_heartbeat(access.storage, plan.instant)\n    return done",
-        "    return done",
+        "        forget_heartbeat(access.storage, plan.instant)\n    return done",
+        "        pass\n    return done",
         "heartbeats of undone instants stay",
         _OF_ROLLBACKS,
+    ),
+    Mutant(
+        _ROLLBACK,
+        "    if not keeps_plan:  # otherwise",
+        "    if True:  # otherwise",
+        "a late rollback deletes the heartbeat of the next attempt, which others then undo",
+        _OF_ATTEMPTS,
+    ),
+    Mutant(
+        _HEARTBEAT,
+        "            if self._silent_s() > self._policy.expires_after_s:\n                return\n",
+        "",
+        "an attempt deletes the heartbeat of the one that replaced it, which others then undo",
+        _OF_ATTEMPTS,
+    ),
+    Mutant(
+        _TRANSACTION,
+        "        heartbeat.abandon()\n        raise\n",
+        "        heartbeat.stop()\n        raise\n",
+        "a writer deletes the heartbeat of the writer that has begun the instant",
+        _OF_ATTEMPTS,
     ),
     Mutant(
         _ROLLBACK,
@@ -542,11 +571,24 @@ _ROLLBACKS = (
     ),
     Mutant(
         _ROLLBACK,
-        "            if access.timeline.read_rollback_plan(rollback.requested_at).instant"
-        " == requested_at:\n",
+        "            if plan.instant == requested_at:\n",
         "            if False:\n",
         "an instant gets a second rollback beside the one that is pending",
         _OF_ROLLBACKS,
+    ),
+    Mutant(
+        _ROLLBACK,
+        "        if not _is_planned(access, rollback) or ",
+        "        if ",
+        "a rollback that began after it was archived stops every writer",
+        _LATE_PLANS,
+    ),
+    Mutant(
+        _ROLLBACK,
+        "            access.timeline.forget(rollback.inflight())\n",
+        "            pass\n",
+        "a process that has lost the lock leaves a rollback without a plan",
+        _LATE_PLANS,
     ),
 )
 

@@ -33,13 +33,14 @@ from lakemark.storage import Storage
 from lakemark.timeline.locks.table_lock import LeaseLost
 from lakemark.transaction.attempt import AttemptLost
 from lakemark.transaction.carried_metadata import CHECKPOINT_KEY
-from lakemark.transaction.rollback import roll_back_named
+from lakemark.transaction.rollback import roll_back, roll_back_named
 from lakemark.write.markers import drop_markers
 from tests.clocks import SharedClock, on_clock
 from tests.depth import sample
 from tests.protocol import actors
 from tests.protocol.clocked_store import ClockedStore
 from tests.protocol.virtual_time import on_virtual_time
+from tests.storages import CountingStorage
 from tests.storages.interrupted_storage import InterruptedStorage
 from tests.tables import SCHEMA, Row, commit, contents, data_files, writer
 from tests.upkeep import copy_of, make_plain, new_storage
@@ -240,12 +241,14 @@ def test_a_file_that_appears_after_another_attempt_completed_is_not_read(
     assert contents(storage) == {**expected, "a": (9, 9)}
 
 
+@pytest.mark.parametrize("is_undone", [False, True], ids=["found dead", "rolled back"])
 def test_an_archival_deletes_the_files_of_attempts_that_did_not_complete(
-    version: FormatVersion,
+    version: FormatVersion, is_undone: bool
 ) -> None:
     storage = copy_of(_planned(version, has_metadata=False))
     first = begun(storage)
-    undo(storage)
+    if is_undone:
+        undo(storage)
     compact(storage)
     late = [stat.path or "" for stat in first.rewrite(LocalRunner(1))]
     to, deleted = opened(storage), set[str]()
@@ -256,6 +259,70 @@ def test_an_archival_deletes_the_files_of_attempts_that_did_not_complete(
     assert deleted == {*late}
     assert not [path for path in late if storage.head(path)]
     assert contents(storage) == ARCHIVED
+
+
+def test_undoing_an_attempt_that_was_published_and_archived_keeps_its_files(
+    version: FormatVersion,
+) -> None:
+    """The store published it without an answer, so its writer undoes it."""
+    storage = copy_of(_planned(version, has_metadata=False))
+    ours = begun(storage)
+    stats = ours.rewrite(LocalRunner(1))
+    ours.publish(stats, dict)
+    archive_compactions(storage)
+    assert roll_back(opened(storage).table.context, ours.execution.instant) is False
+    assert all(storage.head(stat.path or "") for stat in stats)
+    assert contents(storage) == ARCHIVED
+
+
+def test_undoing_a_lost_attempt_deletes_its_files_after_another_one_was_archived(
+    version: FormatVersion,
+) -> None:
+    storage = copy_of(_planned(version, has_metadata=False))
+    first = begun(storage)
+    compact(storage)
+    archive_compactions(storage)
+    late = [stat.path or "" for stat in first.rewrite(LocalRunner(1))]
+    assert roll_back(opened(storage).table.context, first.execution.instant) is False
+    assert not [path for path in late if storage.head(path)]
+    assert contents(storage) == ARCHIVED
+
+
+def test_undoing_an_attempt_deletes_no_file_if_the_archive_is_damaged() -> None:
+    storage = copy_of(_planned(FormatVersion.V9, has_metadata=False))
+    ours = begun(storage)
+    stats = ours.rewrite(LocalRunner(1))
+    ours.publish(stats, dict)
+    archive_compactions(storage)
+    for info in storage.list_tree(".hoodie/timeline/history"):
+        if info.name.startswith("manifest_"):
+            storage.put(info.path, b"damaged")
+    roll_back(opened(storage).table.context, ours.execution.instant)
+    assert all(storage.head(stat.path or "") for stat in stats)
+
+
+def test_the_archive_is_loaded_once_for_all_late_files_of_compactions() -> None:
+    storage = copy_of(_planned(FormatVersion.V9, has_metadata=False))
+    loads = []
+    for _ in range(2):
+        first = begun(storage)
+        compact(storage)
+        archive_compactions(storage)
+        first.rewrite(LocalRunner(1))
+        counting = CountingStorage(storage)
+        opened(counting).table.view()
+        loads.append(sum("/history/manifest_" in r.path for r in counting.requests))
+        assert contents(storage) == ARCHIVED
+        request_compaction(opened(storage).table)
+    assert loads[0] == loads[1] > 0
+
+
+def archive_compactions(storage: Storage) -> None:
+    to = opened(storage)
+    for number in range(3, 9):
+        commit(to, [Row("c", number, number, region="west")])
+        archive(to.table, ARCHIVAL, None)
+    assert not to.table.timeline.completed(Action.COMMIT)
 
 
 def test_an_attempt_of_apache_hudi_that_died_leaves_no_file(storage: Storage) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from lakemark.config.table_properties import TableType
 from lakemark.execution.runner import LocalRunner
-from lakemark.model.action import COMMITS
+from lakemark.model.action import COMMITS, Action
 from lakemark.model.format_version import FormatVersion
 from lakemark.operations.archive import archive
 from lakemark.operations.clean import clean
@@ -29,7 +29,7 @@ from lakemark.write.partitioner import divide
 from tests.clocks import SharedClock, on_clock
 from tests.storages import SimulatedCrash
 from tests.storages.wrapped_storage import WrappedStorage
-from tests.tables import Row, changes, commit, contents, data_files, writer
+from tests.tables import Row, changes, commit, contents, data_files, write_files, writer
 from tests.upkeep import archived_names, make_plain, new_storage, since
 
 T = TypeVar("T")
@@ -284,3 +284,67 @@ def test_a_file_of_an_undone_instant_is_not_read_while_such_a_plan_is_pending() 
         write_file_group(context, placement.task(bucket), [part])
     assert [path for path in data_files(storage) if context.instant in path]
     assert contents(storage) == {"a": (3, 3), "b": (9, 9)}
+
+
+def leave_a_dead_commit(storage: Storage) -> None:
+    write_files(started(storage), [Row("a", 8, 8)])
+
+
+def recover_and_archive(storage: Storage) -> None:
+    assert started(storage).recover()
+    write_and_archive(storage)
+    assert not [i for i in started(storage).table.timeline.instants if i.action is Action.ROLLBACK]
+
+
+def commit_without_recovery(storage: Storage) -> None:
+    commit(started(storage), [Row("c", 1, 1)])
+
+
+def undo_a_dead_compaction(storage: Storage) -> None:
+    to = started(storage)
+    requested = request_compaction(to.table)
+    assert requested is not None
+    to.begin_compaction(requested)
+    roll_back_named(to.table.context, requested[0].requested_at)
+
+
+def compact_a_plan(storage: Storage) -> None:
+    assert request_compaction(started(storage).table) is not None
+    assert started(storage).compact_if_due(CompactionPolicy(10**6), LocalRunner(1))
+
+
+def restore_the_newest_but_one(storage: Storage) -> None:
+    restore(started(storage).table.context, commits(storage)[-2], True)
+
+
+@pytest.mark.parametrize("version", [FormatVersion.V9, FormatVersion.V6])
+@pytest.mark.parametrize("dies", [False, True], ids=["wakes", "dies"])
+@pytest.mark.parametrize(
+    "then",
+    [
+        commit_without_recovery,
+        undo_the_newest,
+        undo_a_dead_compaction,
+        compact_a_plan,
+        restore_the_newest_but_one,
+        leave_a_dead_commit,
+    ],
+)
+def test_a_rollback_that_begins_after_it_was_archived_blocks_no_writer(
+    then: Act, dies: bool, version: FormatVersion
+) -> None:
+    storage = three_commits(version)
+    leave_a_dead_commit(storage)
+    late = LatePlan(storage, ".rollback.inflight", recover_and_archive, dies)
+    with pytest.raises(SimulatedCrash if dies else LeaseLost):
+        started(late).recover()
+    assert late.has_stood_still
+    left = started(storage).table.timeline.pending(Action.ROLLBACK)
+    assert bool(left) == dies
+    then(storage)
+    started(storage).recover()
+    started(storage).compact_if_due(CompactionPolicy(10**6), LocalRunner(1))
+    assert not started(storage).table.timeline.pending()
+    assert contents(storage)["a"] == (3, 3)
+    commit(started(storage), [Row("a", 9, 9)])
+    assert contents(storage)["a"] == (9, 9)

@@ -142,6 +142,8 @@ STEPS: list[tuple[Act, str, str, bool]] = [
     (write, "create", ".inflight", True),
     (write, "publish", "", False),
     (undo_own, "create", ".rollback.requested", False),
+    (undo_own, "create", ".rollback.inflight", False),
+    (undo_own, "create", ".rollback.inflight", True),
     (undo_own, "delete", "north/", False),
     (undo_own, "publish", "", False),
     (delete_late_files, "delete", "north/", False),
