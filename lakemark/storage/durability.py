@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from threading import Lock
 from typing import TypeAlias, TypeVar
 
@@ -45,8 +46,25 @@ _CLOCK_STEP_S = 2.0
 _NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS, errno.EBADF)
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class _Note:
+    """One note that a path must be forced; a later note of the path is another object.
+
+    Attributes:
+        is_changed: false for a folder above a change: it is forced only if its time has changed.
+        turn: held while the path is forced, by one thread at a time. Linux reports a lost page to
+            one of two threads, so the other one waits until the first has recorded it.
+    """
+
+    is_changed: bool
+    turn: Lock
+
+
 class Unsynced:
     """Files and folders below one root that changed since they were last forced to the disk.
+
+    A path is forgotten only after it was forced. So no exception, such as an interrupt, makes the
+    next ``sync`` skip it.
 
     If the system failed to force a file or folder, it remains failed until it is replaced or
     deleted: Linux reports a failure once, and then treats the lost pages as written.
@@ -54,12 +72,11 @@ class Unsynced:
 
     def __init__(self, root: str) -> None:
         self._root = root
-        self._full_paths: set[str] = set()
-        self._folders_above: set[str] = set()
+        self._notes: dict[str, _Note] = {}
         self._forced: dict[str, _Look] = {}
         self._is_root_new = True
         self._failed: dict[str, HudiError] = {}
-        self._changing, self._syncing = Lock(), Lock()
+        self._changing = Lock()
 
     def __reduce__(self) -> tuple[Callable[[str], Unsynced], tuple[str]]:
         """Unpickle as the other process's own object for the root."""
@@ -70,7 +87,7 @@ class Unsynced:
         with self._changing:
             self._failed.pop(full_path, None)
             if self._matters(full_path):
-                self._full_paths.add(full_path)
+                self._note(full_path)
                 self._note_folders_of(full_path)
 
     def note_entry(self, full_path: str) -> None:
@@ -82,7 +99,7 @@ class Unsynced:
         """Note that a file was deleted, so that its content need not be forced."""
         with self._changing:
             self._failed.pop(full_path, None)
-            self._full_paths.discard(full_path)
+            self._notes.pop(full_path, None)
             self._note_folders_of(full_path)
 
     def sync(self) -> None:
@@ -92,23 +109,11 @@ class Unsynced:
             StorageUnavailable: the disk failed, or is full.
             InvalidConfig: this user may not read a file or a folder.
         """
-        with self._syncing:  # another thread may be forcing files of this one
-            with self._changing:
-                above = self._folders_above - self._full_paths
-                full_paths, self._full_paths, self._folders_above = self._full_paths, set(), set()
-            full_paths |= set(filter(self._has_changed, above))
-            looks = {
-                full_path: _look(full_path) for full_path in above & full_paths
-            }  # before it is forced
-            failed = dict(filter(None, _in_threads(self._sync_one, sorted(full_paths))))
-            self._forced |= {
-                full_path: look
-                for full_path, look in looks.items()
-                if look and full_path not in failed
-            }
-            with self._changing:
-                self._failed |= failed
-                errors = list(self._failed.values())
+        with self._changing:
+            notes = dict(self._notes)
+        _in_threads(self._sync_one, sorted(p for p in notes if self._must_force(p, notes[p])))
+        with self._changing:
+            errors = list(self._failed.values())
         if errors:
             raise errors[0]
 
@@ -116,18 +121,59 @@ class Unsynced:
         """Whether a file is needed after a power failure."""
         return not _OF_RUNNING_PROCESSES.match(full_path, len(self._root))
 
+    def _must_force(self, full_path: str, note: _Note) -> bool:
+        """Whether a noted path must be forced; if not, it is forgotten."""
+        if note.is_changed or self._has_changed(full_path):
+            return True
+        with self._changing:
+            self._forget(full_path, note)
+        return False
+
     def _has_changed(self, folder: str) -> bool:
         """Whether any process may have changed the names in a folder since it was forced."""
         look = _look(folder)
         return look is None or look != self._forced.get(folder)
 
-    def _sync_one(self, full_path: str) -> tuple[str, HudiError] | None:
+    def _sync_one(self, full_path: str) -> None:
+        """Force a path, unless another thread has just done it."""
+        note = self._notes.get(full_path)
+        if note is None:
+            return
+        with note.turn:
+            note = self._notes.get(full_path)
+            if note is not None:
+                self._force(full_path, note)
+
+    def _force(self, full_path: str, note: _Note) -> None:
+        """Force a path and record the result at once: other threads may fail and end the sync."""
+        look = None if note.is_changed else _look(full_path)  # before it is forced
+        error = self._error_of(full_path)
+        with self._changing:
+            self._forget(full_path, note)
+            if error is not None:
+                self._failed[full_path] = error
+            elif look is not None:
+                self._forced[full_path] = look
+
+    def _error_of(self, full_path: str) -> HudiError | None:
         try:
             with typed_errors(os.path.relpath(full_path, self._root), self._root):
                 sync_path(full_path)
         except HudiError as error:
-            return full_path, error
+            return error
         return None
+
+    def _forget(self, full_path: str, note: _Note) -> None:
+        """Forget a note of a path, but not a later one."""
+        if self._notes.get(full_path) is note:
+            del self._notes[full_path]
+
+    def _note(self, full_path: str, *, is_changed: bool = True) -> None:
+        earlier = self._notes.get(full_path)
+        if earlier is None:
+            self._notes[full_path] = _Note(is_changed, Lock())
+        else:
+            self._notes[full_path] = _Note(is_changed or earlier.is_changed, earlier.turn)
 
     def _note_folders_of(self, full_path: str) -> None:
         """Note the folder of a path, which has changed, and all its parents up to the root.
@@ -139,12 +185,13 @@ class Unsynced:
             return
         if self._is_root_new:  # the folders above it may be new, too
             self._is_root_new = False
-            self._folders_above.update(_folders_leading_to(self._root))
+            for above in _folders_leading_to(self._root):
+                self._note(above, is_changed=False)
         folder = os.path.dirname(full_path)
-        self._full_paths.add(folder)
+        self._note(folder)
         while len(folder) > len(self._root):
             folder = os.path.dirname(folder)
-            self._folders_above.add(folder)
+            self._note(folder, is_changed=False)
 
 
 def _folders_leading_to(root: str) -> Iterator[str]:

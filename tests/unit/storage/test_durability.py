@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -163,6 +164,67 @@ def test_a_file_that_the_disk_lost_is_never_published(
     storage.delete(["a.log"])
     write_streaming(storage, "a.log")
     storage.publish("prepared", "instant")
+
+
+@pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), KeyboardInterrupt()])
+def test_files_are_forced_after_an_interrupted_attempt(
+    storage: Storage, forced: list[str], error: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_streaming(storage, "a.log")
+    write_streaming(storage, "b.log")
+
+    def refuse(_: object) -> None:
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr("threading.Thread.start", refuse)
+        with pytest.raises(type(error)):
+            storage.make_durable()
+    forced.clear()
+    storage.make_durable()
+    assert {"a.log", "b.log"} <= set(forced)
+
+
+def test_lost_file_is_reported_after_an_interrupted_attempt(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The attempt learned of the loss, and the system does not report it again."""
+    for number in range(3):
+        write_streaming(storage, f"{number}.log")
+    start: Callable[[threading.Thread], None] = threading.Thread.start
+    started: list[threading.Thread] = []
+    error = RuntimeError("can't start new thread")
+
+    def start_first(thread: threading.Thread) -> None:
+        if started:
+            raise error
+        started.append(thread)
+        start(thread)
+
+    monkeypatch.setattr("os.fsync", failing("0.log", errno.ENOSPC))
+    with monkeypatch.context() as patch:
+        patch.setattr("threading.Thread.start", start_first)
+        with pytest.raises(RuntimeError):
+            storage.make_durable()
+    with pytest.raises(StorageUnavailable, match=r"0\.log"):
+        storage.make_durable()
+
+
+def test_file_written_while_it_is_forced_is_forced_again(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forced: list[str] = []
+
+    def fsync(descriptor: int) -> None:
+        forced.append(os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}")))
+        if forced.count("a") == 1 and forced[-1] == "a":
+            storage.put("a", b"2", may_be_cut=True)
+
+    storage.put("a", b"1", may_be_cut=True)
+    monkeypatch.setattr("os.fsync", fsync)
+    storage.make_durable()
+    storage.make_durable()
+    assert forced.count("a") == 2
 
 
 def test_a_disk_that_cannot_force_folders_is_used_without(
