@@ -19,13 +19,15 @@ import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from stat import S_ISDIR
 from threading import Lock
 from typing import TypeAlias, TypeVar
 
 from lakemark.errors import HudiError
 from lakemark.storage.disk import typed_errors
+from lakemark.storage.storage import NotFound
 
 T = TypeVar("T")
 
@@ -60,14 +62,29 @@ class _Note:
     turn: Lock
 
 
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """Why a path could not be forced.
+
+    Attributes:
+        lost: device and inode of the file whose content may be lost. None if nothing is lost, so
+            that the path may be forced again.
+    """
+
+    error: HudiError
+    lost: tuple[int, int] | None
+
+
 class Unsynced:
     """Files and folders below one root that changed since they were last forced to the disk.
 
     A path is forgotten only after it was forced. So no exception, such as an interrupt, makes the
     next ``sync`` skip it.
 
-    If the system failed to force a file or folder, it remains failed until it is replaced or
-    deleted: Linux reports a failure once, and then treats the lost pages as written.
+    If the system failed to force a file, it remains failed until its name leads to no file or to
+    another one: Linux reports a failure once, and then treats the lost pages as written. A folder,
+    and a file that could not be opened, are forced again by the next ``sync``: the file system
+    keeps the changes of a folder in its journal, and an error of opening loses nothing.
     """
 
     def __init__(self, root: str) -> None:
@@ -75,24 +92,31 @@ class Unsynced:
         self._notes: dict[str, _Note] = {}
         self._forced: dict[str, _Look] = {}
         self._is_root_new = True
-        self._failed: dict[str, HudiError] = {}
+        self._failed: dict[str, _Failure] = {}
         self._changing = Lock()
 
     def __reduce__(self) -> tuple[Callable[[str], Unsynced], tuple[str]]:
         """Unpickle as the other process's own object for the root."""
         return unsynced_below, (self._root,)
 
-    def note_file(self, full_path: str) -> None:
-        """Note that a file has new content, or a new modification time."""
+    def note_new_file(self, full_path: str) -> None:
+        """Note that a new file has this name, so that its content must be forced."""
         with self._changing:
             self._failed.pop(full_path, None)
-            if self._matters(full_path):
-                self._note(full_path)
-                self._note_folders_of(full_path)
+            self._note_file(full_path)
+
+    def note_file(self, full_path: str) -> None:
+        """Note that a file must be forced that may have failed before.
+
+        It has a new modification time, or this process found the content that it was to write.
+        """
+        with self._changing:
+            self._note_file(full_path)
 
     def note_entry(self, full_path: str) -> None:
-        """Note that a name was created or removed, so that its folder has changed."""
+        """Note that a name was created whose content, if any, is on the disk."""
         with self._changing:
+            self._failed.pop(full_path, None)
             self._note_folders_of(full_path)
 
     def note_removal(self, full_path: str) -> None:
@@ -111,11 +135,10 @@ class Unsynced:
         """
         with self._changing:
             notes = dict(self._notes)
-        _in_threads(self._sync_one, sorted(p for p in notes if self._must_force(p, notes[p])))
-        with self._changing:
-            errors = list(self._failed.values())
-        if errors:
-            raise errors[0]
+        paths = sorted(p for p in notes if self._must_force(p, notes[p]))
+        errors = [error for error in _in_threads(self._sync_one, paths) if error]
+        for error in errors + self._errors_of_lost_content():
+            raise error
 
     def _matters(self, full_path: str) -> bool:
         """Whether a file is needed after a power failure."""
@@ -134,39 +157,60 @@ class Unsynced:
         look = _look(folder)
         return look is None or look != self._forced.get(folder)
 
-    def _sync_one(self, full_path: str) -> None:
-        """Force a path, unless another thread has just done it."""
+    def _sync_one(self, full_path: str) -> HudiError | None:
+        """Force a path, unless another thread has just done it; returns why it must be repeated."""
         note = self._notes.get(full_path)
         if note is None:
-            return
+            return None
         with note.turn:
             note = self._notes.get(full_path)
-            if note is not None:
-                self._force(full_path, note)
+            return None if note is None else self._force(full_path, note)
 
-    def _force(self, full_path: str, note: _Note) -> None:
+    def _force(self, full_path: str, note: _Note) -> HudiError | None:
         """Force a path and record the result at once: other threads may fail and end the sync."""
         look = None if note.is_changed else _look(full_path)  # before it is forced
-        error = self._error_of(full_path)
+        failure = self._failure_of(full_path)
+        if failure is not None and failure.lost is None:
+            return failure.error
         with self._changing:
             self._forget(full_path, note)
-            if error is not None:
-                self._failed[full_path] = error
+            if failure is not None:
+                self._failed[full_path] = failure
             elif look is not None:
                 self._forced[full_path] = look
-
-    def _error_of(self, full_path: str) -> HudiError | None:
-        try:
-            with typed_errors(os.path.relpath(full_path, self._root), self._root):
-                sync_path(full_path)
-        except HudiError as error:
-            return error
         return None
+
+    def _failure_of(self, full_path: str) -> _Failure | None:
+        """Force a path; None if it is on the disk, or does not exist."""
+        lost = None
+        try:
+            with (
+                typed_errors(os.path.relpath(full_path, self._root), self._root),
+                _opened(full_path) as descriptor,
+            ):
+                lost = _identity_of_file(descriptor)
+                _sync_opened(descriptor)
+        except NotFound:
+            return None
+        except HudiError as error:
+            return _Failure(error, lost)
+        return None
+
+    def _errors_of_lost_content(self) -> list[HudiError]:
+        """The errors of failed files that still exist: any process may have deleted one."""
+        with self._changing:
+            self._failed = {p: f for p, f in self._failed.items() if _may_be(p, f.lost)}
+            return [failure.error for failure in self._failed.values()]
 
     def _forget(self, full_path: str, note: _Note) -> None:
         """Forget a note of a path, but not a later one."""
         if self._notes.get(full_path) is note:
             del self._notes[full_path]
+
+    def _note_file(self, full_path: str) -> None:
+        if self._matters(full_path):
+            self._note(full_path)
+            self._note_folders_of(full_path)
 
     def _note(self, full_path: str, *, is_changed: bool = True) -> None:
         earlier = self._notes.get(full_path)
@@ -223,23 +267,38 @@ def _in_threads(function: Callable[[str], T], full_paths: Sequence[str]) -> list
         return list(pool.map(function, full_paths))
 
 
-def sync_path(full_path: str) -> None:
-    """Force a file or a folder of any process to the disk; does nothing if it does not exist.
-
-    Raises:
-        OSError: the system could not force it.
-    """
+@contextmanager
+def _opened(full_path: str) -> Iterator[int]:
+    descriptor = os.open(full_path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        descriptor = os.open(full_path, os.O_RDONLY | os.O_CLOEXEC)
-    except (FileNotFoundError, NotADirectoryError):
-        return
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _identity_of_file(descriptor: int) -> tuple[int, int] | None:
+    """Device and inode of an open file; None for a folder."""
+    status = os.fstat(descriptor)
+    return None if S_ISDIR(status.st_mode) else (status.st_dev, status.st_ino)
+
+
+def _sync_opened(descriptor: int) -> None:
     try:
         os.fsync(descriptor)
     except OSError as error:
-        if error.errno not in _NO_FOLDER_SYNC or not os.path.isdir(full_path):
+        if error.errno not in _NO_FOLDER_SYNC or _identity_of_file(descriptor) is not None:
             raise
-    finally:
-        os.close(descriptor)
+
+
+def _may_be(full_path: str, identity: tuple[int, int] | None) -> bool:
+    """Whether a path leads to the file of this device and inode, as far as this user may see."""
+    try:
+        status = os.stat(full_path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return (status.st_dev, status.st_ino) == identity
 
 
 _of_roots: dict[str, Unsynced] = {}
