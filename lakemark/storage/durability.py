@@ -19,12 +19,15 @@ import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from stat import S_ISDIR
 from threading import Lock
 from typing import TypeAlias, TypeVar
 
 from lakemark.errors import HudiError
 from lakemark.storage.disk import typed_errors
+from lakemark.storage.storage import NotFound
 
 T = TypeVar("T")
 
@@ -45,44 +48,82 @@ _CLOCK_STEP_S = 2.0
 _NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS, errno.EBADF)
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class _Note:
+    """One note that a path must be forced; a later note of the path is another object.
+
+    Attributes:
+        is_changed: false for a folder above a change: it is forced only if its time has changed.
+        turn: held while the path is forced, by one thread at a time. Linux reports a lost page to
+            one of two threads, so the other one waits until the first has recorded it.
+    """
+
+    is_changed: bool
+    turn: Lock
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """Why a path could not be forced.
+
+    Attributes:
+        lost: device and inode of the file whose content may be lost. None if nothing is lost, so
+            that the path may be forced again.
+    """
+
+    error: HudiError
+    lost: tuple[int, int] | None
+
+
 class Unsynced:
     """Files and folders below one root that changed since they were last forced to the disk.
 
-    If the system failed to force a file or folder, it remains failed until it is replaced or
-    deleted: Linux reports a failure once, and then treats the lost pages as written.
+    A path is forgotten only after it was forced. So no exception, such as an interrupt, makes the
+    next ``sync`` skip it.
+
+    If the system failed to force a file, it remains failed until its name leads to no file or to
+    another one: Linux reports a failure once, and then treats the lost pages as written. A folder,
+    and a file that could not be opened, are forced again by the next ``sync``: the file system
+    keeps the changes of a folder in its journal, and an error of opening loses nothing.
     """
 
     def __init__(self, root: str) -> None:
         self._root = root
-        self._full_paths: set[str] = set()
-        self._folders_above: set[str] = set()
+        self._notes: dict[str, _Note] = {}
         self._forced: dict[str, _Look] = {}
         self._is_root_new = True
-        self._failed: dict[str, HudiError] = {}
-        self._changing, self._syncing = Lock(), Lock()
+        self._failed: dict[str, _Failure] = {}
+        self._changing = Lock()
 
     def __reduce__(self) -> tuple[Callable[[str], Unsynced], tuple[str]]:
         """Unpickle as the other process's own object for the root."""
         return unsynced_below, (self._root,)
 
-    def note_file(self, full_path: str) -> None:
-        """Note that a file has new content, or a new modification time."""
+    def note_new_file(self, full_path: str) -> None:
+        """Note that a new file has this name, so that its content must be forced."""
         with self._changing:
             self._failed.pop(full_path, None)
-            if self._matters(full_path):
-                self._full_paths.add(full_path)
-                self._note_folders_of(full_path)
+            self._note_file(full_path)
+
+    def note_file(self, full_path: str) -> None:
+        """Note that a file must be forced that may have failed before.
+
+        It has a new modification time, or this process found the content that it was to write.
+        """
+        with self._changing:
+            self._note_file(full_path)
 
     def note_entry(self, full_path: str) -> None:
-        """Note that a name was created or removed, so that its folder has changed."""
+        """Note that a name was created whose content, if any, is on the disk."""
         with self._changing:
+            self._failed.pop(full_path, None)
             self._note_folders_of(full_path)
 
     def note_removal(self, full_path: str) -> None:
         """Note that a file was deleted, so that its content need not be forced."""
         with self._changing:
             self._failed.pop(full_path, None)
-            self._full_paths.discard(full_path)
+            self._notes.pop(full_path, None)
             self._note_folders_of(full_path)
 
     def sync(self) -> None:
@@ -92,42 +133,91 @@ class Unsynced:
             StorageUnavailable: the disk failed, or is full.
             InvalidConfig: this user may not read a file or a folder.
         """
-        with self._syncing:  # another thread may be forcing files of this one
-            with self._changing:
-                above = self._folders_above - self._full_paths
-                full_paths, self._full_paths, self._folders_above = self._full_paths, set(), set()
-            full_paths |= set(filter(self._has_changed, above))
-            looks = {
-                full_path: _look(full_path) for full_path in above & full_paths
-            }  # before it is forced
-            failed = dict(filter(None, _in_threads(self._sync_one, sorted(full_paths))))
-            self._forced |= {
-                full_path: look
-                for full_path, look in looks.items()
-                if look and full_path not in failed
-            }
-            with self._changing:
-                self._failed |= failed
-                errors = list(self._failed.values())
-        if errors:
-            raise errors[0]
+        with self._changing:
+            notes = dict(self._notes)
+        paths = sorted(p for p in notes if self._must_force(p, notes[p]))
+        errors = [error for error in _in_threads(self._sync_one, paths) if error]
+        for error in errors + self._errors_of_lost_content():
+            raise error
 
     def _matters(self, full_path: str) -> bool:
         """Whether a file is needed after a power failure."""
         return not _OF_RUNNING_PROCESSES.match(full_path, len(self._root))
+
+    def _must_force(self, full_path: str, note: _Note) -> bool:
+        """Whether a noted path must be forced; if not, it is forgotten."""
+        if note.is_changed or self._has_changed(full_path):
+            return True
+        with self._changing:
+            self._forget(full_path, note)
+        return False
 
     def _has_changed(self, folder: str) -> bool:
         """Whether any process may have changed the names in a folder since it was forced."""
         look = _look(folder)
         return look is None or look != self._forced.get(folder)
 
-    def _sync_one(self, full_path: str) -> tuple[str, HudiError] | None:
-        try:
-            with typed_errors(os.path.relpath(full_path, self._root), self._root):
-                sync_path(full_path)
-        except HudiError as error:
-            return full_path, error
+    def _sync_one(self, full_path: str) -> HudiError | None:
+        """Force a path, unless another thread has just done it; returns why it must be repeated."""
+        note = self._notes.get(full_path)
+        if note is None:
+            return None
+        with note.turn:
+            note = self._notes.get(full_path)
+            return None if note is None else self._force(full_path, note)
+
+    def _force(self, full_path: str, note: _Note) -> HudiError | None:
+        """Force a path and record the result at once: other threads may fail and end the sync."""
+        look = None if note.is_changed else _look(full_path)  # before it is forced
+        failure = self._failure_of(full_path)
+        if failure is not None and failure.lost is None:
+            return failure.error
+        with self._changing:
+            self._forget(full_path, note)
+            if failure is not None:
+                self._failed[full_path] = failure
+            elif look is not None:
+                self._forced[full_path] = look
         return None
+
+    def _failure_of(self, full_path: str) -> _Failure | None:
+        """Force a path; None if it is on the disk, or does not exist."""
+        lost = None
+        try:
+            with (
+                typed_errors(os.path.relpath(full_path, self._root), self._root),
+                _opened(full_path) as descriptor,
+            ):
+                lost = _identity_of_file(descriptor)
+                _sync_opened(descriptor)
+        except NotFound:
+            return None
+        except HudiError as error:
+            return _Failure(error, lost)
+        return None
+
+    def _errors_of_lost_content(self) -> list[HudiError]:
+        """The errors of failed files that still exist: any process may have deleted one."""
+        with self._changing:
+            self._failed = {p: f for p, f in self._failed.items() if _may_be(p, f.lost)}
+            return [failure.error for failure in self._failed.values()]
+
+    def _forget(self, full_path: str, note: _Note) -> None:
+        """Forget a note of a path, but not a later one."""
+        if self._notes.get(full_path) is note:
+            del self._notes[full_path]
+
+    def _note_file(self, full_path: str) -> None:
+        if self._matters(full_path):
+            self._note(full_path)
+            self._note_folders_of(full_path)
+
+    def _note(self, full_path: str, *, is_changed: bool = True) -> None:
+        earlier = self._notes.get(full_path)
+        if earlier is None:
+            self._notes[full_path] = _Note(is_changed, Lock())
+        else:
+            self._notes[full_path] = _Note(is_changed or earlier.is_changed, earlier.turn)
 
     def _note_folders_of(self, full_path: str) -> None:
         """Note the folder of a path, which has changed, and all its parents up to the root.
@@ -139,12 +229,13 @@ class Unsynced:
             return
         if self._is_root_new:  # the folders above it may be new, too
             self._is_root_new = False
-            self._folders_above.update(_folders_leading_to(self._root))
+            for above in _folders_leading_to(self._root):
+                self._note(above, is_changed=False)
         folder = os.path.dirname(full_path)
-        self._full_paths.add(folder)
+        self._note(folder)
         while len(folder) > len(self._root):
             folder = os.path.dirname(folder)
-            self._folders_above.add(folder)
+            self._note(folder, is_changed=False)
 
 
 def _folders_leading_to(root: str) -> Iterator[str]:
@@ -176,23 +267,38 @@ def _in_threads(function: Callable[[str], T], full_paths: Sequence[str]) -> list
         return list(pool.map(function, full_paths))
 
 
-def sync_path(full_path: str) -> None:
-    """Force a file or a folder of any process to the disk; does nothing if it does not exist.
-
-    Raises:
-        OSError: the system could not force it.
-    """
+@contextmanager
+def _opened(full_path: str) -> Iterator[int]:
+    descriptor = os.open(full_path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        descriptor = os.open(full_path, os.O_RDONLY | os.O_CLOEXEC)
-    except (FileNotFoundError, NotADirectoryError):
-        return
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _identity_of_file(descriptor: int) -> tuple[int, int] | None:
+    """Device and inode of an open file; None for a folder."""
+    status = os.fstat(descriptor)
+    return None if S_ISDIR(status.st_mode) else (status.st_dev, status.st_ino)
+
+
+def _sync_opened(descriptor: int) -> None:
     try:
         os.fsync(descriptor)
     except OSError as error:
-        if error.errno not in _NO_FOLDER_SYNC or not os.path.isdir(full_path):
+        if error.errno not in _NO_FOLDER_SYNC or _identity_of_file(descriptor) is not None:
             raise
-    finally:
-        os.close(descriptor)
+
+
+def _may_be(full_path: str, identity: tuple[int, int] | None) -> bool:
+    """Whether a path leads to the file of this device and inode, as far as this user may see."""
+    try:
+        status = os.stat(full_path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return (status.st_dev, status.st_ino) == identity
 
 
 _of_roots: dict[str, Unsynced] = {}

@@ -141,9 +141,12 @@ class LocalStorage:
         full_path, is_forced = self._full_path(path), not may_be_cut
         staged = staged_file(full_path, data, is_forced=is_forced)
         with typed_errors(path, self._root), staged as staging:
-            while not self._link(staging, path, data):
+            while (is_ours := self._link(staging, path, data)) is None:
                 pass
-        self._note(full_path, is_whole=is_forced or not data)
+        if is_ours:
+            self._note(full_path, is_whole=is_forced or not data)
+        else:
+            self._unsynced.note_file(full_path)
 
     def create_streaming(self, path: str) -> StreamingFile:
         """See ``Storage.create_streaming``."""
@@ -204,7 +207,7 @@ class LocalStorage:
 
     def _note(self, full_path: str, *, is_whole: bool) -> None:
         """Note a written file, or only its name if the content is already on the disk."""
-        (self._unsynced.note_entry if is_whole else self._unsynced.note_file)(full_path)
+        (self._unsynced.note_entry if is_whole else self._unsynced.note_new_file)(full_path)
 
     def _full_path(self, path: str) -> str:
         return os.path.join(self._root, check_path(path))
@@ -252,16 +255,19 @@ class LocalStorage:
         root, target = os.path.realpath(self._root), os.path.realpath(entry.path)
         return os.path.commonpath((root, target)) in (root, target)
 
-    def _link(self, staging: str, path: str, data: bytes) -> bool:
-        """Whether ``path`` has the data now; false if an existing file has just been deleted."""
+    def _link(self, staging: str, path: str, data: bytes) -> bool | None:
+        """Whether ``path`` is the staged file now, rather than an existing one of the same content.
+
+        None if an existing file has just been deleted, so that neither exists.
+        """
         try:
             link(staging, self._full_path(path))
         except FileExistsError:
             with suppress(NotFound):
                 if self.read(path) != data:
                     raise content_mismatch(path) from None
-                return True
-            return False
+                return False
+            return None
         return True
 
     def _missing_prepared(self, prepared: str, path: str) -> HudiError:
@@ -303,8 +309,9 @@ class _LocalStreamingFile:
             try:
                 with typed_errors(self._path, self._root):
                     self._file.close()
-                    self._link()
-                unsynced_below(self._root).note_file(self._full_path)
+                    is_ours = self._link()
+                unsynced = unsynced_below(self._root)
+                (unsynced.note_new_file if is_ours else unsynced.note_file)(self._full_path)
             finally:
                 self.abort()
         return self._size_bytes
@@ -318,16 +325,19 @@ class _LocalStreamingFile:
             remove(self._file.name)
             remove_empty_folders(os.path.dirname(self._full_path), self._root)
 
-    def _link(self) -> None:
+    def _link(self) -> bool:
+        """Whether the path is the written file, rather than an existing one of the same content."""
         try:
             link(self._file.name, self._full_path)
         except FileExistsError:
             with open(self._file.name, "rb") as ours, open(self._full_path, "rb") as theirs:
                 if not same_content(ours, theirs):
                     raise content_mismatch(self._path) from None
+            return False
         except FileNotFoundError:
             message = f"{self._path} was deleted while it was being written; write it again"
             raise StorageUnavailable(message) from None
+        return True
 
 
 def _check_below_root(folder: str) -> None:

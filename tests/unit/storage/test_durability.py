@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,7 @@ import pytest
 from lakemark.errors import StorageUnavailable
 from lakemark.spark.runner import DurableTask
 from lakemark.storage import Storage, StorageLocation, open_storage
+from lakemark.storage.durability import sync_process
 from lakemark.storage.folder_storage import FolderStorage
 
 
@@ -163,6 +167,177 @@ def test_a_file_that_the_disk_lost_is_never_published(
     storage.delete(["a.log"])
     write_streaming(storage, "a.log")
     storage.publish("prepared", "instant")
+
+
+@pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), KeyboardInterrupt()])
+def test_files_are_forced_after_an_interrupted_attempt(
+    storage: Storage, forced: list[str], error: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_streaming(storage, "a.log")
+    write_streaming(storage, "b.log")
+
+    def refuse(_: object) -> None:
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr("threading.Thread.start", refuse)
+        with pytest.raises(type(error)):
+            storage.make_durable()
+    forced.clear()
+    storage.make_durable()
+    assert {"a.log", "b.log"} <= set(forced)
+
+
+def test_lost_file_is_reported_after_an_interrupted_attempt(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The attempt learned of the loss, and the system does not report it again."""
+    for number in range(3):
+        write_streaming(storage, f"{number}.log")
+    start: Callable[[threading.Thread], None] = threading.Thread.start
+    started: list[threading.Thread] = []
+    error = RuntimeError("can't start new thread")
+
+    def start_first(thread: threading.Thread) -> None:
+        if started:
+            raise error
+        started.append(thread)
+        start(thread)
+
+    monkeypatch.setattr("os.fsync", failing("0.log", errno.ENOSPC))
+    with monkeypatch.context() as patch:
+        patch.setattr("threading.Thread.start", start_first)
+        with pytest.raises(RuntimeError):
+            storage.make_durable()
+    with pytest.raises(StorageUnavailable, match=r"0\.log"):
+        storage.make_durable()
+
+
+def test_file_written_while_it_is_forced_is_forced_again(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forced: list[str] = []
+
+    def fsync(descriptor: int) -> None:
+        forced.append(os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}")))
+        if forced.count("a") == 1 and forced[-1] == "a":
+            storage.put("a", b"2", may_be_cut=True)
+
+    storage.put("a", b"1", may_be_cut=True)
+    monkeypatch.setattr("os.fsync", fsync)
+    storage.make_durable()
+    storage.make_durable()
+    assert forced.count("a") == 2
+
+
+def fail_once(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch, name: str, number: int = errno.ENOSPC
+) -> None:
+    monkeypatch.setattr("os.fsync", failing(name, number))
+    with pytest.raises(StorageUnavailable):
+        storage.make_durable()
+
+
+def test_lost_file_that_another_process_deletes_stops_nothing(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_streaming(storage, "a.log")
+    fail_once(storage, monkeypatch, "a.log")
+    os.unlink(f"{storage.location.url}/a.log")
+    write_streaming(storage, "b.log")
+    storage.make_durable()
+    sync_process()
+
+
+def test_lost_file_that_another_process_replaces_stops_nothing(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_streaming(storage, "a.log")
+    fail_once(storage, monkeypatch, "a.log")
+    other = Path(storage.location.url, "other")
+    other.write_bytes(b"rows")
+    other.replace(f"{storage.location.url}/a.log")
+    storage.make_durable()
+
+
+@pytest.mark.parametrize("may_be_cut", [False, True])
+def test_lost_file_that_is_replaced_stops_nothing(
+    storage: Storage, may_be_cut: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_streaming(storage, "a.log")
+    fail_once(storage, monkeypatch, "a.log")
+    storage.put("a.log", b"new rows", may_be_cut=may_be_cut)
+    storage.make_durable()
+
+
+def touch(storage: Storage) -> None:
+    storage.set_modified_at("a.log", datetime(2026, 1, 1, tzinfo=UTC))
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        touch,
+        lambda storage: write_streaming(storage, "a.log"),
+        lambda storage: storage.create("a.log", b"rows"),
+        lambda storage: storage.create("a.log", b"rows", may_be_cut=True),
+        lambda storage: publish_again(storage, "a.log"),
+    ],
+)
+def test_lost_file_stays_lost_if_its_content_is_not_written_again(
+    storage: Storage, act: Callable[[Storage], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lost content is still in memory, so that it is found to be the same."""
+    write_streaming(storage, "a.log")
+    fail_once(storage, monkeypatch, "a.log")
+    with suppress(StorageUnavailable):
+        act(storage)
+    with pytest.raises(StorageUnavailable, match=r"a\.log"):
+        storage.make_durable()
+
+
+def publish_again(storage: Storage, path: str) -> None:
+    storage.put("prepared", b"rows")
+    storage.publish("prepared", path)
+
+
+def test_existing_file_of_the_same_content_is_forced(storage: Storage, forced: list[str]) -> None:
+    """Another process wrote it, and may not have forced it yet."""
+    os.makedirs(storage.location.url)
+    Path(storage.location.url, "plan").write_bytes(b"content")
+    storage.create("plan", b"content")
+    forced.clear()
+    storage.make_durable()
+    assert "plan" in forced
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
+def test_folder_that_failed_once_is_forced_again(
+    storage: Storage, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_streaming(storage, "north/a.log")
+    fail_once(storage, monkeypatch, "/north", number)
+    forced = []
+    monkeypatch.setattr("os.fsync", lambda fd: forced.append(os.readlink(f"/proc/self/fd/{fd}")))
+    storage.make_durable()
+    assert f"{storage.location.url}/north" in forced
+
+
+def test_files_are_forced_once_the_process_may_open_files_again(
+    storage: Storage, forced: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_streaming(storage, "a.log")
+    write_streaming(storage, "b.log")
+
+    def refuse(*_: object) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.open", refuse)
+        with pytest.raises(StorageUnavailable):
+            storage.make_durable()
+    storage.make_durable()
+    assert {"a.log", "b.log"} <= set(forced)
 
 
 def test_a_disk_that_cannot_force_folders_is_used_without(
