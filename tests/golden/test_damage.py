@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -10,9 +13,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lakemark.errors import CorruptData, HudiError
+from lakemark.log.log_block import BlockType
+from lakemark.model.file_slice import FileSlice
+from lakemark.model.meta_columns import RECORD_KEY
 from tests.depth import examples
 from tests.golden.golden_table import GoldenTable, Row, sorted_rows, unpack
-from tests.unit.log.blocks import mutations
+from tests.unit.log.blocks import mutations, read_all
 
 TABLES = ["v6_mor_avro_bucket", "v8_mor_parquet_bucket", "v9_mor_partial_update_payload"]
 
@@ -22,22 +28,58 @@ def golden(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return unpack(request.param, tmp_path_factory.mktemp("golden"))
 
 
+@pytest.fixture(scope="module")
+def whole_rows(golden: GoldenTable) -> list[Row]:
+    """The rows while no file is damaged."""
+    return _rows(golden)
+
+
 @settings(
     deadline=None,
     max_examples=examples(25),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(data=st.data())
-def test_a_damaged_file_is_read_or_refused(golden: GoldenTable, data: st.DataObject) -> None:
-    path = data.draw(st.sampled_from(_data_files(golden)))
+def test_damage_is_refused_by_name_or_stays_inside_its_file_group(
+    golden: GoldenTable, whole_rows: list[Row], data: st.DataObject
+) -> None:
+    """What has no checksum (Avro, block headers, footers) can be read as other values."""
+    file_slice = data.draw(st.sampled_from(golden.view.latest_slices()))
+    own_keys = _keys_ever(golden, file_slice)
+    path = data.draw(st.sampled_from(_files_of(golden, file_slice)))
+    with _damaged(path, data.draw(mutations(path.read_bytes()))):
+        try:
+            answer = golden.table.scan().to_reader().read_all()
+        except HudiError as error:
+            assert path.name in str(error)
+        else:
+            assert answer.schema == golden.table.scan().to_reader().schema
+            of_others = [row for row in whole_rows if row[RECORD_KEY] not in own_keys]
+            rows = sorted_rows(answer)
+            assert [row for row in rows if row in of_others] == of_others
+            own = [row[RECORD_KEY] for row in rows if row not in of_others]
+            assert len(set(own)) == len(own), "a key is there twice"
+
+
+@settings(
+    deadline=None,
+    max_examples=examples(25),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(data=st.data())
+def test_damaged_columns_of_a_base_file_give_its_rows_or_are_refused_by_name(
+    golden: GoldenTable, whole_rows: list[Row], data: st.DataObject
+) -> None:
+    path = data.draw(st.sampled_from([p for p in _data_files(golden) if p.suffix == ".parquet"]))
     whole = path.read_bytes()
-    path.write_bytes(data.draw(mutations(whole)))
-    try:
-        golden.table.scan().to_reader().read_all()
-    except HudiError as error:
-        assert str(error)
-    finally:
-        path.write_bytes(whole)
+    begin, size_bytes = data.draw(st.sampled_from(_column_chunks(path)))
+    end = begin + size_bytes
+    changed = data.draw(mutations(whole[begin:end]))
+    with _damaged(path, whole[:begin] + changed + whole[end:]):
+        try:
+            assert _rows(golden) == whole_rows
+        except CorruptData as error:
+            assert path.name in str(error)
 
 
 @settings(
@@ -47,19 +89,26 @@ def test_a_damaged_file_is_read_or_refused(golden: GoldenTable, data: st.DataObj
 )
 @given(data=st.data())
 def test_a_flipped_bit_in_a_column_is_never_read_as_another_value(
-    golden: GoldenTable, data: st.DataObject
+    golden: GoldenTable, whole_rows: list[Row], data: st.DataObject
 ) -> None:
-    whole_rows = _rows(golden)
-    path = data.draw(st.sampled_from([p for p in _data_files(golden) if p.suffix == ".parquet"]))
+    path = data.draw(st.sampled_from([p for p in _data_files(golden) if _column_chunks(p)]))
     whole = path.read_bytes()
     begin, size_bytes = data.draw(st.sampled_from(_column_chunks(path)))
     place, bit = begin + data.draw(st.integers(0, size_bytes - 1)), data.draw(st.integers(0, 7))
     flipped = bytes([whole[place] ^ (1 << bit)])
-    path.write_bytes(whole[:place] + flipped + whole[place + 1 :])
+    with _damaged(path, whole[:place] + flipped + whole[place + 1 :]):
+        try:
+            assert _rows(golden) == whole_rows
+        except CorruptData as error:
+            assert path.name in str(error)
+
+
+@contextmanager
+def _damaged(path: Path, content: bytes) -> Iterator[None]:
+    whole = path.read_bytes()
+    path.write_bytes(content)
     try:
-        assert _rows(golden) == whole_rows
-    except CorruptData as error:
-        assert path.name in str(error)
+        yield
     finally:
         path.write_bytes(whole)
 
@@ -69,19 +118,39 @@ def _rows(golden: GoldenTable) -> list[Row]:
 
 
 def _column_chunks(path: Path) -> list[tuple[int, int]]:
-    """Where each column chunk begins, and its bytes."""
-    footer = pq.read_metadata(path)
+    """Where each column chunk of Parquet begins, and its bytes; also of the blocks of a log."""
+    if path.suffix == ".parquet":
+        return _chunks_of(path.read_bytes(), 0)
+    blocks = read_all(path.read_bytes(), path.name)
+    contents = (b.content for b in blocks if b.type is BlockType.PARQUET_DATA)
+    return [chunk for one in contents for chunk in _chunks_of(one.read(), one.offset)]
+
+
+def _chunks_of(content: bytes, offset: int) -> list[tuple[int, int]]:
+    footer = pq.read_metadata(io.BytesIO(content))
     groups = map(footer.row_group, range(footer.num_row_groups))
     chunks = [group.column(place) for group in groups for place in range(group.num_columns)]
     return [
-        (chunk.dictionary_page_offset or chunk.data_page_offset, chunk.total_compressed_size)
+        (
+            offset + (chunk.dictionary_page_offset or chunk.data_page_offset),
+            chunk.total_compressed_size,
+        )
         for chunk in chunks
     ]
 
 
+def _keys_ever(golden: GoldenTable, file_slice: FileSlice) -> set[str]:
+    """Keys of a file slice, the deleted ones included."""
+    reader = golden.table.scan().reader
+    base = FileSlice(file_slice.group, file_slice.base_instant, file_slice.base)
+    rows = [*reader.read(base), *reader.read_changes(file_slice)]
+    return {key for part in rows for key in part[RECORD_KEY].to_pylist()}
+
+
+def _files_of(golden: GoldenTable, file_slice: FileSlice) -> list[Path]:
+    bases = [] if file_slice.base is None else [file_slice.base.path]
+    return [golden.root / path for path in [*bases, *(log.path for log in file_slice.logs)]]
+
+
 def _data_files(golden: GoldenTable) -> list[Path]:
-    slices = golden.view.latest_slices()
-    bases = [one.base.path for one in slices if one.base is not None]
-    return sorted(
-        golden.root / path for path in [*bases, *(g.path for s in slices for g in s.logs)]
-    )
+    return sorted(path for one in golden.view.latest_slices() for path in _files_of(golden, one))

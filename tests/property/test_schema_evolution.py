@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from datetime import date
 from decimal import Decimal
-from itertools import pairwise
+from itertools import pairwise, product
 from uuid import uuid4
 
 import pyarrow as pa
@@ -79,6 +79,31 @@ EXTREMES: dict[pa.DataType, list[object]] = {
 }
 
 
+#: The types that hold two others; no other two differ and have one.
+WIDER_OF_TWO = {
+    frozenset({pa.int32(), pa.int64()}): pa.int64(),
+    frozenset({pa.int32(), pa.float32()}): pa.float64(),
+    frozenset({pa.int32(), pa.float64()}): pa.float64(),
+    frozenset({pa.float32(), pa.float64()}): pa.float64(),
+}
+
+
+def expected_common(one: pa.DataType | None, other: pa.DataType | None) -> pa.DataType | None:
+    """What ``common_type`` must give, but for the order of fields."""
+    if one is None or other is None or one == other:
+        return one if other is None else other
+    if pa.types.is_list(one) and pa.types.is_list(other):
+        element = expected_common(one.value_type, other.value_type)
+        return None if element is None else pa.list_(pa.field("element", element))
+    if pa.types.is_struct(one) and pa.types.is_struct(other):
+        left, right = ({field.name: field.type for field in each} for each in (one, other))
+        names = sorted({*left, *right})
+        types = [expected_common(left.get(name), right.get(name)) for name in names]
+        found = [(n, t) for n, t in zip(names, types, strict=True) if t is not None]
+        return pa.struct(found) if len(found) == len(names) else None
+    return WIDER_OF_TWO.get(frozenset({one, other}))
+
+
 def holds(wide: pa.DataType, narrow: pa.DataType) -> bool:
     """Whether every value of ``narrow`` is one of ``wide``; fields of structs may be missing."""
     if pa.types.is_struct(wide) and pa.types.is_struct(narrow):
@@ -110,11 +135,17 @@ def common(one: pa.DataType | None, other: pa.DataType | None) -> pa.DataType | 
     return None if one is None or other is None else sorted_fields(common_type(one, other))
 
 
+def test_two_leaves_have_the_common_type_of_the_table() -> None:
+    for one, other in product(EXTREMES, EXTREMES):
+        assert common_type(one, other) == expected_common(one, other), f"{one} and {other}"
+
+
 @given(TYPES, TYPES, TYPES)
 def test_common_types_do_not_depend_on_who_meets_whom_first(
     one: pa.DataType, other: pa.DataType, third: pa.DataType
 ) -> None:
     assert common(one, one) == sorted_fields(one)
+    assert common(one, other) == sorted_fields(expected_common(one, other))
     assert common(one, other) == common(other, one)
     assert common(common(one, other), third) == common(one, common(other, third))
     both = common_type(one, other)

@@ -14,6 +14,7 @@ from lakemark.index.bucket import BucketIndex
 from lakemark.model.format_version import FormatVersion
 from lakemark.operations.change_version import change_table_version
 from lakemark.operations.create import create_on
+from lakemark.operations.open_table import OpenTable
 from lakemark.storage import StorageLocation, open_storage
 from tests.unit.index.test_stored_rows import opened, write
 
@@ -28,18 +29,24 @@ ROWS = pa.table(
 )
 
 
-@pytest.mark.parametrize("has_sequence", [True, False])
-def test_version_8_needs_the_sequence_column(has_sequence: bool) -> None:
+def table_of(rows: pa.Table) -> OpenTable:
     storage = open_storage(StorageLocation(f"memory://{uuid4().hex}/t"))
     create_on(storage, TableSpec(name="t", record_key=("id",), payload="MySqlDebeziumAvroPayload"))
-    rows = ROWS if has_sequence else ROWS.drop_columns(["_event_seq"])
     write(storage, BucketIndex(1, ("id",)), rows=rows)
-    table = opened(storage)
-    if not has_sequence:
-        with pytest.raises(Refused, match="no column _event_seq, by which version 8 orders"):
-            change_table_version(table, FormatVersion.V8, LocalRunner(1))
-        return
+    return opened(storage)
+
+
+def test_version_8_is_refused_without_the_sequence_column() -> None:
+    table = table_of(ROWS.drop_columns(["_event_seq"]))
+    before = table.properties.version
+    with pytest.raises(Refused, match="no column _event_seq, by which version 8 orders"):
+        change_table_version(table, FormatVersion.V8, LocalRunner(1))
+    assert opened(table.storage).properties.version == before
+
+
+def test_version_8_orders_by_the_sequence_column() -> None:
+    table = table_of(ROWS)
     change_table_version(table, FormatVersion.V8, LocalRunner(1))
-    changed = opened(storage)
+    changed = opened(table.storage)
     assert changed.properties.ordering_fields == ("_event_seq",)
     assert changed.scan(columns=["id"]).to_reader().read_all()["id"].to_pylist() == ["a", "b"]
