@@ -89,10 +89,9 @@ def drop_metadata_table(
     Raises:
         WriteConflict: another process has changed the properties in the meantime.
     """
-    check_lease()
     if properties.names_metadata_table:
         bare = properties.without_metadata_table()
-        replace_properties(storage, properties, bare)
+        replace_properties(storage, properties, bare, check_lease)
         properties = bare
     paths = [info.path for info in storage.list_tree(METADATA_FOLDER)]
     check_lease()
@@ -144,11 +143,9 @@ def build_metadata_table(
         newest = timeline.newest_time
         store.initialise(number, kind.stored_name, prefix, shards, newest, check_lease)
     if len(columns):
-        check_lease()
-        define_column_statistics(storage, columns.names, version.column_statistics)
-    check_lease()
+        define_column_statistics(storage, columns.names, version.column_statistics, check_lease)
     after = properties.with_metadata_partitions(kind.stored_name for kind, _, _ in partitions)
-    replace_properties(storage, properties, after)
+    replace_properties(storage, properties, after, check_lease)
     return after
 
 

@@ -213,8 +213,7 @@ class CommitStatistics:
         if new:
             state.columns += new
             version = self._instants.version.column_statistics
-            check_not_fenced()
-            define_column_statistics(self._storage, state.columns, version)
+            define_column_statistics(self._storage, state.columns, version, check_not_fenced)
 
 
 def _partitions_of(statistics: PartitionStatistics, field: pa.Field) -> set[str]:

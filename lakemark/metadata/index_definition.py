@@ -9,7 +9,7 @@ Source: ``HoodieIndexMetadata``, ``HoodieIndexDefinition`` of Apache Hudi 1.2.0.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -77,11 +77,18 @@ def read_definitions(storage: Storage) -> dict[str, IndexDefinition]:
 
 
 def define_column_statistics(
-    storage: Storage, columns: Sequence[str], version: str = VERSION
+    storage: Storage, columns: Sequence[str], version: str, check_lease: Callable[[], None]
 ) -> None:
     """Define the columns that have statistics; definitions of other indexes are kept.
 
     Readers of Apache Hudi skip files only by these columns.
+
+    Args:
+        storage: the data table's root.
+        columns: names of the columns, all of them.
+        version: of the column statistics.
+        check_lease: raises if another process may be changing the table. It is called right before
+            the definitions are written, because they are replaced as a whole.
     """
     try:
         stored = json.loads(storage.read(DEFINITIONS_PATH))
@@ -98,6 +105,7 @@ def define_column_statistics(
     }
     others = stored.get("indexDefinitions") or {}
     whole = {**stored, "indexDefinitions": {**others, name: definition}}
+    check_lease()
     storage.put(DEFINITIONS_PATH, json.dumps(whole, indent=2).encode())
 
 

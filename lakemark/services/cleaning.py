@@ -130,10 +130,12 @@ def execute(access: TableContext, pending: Instant, planned: CleanPlan) -> tuple
 def claim(access: TableContext, pending: Instant) -> CleanPlan | None:
     """The plan of a pending clean, if it may be executed; None if it was removed or has completed.
 
-    A plan is removed if its content is lost. It is also removed if, after its time, the table was
-    restored, an older instant was rolled back, or a savepoint began to keep some of the files.
-    Restores, savepoints and rollbacks of completed commits refuse to begin while they see a plan.
-    So a writer that had lost the lock created it, and it may name files that are needed again. The
+    A plan is removed if its content is lost. An inflight file without a plan is removed, too: a
+    process that was suspended created it after the clean was completed and archived. A plan is
+    also removed if, after its time, the table was restored, an older instant was rolled back, or a
+    savepoint began to keep some of the files. Restores, savepoints and rollbacks of completed
+    commits refuse to begin while they see a plan. So a writer that had lost the lock created it,
+    and it may name files that are needed again. The
     rollback of an instant that was requested after the plan removes nothing: the plan does not
     count on that instant, and may have been executed in part, which only its completion records. A
     plan that the metadata table records was executed in full; without its completion the metadata
@@ -145,7 +147,8 @@ def claim(access: TableContext, pending: Instant) -> CleanPlan | None:
         current = next((i for i in timeline.pending(Action.CLEAN) if _is_same(i, pending)), None)
         if current is None:
             return None
-        planned = access.timeline.read_clean_plan(pending.requested_at)
+        is_planned = current.state is State.REQUESTED or access.timeline.is_requested(current)
+        planned = access.timeline.read_clean_plan(pending.requested_at) if is_planned else None
         reason = _obsolete(planned, pending, timeline, access.timeline)
         if planned is not None and (not reason or _is_recorded(access, pending)):
             return planned
@@ -248,6 +251,10 @@ def _publish(
             raise Fenced(inflight.requested_at, "its plan was removed; clean again")
         if current.is_completed:  # another executor of the same plan was faster
             return current, timeline
+        if not access.timeline.is_requested(inflight):
+            lease.check()
+            access.timeline.forget(inflight)
+            raise Fenced(inflight.requested_at, "it was completed and archived; clean again")
         publication = Publication(access.timeline, lease, inflight)
         publication.prepare(content)
         with publication.telling():

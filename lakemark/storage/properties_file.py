@@ -53,7 +53,7 @@ def replace_properties(
     storage: Storage,
     before: TableProperties,
     after: TableProperties,
-    check_lease: Callable[[], None] = lambda: None,
+    check_lease: Callable[[], None],
 ) -> None:
     """Replace the properties of an existing table; under the table's lock.
 

@@ -219,7 +219,7 @@ def test_a_table_without_cdc_says_so(shared_tables: SharedTables) -> None:
 def _opened_again(golden: GoldenTable) -> GoldenTable:
     """By listing storage, where the metadata table does not know what was done by hand."""
     listed = golden.properties.without_metadata_table()
-    replace_properties(golden.storage, golden.properties, listed)
+    replace_properties(golden.storage, golden.properties, listed, lambda: None)
     return replace(golden, table=OpenTable(golden.storage, listed))
 
 

@@ -489,8 +489,8 @@ _HISTORIES = (
 _VERSIONS = (
     Mutant(
         _BOOTSTRAP,
-        "    check_lease()\n    if properties.names",
-        "    if properties.names",
+        "replace_properties(storage, properties, bare, check_lease)\n",
+        "replace_properties(storage, properties, bare, lambda: None)\n",
         "a process without the lock takes a metadata table away that another has made",
         ("tests/unit/services/test_under_the_lock.py",),
     ),

@@ -9,6 +9,7 @@ from typing import TypeVar
 import pytest
 
 from lakemark.config.table_properties import TableType
+from lakemark.errors import Fenced
 from lakemark.execution.runner import LocalRunner
 from lakemark.model.action import COMMITS, Action
 from lakemark.model.format_version import FormatVersion
@@ -348,3 +349,26 @@ def test_a_rollback_that_begins_after_it_was_archived_blocks_no_writer(
     assert contents(storage)["a"] == (3, 3)
     commit(started(storage), [Row("a", 9, 9)])
     assert contents(storage)["a"] == (9, 9)
+
+
+def clean_and_archive(storage: Storage) -> None:
+    clean(started(storage).table, ONE_COMMIT)
+    write_and_archive(storage)
+    assert not [i for i in started(storage).table.timeline.instants if i.action is Action.CLEAN]
+
+
+@pytest.mark.parametrize("dies", [False, True], ids=["wakes", "dies"])
+def test_a_clean_that_begins_after_it_was_archived_is_not_completed_again(dies: bool) -> None:
+    storage = five_versions()
+    late = LatePlan(storage, ".clean.inflight", clean_and_archive, dies)
+    with pytest.raises(SimulatedCrash if dies else Fenced):
+        clean(started(late).table, ONE_COMMIT)
+    assert late.has_stood_still
+    before = contents(storage)
+    clean(started(storage).table, CleaningPolicy(commits=100))
+    timeline = started(storage).table.timeline
+    assert not timeline.pending()
+    archived = {name for name, action in archived_names(storage) if action == Action.CLEAN}
+    assert archived
+    assert archived.isdisjoint(i.requested_at for i in timeline.completed(Action.CLEAN))
+    assert contents(storage) == before

@@ -134,6 +134,9 @@ def make_metadata_table(to: TableWriter) -> None:
 
 def drop_new_metadata_table(to: TableWriter) -> None:
     make_metadata_table(to)
+    storage = to.table.storage
+    assert isinstance(storage, CountingStorage)
+    storage.forget()
     drop_metadata_table(to.table)
 
 
@@ -167,6 +170,9 @@ STEPS: list[tuple[Act, str, str, bool]] = [
     (downgrade, "create", ".hoodie/20", False),
     (downgrade, "delete", ".hoodie/timeline/", False),
     (make_metadata_table, "create", ".hoodie/metadata/.hoodie/hoodie.properties", False),
+    (make_metadata_table, "put", "index.json", False),
+    (make_metadata_table, "replace", ".hoodie/hoodie.properties", False),
+    (drop_new_metadata_table, "replace", ".hoodie/hoodie.properties", False),
     (drop_new_metadata_table, "delete", ".hoodie/metadata/.hoodie/hoodie.properties", False),
 ]
 

@@ -261,7 +261,7 @@ def test_a_writer_that_began_before_the_metadata_table_existed_records_its_stati
 def test_statistics_of_other_columns_are_rebuilt(indexed: list[str], reason: str | None) -> None:
     storage, to = table(1)
     version = to.table.version.column_statistics
-    define_column_statistics(storage, indexed, version)
+    define_column_statistics(storage, indexed, version, lambda: None)
     rebuilt = keep_metadata_table(writer(storage).table)
     assert (rebuilt is None) == (reason is None) and (reason or "") in (rebuilt or "")
     assert len(read_definitions(storage)["column_stats"].source_fields) >= 7

@@ -186,7 +186,7 @@ def test_only_requested_columns_are_returned() -> None:
 def test_incremental_query_without_meta_columns_is_refused() -> None:
     table = write([[Row("a")]]).table
     values = {**table.properties.values, keys.POPULATE_META_FIELDS: "false"}
-    replace_properties(table.storage, table.properties, TableProperties(values))
+    replace_properties(table.storage, table.properties, TableProperties(values), lambda: None)
     nameless = open_table(table.location)
     with pytest.raises(InvalidConfig, match=COMMIT_TIME):
         nameless.scan(Incremental("earliest"))

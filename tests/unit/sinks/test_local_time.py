@@ -62,7 +62,7 @@ def make_local(folder: Path, version: FormatVersion = V9) -> None:
     create_on(storage, replace(spec(version=version), metadata_table=False))
     properties = read_properties(storage)
     in_local_time = {**properties.values, keys.TIMELINE_TIMEZONE: "LOCAL"}
-    replace_properties(storage, properties, TableProperties(in_local_time))
+    replace_properties(storage, properties, TableProperties(in_local_time), lambda: None)
 
 
 def opened(folder: Path, zone: str | None = None) -> OpenTable:

@@ -53,9 +53,11 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
 def test_properties_derived_from_outdated_ones_are_refused(storage: Storage) -> None:
     before = read_properties(storage)
     theirs = with_property(before, keys.CDC_ENABLED)
-    replace_properties(storage, before, theirs)
+    replace_properties(storage, before, theirs, lambda: None)
     with pytest.raises(WriteConflict, match="changed by another process"):
-        replace_properties(storage, before, with_property(before, keys.DROP_PARTITION_COLUMNS))
+        replace_properties(
+            storage, before, with_property(before, keys.DROP_PARTITION_COLUMNS), lambda: None
+        )
     assert read_properties(storage).to_bytes() == theirs.to_bytes()
     assert storage.head(BACKUP_PATH) is None
 
@@ -71,7 +73,9 @@ def test_the_store_compares_when_properties_change_between_look_and_write() -> N
 
     late = WatchedStorage(storage, before_write)
     with pytest.raises(WriteConflict):
-        replace_properties(late, before, with_property(before, keys.DROP_PARTITION_COLUMNS))
+        replace_properties(
+            late, before, with_property(before, keys.DROP_PARTITION_COLUMNS), lambda: None
+        )
     assert storage.read(PROPERTIES_PATH) == theirs.to_bytes()
 
 
@@ -82,7 +86,7 @@ def test_a_backup_is_used_when_apache_hudi_died_after_it_deleted_the_properties(
     storage.put(BACKUP_PATH, before.to_bytes())
     storage.delete([PROPERTIES_PATH])
     after = with_property(before, keys.CDC_ENABLED)
-    replace_properties(storage, before, after)
+    replace_properties(storage, before, after, lambda: None)
     assert storage.read(PROPERTIES_PATH) == after.to_bytes()
     assert storage.head(BACKUP_PATH) is None
 

@@ -319,7 +319,7 @@ def test_a_table_in_local_time_is_opened_in_the_zone_that_the_pipeline_names(
     storage = open_storage(StorageLocation(str(tmp_path / "rows")))
     properties = read_properties(storage)
     in_local_time = {**properties.values, keys.TIMELINE_TIMEZONE: "LOCAL"}
-    replace_properties(storage, properties, TableProperties(in_local_time))
+    replace_properties(storage, properties, TableProperties(in_local_time), lambda: None)
     before = files(tmp_path)
     with pytest.raises(InvalidConfig, match=r"table\.timeline_timezone: America/New_York"):
         opened(tmp_path)

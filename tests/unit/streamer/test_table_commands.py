@@ -137,7 +137,7 @@ def without_commits(folder: Path, create_schema: object = None) -> str:
     if create_schema is not None:
         stored = {keys.CREATE_SCHEMA: json.dumps(create_schema)}
         properties = TableProperties({**table.properties.values, **stored})
-        replace_properties(table.storage, table.properties, properties)
+        replace_properties(table.storage, table.properties, properties, lambda: None)
     return table.location.url
 
 
