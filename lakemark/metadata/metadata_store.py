@@ -219,9 +219,12 @@ class MetadataStore:
         """
         content = encode_commit(pending.action, metadata, self.instants.version)
         self.instants.prepare(pending, content)
-        check_not_fenced()
+        completed_at = self.next_time(after=after)
         try:
-            completed = self.instants.publish(pending, self.next_time(after=after))
+            self.instants.set_completion_time(pending, completed_at)
+            self.instants.make_durable()
+            check_not_fenced()
+            completed = self.instants.publish(pending, completed_at)
         except NotFound:
             check_not_fenced()
             reason = "its part in the metadata table was removed by a rollback"

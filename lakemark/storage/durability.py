@@ -4,7 +4,8 @@ A file is forced to the disk (``fsync``) together with its parent folders, becau
 may lose either. Writes are not forced one by one: ``Unsynced.sync`` forces everything written so
 far, in threads, so that the file system commits its journal for many files at once. Heartbeats and
 locks are not forced, because no process needs them after a power failure. A parent folder is not
-forced if it has not changed since it was last forced.
+forced if it has not changed since it was last forced. A publication forces only its own file and
+folders (``sync_content``, ``sync_name``), because it must be short.
 
 Unsynced files belong to the process and the root, not to one ``LocalStorage``, because tasks in
 threads open a table's location again. A worker process forces its own files before its task ends
@@ -17,7 +18,7 @@ import errno
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -134,15 +135,35 @@ class Unsynced:
             InvalidConfig: this user may not read a file or a folder.
         """
         with self._changing:
-            notes = dict(self._notes)
-        paths = sorted(p for p in notes if self._must_force(p, notes[p]))
-        errors = [error for error in _in_threads(self._sync_one, paths) if error]
-        for error in errors + self._errors_of_lost_content():
-            raise error
+            full_paths = {*self._notes, *self._failed}
+        self._sync(full_paths)
+
+    def sync_content(self, full_path: str) -> None:
+        """Return when the content of a file is on the disk; its name need not be.
+
+        Raises: as ``sync``.
+        """
+        self._sync({full_path})
+
+    def sync_name(self, full_path: str) -> None:
+        """Return when a file and its name are on the disk; other files are not forced.
+
+        Raises: as ``sync``.
+        """
+        self._sync({full_path, *_folders_of(full_path)})
 
     def _matters(self, full_path: str) -> bool:
         """Whether a file is needed after a power failure."""
         return not _OF_RUNNING_PROCESSES.match(full_path, len(self._root))
+
+    def _sync(self, full_paths: Set[str]) -> None:
+        """Force those of the paths that were noted."""
+        with self._changing:
+            notes = {p: self._notes[p] for p in full_paths if p in self._notes}
+        paths = sorted(p for p in notes if self._must_force(p, notes[p]))
+        errors = [error for error in _in_threads(self._sync_one, paths) if error]
+        for error in errors + self._errors_of_lost_content(full_paths):
+            raise error
 
     def _must_force(self, full_path: str, note: _Note) -> bool:
         """Whether a noted path must be forced; if not, it is forgotten."""
@@ -196,11 +217,14 @@ class Unsynced:
             return _Failure(error, lost)
         return None
 
-    def _errors_of_lost_content(self) -> list[HudiError]:
+    def _errors_of_lost_content(self, full_paths: Set[str]) -> list[HudiError]:
         """The errors of failed files that still exist: any process may have deleted one."""
         with self._changing:
-            self._failed = {p: f for p, f in self._failed.items() if _may_be(p, f.lost)}
-            return [failure.error for failure in self._failed.values()]
+            failed = {p: self._failed[p] for p in full_paths if p in self._failed}
+            for full_path, failure in failed.items():
+                if not _may_be(full_path, failure.lost):
+                    del self._failed[full_path]
+            return [self._failed[p].error for p in failed if p in self._failed]
 
     def _forget(self, full_path: str, note: _Note) -> None:
         """Forget a note of a path, but not a later one."""
@@ -236,6 +260,13 @@ class Unsynced:
         while len(folder) > len(self._root):
             folder = os.path.dirname(folder)
             self._note(folder, is_changed=False)
+
+
+def _folders_of(full_path: str) -> Iterator[str]:
+    """All folders above a path."""
+    while full_path != os.path.dirname(full_path):
+        full_path = os.path.dirname(full_path)
+        yield full_path
 
 
 def _folders_leading_to(root: str) -> Iterator[str]:

@@ -14,8 +14,8 @@ create-only file, hides the error number, fails a whole listing for one foreign 
 character, and took 2.5 times as long for a small file.
 
 Files of ``create`` and ``put`` are forced to the disk before they appear, so that no power failure
-leaves a part of them. All other changes are forced by ``make_durable`` and before ``publish``
-(``durability``).
+leaves a part of them. All other changes are forced by ``make_durable`` (``durability``).
+``publish`` forces only its prepared file, and then the new name.
 """
 
 from __future__ import annotations
@@ -110,11 +110,14 @@ class LocalStorage:
         return _object_info(path, status) if stat.S_ISREG(status.st_mode) else None
 
     def set_modified_at(self, path: str, moment: datetime) -> bool:
-        """See ``Storage.set_modified_at``."""
+        """See ``Storage.set_modified_at``. A file that has this time need not be forced again."""
+        full_path = self._full_path(path)
         nanoseconds = (moment - _EPOCH) // timedelta(microseconds=1) * 1000
         with typed_errors(path, self._root):
-            os.utime(self._full_path(path), ns=(nanoseconds, nanoseconds))
-        self._unsynced.note_file(self._full_path(path))
+            if os.stat(full_path).st_mtime_ns == nanoseconds:
+                return True
+            os.utime(full_path, ns=(nanoseconds, nanoseconds))
+        self._unsynced.note_file(full_path)
         return True
 
     def list_folder(self, folder: str) -> tuple[list[str], list[ObjectInfo]]:
@@ -173,7 +176,7 @@ class LocalStorage:
     def publish(self, prepared: str, path: str) -> None:
         """See ``Storage.publish``. A hard link is one operation of the file system."""
         source, full_path = self._full_path(prepared), self._full_path(path)
-        self._unsynced.sync()
+        self._unsynced.sync_content(source)
         with typed_errors(path, self._root):
             try:
                 link(source, full_path)
@@ -184,6 +187,7 @@ class LocalStorage:
                 self._unsynced.note_file(full_path)
             except FileNotFoundError:
                 raise self._missing_prepared(prepared, path) from None
+        self._unsynced.sync_name(full_path)
 
     def delete(self, paths: Iterable[str]) -> None:
         """See ``Storage.delete``."""

@@ -229,7 +229,9 @@ class Storage(Protocol):
     def publish(self, prepared: str, path: str) -> None:
         """Create ``path`` from the object at ``prepared``, in one step of the store.
 
-        Earlier writes of this process are durable before ``path`` appears.
+        The prepared object is durable before ``path`` appears, and ``path`` is durable when this
+        returns. Other objects are not made durable: if ``path`` depends on them, call
+        ``make_durable`` first.
 
         A second call with the same arguments is harmless. It is not a read followed by a write: if
         a process is paused before the call, and ``prepared`` is deleted, the call fails.

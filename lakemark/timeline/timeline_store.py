@@ -75,11 +75,23 @@ class TimelineStore(TimelineReader):
         """Return when everything that was written to the table survives a power failure."""
         self._storage.make_durable()
 
+    def set_completion_time(self, pending: Instant, completed_at: str) -> None:
+        """Give the prepared content the completion time if no name of a file contains it.
+
+        In layout 1 the modification time of the file is the completion time. A store that does not
+        allow to set it uses the time of the copy. Call this before ``make_durable``, so that
+        ``publish`` need not wait for the disk.
+
+        Raises:
+            NotFound: the prepared content was deleted.
+        """
+        if not self._layout.names_completion:
+            self._storage.set_modified_at(prepared_path(pending), self.clock.parse(completed_at))
+
     def publish(self, pending: Instant, completed_at: str) -> Instant:
         """Create the completed instant from its prepared content; from here on readers see it.
 
-        In layout 1 the modification time of the file is the completion time, so it is set. A store
-        that does not allow this uses the time of the copy.
+        It is durable when this returns. Files that it names must be durable before.
 
         Returns:
             The instant as ``load`` returns it.
@@ -88,10 +100,9 @@ class TimelineStore(TimelineReader):
             NotFound: the prepared content was deleted; nothing was published.
         """
         completed = pending.completed(completed_at)
-        prepared, path = prepared_path(pending), self.path_of(completed)
-        if not self._layout.names_completion:
-            self._storage.set_modified_at(prepared, self.clock.parse(completed_at))
-        self._storage.publish(prepared, path)
+        path = self.path_of(completed)
+        self.set_completion_time(pending, completed_at)
+        self._storage.publish(prepared_path(pending), path)
         if self._layout.names_completion:
             return completed
         written = self._storage.head(path)

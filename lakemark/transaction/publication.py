@@ -66,13 +66,12 @@ class Publication:
             LeaseLost: others may be at work on the table; this attempt published nothing.
             Fenced: the instant was rolled back.
         """
-        self.store.make_durable()  # on a slow disk this takes long, so it comes before the look
-        self.lease.check()
         try:
-            completed = self.store.publish(self.pending, completed_at)
+            self.store.set_completion_time(self.pending, completed_at)
+            self.store.make_durable()  # this may take long, so it comes before the check
+            self.lease.check()
+            return self.store.publish(self.pending, completed_at)
         except NotFound:
             self.lease.check()
             reason = "its prepared content was removed by a rollback"
             raise Fenced(self.pending.requested_at, reason) from None
-        self.store.make_durable()
-        return completed

@@ -44,18 +44,74 @@ def write_streaming(storage: Storage, path: str) -> None:
     file.close()
 
 
-def test_many_files_are_forced_once_before_publication(storage: Storage, forced: list[str]) -> None:
-    storage.put("prepared", b"content", may_be_cut=True)
+def test_many_files_are_forced_once(storage: Storage, forced: list[str]) -> None:
     for number in range(3):
         write_streaming(storage, f"north/{number}.log")
     assert forced == []
-    storage.publish("prepared", "instant")
-    assert sorted(forced) == [".", "north", "north/0.log", "north/1.log", "north/2.log", "prepared"]
+    storage.make_durable()
+    assert sorted(forced) == [".", "north", "north/0.log", "north/1.log", "north/2.log"]
     forced.clear()
     storage.make_durable()
-    assert forced == ["."]
+    assert forced == []
+
+
+@pytest.mark.parametrize("is_durable", [False, True])
+def test_publication_forces_no_file_of_other_threads(
+    storage: Storage, forced: list[str], is_durable: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage.put("aux/prepared", b"content", may_be_cut=True)
+    if is_durable:
+        storage.make_durable()
+    write_streaming(storage, "north/a.log")  # as another thread does
+    forced.clear()
+
+    def link(source: str, target: str, call: Callable[[str, str], None] = os.link) -> None:
+        forced.append("link")
+        call(source, target)
+
+    monkeypatch.setattr("os.link", link)
+    storage.publish("aux/prepared", "timeline/instant")
+    before = forced[: forced.index("link")]
+    assert before == ([] if is_durable else ["aux/prepared"])
+    assert {"timeline", "."} <= set(forced[len(before) :])
+    assert "north/a.log" not in forced
     storage.make_durable()
-    assert forced == ["."]
+    assert "north/a.log" in forced
+
+
+def test_publication_of_a_lost_file_fails(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage.put("prepared", b"content", may_be_cut=True)
+    monkeypatch.setattr("os.fsync", failing("prepared", errno.ENOSPC))
+    for _ in range(2):
+        with pytest.raises(StorageUnavailable, match="prepared"):
+            storage.publish("prepared", "instant")
+    assert storage.head("instant") is None
+
+
+def test_publication_whose_name_could_not_be_forced_is_repeated(
+    storage: Storage, forced: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage.put("prepared", b"content")
+    storage.make_durable()
+    forced.clear()
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", failing("/timeline", errno.ENOSPC))
+        with pytest.raises(StorageUnavailable):
+            storage.publish("prepared", "timeline/instant")
+    storage.publish("prepared", "timeline/instant")
+    assert {"timeline", "timeline/instant"} <= set(forced)
+
+
+def test_time_that_a_file_has_is_not_forced_again(storage: Storage, forced: list[str]) -> None:
+    storage.put("a.log", b"rows")
+    touch(storage)
+    storage.make_durable()
+    assert forced.count("a.log") == 2
+    touch(storage)
+    storage.make_durable()
+    assert forced.count("a.log") == 2
 
 
 def test_content_that_may_not_be_cut_is_forced_before_it_appears(
@@ -154,19 +210,17 @@ def failing(name: str, number: int) -> Callable[[int], None]:
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
-def test_a_file_that_the_disk_lost_is_never_published(
+def test_a_file_that_the_disk_lost_is_never_durable(
     storage: Storage, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.fsync", failing("a.log", number))
-    storage.put("prepared", b"content")
     write_streaming(storage, "a.log")
     for _ in range(2):
         with pytest.raises(StorageUnavailable, match=r"a\.log"):
-            storage.publish("prepared", "instant")
-    assert storage.head("instant") is None
+            storage.make_durable()
     storage.delete(["a.log"])
     write_streaming(storage, "a.log")
-    storage.publish("prepared", "instant")
+    storage.make_durable()
 
 
 @pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), KeyboardInterrupt()])
