@@ -8,7 +8,7 @@ its files was visible before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -16,7 +16,7 @@ from lakemark.errors import CorruptData
 from lakemark.model.clustering_plan import ClusteringPlan
 from lakemark.model.commit_metadata import CommitMetadata, WriteStat
 from lakemark.model.compaction_plan import CompactionPlan
-from lakemark.model.file_slice import FileGroupId, FileSlice
+from lakemark.model.file_slice import BaseFile, FileGroupId, FileSlice
 from lakemark.model.format_version import FormatVersion
 from lakemark.model.instant import Instant
 from lakemark.timeline.timeline import Timeline
@@ -160,7 +160,8 @@ class FileSystemView:
             compactions={n: at for n, at in self.compactions.items() if n not in finished},
         )
         written = [_written_file(instant, stat) for stat in metadata.write_stats if stat.path]
-        return view._with_files(written, also=finished)
+        lost = self._lost_attempts(written)
+        return (view.without_files(lost) if lost else view)._with_files(written, also=finished)
 
     def with_compaction_plan(self, instant: str, plan: CompactionPlan) -> FileSystemView:
         """The view after that compaction was requested."""
@@ -179,6 +180,26 @@ class FileSystemView:
             else:
                 del groups[name]
         return replace(self, groups=groups)
+
+    def _lost_attempts(self, written: Iterable[DataFile]) -> list[str]:
+        """Base files with the instant and file id of one that a compaction has just completed.
+
+        Other attempts at it wrote them (``lakemark.view.lost_attempts``). The view may have been
+        listed before the attempt that completed deleted them.
+        """
+        bases = [file for file in written if isinstance(file, BaseFile)]
+        return [
+            other.path
+            for base in bases
+            for other in self._other_files(base)
+            if isinstance(other, BaseFile) and other.name.instant == base.name.instant
+        ]
+
+    def _other_files(self, file: DataFile) -> Iterator[DataFile]:
+        """Known files of a file's group, without itself."""
+        group = self.groups.get(FileGroupId(file.partition_path, file.name.file_id))
+        known = group.files.values() if group else ()
+        return (other for other in known if other.path != file.path)
 
     def _with_files(
         self, files: Iterable[DataFile], also: Iterable[FileGroupId] = ()

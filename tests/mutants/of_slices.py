@@ -11,6 +11,8 @@ _VIEW = ("tests/unit/view/test_file_system_view.py", "tests/unit/view/test_view_
 _TIMELINE = ("tests/unit/timeline/test_timeline.py",)
 _INCREMENTAL = ("tests/unit/read/test_incremental.py",)
 _LATE = ("tests/recovery/test_late_files.py",)
+_LATE_PLANS = ("tests/recovery/test_late_plans.py",)
+_ATTEMPTS = ("tests/recovery/test_attempts.py",)
 
 OF_SLICES = (
     Mutant(
@@ -173,6 +175,34 @@ OF_SLICES = (
         "writes = list(self.instants)",
         "a clean that stayed on the timeline hides the rows of archived commits",
         _TIMELINE,
+    ),
+    Mutant(
+        "lakemark/timeline/timeline.py",
+        "for i in writes if i.is_completed and self.has_history)",
+        "for i in writes[:1] if i.is_completed and self.has_history)",
+        "a pending instant that appeared late hides the rows of archived commits",
+        _LATE_PLANS,
+    ),
+    Mutant(
+        "lakemark/timeline/timeline.py",
+        "return instant.is_completed or self._late_time(requested_at) is not None",
+        "return instant.is_completed",
+        "an archived compaction that a late writer made inflight again is not read",
+        _ATTEMPTS,
+    ),
+    Mutant(
+        "lakemark/view/file_system_view.py",
+        "(view.without_files(lost) if lost else view)._with_files",
+        "view._with_files",
+        "a process goes on with the files of a dead attempt that it has deleted",
+        _ATTEMPTS,
+    ),
+    Mutant(
+        "lakemark/view/late_files.py",
+        "and (timeline.is_in_doubt(instant) or ",
+        "and (",
+        "a file of an undone instant is read while an older instant is pending that appeared late",
+        _LATE_PLANS,
     ),
     Mutant(
         "lakemark/timeline/timeline.py",

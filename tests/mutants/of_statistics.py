@@ -246,6 +246,13 @@ OF_STATISTICS = (
         _TRUST,
     ),
     Mutant(
+        "lakemark/metadata/metadata_table_opener.py",
+        "if not view.latest_slices(partition):",
+        "if not view.files(partition):",
+        "a metadata table whose first instants a late archival deleted is not built again",
+        ("tests/recovery/test_metadata_leftovers.py",),
+    ),
+    Mutant(
         "lakemark/metadata/metadata_writer.py",
         "named = [(path, name) for path, names in removed.items() for name in names]",
         "named = list[tuple[str, str]]()",

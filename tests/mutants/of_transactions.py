@@ -123,6 +123,13 @@ _BEGINNING = (
 _ATTEMPTS = (
     Mutant(
         _TRANSACTION,
+        "            if self.instant.attempt:\n                self._check_standing(timeline)\n",
+        "",
+        "a lost attempt whose heartbeat has expired leaves its files",
+        ("tests/recovery/test_attempts.py",),
+    ),
+    Mutant(
+        _TRANSACTION,
         "        if self.instant.attempt and not has_instant(self._access, self.instant):\n",
         "        if False:\n",
         "an attempt whose files were deleted is published instead of the one that followed",

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import cache
 from typing import TypeAlias
+from uuid import UUID
 
 import pytest
 
@@ -467,7 +468,17 @@ def _begun(base: Laid, seed: str) -> Iterator[VirtualTime]:
     """Time from the end of the table's past on, and the same random numbers each time."""
     with on_virtual_time(base.store.clock.passed_ms) as clock, _busy_metadata_table():
         random.seed(seed)
-        yield clock
+        with _same_attempts():
+            yield clock
+
+
+@contextmanager
+def _same_attempts() -> Iterator[None]:
+    """Attempts at planned services get the same names each time: names of files depend on them."""
+    with pytest.MonkeyPatch.context() as patch:
+        name = lambda: UUID(int=random.getrandbits(128))  # noqa: E731
+        patch.setattr("lakemark.transaction.attempt.uuid4", name)
+        yield
 
 
 @contextmanager

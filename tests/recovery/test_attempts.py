@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache, partial
+from uuid import UUID
 
 import pyarrow as pa
 import pytest
@@ -362,6 +363,23 @@ def test_an_attempt_that_begins_late_and_dies_is_forgotten_and_no_file_deleted(
     assert contents(storage) == ARCHIVED, "the files of the compaction are read meanwhile"
     assert opened(storage).begin_compaction(plan_of(storage)) is None
     _check_archived(storage)
+
+
+def test_a_process_that_completes_the_compaction_of_a_dead_one_goes_on_with_its_own_files(
+    version: FormatVersion, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It had listed the files of the other attempt before it deleted them."""
+    storage = copy_of(_planned(version, has_metadata=False))
+    names = iter([UUID(int=2**127), UUID(int=2**126)])  # of two files the larger would be read
+    monkeypatch.setattr("lakemark.transaction.attempt.uuid4", lambda: next(names))
+    begun(storage).rewrite(LocalRunner(1))
+    to = opened(storage)
+    assert to.compact_if_due(CompactionPolicy(100), LocalRunner(1))
+    assert sorted(to.table.snapshot(["id"]).read_all()["id"].to_pylist()) == ["a", "b"]
+    monkeypatch.undo()
+    commit(to, [Row("a", 3, 3)])
+    assert to.compact_if_due(CompactionPolicy(1), LocalRunner(1))
+    assert contents(storage) == {**EXPECTED, "a": (3, 3)}
 
 
 def test_a_late_attempt_deletes_its_files_although_its_heartbeat_has_expired(
