@@ -61,6 +61,7 @@ def compact_if_due(
     if not _is_due(store, data):
         return
     store.timeline = store.instants.load()
+    check_not_fenced()  # else the timeline may be of another metadata table, or of none
     if not _is_due(store, data):
         return  # another process has compacted it since this one read its timeline
     for pending in store.timeline.pending(Action.COMPACTION):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from typing import TypeVar
 
 import pytest
 
 from lakemark.config.table_properties import PROPERTIES_PATH
+from lakemark.errors import Fenced, Refused
 from lakemark.execution.runner import LocalRunner
 from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
 from lakemark.model.action import Action, State
@@ -15,6 +18,7 @@ from lakemark.model.format_version import FormatVersion
 from lakemark.model.instant import Instant
 from lakemark.model.rollback_plan import RollbackPlan
 from lakemark.operations.archive import archive
+from lakemark.operations.change_version import change_table_version
 from lakemark.operations.clean import clean
 from lakemark.operations.metadata_table import (
     compact_and_maintain_metadata_table,
@@ -41,7 +45,7 @@ from tests.storages import SimulatedCrash
 from tests.storages.interrupted_storage import InterruptedStorage
 from tests.storages.wrapped_storage import WrappedStorage
 from tests.tables import Row, commit, contents, spec, writer
-from tests.upkeep import new_storage
+from tests.upkeep import copy_of, new_storage
 
 T = TypeVar("T")
 
@@ -233,3 +237,38 @@ def test_a_late_archival_of_the_metadata_table_deletes_instants_of_the_next_one(
     commit(to, [Row("new", 9, 9)])
     assert contents(storage) == {**expected, "new": (9, 9)}
     assert not metadata_differences(to.table)
+
+
+def test_a_writer_says_that_it_lost_the_lock_if_the_table_has_changed_its_version_since(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It reads the timeline of its metadata table again, which is in another folder by then."""
+    monkeypatch.setattr("lakemark.metadata.metadata_compaction.EVERY_DELTA_COMMITS", 2)
+    made = new_table(FormatVersion.V6)
+    commit(started(made), [Row("z", 2, 2)])
+    listings = 0
+    while True:
+        storage = copy_of(made)
+        stopped = InterruptedStorage(storage, partial(change_version, storage))
+        stopped.is_before = partial(_is_listing, [], listings)
+        listings += 1
+        with suppress(LeaseLost, Refused, Fenced):
+            commit(started(stopped), [Row("new", 9, 9)])
+        if stopped.stopped_at is None:
+            break
+        assert contents(storage) in ({"z": (2, 2)}, {"z": (2, 2), "new": (9, 9)})
+    assert listings > 2
+
+
+def _is_listing(seen: list[int], nth: int, number: int, method: str, path: str) -> bool:
+    """Whether a request lists the timeline of the metadata table for the nth time."""
+    if (method, path) == ("list_folder", f"{METADATA_FOLDER}/.hoodie"):
+        seen.append(number)
+        return len(seen) == nth + 1
+    return False
+
+
+def change_version(storage: Storage) -> None:
+    CLOCK.sleep(61)
+    to = started(storage)
+    change_table_version(to.table, FormatVersion.V9, LocalRunner(1))
