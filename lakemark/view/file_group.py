@@ -50,14 +50,11 @@ class FileGroup:
         Instants are compared by requested time, as in Apache Hudi. In table version 6 a log holds
         several commits, so it stays, and ``VisibleInstants`` selects its blocks. From version 8 on,
         a log may be in a slice that was requested after the log's commit and before its completion.
-        Such a log is read with the slice before. Apache Hudi omits its rows.
+        Such a log is omitted as of a time between the two requests, as in Apache Hudi.
         """
-        slices = [s for s in self.slices if s.base_instant <= instant]
+        slices = (s for s in self.slices if s.base_instant <= instant)
         if not version.logs_name_their_slice:
-            later = [s for s in self.slices if s.base_instant > instant]
-            slices = [_logs_until(file_slice, instant) for file_slice in slices]
-            late = [log for s in later for log in _logs_until(s, instant).logs]
-            slices[-1:] = _with_late_logs(self.id, slices[-1:], late)
+            slices = (_logs_until(file_slice, instant) for file_slice in slices)
         return replace(self, slices=tuple(slices))
 
     @property
@@ -81,14 +78,3 @@ class FileGroup:
 def _logs_until(file_slice: FileSlice, instant: str) -> FileSlice:
     logs = tuple(log for log in file_slice.logs if log.name.instant <= instant)
     return file_slice if len(logs) == len(file_slice.logs) else replace(file_slice, logs=logs)
-
-
-def _with_late_logs(
-    group: FileGroupId, newest: list[FileSlice], late: list[LogFile]
-) -> list[FileSlice]:
-    """The newest slice, if there is one, with logs of the slices after it."""
-    if not late:
-        return newest
-    older = newest[0] if newest else FileSlice(group, late[0].name.instant)
-    logs = sorted((*older.logs, *late), key=lambda log: log.name.scan_order)
-    return [replace(older, logs=tuple(logs))]

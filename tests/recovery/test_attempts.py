@@ -375,10 +375,8 @@ def test_a_process_that_completes_the_compaction_of_a_dead_one_goes_on_with_its_
     begun(storage).rewrite(LocalRunner(1))
     to = opened(storage)
     assert to.compact_if_due(CompactionPolicy(100), LocalRunner(1))
-    assert sorted(to.table.scan(columns=["id"]).to_reader().read_all()["id"].to_pylist()) == [
-        "a",
-        "b",
-    ]
+    found = to.table.scan(columns=["id"]).to_reader().read_all()
+    assert sorted(found["id"].to_pylist()) == ["a", "b"]
     monkeypatch.undo()
     commit(to, [Row("a", 3, 3)])
     assert to.compact_if_due(CompactionPolicy(1), LocalRunner(1))

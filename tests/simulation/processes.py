@@ -255,7 +255,11 @@ def _traveller(program: Program) -> Act:
         began = oracle.now()
         table = program.table()
         commits = table.timeline.completed(*COMMITS)
-        retained = [i for i in commits[-4:] if i.requested_at > _last_clean(table)]
+        retained = [
+            i
+            for i in commits[-4:]
+            if i.requested_at > _last_clean(table) and not _omits_rows(table, i.requested_at)
+        ]
         if not retained:
             return
         name = program.draw.choice(retained).requested_at
@@ -270,6 +274,21 @@ def _traveller(program: Program) -> Act:
         oracle.check_snapshot(found, began, name)
 
     return read
+
+
+def _omits_rows(table: OpenTable, requested_at: str) -> bool:
+    """Whether a commit until then has logs in the slice of a later compaction.
+
+    Queries as of that time omit these logs, as in Apache Hudi.
+    """
+    timeline = table.timeline
+    compactions = [*timeline.pending(Action.COMPACTION), *timeline.completed(Action.COMMIT)]
+    later = [i.requested_at for i in compactions if i.requested_at > requested_at]
+    return any(
+        commit.requested_at <= requested_at and min(later) < (commit.completed_at or "")
+        for commit in timeline.completed(Action.DELTA_COMMIT)
+        if later
+    )
 
 
 def _last_clean(table: OpenTable) -> str:

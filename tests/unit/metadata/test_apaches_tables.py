@@ -214,8 +214,7 @@ def test_damaged_properties_of_a_metadata_table_are_reported_under_their_own_pat
     table = unpack("v9_mor_hive_complex_ts", tmp_path)
     properties = table.root / ".hoodie/metadata/.hoodie/hoodie.properties"
     properties.write_bytes(b"hoodie.table.name=x")
-    with pytest.raises(
-        CorruptData, match=r"table\.checksum.*table check TABLE --rebuild"
-    ) as damaged:
+    remedy = r"table\.checksum.*table check TABLE --rebuild"
+    with pytest.raises(CorruptData, match=remedy) as damaged:
         ApachesTable.at(table.root)
     assert damaged.value.path.endswith(str(properties))
