@@ -10,7 +10,10 @@ BIN     := $(VENV)/bin
 IMAGE   := build/kafka-image
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 
-# Arguments for pytest, such as: make test ARGS="-k merge"
+# The name of the image that `make image` builds.
+TAG := lakemark:$(VERSION)
+
+# Arguments for pytest, such as: make test ARGS="-k merge"; of `make image`, for docker build
 ARGS ?=
 
 .DEFAULT_GOAL := help
@@ -119,7 +122,7 @@ format: venv ## format all code, and repair what the linter can
 
 image: ## lakemark as a Docker image on BASE
 	docker build --network host --build-arg BASE=$(BASE) -f docker/streamer/Dockerfile \
-	    -t lakemark:$(VERSION) .
+	    -t $(TAG) $(ARGS) .
 
 kafka-image: jars ## the broker as a Docker image on BASE
 	rm -rf $(IMAGE)
