@@ -11,7 +11,10 @@ BIN     := $(VENV)/bin
 IMAGE   := build/kafka-image
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 
-# Arguments for pytest, such as: make test ARGS="-k merge"
+# The name of the image that `make image` builds.
+TAG := lakemark:$(VERSION)
+
+# Arguments for pytest, such as: make test ARGS="-k merge"; of `make image`, for docker build
 ARGS ?=
 
 .DEFAULT_GOAL := help
@@ -129,7 +132,7 @@ site: $(VENV_SITE)/.installed ## the documentation as web pages in build/site/ht
 
 image: ## lakemark as a Docker image on BASE
 	docker build --network host --build-arg BASE=$(BASE) -f docker/streamer/Dockerfile \
-	    -t lakemark:$(VERSION) .
+	    -t $(TAG) $(ARGS) .
 
 kafka-image: jars ## the broker as a Docker image on BASE
 	rm -rf $(IMAGE)

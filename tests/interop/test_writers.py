@@ -138,6 +138,8 @@ def test_apache_that_has_yet_to_look_at_the_table_loses_nothing(
             met += _is_about_to_look(storage)
             ours = threading.Thread(target=_commit_batch, args=(to, 2 * number + 1))
             ours.start()
+            # It is held up by Apache's request at the latest where it would publish.
+            until(lambda: bool(_pending(storage, State.INFLIGHT)) or not ours.is_alive())  # noqa: B023
             ours.join(1.0)
         ours.join()
         apache.join()

@@ -118,7 +118,7 @@ def keeps_values(wide: pa.DataType, narrow: pa.DataType) -> bool:
     values = pa.array(EXTREMES[narrow], narrow)
     try:
         widened = values.cast(wide).to_pylist()
-    except pa.ArrowException:
+    except (pa.ArrowException, OverflowError, ValueError):  # such as a date after the year 9999
         return False
     before = values.to_pylist()
     return widened == before and [type(v) for v in widened] in (
