@@ -56,7 +56,7 @@ def lake(kafka: Kafka, topic: str, tmp_path: Path) -> Path:
     """A folder that the image's user may write, and the pipeline file next to it."""
     kafka.create_topic(topic, partitions=2)
     (tmp_path / "pipeline.yaml").write_text(
-        f"source: {{bootstrap: '{kafka.bootstrap}', topic: {topic}}}\n"
+        f"source: {{bootstrap_servers: '{kafka.bootstrap}', topic: {topic}}}\n"
         "decode: {schema: {id: string, n: bigint}}\n"
         "table: {path: /lake/orders, record_key: id, ordering: n}\n"
         "spark: {master: 'local[2]', conf: {spark.driver.memory: 1g}}\n"
