@@ -618,8 +618,8 @@ _METADATA_TABLES = (
     ),
     Mutant(
         "lakemark/metadata/metadata_store.py",
-        "        self.instants.prepare(pending, content)\n        check_not_fenced()\n",
-        "        self.instants.prepare(pending, content)\n",
+        "            self.instants.make_durable()\n            check_not_fenced()\n",
+        "            self.instants.make_durable()\n",
         "a commit of the metadata table is published without the lock",
         _OF_METADATA,
     ),

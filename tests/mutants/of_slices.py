@@ -80,8 +80,8 @@ OF_SLICES = (
     ),
     Mutant(
         "lakemark/view/file_group.py",
-        "slices = [s for s in self.slices if s.base_instant <= instant]",
-        "slices = [s for s in self.slices if s.base_instant < instant]",
+        "slices = (s for s in self.slices if s.base_instant <= instant)",
+        "slices = (s for s in self.slices if s.base_instant < instant)",
         "the state as of a commit lacks the rows of that commit",
         _TRAVEL,
     ),

@@ -339,8 +339,8 @@ _COMPLETION = (
     ),
     Mutant(
         _PUBLICATION,
-        "        self.lease.check()\n        try:\n",
-        "        try:\n",
+        "            self.lease.check()\n            return self.store.publish",
+        "            return self.store.publish",
         "an instant is published without the lock beside Apache Hudi",
         ("tests/recovery/test_lost_lease.py", *_OF_CHECKS),
     ),
