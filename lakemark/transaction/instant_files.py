@@ -1,7 +1,8 @@
 """The data files that one instant wrote: what a rollback deletes.
 
 A file is named after its instant, but for a log of table version 6: that is named after its slice,
-and its blocks say who wrote it. Hudi 1.2 and this project give each commit logs of its own.
+and its blocks say who wrote it. An upgrade keeps such logs. Hudi 1.2 and this project give each
+commit logs of its own.
 """
 
 from __future__ import annotations
@@ -9,12 +10,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 
+from lakemark.config import keys
 from lakemark.errors import CorruptData, Unsupported
 from lakemark.log.log_writers import targets_in, writers_in
 from lakemark.model.action import Action
 from lakemark.model.file_names import LogFileName
 from lakemark.model.file_slice import LogFile, join
+from lakemark.model.format_version import FormatVersion
 from lakemark.model.instant import Instant
+from lakemark.storage.properties_file import read_properties
 from lakemark.storage.storage import NotFound, ObjectInfo, Storage
 from lakemark.timeline.clock import TimelineClock
 from lakemark.timeline.timeline import Timeline
@@ -44,15 +48,23 @@ def files_by_instant(access: TableContext, instants: Collection[str]) -> dict[st
     Raises:
         Unsupported: a log of table version 6 holds blocks of other commits, too.
     """
-    storage = access.storage
+    storage, names_slice = access.storage, access.timeline.version.logs_name_their_slice
+    may_name_slice = names_slice or _was_version_6(storage)
     found = {instant: set(marked_files(storage, instant)) for instant in instants}
     for info in list_data_objects(storage):
         file = data_file(info.folder, info.name, info.size_bytes)
-        if isinstance(file, LogFile) and access.timeline.version.logs_name_their_slice:
+        is_named = file is not None and file.name.instant in found
+        if isinstance(file, LogFile) and (names_slice or (may_name_slice and not is_named)):
             _find_writer(storage, info, found, access.timeline.clock)
-        elif file is not None and file.name.instant in found:
+        elif file is not None and is_named:
             found[file.name.instant].add(info.path)
     return {instant: sorted(paths) for instant, paths in found.items()}
+
+
+def _was_version_6(storage: Storage) -> bool:
+    """Whether a table may have been upgraded, so that logs of version 6 may be left."""
+    initial = read_properties(storage).values.get(keys.INITIAL_VERSION)
+    return initial is None or int(initial) < FormatVersion.V8
 
 
 def _find_writer(

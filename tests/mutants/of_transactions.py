@@ -355,6 +355,13 @@ _COMPLETION = (
 
 _ROLLBACKS = (
     Mutant(
+        "lakemark/transaction/instant_files.py",
+        "may_name_slice = names_slice or _was_version_6(storage)",
+        "may_name_slice = names_slice",
+        "after an upgrade, rows in logs of version 6 stay when their commit is undone",
+        ("tests/recovery/test_version_6.py",),
+    ),
+    Mutant(
         _ROLLBACK,
         "            lease.check()\n            access.delete_files(late)\n",
         "            access.delete_files(late)\n",

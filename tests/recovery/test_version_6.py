@@ -14,11 +14,12 @@ import pytest
 from lakemark.config.table_properties import TableType
 from lakemark.errors import CorruptData, Refused, Unsupported, WriteConflict
 from lakemark.execution.runner import LocalRunner
-from lakemark.model.action import Action, State
+from lakemark.model.action import COMMITS, Action, State
 from lakemark.model.compaction_plan import CompactionPlan
 from lakemark.model.file_slice import FileSlice
 from lakemark.model.format_version import FormatVersion
 from lakemark.model.instant import Instant
+from lakemark.operations.change_version import change_table_version
 from lakemark.operations.clean import clean
 from lakemark.operations.metadata_table import keep_metadata_table, metadata_differences
 from lakemark.operations.open_table import OpenTable
@@ -290,3 +291,24 @@ def test_a_writer_of_the_old_version_completes_nothing() -> None:
         late.abandon()
     assert not data_files(storage)
     assert not late.table.store.load().pending()
+
+
+@pytest.mark.parametrize("is_restored", [True, False], ids=["restored", "rolled back"])
+def test_rows_in_logs_of_version_6_are_undone_after_an_upgrade(is_restored: bool) -> None:
+    """Such a log is named after its slice, not after the commit that is undone."""
+    storage = new_storage()
+    make_plain(storage, version=FormatVersion.V6)
+    for value in (1, 2, 3, 4):
+        commit(writer(storage), [Row("a", value, value)])
+    change_table_version(writer(storage).table, FormatVersion.V9, LocalRunner(1))
+    to = writer(storage)
+    assert to.table.version is FormatVersion.V9
+    commits = [i.requested_at for i in to.table.timeline.completed(*COMMITS)]
+    if is_restored:
+        restore(to.table.access, commits[2], is_merge_on_read=True)
+    else:  # of the compaction that the upgrade needs, and of the fourth commit
+        for name in reversed(commits[3:]):
+            roll_back_named(writer(storage).table.access, name)
+    assert contents(storage) == {"a": (3, 3)}
+    commit(writer(storage), [Row("b", 5, 5)])
+    assert contents(storage) == {"a": (3, 3), "b": (5, 5)}

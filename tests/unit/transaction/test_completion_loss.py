@@ -23,6 +23,7 @@ from lakemark.transaction.participant import NoParticipant
 from lakemark.transaction.table_context import TableContext
 from lakemark.write.markers import create_marker
 from tests.unit.transaction.timelines import TimelineInMaking, written
+from tests.upkeep import make_plain
 
 V6, V9 = FormatVersion.V6, FormatVersion.V9
 GROUP = "00000001-0000-4000-8000-000000000000-0"
@@ -40,6 +41,7 @@ class Case:
 
     def __init__(self, version: FormatVersion = V9, writer: str | None = "ours") -> None:
         self.at = TimelineInMaking(version)
+        make_plain(self.at.storage, version=version)
         self.requested = self.at.request(Action.COMMIT)
         extra = {keys.WRITER_ID: writer} if writer else {}
         content = encode_commit(Action.COMMIT, CommitMetadata(extra_metadata=extra), version)
