@@ -305,10 +305,10 @@ def test_rows_in_logs_of_version_6_are_undone_after_an_upgrade(is_restored: bool
     assert to.table.version is FormatVersion.V9
     commits = [i.requested_at for i in to.table.timeline.completed(*COMMITS)]
     if is_restored:
-        restore(to.table.access, commits[2], is_merge_on_read=True)
+        restore(to.table.context, commits[2], is_merge_on_read=True)
     else:  # of the compaction that the upgrade needs, and of the fourth commit
         for name in reversed(commits[3:]):
-            roll_back_named(writer(storage).table.access, name)
+            roll_back_named(writer(storage).table.context, name)
     assert contents(storage) == {"a": (3, 3)}
     commit(writer(storage), [Row("b", 5, 5)])
     assert contents(storage) == {"a": (3, 3), "b": (5, 5)}
